@@ -1,0 +1,1 @@
+//! The byte formats of Waystation and LevelDB.

@@ -1,0 +1,87 @@
+//! What can go wrong, as the caller has to decide about it.
+//!
+//! The variants are the caller's decisions (fix the call, free space, restore, report, wait); the details
+//! (operation, path, offset) are inside. `Display` is always a sentence that says what, where and what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The result of every fallible call of the engine.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An error of the engine. Cheap to clone: one failure may be reported to many waiting writers.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The call itself is wrong: fix the call.
+    #[error("{0}")]
+    InvalidArgument(String),
+    /// Another process, or another handle of this process, owns the directory.
+    #[error("{} is in use by another process or handle; close it first, or use the read-only commands", .path.display())]
+    Locked {
+        /// The database directory.
+        path: PathBuf,
+    },
+    /// The directory is not ours, or was written by a newer version, or under another comparator.
+    #[error("{} cannot be opened: {reason}", .path.display())]
+    Incompatible {
+        /// The file that told.
+        path: PathBuf,
+        /// What was found and what was expected.
+        reason: String,
+    },
+    /// Bytes on storage are not what was written: restore from a copy, or salvage what checks.
+    #[error("{} is damaged at byte {offset}: {reason}; run `waystation check` for the extent", .path.display())]
+    Corruption {
+        /// The damaged file.
+        path: PathBuf,
+        /// Where in the file the damage was noticed.
+        offset: u64,
+        /// What does not hold.
+        reason: String,
+    },
+    /// The operating system refused an operation on a file.
+    #[error("{operation} {} failed: {source}", .path.display())]
+    Io {
+        /// The call that failed ("write", "sync", ...).
+        operation: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The operating system's answer.
+        source: Arc<io::Error>,
+    },
+    /// The database accepts no writes because an earlier write to storage failed. Reads go on, and writes
+    /// resume by themselves once the cause is gone.
+    #[error("writes are suspended because {cause}; reads go on, and writes resume when the cause is gone")]
+    Suspended {
+        /// The first failure, as a sentence.
+        cause: Arc<str>,
+    },
+    /// The handle was closed, or opened read-only.
+    #[error("the database was {0}")]
+    Closed(&'static str),
+}
+
+impl Error {
+    /// An I/O failure of `operation` on `path`.
+    pub fn io(operation: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
+        Self::Io { operation, path: path.as_ref().to_owned(), source: Arc::new(source) }
+    }
+
+    /// Damage found in `path` at `offset`.
+    pub fn corruption(path: impl AsRef<Path>, offset: u64, reason: impl Into<String>) -> Self {
+        Self::Corruption { path: path.as_ref().to_owned(), offset, reason: reason.into() }
+    }
+
+    /// Whether the cause is a full disk or an exhausted quota.
+    pub fn is_out_of_space(&self) -> bool {
+        matches!(self, Self::Io { source, .. }
+            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    }
+
+    /// Whether a file or directory named by the call does not exist.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}

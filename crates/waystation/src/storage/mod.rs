@@ -1,0 +1,158 @@
+//! Storage: the only door to files, the clock and randomness.
+//!
+//! Everything the engine does to the outside world goes through [`Storage`], so that the same engine runs on
+//! the operating system ([`os`]), or in memory on a machine that crashes, tears and lies ([`sim`]). Files are
+//! opened for an [`Area`] and every transfer is metered there: placement decisions and write amplification
+//! are computed from what really moved.
+//!
+//! Invariants:
+//! - a path is relative to nothing: the engine always passes paths below its database directory;
+//! - `write_at` writes all bytes or fails; `read_at` returns fewer bytes than asked only at the end of file;
+//! - nothing is durable against power loss before `sync` of the file *and*, for a new, renamed or removed
+//!   name, `sync_dir` of its directory.
+
+use crate::error::Result;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a file is for. All input and output is metered by area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Area {
+    /// Log segments and the staging ring.
+    Journal,
+    /// Tables and what describes them: MANIFEST, CURRENT, LOG.
+    Tables,
+    /// Whatever leaves memory for want of room.
+    Spill,
+}
+
+/// How a file is to be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Existing file, reads only.
+    Read,
+    /// Existing file, reads and writes; not truncated.
+    ReadWrite,
+    /// New file for reads and writes; an existing one is truncated.
+    Create,
+}
+
+/// How the file's bytes should travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transfer {
+    /// Through the page cache.
+    Buffered,
+    /// Around the page cache where the file system allows it; falls back to buffered, visibly (see
+    /// [`File::is_direct`]), at open or at the first refused transfer. Buffers, offsets and lengths must be
+    /// multiples of [`File::alignment`].
+    Direct,
+}
+
+/// An open file. Positional, so that several threads can read and write it at once.
+pub trait File: Send + Sync {
+    /// Reads into `buffer` from `offset`; returns fewer bytes than asked only at the end of file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
+    /// Writes all of `data` at `offset`, extending the file as needed.
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()>;
+    /// Makes everything written so far (and the file's length) survive a power cut.
+    fn sync(&self) -> Result<()>;
+    /// Reserves space for the first `bytes` bytes and makes the file at least that long.
+    fn preallocate(&self, bytes: u64) -> Result<()>;
+    /// Cuts the file to `bytes`.
+    fn truncate(&self, bytes: u64) -> Result<()>;
+    /// The file's length in bytes.
+    fn size(&self) -> Result<u64>;
+    /// Whether transfers go around the page cache now (false after a fall-back).
+    fn is_direct(&self) -> bool;
+    /// The unit, in bytes, that direct buffers, offsets and lengths must be multiples of (at least 512;
+    /// a power of two; the same for buffered files of the same storage, so that formats do not change with it).
+    fn alignment(&self) -> usize;
+    /// Asks for `length` bytes at `offset` to be brought near (page cache), without waiting for them.
+    fn prefetch(&self, offset: u64, length: u64);
+    /// The path it was opened by.
+    fn path(&self) -> &Path;
+}
+
+/// Memory shared with a file, which survives the death of the process: the staging ring of the log.
+pub trait Ring: Send + Sync {
+    /// The first byte; aligned to a page, valid for `len` bytes for as long as the ring lives. Several
+    /// threads write disjoint parts of it at once; who writes where is the log's business.
+    fn as_ptr(&self) -> *mut u8;
+    /// The length in bytes, a multiple of the page size.
+    fn len(&self) -> usize;
+    /// Never true: a ring has at least one page.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Held while the directory is owned; dropping it gives the directory back.
+pub trait DirectoryLock: Send + Sync {}
+
+/// What a directory entry is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The name within its directory.
+    pub name: String,
+    /// The length in bytes (0 for a directory).
+    pub bytes: u64,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+/// The only door to files, the clock and randomness.
+pub trait Storage: Send + Sync {
+    /// Opens a file for `area`.
+    fn open(&self, path: &Path, mode: OpenMode, transfer: Transfer, area: Area) -> Result<Arc<dyn File>>;
+    /// Maps the ring file `path` of exactly `bytes` bytes, created and written in full (never sparse: a full
+    /// disk fails here and not at a store) if missing or of another size. Returns the ring and whether its
+    /// content is that of an earlier life.
+    fn map_ring(&self, path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)>;
+    /// Renames a file over whatever has the target name.
+    fn rename(&self, source: &Path, target: &Path) -> Result<()>;
+    /// Gives a file a second name (checkpoints).
+    fn link(&self, source: &Path, target: &Path) -> Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> Result<()>;
+    /// Creates a directory and its missing parents.
+    fn create_dir(&self, path: &Path) -> Result<()>;
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> Result<()>;
+    /// What is in a directory, in no order.
+    fn list(&self, path: &Path) -> Result<Vec<Entry>>;
+    /// Makes the names in a directory survive a power cut.
+    fn sync_dir(&self, path: &Path) -> Result<()>;
+    /// Takes the directory's lock file (`fcntl`, as LevelDB does, and a set of names within the process).
+    fn lock(&self, path: &Path) -> Result<Box<dyn DirectoryLock>>;
+    /// Bytes free for this user on the file system that holds `path`.
+    fn free_bytes(&self, path: &Path) -> Result<u64>;
+    /// Time since some fixed point, never going back.
+    fn now(&self) -> Duration;
+    /// Time since the Unix epoch, as the wall clock has it.
+    fn wall_clock(&self) -> Duration;
+    /// A random number.
+    fn random(&self) -> u64;
+    /// Lets `duration` pass for this thread.
+    fn sleep(&self, duration: Duration);
+    /// Everything transferred so far.
+    fn meters(&self) -> Vec<(Area, AreaMeter)>;
+}
+
+/// What moved to and from one area since the storage was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct AreaMeter {
+    /// Bytes read from files.
+    pub read_bytes: u64,
+    /// Read calls.
+    pub reads: u64,
+    /// Bytes written to files.
+    pub written_bytes: u64,
+    /// Write calls.
+    pub writes: u64,
+    /// Sync calls.
+    pub syncs: u64,
+    /// Files that wanted direct transfer and fell back to buffered.
+    pub direct_fallbacks: u64,
+}
+
