@@ -2,5 +2,6 @@
 
 pub mod error;
 pub mod storage;
+mod sync;
 
 pub use error::{Error, Result};

@@ -1,0 +1,46 @@
+//! The engine's door to everything two threads can meet at: locks, atomics, reference counts, yielding.
+//!
+//! Whatever is shared between threads takes its primitives from here and not from `std`, so that the same
+//! code runs under two model checkers. In an ordinary build this is `std`. Under `--cfg loom` it is loom,
+//! which tries every interleaving and every value the memory model allows (small structures: the memtable).
+//! Under `--cfg shuttle` it is shuttle, which tries many random schedules, sequentially consistent (larger
+//! protocols: the ring, the commit pipeline).
+//!
+//! To keep all three builds alike: no `static` or `const` atomics (loom's are not `const`), no `Weak`, no
+//! timeouts, and no waiting without [`Condvar`], [`hint::spin_loop`] or [`thread::yield_now`].
+#![allow(
+    unused_imports,
+    reason = "the three sets are kept alike, whoever uses which part today"
+)]
+
+#[cfg(not(any(loom, shuttle)))]
+mod chosen {
+    pub(crate) use std::hint;
+    pub(crate) use std::sync::{
+        Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic,
+    };
+    pub(crate) use std::thread;
+}
+
+#[cfg(loom)]
+mod chosen {
+    pub(crate) use loom::hint;
+    pub(crate) use loom::sync::{
+        Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic,
+    };
+    pub(crate) use loom::thread;
+}
+
+#[cfg(all(shuttle, not(loom)))]
+mod chosen {
+    pub(crate) use shuttle::hint;
+    pub(crate) use shuttle::sync::{
+        Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic,
+    };
+    pub(crate) use shuttle::thread;
+}
+
+pub(crate) use chosen::{
+    Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic, hint,
+    thread,
+};
