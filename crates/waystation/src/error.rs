@@ -53,7 +53,9 @@ pub enum Error {
     },
     /// The database accepts no writes because an earlier write to storage failed. Reads go on, and writes
     /// resume by themselves once the cause is gone.
-    #[error("writes are suspended because {cause}; reads go on, and writes resume when the cause is gone")]
+    #[error(
+        "writes are suspended because {cause}; reads go on, and writes resume when the cause is gone"
+    )]
     Suspended {
         /// The first failure, as a sentence.
         cause: Arc<str>,
@@ -66,12 +68,20 @@ pub enum Error {
 impl Error {
     /// An I/O failure of `operation` on `path`.
     pub fn io(operation: &'static str, path: impl AsRef<Path>, source: io::Error) -> Self {
-        Self::Io { operation, path: path.as_ref().to_owned(), source: Arc::new(source) }
+        Self::Io {
+            operation,
+            path: path.as_ref().to_owned(),
+            source: Arc::new(source),
+        }
     }
 
     /// Damage found in `path` at `offset`.
     pub fn corruption(path: impl AsRef<Path>, offset: u64, reason: impl Into<String>) -> Self {
-        Self::Corruption { path: path.as_ref().to_owned(), offset, reason: reason.into() }
+        Self::Corruption {
+            path: path.as_ref().to_owned(),
+            offset,
+            reason: reason.into(),
+        }
     }
 
     /// Whether the cause is a full disk or an exhausted quota.

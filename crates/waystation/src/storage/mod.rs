@@ -104,7 +104,13 @@ pub struct Entry {
 /// The only door to files, the clock and randomness.
 pub trait Storage: Send + Sync {
     /// Opens a file for `area`.
-    fn open(&self, path: &Path, mode: OpenMode, transfer: Transfer, area: Area) -> Result<Arc<dyn File>>;
+    fn open(
+        &self,
+        path: &Path,
+        mode: OpenMode,
+        transfer: Transfer,
+        area: Area,
+    ) -> Result<Arc<dyn File>>;
     /// Maps the ring file `path` of exactly `bytes` bytes, created and written in full (never sparse: a full
     /// disk fails here and not at a store) if missing or of another size. Returns the ring and whether its
     /// content is that of an earlier life.
@@ -155,4 +161,3 @@ pub struct AreaMeter {
     /// Files that wanted direct transfer and fell back to buffered.
     pub direct_fallbacks: u64,
 }
-
