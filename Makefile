@@ -1,0 +1,35 @@
+# Waystation: one target per thing you may want. `make` alone lists them.
+# Each target installs what it needs (through apt on Debian and Ubuntu) and says so first.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: help test lint docs setup clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
+
+setup: ## Install what the tests need
+	scripts/setup-test.sh
+
+test: setup ## Every test (under 30 minutes on two cores)
+	$(CARGO) test --workspace --locked --no-fail-fast
+
+lint: ## Formatting, clippy, and (where installed) cargo-deny and typos
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check; else echo "cargo-deny is not installed: skipped"; fi
+	@if command -v typos >/dev/null; then typos; else echo "typos is not installed: skipped"; fi
+
+docs: ## The reference of the public interface, from the source
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	@echo "open $(TARGET)/doc/waystation/index.html; the book is docs/README.md"
+
+clean: ## Remove everything built, and the databases of run and bench
+	$(CARGO) clean
+
+-include hw/hw.mk
+-include crates/waystation-advisor/placement.mk

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Installs the Debian packages the tests link against or run. Quiet when everything is there.
+#   libleveldb-dev, libsnappy-dev   the real LevelDB: written by one, read by the other, and back
+#   g++                             the linker, and C++ of build scripts
+set -euo pipefail
+exec </dev/null
+packages=(g++ make libleveldb-dev libsnappy-dev)
+
+if ! command -v dpkg-query >/dev/null; then
+    echo "setup: this is no Debian; please install the equivalents of: ${packages[*]}" >&2
+    echo "setup: tests against the real LevelDB are skipped where its library is missing" >&2
+    exit 0
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+    state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$state" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+        echo "setup: please run as root: apt-get install -y ${missing[*]}" >&2
+        exit 1
+    fi
+    as_root=(sudo -n)
+fi
+echo "setup: installing ${missing[*]}" >&2
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get -qq update
+"${as_root[@]}" apt-get -qq install -y --no-install-recommends "${missing[@]}" >/dev/null
