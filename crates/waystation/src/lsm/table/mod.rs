@@ -1,0 +1,5 @@
+//! Tables: immutable sorted files in LevelDB's format.
+
+mod meta;
+
+pub(crate) use meta::{TableFacts, TableMeta};
