@@ -11,6 +11,10 @@
 //! - nothing is durable against power loss before `sync` of the file *and*, for a new, renamed or removed
 //!   name, `sync_dir` of its directory.
 
+mod aligned;
+
+pub use aligned::AlignedBuffer;
+
 use crate::error::Result;
 use std::path::Path;
 use std::sync::Arc;
@@ -129,7 +133,7 @@ pub trait Storage: Send + Sync {
     fn list(&self, path: &Path) -> Result<Vec<Entry>>;
     /// Makes the names in a directory survive a power cut.
     fn sync_dir(&self, path: &Path) -> Result<()>;
-    /// Takes the directory's lock file (`fcntl`, as LevelDB does, and a set of names within the process).
+    /// Takes the directory's lock file (`fcntl`, as `LevelDB` does, and a set of names within the process).
     fn lock(&self, path: &Path) -> Result<Box<dyn DirectoryLock>>;
     /// Bytes free for this user on the file system that holds `path`.
     fn free_bytes(&self, path: &Path) -> Result<u64>;
