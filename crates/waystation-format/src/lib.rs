@@ -1,1 +1,2 @@
-//! The byte formats of Waystation and LevelDB.
+//! The byte formats of Waystation and `LevelDB`.
+pub mod log;

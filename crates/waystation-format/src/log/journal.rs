@@ -1,0 +1,89 @@
+//! The `JOURNAL` file: which life of the database owns the log.
+//!
+//! ```text
+//!  0 magic "WSJOURN1"   8 checksum u32 of 12..48   12 version u32   16 incarnation u64
+//! 24 ring bytes u64    32 first segment u64       40 clean LSN u64 (0: not closed cleanly)
+//! ```
+//!
+//! It is replaced (temporary file, sync, rename, directory sync) once at each open, as the last step of
+//! recovery, and once at a clean close. Until it names a new incarnation, whatever a half-done recovery
+//! wrote does not count; from then on the ring's old content does not count.
+
+use super::{u32_at, u64_at};
+
+const MAGIC: &[u8; 8] = b"WSJOURN1";
+const VERSION: u32 = 1;
+const BYTES: usize = 48;
+
+/// The content of the `JOURNAL` file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalState {
+    /// The life of the database, counted up at each open.
+    pub incarnation: u64,
+    /// The length in bytes of the staging ring in this life.
+    pub ring_bytes: u64,
+    /// The first segment of this life: it, or one after it, must exist.
+    pub first_segment: u64,
+    /// After a clean close, where the log ends; everything below must be there. 0 while open.
+    pub clean_lsn: u64,
+}
+
+impl JournalState {
+    /// The file's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(BYTES);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&[0; 4]);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        for field in [
+            self.incarnation,
+            self.ring_bytes,
+            self.first_segment,
+            self.clean_lsn,
+        ] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        let checksum = crc32c::crc32c(&bytes[12..]);
+        bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the file's bytes; the error says what does not hold.
+    pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+        let fields = (|| {
+            Some((
+                u32_at(bytes, 8)?,
+                u32_at(bytes, 12)?,
+                [16, 24, 32, 40].map(|at| u64_at(bytes, at)),
+            ))
+        })();
+        let Some((
+            checksum,
+            version,
+            [
+                Some(incarnation),
+                Some(ring_bytes),
+                Some(first_segment),
+                Some(clean_lsn),
+            ],
+        )) = fields
+        else {
+            return Err("it is shorter than a journal file");
+        };
+        if &bytes[..8] != MAGIC || bytes.len() != BYTES {
+            return Err("it is not a journal file");
+        }
+        if checksum != crc32c::crc32c(&bytes[12..]) {
+            return Err("its checksum does not match");
+        }
+        if version != VERSION {
+            return Err("it was written by a newer version");
+        }
+        Ok(Self {
+            incarnation,
+            ring_bytes,
+            first_segment,
+            clean_lsn,
+        })
+    }
+}
