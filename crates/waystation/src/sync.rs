@@ -6,8 +6,10 @@
 //! Under `--cfg shuttle` it is shuttle, which tries many random schedules, sequentially consistent (larger
 //! protocols: the ring, the commit pipeline).
 //!
-//! To keep all three builds alike: no `static` or `const` atomics (loom's are not `const`), no `Weak`, no
-//! timeouts, and no waiting without [`Condvar`], [`hint::spin_loop`] or [`thread::yield_now`].
+//! To keep all three builds alike: no `static` or `const` atomics (loom's are not `const`), no timeouts, and no
+//! waiting without [`Condvar`], [`hint::spin_loop`] or [`thread::yield_now`]. [`Arc`] is `std`'s everywhere, as
+//! shuttle's is too: loom's is no method receiver and does not coerce to trait objects, and it is not in
+//! reference counts that our mistakes will be.
 #![allow(
     unused_imports,
     reason = "the three sets are kept alike, whoever uses which part today"
@@ -17,7 +19,7 @@
 mod chosen {
     pub(crate) use std::hint;
     pub(crate) use std::sync::{
-        Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic,
+        Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic,
     };
     pub(crate) use std::thread;
 }
@@ -26,7 +28,7 @@ mod chosen {
 mod chosen {
     pub(crate) use loom::hint;
     pub(crate) use loom::sync::{
-        Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic,
+        Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic,
     };
     pub(crate) use loom::thread;
 }
@@ -35,12 +37,12 @@ mod chosen {
 mod chosen {
     pub(crate) use shuttle::hint;
     pub(crate) use shuttle::sync::{
-        Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic,
+        Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic,
     };
     pub(crate) use shuttle::thread;
 }
 
 pub(crate) use chosen::{
-    Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic, hint,
-    thread,
+    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic, hint, thread,
 };
+pub(crate) use std::sync::{Arc, Weak};

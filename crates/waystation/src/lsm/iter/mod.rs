@@ -1,0 +1,31 @@
+//! Cursors over internal keys: the one shape in which memtables, tables and levels show their entries.
+//!
+//! An internal key is the user key followed by eight bytes, little-endian: sequence << 8 | kind. Entries are
+//! ordered by user key bytewise, then from the newest version to the oldest.
+
+use crate::error::Result;
+
+/// A cursor over internal keys, both ways.
+///
+/// It is made invalid; a positioning call that succeeds leaves it on an entry or, where there is none, invalid.
+/// After an error `valid()` is false until the next positioning call.
+pub(crate) trait InternalIterator {
+    /// Whether the cursor is on an entry.
+    fn valid(&self) -> bool;
+    /// Goes to the first entry.
+    fn seek_to_first(&mut self) -> Result<()>;
+    /// Goes to the last entry.
+    fn seek_to_last(&mut self) -> Result<()>;
+    /// Goes to the first entry at or after `internal_key`.
+    fn seek(&mut self, internal_key: &[u8]) -> Result<()>;
+    /// Goes to the last entry at or before `internal_key`.
+    fn seek_for_prev(&mut self, internal_key: &[u8]) -> Result<()>;
+    /// Goes one entry on. The cursor must be valid.
+    fn next(&mut self) -> Result<()>;
+    /// Goes one entry back. The cursor must be valid.
+    fn prev(&mut self) -> Result<()>;
+    /// The internal key of the entry. The cursor must be valid.
+    fn key(&self) -> &[u8];
+    /// The value of the entry. The cursor must be valid.
+    fn value(&self) -> &[u8];
+}
