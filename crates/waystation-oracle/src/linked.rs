@@ -89,7 +89,7 @@ impl LevelDb {
                         );
                     }
                     Operation::Delete(key) => {
-                        ffi::leveldb_writebatch_delete(batch, chars(key), key.len())
+                        ffi::leveldb_writebatch_delete(batch, chars(key), key.len());
                     }
                 }
             }
