@@ -1,0 +1,94 @@
+//! blkparse's default text: `maj,min cpu sequence seconds pid action rwbs sector + count [process]`.
+
+use super::csv::{sectors, time_ns};
+use super::{Collector, LineParser, Row, RowError};
+use crate::event::{Op, parse_rwbs};
+
+#[derive(Default)]
+pub(super) struct Blkparse {
+    /// The summary at the end has begun.
+    summary: bool,
+}
+
+impl LineParser for Blkparse {
+    fn line(&mut self, line: &str, out: &mut Collector<'_>) -> Result<(), RowError> {
+        let trimmed = line.trim_start();
+        self.summary |= trimmed.starts_with("CPU") || trimmed.starts_with("Total (");
+        if self.summary {
+            out.other_row();
+            return Ok(());
+        }
+        let mut words = trimmed.split_ascii_whitespace();
+        let mut next = || {
+            words
+                .next()
+                .ok_or_else(|| RowError::new("the row has too few columns", line))
+        };
+        let device = next()?;
+        let (_cpu, _sequence, time, pid, action) = (next()?, next()?, next()?, next()?, next()?);
+        let time_ns = time_ns(time, 1_000_000_000)
+            .ok_or_else(|| RowError::new("a time does not parse", time))?;
+        let is_device = device.split_once(',').is_some_and(|(major, minor)| {
+            major
+                .bytes()
+                .chain(minor.bytes())
+                .all(|byte| byte.is_ascii_digit())
+                && !major.is_empty()
+                && !minor.is_empty()
+        });
+        if !is_device {
+            return Err(RowError::new(
+                "the row does not begin with a device (major,minor)",
+                device,
+            ));
+        }
+        if !matches!(action, "D" | "C") {
+            out.other_row();
+            return Ok(());
+        }
+        let rwbs = next()?;
+        let (op, flags) =
+            parse_rwbs(rwbs).ok_or_else(|| RowError::new("the operation is unknown", rwbs))?;
+        let rest = line.find(" + ").map(|at| line.split_at(at));
+        let (sector, count) = match rest {
+            Some((before, after)) => (
+                before.rsplit(' ').next().unwrap_or(""),
+                after[3..].split(' ').next().unwrap_or(""),
+            ),
+            None if op == Op::Flush => ("0", "0"),
+            None => return Err(RowError::new("the row has no address", line)),
+        };
+        let number = |text: &str| {
+            text.parse::<u64>()
+                .map_err(|_| RowError::new("a number does not parse", text))
+        };
+        let device = device.replace(',', ":");
+        let offset = if op == Op::Flush {
+            0
+        } else {
+            sectors(Some(number(sector)?))?
+        };
+        if action == "C" {
+            if !out.completed(&device, op, offset, time_ns)? {
+                return Err(RowError::new("a completion has no issue before it", line));
+            }
+            return Ok(());
+        }
+        let comm = line
+            .rsplit_once('[')
+            .map_or("", |(_, name)| name.trim_end_matches(']'));
+        out.issued(&Row {
+            issue_ns: time_ns,
+            complete_ns: None,
+            device: &device,
+            op,
+            flags,
+            offset,
+            length: sectors(Some(number(count)?))?,
+            pid: pid
+                .parse()
+                .map_err(|_| RowError::new("a number does not parse", pid))?,
+            comm,
+        })
+    }
+}

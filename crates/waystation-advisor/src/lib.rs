@@ -1,0 +1,27 @@
+//! What a little fast storage is worth, and where.
+//!
+//! The tool records the block requests of an application by *area* (file system, journal, swap), characterises
+//! them, and simulates the application in a closed loop with a small fast device placed in every possible way. The
+//! answer is a number of seconds, a size and a reason.
+//!
+//! ```text
+//!   record / import  ->  native trace  ->  report       (what happens)
+//!                                      ->  simulate     (what would happen)
+//!                                      ->  advise       (what to do), explain (why)
+//! ```
+//! Source: Kim & Bahn, "Allocation Techniques for NVM-Based Fast Storage Considering Application Characteristics",
+//! JIIBC 19(4), 2019.
+
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "figures for people: 52 bits of a nanosecond count are 52 days, and no negative value is cast"
+)]
+
+pub mod error;
+pub mod event;
+pub mod import;
+pub mod native;
+pub mod units;
+
+pub use error::{Error, Result};

@@ -1,0 +1,1 @@
+//! Placement decisions as pure functions.
