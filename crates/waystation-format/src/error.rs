@@ -58,6 +58,14 @@ impl FormatError {
         }
     }
 
+    /// The bytes are not the ones that were written.
+    pub(crate) fn checksum(offset: usize, reason: &'static str) -> Self {
+        Self::Checksum {
+            offset: offset as u64,
+            reason,
+        }
+    }
+
     /// The bytes mean something this version does not know.
     pub(crate) fn unsupported(offset: usize, reason: &'static str) -> Self {
         Self::Unsupported {

@@ -6,10 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod batch;
+pub mod bloom;
 pub mod checksum;
 pub mod error;
 pub mod filename;
 pub mod key;
+pub mod leveldb_log;
 pub mod log;
 pub mod varint;
 pub mod version_edit;

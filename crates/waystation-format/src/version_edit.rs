@@ -57,7 +57,7 @@ pub struct VersionEdit {
     pub comparator: Option<String>,
     /// Write-ahead logs with lower numbers are no longer needed.
     pub log_number: Option<u64>,
-    /// The write-ahead log before, in files of very old LevelDBs; else zero.
+    /// The write-ahead log before, in directories of very old programs; else zero.
     pub prev_log_number: Option<u64>,
     /// No file has this number or a higher one.
     pub next_file_number: Option<u64>,

@@ -1,0 +1,329 @@
+//! Write batches: the operations that become visible together, as LevelDB's write-ahead log stores them.
+//!
+//! ```text
+//! batch     = u64: sequence of the first operation | u32: count | operation*
+//! operation = 0x01 key value | 0x00 key        key and value are length-prefixed
+//! ```
+//!
+//! The n-th operation (from zero) has the sequence number `sequence + n`.
+
+use crate::error::FormatError;
+use crate::key::ValueKind;
+use crate::varint::{Reader, put_length_prefixed};
+
+/// The length of sequence and count.
+pub const HEADER_BYTES: usize = 12;
+
+/// One operation of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operation<'a> {
+    /// The key written.
+    pub key: &'a [u8],
+    /// The value it gets; `None` deletes it.
+    pub value: Option<&'a [u8]>,
+}
+
+impl Operation<'_> {
+    /// The kind of version this operation makes.
+    #[inline]
+    pub fn kind(&self) -> ValueKind {
+        if self.value.is_some() {
+            ValueKind::Value
+        } else {
+            ValueKind::Deletion
+        }
+    }
+}
+
+/// Operations that become visible together. Reusable: [`clear`](Self::clear) keeps the memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WriteBatch {
+    bytes: Vec<u8>,
+    count: u32,
+}
+
+impl Default for WriteBatch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self {
+            bytes: vec![0; HEADER_BYTES],
+            count: 0,
+        }
+    }
+
+    /// A batch of the bytes of one; refused unless every operation is well formed and the count is right.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, FormatError> {
+        let count = BatchIter::parse(&bytes)?.remaining;
+        Ok(Self { bytes, count })
+    }
+
+    /// Sets `key` to `value`. Panics if either has 4 GiB or more.
+    #[inline]
+    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.begin(ValueKind::Value, key.len() + value.len());
+        put_length_prefixed(&mut self.bytes, key);
+        put_length_prefixed(&mut self.bytes, value);
+    }
+
+    /// Deletes `key`. Panics if it has 4 GiB or more.
+    #[inline]
+    pub fn delete(&mut self, key: &[u8]) {
+        self.begin(ValueKind::Deletion, key.len());
+        put_length_prefixed(&mut self.bytes, key);
+    }
+
+    /// Appends the operations of `other`.
+    pub fn append(&mut self, other: &Self) {
+        self.set_count(self.count + other.count);
+        self.bytes.extend_from_slice(&other.bytes[HEADER_BYTES..]);
+    }
+
+    #[inline]
+    fn begin(&mut self, kind: ValueKind, payload_bytes: usize) {
+        self.bytes.reserve(1 + 2 * 5 + payload_bytes);
+        self.bytes.push(kind as u8);
+        self.set_count(self.count + 1);
+    }
+
+    #[inline]
+    fn set_count(&mut self, count: u32) {
+        self.count = count;
+        self.bytes[8..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
+    }
+
+    /// Removes all operations; keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.resize(HEADER_BYTES, 0);
+        self.count = 0;
+    }
+
+    /// How many operations there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Whether there are no operations.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The bytes, as stored.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How many bytes there are.
+    #[inline]
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The sequence number of the first operation.
+    #[inline]
+    pub fn sequence(&self) -> u64 {
+        self.iter().sequence
+    }
+
+    /// Sets the sequence number of the first operation.
+    #[inline]
+    pub fn set_sequence(&mut self, sequence: u64) {
+        self.bytes[..8].copy_from_slice(&sequence.to_le_bytes());
+    }
+
+    /// The operations, in order.
+    #[inline]
+    pub fn iter(&self) -> BatchIter<'_> {
+        BatchIter::unchecked(&self.bytes)
+    }
+}
+
+impl<'a> IntoIterator for &'a WriteBatch {
+    type Item = Operation<'a>;
+    type IntoIter = BatchIter<'a>;
+
+    fn into_iter(self) -> BatchIter<'a> {
+        self.iter()
+    }
+}
+
+/// The operations of a batch, in order, borrowed from its bytes.
+#[derive(Debug, Clone)]
+pub struct BatchIter<'a> {
+    reader: Reader<'a>,
+    sequence: u64,
+    remaining: u32,
+}
+
+impl<'a> BatchIter<'a> {
+    /// Walks over `bytes`; refused unless every operation is well formed and the count is right.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, FormatError> {
+        if bytes.len() < HEADER_BYTES {
+            return Err(FormatError::truncated(
+                bytes.len(),
+                "a batch has a header of twelve bytes",
+            ));
+        }
+        let batch = Self::unchecked(bytes);
+        let mut walk = batch.clone();
+        let mut count = 0;
+        while !walk.reader.is_empty() {
+            read_operation(&mut walk.reader)?;
+            count += 1;
+        }
+        if count != u64::from(batch.remaining) {
+            return Err(FormatError::malformed(
+                8,
+                "the count of a batch is not that of its operations",
+            ));
+        }
+        Ok(batch)
+    }
+
+    /// Walks over bytes that are known to be well formed; ends early where they are not.
+    #[inline]
+    fn unchecked(bytes: &'a [u8]) -> Self {
+        let mut reader = Reader::new(bytes);
+        let sequence = reader.fixed_u64("sequence of a batch").unwrap_or(0);
+        let remaining = reader.fixed_u32("count of a batch").unwrap_or(0);
+        Self {
+            reader,
+            sequence,
+            remaining,
+        }
+    }
+
+    /// The sequence number of the operation that comes next.
+    #[inline]
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+}
+
+impl<'a> Iterator for BatchIter<'a> {
+    type Item = Operation<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Operation<'a>> {
+        if self.remaining == 0 {
+            return None;
+        }
+        let operation = read_operation(&mut self.reader).ok()?;
+        self.remaining -= 1;
+        self.sequence = self.sequence.wrapping_add(1);
+        Some(operation)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.remaining as usize, Some(self.remaining as usize))
+    }
+}
+
+impl ExactSizeIterator for BatchIter<'_> {}
+
+#[inline]
+fn read_operation<'a>(reader: &mut Reader<'a>) -> Result<Operation<'a>, FormatError> {
+    let at = reader.offset();
+    let kind = ValueKind::from_byte(reader.u8("kind of an operation")?).ok_or(
+        FormatError::unsupported(at, "the operations of a batch are 0 and 1"),
+    )?;
+    let key = reader.length_prefixed("key of an operation")?;
+    let value = match kind {
+        ValueKind::Value => Some(reader.length_prefixed("value of an operation")?),
+        ValueKind::Deletion => None,
+    };
+    Ok(Operation { key, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bytes_are_leveldbs() {
+        let mut batch = WriteBatch::new();
+        batch.put(b"foo", b"bar");
+        batch.delete(b"box");
+        batch.put(b"", b"");
+        batch.set_sequence(100);
+        let expected = [
+            &[100, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0][..],
+            b"\x01\x03foo\x03bar\x00\x03box\x01\x00\x00",
+        ];
+        assert_eq!(batch.as_bytes(), expected.concat());
+        assert_eq!(batch.sequence(), 100);
+        let mut walk = batch.iter();
+        walk.next();
+        assert_eq!(walk.sequence(), 101);
+    }
+
+    #[test]
+    fn damaged_batches_are_refused() {
+        let mut batch = WriteBatch::new();
+        batch.put(b"foo", b"bar");
+        batch.delete(b"box");
+        let bytes = batch.as_bytes();
+        for cut in 0..bytes.len() {
+            assert!(WriteBatch::from_bytes(bytes[..cut].to_vec()).is_err());
+        }
+        let mut other_kind = bytes.to_vec();
+        other_kind[HEADER_BYTES] = 2;
+        assert!(matches!(
+            WriteBatch::from_bytes(other_kind),
+            Err(FormatError::Unsupported { offset: 12, .. })
+        ));
+        let mut other_count = bytes.to_vec();
+        other_count[8] = 3;
+        assert!(WriteBatch::from_bytes(other_count).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn operations_round_trip(
+            operations in vec((vec(any::<u8>(), 0..200), option::of(vec(any::<u8>(), 0..200))), 0..20),
+            split in 0..20_usize,
+            sequence: u64,
+        ) {
+            let mut batch = WriteBatch::new();
+            batch.put(b"left over", b"from before");
+            batch.clear();
+            let mut tail = WriteBatch::new();
+            for (i, (key, value)) in operations.iter().enumerate() {
+                let part = if i < split { &mut batch } else { &mut tail };
+                match value {
+                    Some(value) => part.put(key, value),
+                    None => part.delete(key),
+                }
+            }
+            batch.append(&tail);
+            batch.set_sequence(sequence);
+            let read = WriteBatch::from_bytes(batch.as_bytes().to_vec()).unwrap();
+            prop_assert_eq!(read.len(), operations.len());
+            prop_assert_eq!(read.sequence(), sequence);
+            let expected: Vec<_> = operations
+                .iter()
+                .map(|(key, value)| Operation { key, value: value.as_deref() })
+                .collect();
+            prop_assert_eq!(read.iter().collect::<Vec<_>>(), expected);
+        }
+
+        #[test]
+        fn any_bytes_are_answered(bytes: Vec<u8>) {
+            if let Ok(walk) = BatchIter::parse(&bytes) {
+                prop_assert_eq!(walk.len(), walk.count());
+            }
+        }
+    }
+}
