@@ -1,7 +1,9 @@
 //! The tree: memtables, tables in LevelDB's format, the version set and compaction. It knows nothing of devices.
 
+pub(crate) mod compaction;
 pub(crate) mod iter;
 pub(crate) mod table;
+pub(crate) mod version;
 
 /// What one place of the tree knows about a key at a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,69 @@
+//! The description of a merge: plain data, complete, serialisable.
+//!
+//! Whoever runs a job needs it and the files, and nothing of the engine's state: bounds and sequence limits
+//! are frozen in it. It may run twice or in two places; only its result is ever installed, once.
+
+use crate::lsm::table::TableMeta;
+use serde::{Deserialize, Serialize};
+
+/// The version of this description. Never reuse a number.
+pub(crate) const JOB_FORMAT: u32 = 1;
+
+/// A merge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Job {
+    /// [`JOB_FORMAT`] of whoever made it.
+    pub format: u32,
+    /// What is merged, the shallowest level first.
+    pub inputs: Vec<JobInput>,
+    /// The level the outputs will stand in.
+    pub output_level: usize,
+    /// No reader sees a version that has a newer one at or below this sequence number.
+    pub smallest_snapshot: u64,
+    /// User-key ranges, sorted and disjoint, which levels below the output level may hold: within them a
+    /// deletion must stay.
+    pub deeper: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The tables of the level below the output level within the job's range, by key.
+    pub grandparents: Vec<Grandparent>,
+    /// Where outputs are cut.
+    pub limits: OutputLimits,
+}
+
+/// The tables a job takes from one level.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct JobInput {
+    /// The level.
+    pub level: usize,
+    /// Its tables: newest first in level 0, by key below.
+    pub tables: Vec<TableMeta>,
+}
+
+/// A table that an output will be merged with later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Grandparent {
+    /// Its last user key.
+    pub largest: Vec<u8>,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// Where outputs are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OutputLimits {
+    /// A table is cut at the first new user key after this many bytes.
+    pub table_bytes: u64,
+    /// A table is cut before it overlaps more than this many bytes of grandparents.
+    pub grandparent_bytes: u64,
+}
+
+impl Job {
+    /// All input tables, level by level.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &TableMeta> {
+        self.inputs.iter().flat_map(|input| &input.tables)
+    }
+
+    /// Bytes of all inputs.
+    pub(crate) fn input_bytes(&self) -> u64 {
+        self.tables().map(|table| table.file_bytes).sum()
+    }
+}

@@ -1,0 +1,63 @@
+//! The merge itself: one pass over ordered entries, whatever they come from and go to.
+
+use super::cut::Cutter;
+use super::retain::{Retain, Verdict};
+use super::{Counters, Job};
+use crate::error::{Error, Result};
+use crate::lsm::iter::InternalIterator;
+use std::sync::atomic::{AtomicBool, Ordering};
+use waystation_format::key::{TRAILER_BYTES, user_key};
+
+/// How many entries pass between two looks at the cancel flag.
+const CANCEL_INTERVAL: u64 = 1024;
+
+/// Where kept entries go.
+pub(super) trait Output {
+    /// Takes the next entry of the current table, beginning one if there is none.
+    fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()>;
+    /// Bytes of the current table so far; 0 if there is none.
+    fn table_bytes(&self) -> u64;
+    /// Ends the current table.
+    fn cut(&mut self) -> Result<()>;
+}
+
+/// Passes what `job` keeps of `input`, which is positioned on its first entry, to `output`.
+pub(super) fn merge<I: InternalIterator>(
+    job: &Job,
+    input: &mut I,
+    output: &mut impl Output,
+    cancel: &AtomicBool,
+) -> Result<Counters> {
+    let mut retain = Retain::new(job);
+    let mut cutter = Cutter::new(job);
+    let mut counters = Counters::default();
+    while input.valid() {
+        let key = input.key();
+        if key.len() < TRAILER_BYTES {
+            return Err(Error::InvalidArgument(
+                "an entry without a trailer reached a merge".into(),
+            ));
+        }
+        if counters.entries_in % CANCEL_INTERVAL == 0 && cancel.load(Ordering::Relaxed) {
+            return Err(Error::Closed("closed"));
+        }
+        counters.entries_in += 1;
+        let verdict = retain.judge(key);
+        if retain.starts_key() && cutter.cuts_before(user_key(key), output.table_bytes()) {
+            output.cut()?;
+        }
+        match verdict {
+            Verdict::Keep => {
+                output.add(key, input.value())?;
+                counters.entries_out += 1;
+            }
+            Verdict::Shadowed => counters.shadowed += 1,
+            Verdict::DeadDeletion => counters.dead_deletions += 1,
+        }
+        input.next()?;
+    }
+    if output.table_bytes() > 0 {
+        output.cut()?;
+    }
+    Ok(counters)
+}

@@ -1,0 +1,99 @@
+//! Compaction: what to merge, and merging it.
+//!
+//! Two halves that never meet except through plain data:
+//! - [`pick`] is a pure function from a version, the settings and what is running to a [`Choice`];
+//! - [`Job`] describes a merge so fully that any executor that sees the files can run it; [`run`] is the one
+//!   in this process. Its result is a list of finished tables, which the tree verifies and installs.
+//!
+//! Several jobs may run at once. What keeps them apart is the [`Running`] set: no table is an input twice, and
+//! no two jobs write overlapping key ranges to one level.
+//!
+//! Why a merge may drop what it drops: every older version of a key lies in the same table, beside it or
+//! deeper, never shallower. A job takes, at its input levels, *all* tables that hold versions of the keys in
+//! its range which are older than those it moves (see `expand`), so within its key range it sees everything
+//! down to its output level.
+
+mod choice;
+mod claim;
+mod cut;
+mod expand;
+mod job;
+mod merge;
+mod pick;
+mod retain;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use choice::{Choice, Discard, Move};
+pub(crate) use claim::{Claim, Running};
+pub(crate) use job::{Grandparent, JOB_FORMAT, Job, JobInput, OutputLimits};
+pub(crate) use pick::{Context, pick, pick_range};
+
+use serde::{Deserialize, Serialize};
+
+/// How the tree is shaped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Shape {
+    /// Level 0 is due for a merge from this many tables.
+    pub level0_trigger: usize,
+    /// Bytes that level 1 should hold at most.
+    pub level_base_bytes: u64,
+    /// How many times larger each level is than the one above.
+    pub fan_out: u64,
+    /// Where an output table is cut.
+    pub table_bytes: u64,
+}
+
+impl Shape {
+    /// Bytes that `level` (at least 1) should hold at most.
+    pub(crate) fn target_bytes(&self, level: usize) -> u64 {
+        let steps = u32::try_from(level.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.level_base_bytes
+            .saturating_mul(self.fan_out.saturating_pow(steps))
+    }
+
+    /// How many bytes of the next but one level a table may overlap: what merging it down will cost.
+    pub(crate) fn grandparent_bytes(&self) -> u64 {
+        self.table_bytes.saturating_mul(self.fan_out)
+    }
+
+    /// Bytes up to which a job takes more tables along because they cost nothing in the output level.
+    pub(crate) fn expanded_bytes(&self) -> u64 {
+        self.table_bytes.saturating_mul(25)
+    }
+}
+
+/// What a merge, or all merges so far, did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Counters {
+    /// Merges.
+    pub jobs: u64,
+    /// Bytes of all input tables.
+    pub read_bytes: u64,
+    /// Bytes of all output tables.
+    pub written_bytes: u64,
+    /// Entries read.
+    pub entries_in: u64,
+    /// Entries written.
+    pub entries_out: u64,
+    /// Entries dropped because a newer version hides them from everybody.
+    pub shadowed: u64,
+    /// Deletions dropped because nothing is left for them to delete.
+    pub dead_deletions: u64,
+    /// Microseconds spent.
+    pub elapsed_us: u64,
+}
+
+impl Counters {
+    /// Adds what another merge did.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.jobs += other.jobs;
+        self.read_bytes += other.read_bytes;
+        self.written_bytes += other.written_bytes;
+        self.entries_in += other.entries_in;
+        self.entries_out += other.entries_out;
+        self.shadowed += other.shadowed;
+        self.dead_deletions += other.dead_deletions;
+        self.elapsed_us += other.elapsed_us;
+    }
+}

@@ -1,0 +1,179 @@
+//! Versions: which tables make up the tree, at one moment, for good.
+//!
+//! A [`Version`] never changes. Whoever reads holds one by `Arc` and with it the tables it lists, whatever is
+//! installed meanwhile. A [`Change`] makes the next version from the one before.
+//!
+//! ```text
+//!   level 0   [ newest ........ ]     memtables as they were flushed; ranges overlap;
+//!             [ ... older ...   ]     the higher file number holds the newer data
+//!   level 1   [..][...][..][....]     one sorted run: by key, disjoint
+//!   level 2   [.][..][...][.][..][.]  ten times larger, and so on to level 6
+//! ```
+//!
+//! Invariants, checked whenever a version is made:
+//! - level 0 is ordered by file number, highest first;
+//! - levels 1 to 6 are ordered by internal key and no two tables of a level share an internal key range (two
+//!   neighbours may share one *user key*: LevelDB may cut a table between two versions of a key);
+//! - for every key, a shallower level holds newer versions than a deeper one.
+
+mod range;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use range::UserRange;
+
+use super::table::TableMeta;
+use crate::sync::Arc;
+use std::cmp::{Ordering, Reverse};
+use std::fmt::Write as _;
+use waystation_format::key::compare_internal;
+pub(crate) use waystation_format::version_edit::LEVELS;
+
+/// The tables of the tree at one moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Version {
+    levels: [Vec<Arc<TableMeta>>; LEVELS],
+    bytes: [u64; LEVELS],
+}
+
+/// What makes the next version from the one before.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Change {
+    /// Tables that leave, by level and number.
+    pub removed: Vec<(usize, u64)>,
+    /// Tables that enter, by level. A table may be removed from one level and added to another.
+    pub added: Vec<(usize, Arc<TableMeta>)>,
+}
+
+impl Version {
+    /// A tree without tables.
+    pub(crate) fn empty() -> Self {
+        Self {
+            levels: std::array::from_fn(|_| Vec::new()),
+            bytes: [0; LEVELS],
+        }
+    }
+
+    /// The tables of `level`: newest first in level 0, by key below.
+    pub(crate) fn level(&self, level: usize) -> &[Arc<TableMeta>] {
+        &self.levels[level]
+    }
+
+    /// Bytes of all tables of `level`.
+    pub(crate) fn level_bytes(&self, level: usize) -> u64 {
+        self.bytes[level]
+    }
+
+    /// All tables with their levels, level by level.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<TableMeta>)> {
+        (0..LEVELS).flat_map(|level| self.levels[level].iter().map(move |table| (level, table)))
+    }
+
+    /// The deepest level that has tables, or 0.
+    pub(crate) fn deepest(&self) -> usize {
+        (0..LEVELS)
+            .rev()
+            .find(|&level| !self.levels[level].is_empty())
+            .unwrap_or(0)
+    }
+
+    /// The one table of a sorted `level` that can hold the first entry at or after `internal_key`.
+    pub(crate) fn seek(&self, level: usize, internal_key: &[u8]) -> Option<&Arc<TableMeta>> {
+        debug_assert!(level > 0, "level 0 is not sorted by key");
+        let tables = &self.levels[level];
+        let at = tables.partition_point(|table| {
+            compare_internal(&table.largest, internal_key) == Ordering::Less
+        });
+        tables.get(at)
+    }
+
+    /// Where the tables of a sorted `level` that may hold a key of `range` stand: neighbours, in key order.
+    pub(crate) fn overlap(&self, level: usize, range: &UserRange<'_>) -> std::ops::Range<usize> {
+        debug_assert!(level > 0, "level 0 is not sorted by key");
+        let tables = &self.levels[level];
+        let start = tables.partition_point(|table| range.is_after(table.largest_user_key()));
+        let length =
+            tables[start..].partition_point(|table| !range.is_before(table.smallest_user_key()));
+        start..start + length
+    }
+
+    /// The tables of a sorted `level` that may hold a key of `range`.
+    pub(crate) fn overlapping(&self, level: usize, range: &UserRange<'_>) -> &[Arc<TableMeta>] {
+        &self.levels[level][self.overlap(level, range)]
+    }
+
+    /// Whether any table of `level` (0 too) may hold a key of `range`.
+    pub(crate) fn overlaps(&self, level: usize, range: &UserRange<'_>) -> bool {
+        if level == 0 {
+            self.levels[0]
+                .iter()
+                .any(|table| range.overlaps_table(table))
+        } else {
+            !self.overlapping(level, range).is_empty()
+        }
+    }
+
+    /// The version after `change`, or what is wrong with the change.
+    pub(crate) fn with(&self, change: &Change) -> Result<Self, String> {
+        let mut next = self.clone();
+        for &(level, number) in &change.removed {
+            let tables = &mut next.levels[level];
+            let at = tables
+                .iter()
+                .position(|table| table.number == number)
+                .ok_or_else(|| {
+                    format!("table {number} is to leave level {level}, where it is not")
+                })?;
+            let table = tables.remove(at);
+            next.bytes[level] -= table.file_bytes;
+        }
+        for (level, table) in &change.added {
+            next.levels[*level].push(Arc::clone(table));
+            next.bytes[*level] += table.file_bytes;
+        }
+        next.sort_and_check()?;
+        Ok(next)
+    }
+
+    fn sort_and_check(&mut self) -> Result<(), String> {
+        self.levels[0].sort_by_key(|table| Reverse(table.number));
+        for tables in &mut self.levels[1..] {
+            // Stable and nearly sorted already: one pass over the old tables, merges for the new ones.
+            tables.sort_by(|a, b| compare_internal(&a.smallest, &b.smallest));
+        }
+        for (level, table) in self.tables() {
+            if compare_internal(&table.smallest, &table.largest) == Ordering::Greater {
+                return Err(format!(
+                    "the bounds of table {} in level {level} are the wrong way round",
+                    table.number
+                ));
+            }
+        }
+        for level in 1..LEVELS {
+            for pair in self.levels[level].windows(2) {
+                if compare_internal(&pair[0].largest, &pair[1].smallest) != Ordering::Less {
+                    return Err(format!(
+                        "tables {} and {} overlap in level {level}",
+                        pair[0].number, pair[1].number
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tables and bytes per level in one line, for the log: `4+0+12 tables, 130 MB`.
+    pub(crate) fn summary(&self) -> String {
+        let mut line = String::new();
+        for level in 0..=self.deepest() {
+            let separator = if level == 0 { "" } else { "+" };
+            let _ = write!(line, "{separator}{}", self.levels[level].len());
+        }
+        let _ = write!(
+            line,
+            " tables, {} MB",
+            self.bytes.iter().sum::<u64>() / 1_000_000
+        );
+        line
+    }
+}
