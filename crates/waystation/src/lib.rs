@@ -4,6 +4,12 @@ pub mod error;
 #[allow(
     dead_code,
     unused_imports,
+    reason = "the db room, which uses the log, is being built"
+)]
+mod log;
+#[allow(
+    dead_code,
+    unused_imports,
     reason = "the db room, which uses the tree, is being built"
 )]
 mod lsm;
@@ -11,3 +17,4 @@ pub mod storage;
 mod sync;
 
 pub use error::{Error, Result};
+pub use log::LogStats;

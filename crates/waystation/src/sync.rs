@@ -46,3 +46,16 @@ pub(crate) use chosen::{
     Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, atomic, hint, thread,
 };
 pub(crate) use std::sync::{Arc, Weak};
+
+/// Locks `mutex`. A poisoned lock means that a thread died with an invariant broken: nothing behind it can
+/// be trusted, so this one stops too.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no thread panics with this lock held")
+}
+
+/// Waits on `condvar`, as [`lock`].
+pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condvar
+        .wait(guard)
+        .expect("no thread panics with this lock held")
+}

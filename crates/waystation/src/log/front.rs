@@ -1,0 +1,266 @@
+//! The front of the log: threads reserve place and sequence number together, copy in parallel, publish in
+//! order.
+//!
+//! ```text
+//!   reserve (short lock)      copy (no lock)            publish (in order)
+//!   sequence, LSN, ticket --> record into the ring  --> visible, may be written out
+//!                             operations into memory
+//! ```
+//!
+//! Invariants:
+//! - a reservation is made only when the ring has room for all of it (or, longer than half a ring, for its
+//!   first piece: then it goes on as the pieces before it leave), so copies never wait for each other;
+//! - every reservation is finished: between reserve and publish nothing can fail.
+
+use super::layout::{Layout, Place};
+use super::ring::{RingBuffer, Stretch};
+use super::{Log, Suspension};
+use crate::error::Result;
+use crate::sync::atomic::Ordering::SeqCst;
+use crate::sync::{MutexGuard, lock, wait};
+use waystation_format::log::{
+    BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordKind, Seal,
+};
+
+/// What the lock of the front guards.
+pub(super) struct Front {
+    pub(super) layout: Layout,
+    pub(super) next_sequence: u64,
+    next_ticket: u64,
+    /// Where the records of the closed blocks end.
+    closed_records_end: u64,
+}
+
+impl Front {
+    pub(super) fn new(layout: Layout, next_sequence: u64) -> Self {
+        let closed_records_end = layout.block_start();
+        Self {
+            layout,
+            next_sequence,
+            next_ticket: 0,
+            closed_records_end,
+        }
+    }
+}
+
+/// A place in the log and the right to fill it. Must be passed to [`Log::copy`] and then [`Log::publish`].
+#[must_use]
+pub(crate) struct Reservation {
+    ticket: u64,
+    place: Place,
+    /// The sequence number of the first operation.
+    pub(crate) first_sequence: u64,
+    operations: u32,
+    /// Blocks that a record longer than the ring's room closes ahead of that room, in order.
+    ahead: Vec<Seal>,
+}
+
+impl Reservation {
+    /// The sequence number of the last operation.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.first_sequence + u64::from(self.operations) - 1
+    }
+
+    /// Syncing the log up to here makes the record durable.
+    pub(crate) fn end_lsn(&self) -> u64 {
+        self.place.end_lsn
+    }
+}
+
+impl Log {
+    /// Reserves a place for a record of `payload_bytes` holding `operations`, once there is room for it.
+    ///
+    /// `admit` runs under the front's lock, in the order of the log, with the position at which the record
+    /// will start or later and the first sequence number; it returns what the caller needs to know of that
+    /// moment (the memtable to write to). If it fails nothing is reserved.
+    pub(crate) fn reserve<T>(
+        &self,
+        payload_bytes: usize,
+        operations: u32,
+        admit: impl FnOnce(u64, u64) -> Result<T>,
+    ) -> Result<(Reservation, T)> {
+        assert!(operations > 0, "an empty batch has no place in the log");
+        let record_bytes = RECORD_HEADER_BYTES + payload_bytes;
+        let mut front = self.front_with_room(record_bytes)?;
+        let first_sequence = front.next_sequence;
+        let admitted = admit(front.layout.position(), first_sequence)?;
+        let ticket = front.next_ticket;
+        front.next_ticket += 1;
+        front.next_sequence += u64::from(operations);
+        self.assigned_sequence
+            .store(front.next_sequence - 1, SeqCst);
+        let room_end = self.released_lsn.load(SeqCst) + self.ring.len();
+        let mut ahead = Vec::new();
+        let mut records_end = front.closed_records_end;
+        let place = front.layout.place(record_bytes, first_sequence, |seal| {
+            if seal.end_lsn() <= room_end {
+                write_seal(&self.ring, &seal);
+            } else {
+                ahead.push(seal);
+            }
+            records_end = seal.start_lsn + u64::from(seal.used);
+            lock(&self.closed).push_back(seal);
+        });
+        front.closed_records_end = records_end;
+        drop(front);
+        Ok((
+            Reservation {
+                ticket,
+                place,
+                first_sequence,
+                operations,
+                ahead,
+            },
+            admitted,
+        ))
+    }
+
+    /// Copies the record into its place. `payload` is the operations' bytes.
+    pub(crate) fn copy(&self, reservation: &Reservation, payload: &[u8], payload_checksum: u32) {
+        let header = RecordHeader {
+            payload_bytes: payload.len() as u32,
+            first_sequence: reservation.first_sequence,
+            operations: reservation.operations,
+            kind: RecordKind::Batch,
+        }
+        .encode(
+            reservation.place.record_lsn,
+            self.incarnation,
+            payload_checksum,
+        );
+        let long = self.is_long(RECORD_HEADER_BYTES + payload.len());
+        if long {
+            self.publication.wait_for_turn(reservation.ticket);
+        }
+        let mut rest = payload;
+        let mut ahead = reservation.ahead.iter().peekable();
+        for (index, (lsn, len)) in reservation.place.pieces().enumerate() {
+            if long {
+                self.wait_released(lsn + len as u64);
+            }
+            while let Some(seal) = ahead.next_if(|seal| seal.start_lsn < lsn) {
+                write_seal(&self.ring, seal);
+            }
+            let mut stretch = Stretch { lsn, len };
+            if index == 0 {
+                self.ring.write(&mut stretch, &header);
+            }
+            let (now, later) = rest.split_at(stretch.len);
+            self.ring.write(&mut stretch, now);
+            rest = later;
+            if long {
+                self.publication
+                    .copied_so_far(reservation.ticket, lsn + len as u64);
+                self.wake_writers_if_due();
+            }
+        }
+    }
+
+    /// Publishes the record: it is visible, with all before it, when this returns.
+    pub(crate) fn publish(&self, reservation: Reservation) {
+        let last = reservation.last_sequence();
+        self.publication
+            .finish(reservation.ticket, reservation.place.end_lsn, last);
+        self.wake_writers_if_due();
+        self.notify_space();
+        self.publication.wait_visible(last);
+    }
+
+    /// Closes the open block, so that everything reserved so far can be written out. Returns where the closed
+    /// part of the stream ends and where its last record does.
+    pub(super) fn close_block(&self) -> (u64, u64) {
+        let mut front = self.front_within_ring();
+        if let Some(seal) = front.layout.seal() {
+            write_seal(&self.ring, &seal);
+            front.closed_records_end = seal.start_lsn + u64::from(seal.used);
+            lock(&self.closed).push_back(seal);
+        }
+        (front.layout.block_start(), front.closed_records_end)
+    }
+
+    /// The position after the last record reserved so far.
+    pub(crate) fn reserved_lsn(&self) -> u64 {
+        lock(&self.front).layout.position()
+    }
+
+    /// Waits for room in the ring, with the front locked on return.
+    fn front_with_room(&self, record_bytes: usize) -> Result<MutexGuard<'_, Front>> {
+        let mut front = lock(&self.front);
+        loop {
+            if self.suspended.load(SeqCst) {
+                drop(front);
+                return Err(self.suspension_error());
+            }
+            // A long record reserves with room for its beginning only.
+            let needed = record_bytes.min(self.ring.len() as usize / 2);
+            let has_room = front.layout.end_at_most(needed)
+                <= self.released_lsn.load(SeqCst) + self.ring.len();
+            if has_room && !self.publication.is_full(front.next_ticket) {
+                return Ok(front);
+            }
+            self.space_sleepers.fetch_add(1, SeqCst);
+            self.wake_writers();
+            // The writers release under no lock but notify under this one, and look for sleepers after
+            // releasing: whoever changes the answer from here on will notify.
+            let still = front.layout.end_at_most(needed)
+                > self.released_lsn.load(SeqCst) + self.ring.len()
+                || self.publication.is_full(front.next_ticket);
+            if still && !self.suspended.load(SeqCst) {
+                front = wait(&self.space, front);
+            }
+            self.space_sleepers.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// Wakes those that wait for room or for the end of a suspension.
+    pub(super) fn notify_space(&self) {
+        if self.space_sleepers.load(SeqCst) > 0 {
+            drop(lock(&self.front));
+            self.space.notify_all();
+        }
+    }
+
+    fn is_long(&self, record_bytes: usize) -> bool {
+        record_bytes > self.ring.len() as usize / 2
+    }
+
+    /// Waits until the ring's window reaches `lsn`. Only for the one long record at the head.
+    fn wait_released(&self, lsn: u64) {
+        drop(self.front_when(|_| lsn));
+    }
+
+    /// The front, once nothing lies beyond the ring's window (a long record reserves ahead of it).
+    fn front_within_ring(&self) -> MutexGuard<'_, Front> {
+        self.front_when(|front| front.layout.position())
+    }
+
+    /// The front, once the ring's window reaches `needed(front)`.
+    fn front_when(&self, needed: impl Fn(&Front) -> u64) -> MutexGuard<'_, Front> {
+        let mut front = lock(&self.front);
+        self.space_sleepers.fetch_add(1, SeqCst);
+        while self.released_lsn.load(SeqCst) + self.ring.len() < needed(&front) {
+            self.wake_writers();
+            front = wait(&self.space, front);
+        }
+        self.space_sleepers.fetch_sub(1, SeqCst);
+        front
+    }
+
+    fn suspension_error(&self) -> crate::Error {
+        Suspension::error(lock(&self.writer).suspension.as_ref())
+    }
+}
+
+/// Puts the header of a closed block, and the zeros behind its records, into the ring.
+fn write_seal(ring: &RingBuffer, seal: &Seal) {
+    let mut header = Stretch {
+        lsn: seal.start_lsn,
+        len: BLOCK_HEADER_BYTES,
+    };
+    ring.write(&mut header, &seal.encode());
+    let padding = (seal.length - seal.used) as usize;
+    ring.zero(Stretch {
+        lsn: seal.start_lsn + u64::from(seal.used),
+        len: padding,
+    });
+}

@@ -1,0 +1,115 @@
+//! Group commit: one sync serves all that wait for it.
+//!
+//! The first waiter becomes the leader: it closes the open block, writes out what is copied, syncs the
+//! segments and tells the rest how far the log is durable. Those that arrive while it syncs form the next
+//! group. Two leaders may be under way, so that a group gathers, copies and writes while the one before it
+//! waits for the device.
+//!
+//! Invariants: `durable_lsn` moves only after a successful sync of every segment with unsynced writes, and,
+//! for a new segment, of its directory entry; padding is never written again, since a block once closed stays
+//! closed.
+
+use super::segment::SegmentFile;
+use super::writer::WriterState;
+use super::{Log, Suspension};
+use crate::error::Result;
+use crate::sync::atomic::Ordering::SeqCst;
+use crate::sync::{Arc, MutexGuard, lock, wait};
+
+/// How many syncs may be under way.
+const LEADERS_MAX: usize = 2;
+
+impl Log {
+    /// Makes every record that ends at or below `lsn` survive a power loss. The record must be published.
+    pub(crate) fn sync(&self, lsn: u64) -> Result<()> {
+        let mut state = lock(&self.writer);
+        loop {
+            if state.durable_lsn >= lsn {
+                return Ok(());
+            }
+            if state.suspension.is_some() {
+                return Err(Suspension::error(state.suspension.as_ref()));
+            }
+            if state.syncs_running < LEADERS_MAX {
+                state = self.lead(state);
+            } else {
+                state = wait(&self.progress, state);
+            }
+        }
+    }
+
+    /// Makes everything published so far survive a power loss.
+    pub(crate) fn sync_all(&self) -> Result<()> {
+        self.sync(self.publication.copied_lsn())
+    }
+
+    /// One sync on behalf of all that wait. The outcome is in the state: durable further, or suspended.
+    fn lead<'a>(&'a self, mut state: MutexGuard<'a, WriterState>) -> MutexGuard<'a, WriterState> {
+        state.syncs_running += 1;
+        drop(state);
+        let (end, records_end) = self.close_block();
+        self.publication.wait_copied(records_end);
+        let mut state = lock(&self.writer);
+        while state.written_lsn < end && state.suspension.is_none() {
+            let (back, worked) = self.take_any_run(state);
+            state = if worked {
+                back
+            } else {
+                wait(&self.progress, back)
+            };
+        }
+        if state.suspension.is_none() {
+            state = self.sync_segments(state);
+        }
+        state.syncs_running -= 1;
+        self.progress.notify_all();
+        self.work.notify_all();
+        state
+    }
+
+    fn sync_segments<'a>(
+        &'a self,
+        state: MutexGuard<'a, WriterState>,
+    ) -> MutexGuard<'a, WriterState> {
+        let written = state.written_lsn;
+        let files = state.unsynced.clone();
+        let entries_below = state.next_number;
+        let entry_due = files
+            .iter()
+            .any(|file| file.header.number >= state.entries_durable_below);
+        drop(state);
+        let synced = self.sync_files(&files, entry_due);
+        let mut state = lock(&self.writer);
+        match synced {
+            // Another failure may have come in between: then healing decides what is durable.
+            Ok(()) if state.suspension.is_none() => {
+                state.durable_lsn = state.durable_lsn.max(written);
+                if entry_due {
+                    state.entries_durable_below = state.entries_durable_below.max(entries_below);
+                }
+                // Full segments get no more writes; the current one may have got some meanwhile.
+                let current = Arc::clone(&state.current.file);
+                let durable = state.durable_lsn;
+                state.unsynced.retain(|file| {
+                    Arc::ptr_eq(file, &current)
+                        || !files.iter().any(|synced| Arc::ptr_eq(synced, file))
+                });
+                debug_assert!(durable <= self.released_lsn.load(SeqCst));
+            }
+            Ok(()) => {}
+            Err(error) => self.suspend(&mut state, &error),
+        }
+        state
+    }
+
+    fn sync_files(&self, files: &[Arc<SegmentFile>], entry_due: bool) -> Result<()> {
+        for file in files {
+            file.file.sync()?;
+        }
+        if entry_due {
+            self.storage.sync_dir(&self.dir)
+        } else {
+            Ok(())
+        }
+    }
+}

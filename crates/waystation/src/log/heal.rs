@@ -1,0 +1,186 @@
+//! Healing: after a failed write or sync the log moves to a fresh file.
+//!
+//! Nothing more is acknowledged from a file that failed, whatever the durability asked (`LevelDB` loses later
+//! synced writes there: google/leveldb#578). The old segment is cut at the durable LSN: the fresh one starts
+//! there, and a reader takes a segment only up to the start of the next. Blocks between the durable LSN and
+//! what had been written are read back, verified and copied; what had not been written is still in the ring.
+//! Only when the fresh segment is synced does the suspension end.
+
+use super::segment::{BlankSegment, Segment, SegmentFile, segment_name};
+use super::writer::WriterState;
+use super::{Log, Suspension};
+use crate::error::{Error, Result};
+use crate::storage::AlignedBuffer;
+use crate::sync::atomic::Ordering::SeqCst;
+use crate::sync::{Arc, MutexGuard, lock, wait};
+use std::time::Duration;
+use waystation_format::log::{
+    BLOCK_HEADER_BYTES, BlockHeader, IndexEntry, body_is_valid, finish_block,
+};
+
+/// The pause between attempts: short enough that a full disk that was emptied goes unnoticed by most.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+
+/// The fresh segment's name until it is complete.
+pub(super) const DRAFT_NAME: &str = "journal-draft.tmp";
+
+/// Blocks to be copied from one damaged or doubtful segment.
+struct Salvage {
+    file: Arc<SegmentFile>,
+    blocks: Vec<IndexEntry>,
+}
+
+impl Log {
+    /// Heals, or waits for the thread that does.
+    pub(super) fn heal_or_wait<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, WriterState>,
+    ) -> MutexGuard<'a, WriterState> {
+        if state.healing || !state.is_quiet() {
+            return wait(&self.work, state);
+        }
+        state.healing = true;
+        let number = state.next_number;
+        state.next_number += 1;
+        let (cut, end) = (state.durable_lsn, state.written_lsn);
+        let salvage = doubtful_blocks(&state, cut, end);
+        drop(state);
+        let healed = self.move_to_fresh_segment(number, cut, salvage);
+        if healed.is_err() {
+            self.storage.sleep(RETRY_PAUSE);
+        }
+        let mut state = lock(&self.writer);
+        state.healing = false;
+        match healed {
+            Ok(segment) => self.resume(&mut state, segment),
+            Err(error) => state.suspension = Some(Suspension::new(&error)),
+        }
+        self.work.notify_all();
+        self.progress.notify_all();
+        drop(state);
+        self.notify_space();
+        lock(&self.writer)
+    }
+
+    fn resume(&self, state: &mut WriterState, segment: Segment) {
+        let cut = segment.file.header.start_lsn;
+        state.cut_sealed_at(cut);
+        state.restart(segment);
+        state.heals += 1;
+        state.suspension = None;
+        self.suspended.store(false, SeqCst);
+        log::warn!("writes resume in {}", state.current.file.path.display());
+    }
+
+    /// Writes `[cut, end of salvage)` into a fresh, synced segment.
+    fn move_to_fresh_segment(
+        &self,
+        number: u64,
+        cut: u64,
+        salvage: Vec<Salvage>,
+    ) -> Result<Segment> {
+        let bytes: u64 = salvage
+            .iter()
+            .flat_map(|s| &s.blocks)
+            .map(|block| u64::from(block.length))
+            .sum();
+        let capacity = self.segment_bytes + bytes;
+        // Under its final name it would cut the segments before it: that name comes last.
+        let draft = self.dir.join(DRAFT_NAME);
+        let mut blank =
+            BlankSegment::create(&*self.storage, draft.clone(), number, capacity, None)?;
+        blank.path = self.dir.join(segment_name(number));
+        let mut fresh = blank.begin(cut, self.incarnation, cut);
+        let moved = fresh
+            .file
+            .write_header()
+            .and_then(|()| {
+                salvage
+                    .iter()
+                    .try_for_each(|from| copy_blocks(from, &mut fresh))
+            })
+            .and_then(|()| fresh.file.file.sync())
+            .and_then(|()| self.storage.rename(&draft, &fresh.file.path))
+            .and_then(|()| self.storage.sync_dir(&self.dir));
+        match moved {
+            Ok(()) => Ok(fresh),
+            Err(error) => {
+                // The attempt must not take the space, or the place in the chain, of the next one.
+                let _ = self.storage.remove(&draft);
+                let _ = self.storage.remove(&fresh.file.path);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl WriterState {
+    /// Ends the sealed segments, and the one that was current, at `cut`.
+    fn cut_sealed_at(&mut self, cut: u64) {
+        self.sealed.push_back(self.current.as_sealed());
+        for segment in &mut self.sealed {
+            segment.end_lsn = segment.end_lsn.min(cut);
+        }
+    }
+}
+
+/// The blocks in `[cut, end)`, by the segment they were written to.
+fn doubtful_blocks(state: &WriterState, cut: u64, end: u64) -> Vec<Salvage> {
+    let sealed = state
+        .sealed
+        .iter()
+        .filter_map(|s| Some((s.file.clone()?, &s.blocks)));
+    sealed
+        .chain([(Arc::clone(&state.current.file), &state.current.blocks)])
+        .map(|(file, blocks)| Salvage {
+            file,
+            blocks: blocks
+                .iter()
+                .filter(|block| (cut..end).contains(&block.start_lsn))
+                .copied()
+                .collect(),
+        })
+        .collect()
+}
+
+fn copy_blocks(from: &Salvage, fresh: &mut Segment) -> Result<()> {
+    for block in &from.blocks {
+        let mut bytes = from.file.read(block.start_lsn, block.length as usize)?;
+        renumber(&mut bytes, from, block, fresh.file.header.number)?;
+        fresh
+            .file
+            .file
+            .write_at(&bytes, fresh.file.offset_of(block.start_lsn))?;
+        fresh.blocks.push(*block);
+        fresh.end_lsn = block.start_lsn + u64::from(block.length);
+    }
+    Ok(())
+}
+
+/// Verifies a block and makes it one of segment `number`.
+fn renumber(
+    bytes: &mut AlignedBuffer,
+    from: &Salvage,
+    block: &IndexEntry,
+    number: u64,
+) -> Result<()> {
+    let header = BlockHeader::decode(bytes)
+        .filter(|header| header.seal.start_lsn == block.start_lsn && body_is_valid(bytes))
+        .ok_or_else(|| {
+            let offset = from.file.offset_of(block.start_lsn);
+            Error::corruption(
+                &from.file.path,
+                offset,
+                "a block written before the failure does not read back",
+            )
+        })?;
+    let mut head = header.seal.encode();
+    finish_block(
+        &mut head,
+        [&bytes[BLOCK_HEADER_BYTES..], &[]],
+        number,
+        header.durable_lsn,
+    );
+    bytes.as_mut_slice()[..BLOCK_HEADER_BYTES].copy_from_slice(&head);
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! The log: one log, one order, written once.
+//!
+//! Writers reserve a place (`front`), copy their record into the *staging ring* (`ring`), a window over the
+//! end of the log that survives the death of the process, and publish in order (`publication`). Full blocks
+//! leave the ring for *segments* (`writer`) by direct writes of up to a megabyte, several in flight; a sync
+//! closes the open block early (`group_commit`). A failed write or sync suspends the log until it has moved to
+//! a fresh segment (`heal`). Opening reads segments and ring back to a prefix of the order (`replay`) and
+//! starts a new life (`recovery`).
+//!
+//! ```text
+//!                       released   written              copied        reserved
+//!  ... | segment | segment  v |  v |      |  ring  |      v             v
+//!  ----+---------+------------+----+-----------------------+-------------+-----> LSN
+//!        durable ^                 closed blocks ..........| open block
+//! ```
+//!
+//! Invariants: durable <= written = released <= copied <= reserved <= released + ring. What is acknowledged
+//! for a process crash lies below `copied`: in a segment, or in the ring, which is not used again before its
+//! bytes were written. What is acknowledged for a power loss lies below `durable`.
+
+mod front;
+mod group_commit;
+mod heal;
+mod layout;
+mod publication;
+mod recovery;
+mod replay;
+mod ring;
+mod segment;
+mod writer;
+
+pub(crate) use front::Reservation;
+pub(crate) use recovery::{LogSettings, Recovered, open};
+pub(crate) use segment::{segment_name, segment_number};
+
+use crate::error::Error;
+use crate::storage::Storage;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use crate::sync::{Arc, Condvar, Mutex};
+use front::Front;
+use publication::Publication;
+use ring::RingBuffer;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use waystation_format::log::Seal;
+use writer::WriterState;
+
+/// The name of the staging ring's file in the database directory.
+pub(crate) const RING_NAME: &str = "journal.ring";
+/// The name of the file that says which life owns the log.
+pub(crate) const JOURNAL_NAME: &str = "JOURNAL";
+
+/// The log of one open database.
+pub(crate) struct Log {
+    storage: Arc<dyn Storage>,
+    dir: PathBuf,
+    incarnation: u64,
+    first_segment: u64,
+    segment_bytes: u64,
+    ring: RingBuffer,
+
+    front: Mutex<Front>,
+    /// Sequence numbers up to here are handed out.
+    assigned_sequence: AtomicU64,
+    /// Blocks closed by the front and not yet fetched by the writers, in order. Locked after `front`.
+    closed: Mutex<VecDeque<Seal>>,
+    publication: Publication,
+
+    /// Ring space below this position plus the ring's length may be used.
+    released_lsn: AtomicU64,
+    space_sleepers: AtomicUsize,
+    /// With `front`: room was released, or a suspension began or ended.
+    space: Condvar,
+
+    writer: Mutex<WriterState>,
+    /// With `writer`: there may be something to write out, to prepare or to heal.
+    work: Condvar,
+    /// With `writer`: something was written, made durable, suspended or healed.
+    progress: Condvar,
+    /// A publication past this position wakes a writer.
+    wake_at_lsn: AtomicU64,
+    suspended: AtomicBool,
+}
+
+/// Why the log takes no more records for now.
+#[derive(Debug, Clone)]
+pub(crate) struct Suspension {
+    cause: Arc<str>,
+}
+
+impl Suspension {
+    fn new(cause: &Error) -> Self {
+        Self {
+            cause: cause.to_string().into(),
+        }
+    }
+
+    fn error(suspension: Option<&Self>) -> Error {
+        let cause = suspension.map_or_else(
+            || "the log is moving to a fresh file".into(),
+            |s| s.cause.clone(),
+        );
+        Error::Suspended { cause }
+    }
+}
+
+/// Figures of the log, for `stats`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct LogStats {
+    /// Segment files that hold live records.
+    pub segments: usize,
+    /// Bytes from the oldest live segment's start to the end of the log.
+    pub live_bytes: u64,
+    /// The end of the log.
+    pub reserved_lsn: u64,
+    /// Up to here the log survives a power loss.
+    pub durable_lsn: u64,
+    /// Bytes in the staging ring that have not reached a segment.
+    pub staged_bytes: u64,
+    /// Whether segments are written around the page cache.
+    pub direct_io: bool,
+    /// Why writes are suspended, if they are.
+    pub suspended: Option<String>,
+    /// How often the log suspended writes and healed.
+    pub heals: u64,
+}

@@ -1,0 +1,158 @@
+//! Publication: writers finish in any order, their writes become visible in one.
+//!
+//! ```text
+//! ticket    7     8     9     10    11        head = 8: everything below is finished
+//! slot    done  open  done  done  open        ticket 8 finishing publishes 8, 9 and 10 at once
+//! ```
+//!
+//! Each reservation holds a ticket; tickets are handed out in the order of LSN and sequence. A finished
+//! writer marks its slot; whoever finds the slot at the head finished moves the head on, for itself and for
+//! those behind it. Nobody waits under a lock; a writer whose predecessor still copies waits for it at the
+//! end, because an acknowledged write must lie in a gapless prefix (papers: Pebble's commit pipeline).
+//!
+//! Invariant: `visible_sequence` and `copied_lsn` never pass a ticket that is not finished.
+
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use crate::sync::{Condvar, Mutex, hint, lock, wait};
+
+/// How many reservations can be open at once; the log makes further ones wait. A power of two.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) const OPEN_MAX: u64 = 1024;
+#[cfg(any(loom, shuttle))]
+pub(crate) const OPEN_MAX: u64 = 2;
+
+/// How often a writer looks again before it sleeps: about as long as a neighbour's copy takes.
+const SPINS: usize = 64;
+
+struct Slot {
+    /// The ticket that finished here, plus one.
+    finished: AtomicU64,
+    end_lsn: AtomicU64,
+    last_sequence: AtomicU64,
+}
+
+/// The order of publication and the two watermarks it moves.
+pub(crate) struct Publication {
+    slots: Box<[Slot]>,
+    head: AtomicU64,
+    copied_lsn: AtomicU64,
+    visible_sequence: AtomicU64,
+    sleepers: AtomicUsize,
+    sleep: Mutex<()>,
+    woken: Condvar,
+}
+
+impl Publication {
+    /// Nothing open; everything up to `copied_lsn` and `visible_sequence` published.
+    pub(crate) fn new(copied_lsn: u64, visible_sequence: u64) -> Self {
+        let slot = || Slot {
+            finished: AtomicU64::new(0),
+            end_lsn: AtomicU64::new(0),
+            last_sequence: AtomicU64::new(0),
+        };
+        Self {
+            slots: (0..OPEN_MAX).map(|_| slot()).collect(),
+            head: AtomicU64::new(0),
+            copied_lsn: AtomicU64::new(copied_lsn),
+            visible_sequence: AtomicU64::new(visible_sequence),
+            sleepers: AtomicUsize::new(0),
+            sleep: Mutex::new(()),
+            woken: Condvar::new(),
+        }
+    }
+
+    /// The highest sequence number of which it and all before it are finished.
+    pub(crate) fn visible_sequence(&self) -> u64 {
+        self.visible_sequence.load(SeqCst)
+    }
+
+    /// All bytes of the log below this position have been copied.
+    pub(crate) fn copied_lsn(&self) -> u64 {
+        self.copied_lsn.load(SeqCst)
+    }
+
+    /// Whether a further ticket would meet a slot still in use.
+    pub(crate) fn is_full(&self, ticket: u64) -> bool {
+        ticket - self.head.load(SeqCst) >= OPEN_MAX
+    }
+
+    /// A writer alone at the head reports progress within its own long record, so that the log can make room
+    /// for the rest of it.
+    pub(crate) fn copied_so_far(&self, ticket: u64, lsn: u64) {
+        assert_eq!(
+            self.head.load(SeqCst),
+            ticket,
+            "only the head reports progress"
+        );
+        self.copied_lsn.fetch_max(lsn, SeqCst);
+    }
+
+    /// Waits until everything before `ticket` is published.
+    pub(crate) fn wait_for_turn(&self, ticket: u64) {
+        self.wait_until(|| self.head.load(SeqCst) >= ticket);
+    }
+
+    /// Marks `ticket` finished and publishes whatever is finished from the head on.
+    pub(crate) fn finish(&self, ticket: u64, end_lsn: u64, last_sequence: u64) {
+        let slot = self.slot(ticket);
+        slot.end_lsn.store(end_lsn, SeqCst);
+        slot.last_sequence.store(last_sequence, SeqCst);
+        slot.finished.store(ticket + 1, SeqCst);
+        // Either this thread sees its predecessor's mark below, or the predecessor sees this one: sequential
+        // consistency leaves no third way, so no finished ticket is left behind.
+        let mut moved = false;
+        loop {
+            let head = self.head.load(SeqCst);
+            let slot = self.slot(head);
+            if slot.finished.load(SeqCst) != head + 1 {
+                break;
+            }
+            let (lsn, sequence) = (slot.end_lsn.load(SeqCst), slot.last_sequence.load(SeqCst));
+            // The slot is used again only after the head has passed it, so a won exchange proves the values.
+            if self
+                .head
+                .compare_exchange(head, head + 1, SeqCst, SeqCst)
+                .is_ok()
+            {
+                // In this order, so that a block seen as copied has no record with a later sequence.
+                self.visible_sequence.fetch_max(sequence, SeqCst);
+                self.copied_lsn.fetch_max(lsn, SeqCst);
+                moved = true;
+            }
+        }
+        if moved && self.sleepers.load(SeqCst) > 0 {
+            drop(lock(&self.sleep));
+            self.woken.notify_all();
+        }
+    }
+
+    /// Waits until `sequence` is visible.
+    pub(crate) fn wait_visible(&self, sequence: u64) {
+        self.wait_until(|| self.visible_sequence() >= sequence);
+    }
+
+    /// Waits until all bytes below `lsn` have been copied.
+    pub(crate) fn wait_copied(&self, lsn: u64) {
+        self.wait_until(|| self.copied_lsn() >= lsn);
+    }
+
+    fn wait_until(&self, reached: impl Fn() -> bool) {
+        for _ in 0..SPINS {
+            if reached() {
+                return;
+            }
+            hint::spin_loop();
+        }
+        self.sleepers.fetch_add(1, SeqCst);
+        let mut guard = lock(&self.sleep);
+        while !reached() {
+            guard = wait(&self.woken, guard);
+        }
+        drop(guard);
+        self.sleepers.fetch_sub(1, SeqCst);
+    }
+
+    fn slot(&self, ticket: u64) -> &Slot {
+        &self.slots[(ticket & (OPEN_MAX - 1)) as usize]
+    }
+}

@@ -1,0 +1,359 @@
+//! Recovery: from what a life left to the beginning of the next.
+//!
+//! 1. Read `JOURNAL`: which life owned the log.
+//! 2. Replay segments and ring; the caller gets every record.
+//! 3. Begin a fresh segment at the cut, holding what only the ring held, and make all of it durable.
+//! 4. Commit: a new `JOURNAL` names the new life. Until then a crash leaves the old life's log as it was; from
+//!    then on the ring's old content and everything behind the cut belong to a past life.
+//! 5. Remove what is superseded.
+
+use super::front::Front;
+use super::heal::DRAFT_NAME;
+use super::layout::Layout;
+use super::publication::Publication;
+use super::replay::{Found, Record, Replayed, Survey, TailRecord, leftover_ring, replay, survey};
+use super::ring::RingBuffer;
+use super::segment::{BlankSegment, SealedSegment, Segment, segment_name};
+use super::writer::WriterState;
+use super::{JOURNAL_NAME, Log, RING_NAME};
+use crate::error::{Error, Result};
+use crate::storage::{AlignedBuffer, Area, OpenMode, Storage, Transfer};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use crate::sync::{Arc, Condvar, Mutex};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use waystation_format::log::{
+    BLOCK_HEADER_BYTES, IndexEntry, JournalState, RECORD_HEADER_BYTES, Seal, UNIT_BYTES,
+    finish_block,
+};
+
+/// Sizes of the log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogSettings {
+    /// The length of a segment file in bytes.
+    pub(crate) segment_bytes: u64,
+    /// The length of the staging ring in bytes, a multiple of the unit.
+    pub(crate) ring_bytes: usize,
+}
+
+/// An open log and how far it goes.
+pub(crate) struct Recovered {
+    pub(crate) log: Log,
+    /// The highest sequence number in use.
+    pub(crate) last_sequence: u64,
+}
+
+/// Opens the log of `dir`, delivering every record that follows `flushed_sequence` (and possibly earlier
+/// ones) in order.
+pub(crate) fn open(
+    storage: &Arc<dyn Storage>,
+    dir: &Path,
+    settings: &LogSettings,
+    flushed_sequence: u64,
+    deliver: &mut impl FnMut(Record<'_>) -> Result<()>,
+) -> Result<Recovered> {
+    remove_draft(&**storage, dir)?;
+    let journal = read_journal(&**storage, dir)?;
+    let past = match &journal {
+        Some(journal) => past_life(&**storage, dir, journal, flushed_sequence, deliver)?,
+        None => Past::none(&**storage, dir)?,
+    };
+    let incarnation = journal.map_or(0, |journal| journal.incarnation) + 1;
+    let number = past.survey.highest_number + 1;
+    let cut = past.replayed.cut_lsn;
+    let current = begin_life(
+        &**storage,
+        dir,
+        settings,
+        incarnation,
+        number,
+        &past.replayed,
+    )?;
+    for (segment, _) in live(&past.survey.segments, cut) {
+        segment.file.sync()?;
+    }
+    // The past ring is read; this may replace its file by one of another size.
+    let (ring, _) = storage.map_ring(&dir.join(RING_NAME), settings.ring_bytes)?;
+    storage.sync_dir(dir)?;
+    let state = JournalState {
+        incarnation,
+        ring_bytes: settings.ring_bytes as u64,
+        first_segment: number,
+        clean_lsn: 0,
+    };
+    write_journal(&**storage, dir, &state)?;
+    let last_sequence = past
+        .replayed
+        .last_sequence
+        .unwrap_or(0)
+        .max(flushed_sequence);
+    let sealed = past.clean_up(&**storage, cut)?;
+    Ok(Recovered {
+        log: assemble(
+            storage,
+            dir,
+            settings,
+            &state,
+            ring,
+            current,
+            sealed,
+            last_sequence,
+        ),
+        last_sequence,
+    })
+}
+
+/// What the last life left.
+struct Past {
+    survey: Survey,
+    replayed: Replayed,
+}
+
+impl Past {
+    /// A directory without a log: whatever looks like one was never acknowledged.
+    fn none(storage: &dyn Storage, dir: &Path) -> Result<Self> {
+        let nothing = JournalState {
+            incarnation: 0,
+            ring_bytes: 0,
+            first_segment: 0,
+            clean_lsn: 0,
+        };
+        let survey = survey(storage, dir, &nothing)?;
+        let replayed = Replayed {
+            cut_lsn: UNIT_BYTES as u64,
+            tail: Vec::new(),
+            last_sequence: None,
+        };
+        Ok(Self { survey, replayed })
+    }
+
+    /// Removes what the new life does not need; returns the segments it does need.
+    fn clean_up(self, storage: &dyn Storage, cut: u64) -> Result<VecDeque<SealedSegment>> {
+        let segments = &self.survey.segments;
+        let dead = segments
+            .iter()
+            .filter(|found| !live(segments, cut).any(|it| it.0.path == found.path));
+        for path in dead.map(|found| &found.path).chain(&self.survey.leftovers) {
+            storage.remove(path)?;
+        }
+        let sealed = live(segments, cut).map(|(found, end)| SealedSegment {
+            file: None,
+            path: found.path.clone(),
+            start_lsn: found.header.start_lsn,
+            end_lsn: end,
+            blocks: Vec::new(),
+        });
+        Ok(sealed.collect())
+    }
+}
+
+/// The segments that hold part of the log below `cut`, and where that part ends: a later segment that starts
+/// earlier supersedes them.
+fn live(segments: &[Found], cut: u64) -> impl Iterator<Item = (&Found, u64)> {
+    segments
+        .iter()
+        .enumerate()
+        .filter_map(move |(index, found)| {
+            let later = segments[index + 1..]
+                .iter()
+                .map(|later| later.header.start_lsn);
+            let end = later.fold(cut, u64::min);
+            (found.header.start_lsn < end).then_some((found, end))
+        })
+}
+
+fn past_life(
+    storage: &dyn Storage,
+    dir: &Path,
+    journal: &JournalState,
+    flushed_sequence: u64,
+    deliver: &mut impl FnMut(Record<'_>) -> Result<()>,
+) -> Result<Past> {
+    let survey = survey(storage, dir, journal)?;
+    let ring = leftover_ring(storage, dir, journal)?;
+    let mut first = true;
+    let mut checked = |record: Record<'_>| {
+        if std::mem::take(&mut first) && record.header.first_sequence > flushed_sequence + 1 {
+            return Err(Error::corruption(
+                dir,
+                0,
+                format!(
+                    "the log starts at sequence {} although only {flushed_sequence} is in tables",
+                    record.header.first_sequence
+                ),
+            ));
+        }
+        deliver(record)
+    };
+    let replayed = replay(
+        &survey.segments,
+        Some(&ring),
+        journal,
+        flushed_sequence,
+        &mut checked,
+    )?;
+    Ok(Past { survey, replayed })
+}
+
+/// Writes the first segment of the new life, with what only the ring held, and makes it durable.
+fn begin_life(
+    storage: &dyn Storage,
+    dir: &Path,
+    settings: &LogSettings,
+    incarnation: u64,
+    number: u64,
+    past: &Replayed,
+) -> Result<Segment> {
+    let (blocks, bytes) = pack(&past.tail, past.cut_lsn, incarnation, number);
+    let capacity = settings.segment_bytes + bytes.len() as u64;
+    let path = dir.join(segment_name(number));
+    let blank = BlankSegment::create(storage, path, number, capacity, None)?;
+    let mut segment = blank.begin(past.cut_lsn, incarnation, past.cut_lsn);
+    segment.file.write_header()?;
+    if !bytes.is_empty() {
+        segment
+            .file
+            .file
+            .write_at(&bytes, segment.file.offset_of(past.cut_lsn))?;
+    }
+    segment.file.file.sync()?;
+    segment.end_lsn = blocks.last().map_or(past.cut_lsn, Seal::end_lsn);
+    segment.blocks = blocks.iter().map(IndexEntry::from).collect();
+    Ok(segment)
+}
+
+/// Lays `records` out as blocks from `start_lsn` on.
+fn pack(
+    records: &[TailRecord],
+    start_lsn: u64,
+    incarnation: u64,
+    segment: u64,
+) -> (Vec<Seal>, AlignedBuffer) {
+    let mut layout = Layout::new(start_lsn, incarnation);
+    let mut seals = Vec::new();
+    let mut bytes = AlignedBuffer::new();
+    for record in records {
+        let size = RECORD_HEADER_BYTES + record.payload.len();
+        let place = layout.place(size, record.header.first_sequence, |seal| seals.push(seal));
+        let checksum = crc32c::crc32c(&record.payload);
+        let mut whole = record
+            .header
+            .encode(place.record_lsn, incarnation, checksum)
+            .to_vec();
+        whole.extend_from_slice(&record.payload);
+        let mut rest = &whole[..];
+        for (lsn, len) in place.pieces() {
+            let at = (lsn - start_lsn) as usize;
+            bytes.resize(bytes.len().max(at + len));
+            let (now, later) = rest.split_at(len);
+            bytes.as_mut_slice()[at..at + len].copy_from_slice(now);
+            rest = later;
+        }
+    }
+    seals.extend(layout.seal());
+    bytes.resize(
+        seals
+            .last()
+            .map_or(0, |seal| (seal.end_lsn() - start_lsn) as usize),
+    );
+    for seal in &seals {
+        let at = (seal.start_lsn - start_lsn) as usize;
+        let block = &mut bytes.as_mut_slice()[at..at + seal.length as usize];
+        let mut header = seal.encode();
+        finish_block(
+            &mut header,
+            [&block[BLOCK_HEADER_BYTES..], &[]],
+            segment,
+            start_lsn,
+        );
+        block[..BLOCK_HEADER_BYTES].copy_from_slice(&header);
+    }
+    (seals, bytes)
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parts of a log come together here and only here"
+)]
+fn assemble(
+    storage: &Arc<dyn Storage>,
+    dir: &Path,
+    settings: &LogSettings,
+    journal: &JournalState,
+    ring: Arc<dyn crate::storage::Ring>,
+    current: Segment,
+    sealed: VecDeque<SealedSegment>,
+    last_sequence: u64,
+) -> Log {
+    let end = current.end_lsn;
+    Log {
+        storage: Arc::clone(storage),
+        dir: dir.to_owned(),
+        incarnation: journal.incarnation,
+        first_segment: journal.first_segment,
+        segment_bytes: settings.segment_bytes,
+        ring: RingBuffer::new(ring),
+        front: Mutex::new(Front::new(
+            Layout::new(end, journal.incarnation),
+            last_sequence + 1,
+        )),
+        assigned_sequence: AtomicU64::new(last_sequence),
+        closed: Mutex::new(VecDeque::new()),
+        publication: Publication::new(end, last_sequence),
+        released_lsn: AtomicU64::new(end),
+        space_sleepers: AtomicUsize::new(0),
+        space: Condvar::new(),
+        writer: Mutex::new(WriterState::new(current, sealed)),
+        work: Condvar::new(),
+        progress: Condvar::new(),
+        wake_at_lsn: AtomicU64::new(u64::MAX),
+        suspended: AtomicBool::new(false),
+    }
+}
+
+impl Log {
+    /// Says in `JOURNAL` that the log was closed with nothing left to replay. Call when everything is synced
+    /// and the writers have stopped.
+    pub(crate) fn mark_clean(&self) -> Result<()> {
+        let state = JournalState {
+            incarnation: self.incarnation,
+            ring_bytes: self.ring.len(),
+            first_segment: self.first_segment,
+            clean_lsn: crate::sync::lock(&self.writer).durable_lsn,
+        };
+        write_journal(&*self.storage, &self.dir, &state)
+    }
+}
+
+/// Reads `JOURNAL`; `None` if there is none.
+pub(crate) fn read_journal(storage: &dyn Storage, dir: &Path) -> Result<Option<JournalState>> {
+    let path = dir.join(JOURNAL_NAME);
+    let file = match storage.open(&path, OpenMode::Read, Transfer::Buffered, Area::Journal) {
+        Err(error) if error.is_not_found() => return Ok(None),
+        opened => opened?,
+    };
+    let mut bytes = vec![0; 256];
+    let read = file.read_at(&mut bytes, 0)?;
+    match JournalState::decode(&bytes[..read]) {
+        Ok(state) => Ok(Some(state)),
+        Err(reason) => Err(Error::corruption(path, 0, reason)),
+    }
+}
+
+fn write_journal(storage: &dyn Storage, dir: &Path, state: &JournalState) -> Result<()> {
+    let draft: PathBuf = dir.join("JOURNAL.tmp");
+    let file = storage.open(&draft, OpenMode::Create, Transfer::Buffered, Area::Journal)?;
+    file.write_at(&state.encode(), 0)?;
+    file.sync()?;
+    drop(file);
+    storage.rename(&draft, &dir.join(JOURNAL_NAME))?;
+    storage.sync_dir(dir)
+}
+
+/// Removes what an unfinished healing left.
+fn remove_draft(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    match storage.remove(&dir.join(DRAFT_NAME)) {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,129 @@
+//! The staging ring: the end of the log that has not reached its segment yet, in memory that survives the
+//! death of the process.
+//!
+//! The ring is a window over the stream: the byte at LSN `x` lies at offset `x % ring_bytes`. Who may touch
+//! which stretch is decided by tokens that cannot be made up or copied:
+//! - a [`Stretch`] is handed out by the log's reservation, one for each byte of the stream, while that byte's
+//!   previous lap has left for its segment ("released"); its holder alone writes there;
+//! - a [`Settled`] range is made by the log's writer once every stretch below its end was given back
+//!   (published) and before it is released; nobody writes there but the one that holds it.
+//!
+//! This is one of the engine's few unsafe islands: raw copies into and slices of the mapped memory. The proof
+//! is the ownership above; the bounds are asserted here.
+
+use crate::storage::Ring;
+use crate::sync::Arc;
+use waystation_format::log::{BLOCK_HEADER_BYTES, UNIT_BYTES};
+
+/// The right to write the bytes `[lsn, lsn + len)` of the stream, and nobody else's.
+#[derive(Debug)]
+pub(super) struct Stretch {
+    pub(super) lsn: u64,
+    pub(super) len: usize,
+}
+
+/// A range of the stream that no [`Stretch`] covers any more and that is not released yet.
+#[derive(Debug)]
+pub(super) struct Settled {
+    pub(super) lsn: u64,
+    pub(super) len: usize,
+}
+
+/// The mapped window.
+pub(super) struct RingBuffer {
+    ring: Arc<dyn Ring>,
+}
+
+impl RingBuffer {
+    pub(super) fn new(ring: Arc<dyn Ring>) -> Self {
+        assert!(
+            !ring.is_empty() && ring.len().is_multiple_of(UNIT_BYTES),
+            "the ring is made of whole units"
+        );
+        Self { ring }
+    }
+
+    /// The window's length in bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.ring.len() as u64
+    }
+
+    /// Copies `bytes` to the start of `stretch` and cuts what was written off its front.
+    pub(super) fn write(&self, stretch: &mut Stretch, bytes: &[u8]) {
+        assert!(
+            bytes.len() <= stretch.len,
+            "a writer stays within its stretch"
+        );
+        let (first, second) = self.split(stretch.lsn, bytes.len());
+        self.copy(first.0, &bytes[..first.1]);
+        self.copy(second.0, &bytes[first.1..]);
+        stretch.lsn += bytes.len() as u64;
+        stretch.len -= bytes.len();
+    }
+
+    /// Fills `stretch` with zeros.
+    pub(super) fn zero(&self, mut stretch: Stretch) {
+        const ZEROS: [u8; UNIT_BYTES] = [0; UNIT_BYTES];
+        while stretch.len > 0 {
+            let piece = stretch.len.min(UNIT_BYTES);
+            self.write(&mut stretch, &ZEROS[..piece]);
+        }
+    }
+
+    /// The bytes of a settled range, in the two pieces that the window's end may cut it into.
+    #[expect(unsafe_code, reason = "slices of the mapped ring")]
+    pub(super) fn pieces<'a>(&'a self, settled: &'a Settled) -> [&'a [u8]; 2] {
+        let (first, second) = self.split(settled.lsn, settled.len);
+        [first, second].map(|(offset, len)| {
+            // SAFETY: `split` keeps offset + len within the mapping, which lives as long as `self`. No stretch
+            // covers these bytes any more and they are not released (the meaning of `Settled`), so nobody
+            // writes them while the slice is alive; `replace_header` wants the token exclusively.
+            unsafe { std::slice::from_raw_parts(self.ring.as_ptr().add(offset), len) }
+        })
+    }
+
+    /// Replaces the block header at the start of a settled range.
+    pub(super) fn replace_header(&self, settled: &mut Settled, header: &[u8; BLOCK_HEADER_BYTES]) {
+        assert!(settled.len >= header.len() && settled.lsn.is_multiple_of(UNIT_BYTES as u64));
+        self.copy(self.offset(settled.lsn), header);
+    }
+
+    /// What lies in the window from `lsn` on, as an earlier life left it. For recovery, before any writer.
+    pub(super) fn leftover(&self, lsn: u64) -> Vec<u8> {
+        let all = Settled {
+            lsn,
+            len: self.ring.len(),
+        };
+        self.pieces(&all).concat()
+    }
+
+    #[expect(unsafe_code, reason = "raw copy into the mapped ring")]
+    fn copy(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= self.ring.len(), "within the window");
+        // SAFETY: in bounds by the assertion; the caller holds the only token for these bytes, so no other
+        // thread reads or writes them; `bytes` is ordinary memory and cannot overlap the mapping, since
+        // slices of the mapping are only lent out for settled ranges.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.ring.as_ptr().add(offset),
+                bytes.len(),
+            );
+        }
+    }
+
+    fn offset(&self, lsn: u64) -> usize {
+        (lsn % self.len()) as usize
+    }
+
+    /// The stretch as (offset, length) before and after the window's end.
+    fn split(&self, lsn: u64, len: usize) -> ((usize, usize), (usize, usize)) {
+        assert!(
+            len <= self.ring.len(),
+            "a stretch is no longer than the window"
+        );
+        let offset = self.offset(lsn);
+        let first = len.min(self.ring.len() - offset);
+        ((offset, first), (0, len - first))
+    }
+}

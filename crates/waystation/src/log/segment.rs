@@ -1,0 +1,200 @@
+//! A segment file as the log's writer holds it: created or recycled, filled with blocks, sealed by an index.
+//!
+//! A recycled file keeps its length and its written extents, so that writing into it again costs the file
+//! system no metadata. Its old blocks and footer name another segment number, which is never used twice.
+
+use crate::error::{Error, Result};
+use crate::storage::{AlignedBuffer, Area, File, OpenMode, Storage, Transfer};
+use crate::sync::Arc;
+use std::path::{Path, PathBuf};
+use waystation_format::log::{
+    IndexEntry, SEGMENT_HEADER_BYTES, SegmentFooter, SegmentHeader, UNIT_BYTES, encode_index,
+    tail_bytes,
+};
+
+const NAME_PREFIX: &str = "journal-";
+const NAME_SUFFIX: &str = ".seg";
+
+/// The name of segment `number` in the database directory. `LevelDB` does not know such names and leaves
+/// these files alone.
+pub(crate) fn segment_name(number: u64) -> String {
+    format!("{NAME_PREFIX}{number:010}{NAME_SUFFIX}")
+}
+
+/// The number of the segment called `name`, if that is a segment's name.
+pub(crate) fn segment_number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(NAME_PREFIX)?.strip_suffix(NAME_SUFFIX)?;
+    digits.parse().ok()
+}
+
+/// A file that is ready to become a segment: named, as long as it will be, without a header yet.
+pub(super) struct BlankSegment {
+    pub(super) number: u64,
+    pub(super) file: Arc<dyn File>,
+    pub(super) path: PathBuf,
+    pub(super) capacity: u64,
+}
+
+impl BlankSegment {
+    /// Creates the file `path` for segment `number`, from `recycled` where there is such a file.
+    pub(super) fn create(
+        storage: &dyn Storage,
+        path: PathBuf,
+        number: u64,
+        capacity: u64,
+        recycled: Option<&Path>,
+    ) -> Result<Self> {
+        let mode = match recycled {
+            Some(old) => {
+                storage.rename(old, &path)?;
+                OpenMode::ReadWrite
+            }
+            None => OpenMode::Create,
+        };
+        let created = storage
+            .open(&path, mode, Transfer::Direct, Area::Journal)
+            .and_then(|file| file.preallocate(capacity).map(|()| file));
+        match created {
+            Ok(file) => Ok(Self {
+                number,
+                file,
+                path,
+                capacity,
+            }),
+            Err(error) => {
+                // An unusable file must not take the space that the next attempt needs.
+                let _ = storage.remove(&path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes it the segment that starts at `start_lsn`.
+    pub(super) fn begin(self, start_lsn: u64, incarnation: u64, durable_lsn: u64) -> Segment {
+        let header = SegmentHeader {
+            number: self.number,
+            incarnation,
+            start_lsn,
+            capacity: self.capacity,
+            durable_lsn,
+        };
+        Segment {
+            file: Arc::new(SegmentFile {
+                file: self.file,
+                path: self.path,
+                header,
+            }),
+            blocks: Vec::new(),
+            end_lsn: start_lsn,
+        }
+    }
+}
+
+/// An open segment file and where it lies in the stream.
+pub(super) struct SegmentFile {
+    pub(super) file: Arc<dyn File>,
+    pub(super) path: PathBuf,
+    pub(super) header: SegmentHeader,
+}
+
+impl SegmentFile {
+    /// Where the byte at `lsn` lies in the file.
+    pub(super) fn offset_of(&self, lsn: u64) -> u64 {
+        SEGMENT_HEADER_BYTES as u64 + (lsn - self.header.start_lsn)
+    }
+
+    /// Writes the header unit.
+    pub(super) fn write_header(&self) -> Result<()> {
+        let mut unit = AlignedBuffer::zeroed(UNIT_BYTES);
+        self.header.encode_into(unit.as_mut_slice());
+        self.file.write_at(&unit, 0)
+    }
+
+    /// Writes index and footer at the very end of the file.
+    pub(super) fn write_footer(&self, footer: &Footer) -> Result<()> {
+        let end = self.header.capacity;
+        let index_offset = end - tail_bytes(footer.blocks.len()) as u64;
+        let tail = encode_index(
+            &footer.blocks,
+            &SegmentFooter {
+                number: self.header.number,
+                incarnation: self.header.incarnation,
+                blocks: footer.blocks.len() as u32,
+                end_lsn: footer.end_lsn,
+                last_sequence: footer.last_sequence,
+                index_offset,
+                durable_lsn: footer.durable_lsn,
+            },
+        );
+        let mut units = AlignedBuffer::zeroed(tail.len().next_multiple_of(UNIT_BYTES));
+        let start = units.len() - tail.len();
+        units.as_mut_slice()[start..].copy_from_slice(&tail);
+        self.file.write_at(&units, end - units.len() as u64)
+    }
+
+    /// Reads `[lsn, lsn + len)` back.
+    pub(super) fn read(&self, lsn: u64, len: usize) -> Result<AlignedBuffer> {
+        let mut bytes = AlignedBuffer::zeroed(len);
+        let offset = self.offset_of(lsn);
+        if self.file.read_at(bytes.as_mut_slice(), offset)? < len {
+            return Err(Error::corruption(
+                &self.path,
+                offset,
+                "the file ends too early",
+            ));
+        }
+        Ok(bytes)
+    }
+}
+
+/// What a sealed segment's footer will say.
+pub(super) struct Footer {
+    pub(super) blocks: Vec<IndexEntry>,
+    pub(super) end_lsn: u64,
+    pub(super) last_sequence: u64,
+    pub(super) durable_lsn: u64,
+}
+
+/// The segment being filled.
+pub(super) struct Segment {
+    pub(super) file: Arc<SegmentFile>,
+    pub(super) blocks: Vec<IndexEntry>,
+    /// Where the next block goes.
+    pub(super) end_lsn: u64,
+}
+
+impl Segment {
+    /// Whether a block of `length` bytes still fits, with the index that would then be needed.
+    pub(super) fn fits(&self, length: u32) -> bool {
+        let index = tail_bytes(self.blocks.len() + 1).next_multiple_of(UNIT_BYTES) as u64;
+        self.file.offset_of(self.end_lsn) + u64::from(length) + index <= self.file.header.capacity
+    }
+
+    /// How full the segment is, between 0 and 1.
+    pub(super) fn fill(&self) -> f64 {
+        (self.end_lsn - self.file.header.start_lsn) as f64 / self.file.header.capacity as f64
+    }
+}
+
+/// A segment that is not filled any more and whose records are still needed.
+pub(super) struct SealedSegment {
+    /// The open file, if this life wrote it.
+    pub(super) file: Option<Arc<SegmentFile>>,
+    pub(super) path: PathBuf,
+    pub(super) start_lsn: u64,
+    pub(super) end_lsn: u64,
+    pub(super) blocks: Vec<IndexEntry>,
+}
+
+impl Segment {
+    /// What remains of it when the log goes on elsewhere.
+    pub(super) fn as_sealed(&self) -> SealedSegment {
+        SealedSegment {
+            path: self.file.path.clone(),
+            start_lsn: self.file.header.start_lsn,
+            end_lsn: self.end_lsn,
+            file: Some(Arc::clone(&self.file)),
+            blocks: self.blocks.clone(),
+        }
+    }
+}

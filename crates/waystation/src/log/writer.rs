@@ -1,0 +1,516 @@
+//! The writer: full blocks leave the ring for their segment.
+//!
+//! A *run* is a contiguous sequence of closed, copied blocks, up to a megabyte, within one segment: one direct
+//! write. Two threads (`Log::writer_loop`) take runs, so that one is being written while the next is
+//! checksummed; a sync's leader takes runs itself. Runs complete in any order and are released in one.
+//!
+//! Invariants:
+//! - `queue` starts where the last run taken ends; `written_lsn` is the end of the completed prefix of runs;
+//! - ring space is released only up to `written_lsn`, hence only after its write returned success;
+//! - after a failure nothing is taken, completed or made durable until the log has healed.
+
+use super::ring::Settled;
+use super::segment::{BlankSegment, Footer, SealedSegment, Segment, SegmentFile, segment_name};
+use super::{Log, LogStats, Suspension};
+use crate::error::{Error, Result};
+use crate::sync::atomic::Ordering::SeqCst;
+use crate::sync::{Arc, MutexGuard, lock, wait};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use waystation_format::log::{BLOCK_HEADER_BYTES, IndexEntry, Seal, finish_block};
+
+/// A run is no longer than this: past it a device's throughput no longer grows.
+const RUN_BYTES_MAX: u64 = 1024 * 1024;
+/// How many files of freed segments are kept for use again.
+const SPARES_MAX: usize = 2;
+
+/// What the writer's lock guards.
+pub(super) struct WriterState {
+    /// Closed blocks that no run has taken yet.
+    queue: VecDeque<Seal>,
+    /// Runs taken and not yet released, in order.
+    in_flight: VecDeque<InFlight>,
+    /// Writes under way.
+    transfers: usize,
+    pub(super) written_lsn: u64,
+    pub(super) durable_lsn: u64,
+    pub(super) current: Segment,
+    header_due: bool,
+    pub(super) sealed: VecDeque<SealedSegment>,
+    footers_due: VecDeque<(Arc<SegmentFile>, Footer)>,
+    spares: Vec<PathBuf>,
+    blank: Option<BlankSegment>,
+    preparing: bool,
+    pub(super) next_number: u64,
+    /// Segments with writes that no sync has covered.
+    pub(super) unsynced: Vec<Arc<SegmentFile>>,
+    /// The directory entries of these segments are durable.
+    pub(super) entries_durable_below: u64,
+    pub(super) syncs_running: usize,
+    pub(super) suspension: Option<Suspension>,
+    pub(super) healing: bool,
+    pub(super) heals: u64,
+    stopping: bool,
+}
+
+/// A run that was taken: its blocks and whether they are written.
+struct InFlight {
+    blocks: Arc<[Seal]>,
+    done: bool,
+}
+
+/// Blocks to be written by one call.
+struct Run {
+    file: Arc<SegmentFile>,
+    blocks: Arc<[Seal]>,
+    header_due: bool,
+    durable_lsn: u64,
+}
+
+impl Run {
+    fn start_lsn(&self) -> u64 {
+        self.blocks[0].start_lsn
+    }
+
+    fn end_lsn(&self) -> u64 {
+        end_of(&self.blocks)
+    }
+}
+
+fn end_of(blocks: &[Seal]) -> u64 {
+    blocks[blocks.len() - 1].end_lsn()
+}
+
+impl WriterState {
+    /// A log that goes on in `current`, everything before it durable.
+    pub(super) fn new(current: Segment, sealed: VecDeque<SealedSegment>) -> Self {
+        let (end, number) = (current.end_lsn, current.file.header.number);
+        Self {
+            queue: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            transfers: 0,
+            written_lsn: end,
+            durable_lsn: end,
+            current,
+            header_due: false,
+            sealed,
+            footers_due: VecDeque::new(),
+            spares: Vec::new(),
+            blank: None,
+            preparing: false,
+            next_number: number + 1,
+            unsynced: Vec::new(),
+            entries_durable_below: number + 1,
+            syncs_running: 0,
+            suspension: None,
+            healing: false,
+            heals: 0,
+            stopping: false,
+        }
+    }
+
+    /// Where the next run starts.
+    fn taken_lsn(&self) -> u64 {
+        self.in_flight
+            .back()
+            .map_or(self.written_lsn, |run| end_of(&run.blocks))
+    }
+
+    /// Whether no thread is busy with a segment.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.transfers == 0 && !self.preparing && self.syncs_running == 0
+    }
+
+    /// Starts over in `segment` after a failure: blocks below `written_lsn` are in it and durable, the runs
+    /// that were in flight are queued again.
+    pub(super) fn restart(&mut self, segment: Segment) {
+        assert!(self.is_quiet() && segment.end_lsn == self.written_lsn);
+        while let Some(run) = self.in_flight.pop_back() {
+            for seal in run.blocks.iter().rev() {
+                self.queue.push_front(*seal);
+            }
+        }
+        self.durable_lsn = self.written_lsn;
+        self.entries_durable_below = segment.file.header.number + 1;
+        self.current = segment;
+        self.header_due = false;
+        self.footers_due.clear();
+        self.unsynced.clear();
+    }
+}
+
+impl Log {
+    /// The work of one writer thread, until [`Log::stop`].
+    pub(crate) fn writer_loop(&self) {
+        let mut state = lock(&self.writer);
+        loop {
+            if state.suspension.is_some() {
+                if state.stopping {
+                    return;
+                }
+                state = self.heal_or_wait(state);
+                continue;
+            }
+            if let Some((file, footer)) = state.footers_due.pop_front() {
+                drop(state);
+                let written = file.write_footer(&footer);
+                state = lock(&self.writer);
+                self.note(&mut state, written);
+                continue;
+            }
+            if self.wants_blank(&state) {
+                state = self.prepare_blank(state);
+                continue;
+            }
+            self.fetch_closed(&mut state);
+            let ready = self.ready_lsn(&state).saturating_sub(state.taken_lsn());
+            let pressed = state.stopping || self.space_sleepers.load(SeqCst) > 0;
+            if ready >= self.run_target() || (pressed && ready > 0) {
+                if let Some(run) = self.take_run(&mut state) {
+                    state = self.write_run(state, &run);
+                    continue;
+                }
+                // No room in the segment and no blank one: prepared above on the next turn.
+                if !state.preparing {
+                    continue;
+                }
+            }
+            if state.stopping && ready == 0 && state.in_flight.is_empty() {
+                return;
+            }
+            state = self.wait_for_work(state);
+        }
+    }
+
+    /// Lets the writer threads write out what is closed and return. Nothing may be reserved any more.
+    pub(crate) fn stop(&self) {
+        lock(&self.writer).stopping = true;
+        self.work.notify_all();
+        self.progress.notify_all();
+    }
+
+    /// Whether [`Log::stop`] was called.
+    pub(super) fn is_stopping(state: &WriterState) -> bool {
+        state.stopping
+    }
+
+    /// Wakes a writer if what is copied by now makes a run.
+    pub(super) fn wake_writers_if_due(&self) {
+        if self.publication.copied_lsn() >= self.wake_at_lsn.load(SeqCst) {
+            self.wake_writers();
+        }
+    }
+
+    /// Wakes a writer.
+    pub(super) fn wake_writers(&self) {
+        self.wake_at_lsn.store(u64::MAX, SeqCst);
+        drop(lock(&self.writer));
+        self.work.notify_all();
+    }
+
+    /// Frees segments of which every record is below `lsn`.
+    pub(crate) fn release_below(&self, lsn: u64) -> Result<()> {
+        let mut removals = Vec::new();
+        let mut state = lock(&self.writer);
+        while state
+            .sealed
+            .front()
+            .is_some_and(|segment| segment.end_lsn <= lsn)
+        {
+            let Some(segment) = state.sealed.pop_front() else {
+                break;
+            };
+            state.unsynced.retain(|file| file.path != segment.path);
+            let footer_due = state
+                .footers_due
+                .iter()
+                .any(|due| due.0.path == segment.path);
+            if state.spares.len() < SPARES_MAX && !footer_due && segment.file.is_some() {
+                state.spares.push(segment.path);
+            } else {
+                removals.push(segment.path);
+            }
+        }
+        drop(state);
+        removals
+            .iter()
+            .try_for_each(|path| self.storage.remove(path))
+    }
+
+    /// Figures for `stats`.
+    pub(crate) fn stats(&self) -> LogStats {
+        let reserved_lsn = self.reserved_lsn();
+        let state = lock(&self.writer);
+        let start = state
+            .sealed
+            .front()
+            .map_or(state.current.file.header.start_lsn, |s| s.start_lsn);
+        LogStats {
+            segments: state.sealed.len() + 1,
+            live_bytes: reserved_lsn.saturating_sub(start),
+            reserved_lsn,
+            durable_lsn: state.durable_lsn,
+            staged_bytes: reserved_lsn.saturating_sub(state.written_lsn),
+            direct_io: state.current.file.file.is_direct(),
+            suspended: state
+                .suspension
+                .as_ref()
+                .map(|suspension| suspension.cause.to_string()),
+            heals: state.heals,
+        }
+    }
+
+    /// Takes the next run if there is one, whatever its size; rolls to the next segment where needed.
+    /// `None` if nothing is ready, or if a fresh segment is needed and not there yet.
+    pub(super) fn take_any_run<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, WriterState>,
+    ) -> (MutexGuard<'a, WriterState>, bool) {
+        self.fetch_closed(&mut state);
+        match self.take_run(&mut state) {
+            Some(run) => (self.write_run(state, &run), true),
+            None if self.wants_blank(&state) => (self.prepare_blank(state), true),
+            None => (state, false),
+        }
+    }
+
+    /// Suspends the log: nothing more is acknowledged until it has healed.
+    pub(super) fn suspend(&self, state: &mut WriterState, error: &Error) {
+        if state.suspension.is_none() {
+            log::error!("writes are suspended: {error}");
+            state.suspension = Some(Suspension::new(error));
+        }
+        self.suspended.store(true, SeqCst);
+    }
+
+    /// Suspends the log if `result` failed.
+    fn note(&self, state: &mut WriterState, result: Result<()>) {
+        if let Err(error) = result {
+            self.suspend(state, &error);
+        }
+        self.progress.notify_all();
+    }
+
+    fn wait_for_work<'a>(
+        &'a self,
+        state: MutexGuard<'a, WriterState>,
+    ) -> MutexGuard<'a, WriterState> {
+        let wake_at = state.taken_lsn() + self.run_target();
+        self.wake_at_lsn.store(wake_at, SeqCst);
+        // A publication that came before the store has been missed, one that comes after takes the lock.
+        if self.publication.copied_lsn() >= wake_at && lock(&self.closed).front().is_some() {
+            return state;
+        }
+        wait(&self.work, state)
+    }
+
+    /// How much is worth a write while nobody waits.
+    fn run_target(&self) -> u64 {
+        RUN_BYTES_MAX.min(self.ring.len() / 4)
+    }
+
+    fn fetch_closed(&self, state: &mut WriterState) {
+        state.queue.append(&mut lock(&self.closed));
+    }
+
+    /// Blocks of the queue below this position can be written.
+    fn ready_lsn(&self, state: &WriterState) -> u64 {
+        let copied = self.publication.copied_lsn();
+        let ready = state
+            .queue
+            .partition_point(|seal| records_end(seal) <= copied);
+        match ready.checked_sub(1) {
+            Some(last) => state.queue[last].end_lsn(),
+            None => state.taken_lsn(),
+        }
+    }
+
+    fn take_run(&self, state: &mut WriterState) -> Option<Run> {
+        if state.suspension.is_some() {
+            return None;
+        }
+        let ready = self.ready_lsn(state);
+        let first = *state.queue.front().filter(|seal| seal.end_lsn() <= ready)?;
+        if !state.current.fits(first.length) {
+            self.roll(state)?;
+        }
+        let mut blocks = Vec::with_capacity(16);
+        while let Some(seal) = state.queue.front() {
+            let fits = seal.end_lsn() <= ready
+                && seal.end_lsn() - first.start_lsn <= RUN_BYTES_MAX
+                && state.current.fits(seal.length);
+            if !fits {
+                break;
+            }
+            state.current.blocks.push(IndexEntry::from(seal));
+            state.current.end_lsn = seal.end_lsn();
+            blocks.extend(state.queue.pop_front());
+        }
+        let blocks: Arc<[Seal]> = blocks.into();
+        let run = Run {
+            file: Arc::clone(&state.current.file),
+            blocks: Arc::clone(&blocks),
+            header_due: std::mem::take(&mut state.header_due),
+            durable_lsn: state.durable_lsn,
+        };
+        assert_eq!(
+            run.start_lsn(),
+            state.taken_lsn(),
+            "runs follow each other without a gap"
+        );
+        state.in_flight.push_back(InFlight {
+            blocks,
+            done: false,
+        });
+        state.transfers += 1;
+        Some(run)
+    }
+
+    /// Goes on in the prepared segment. `None` if none is prepared.
+    fn roll(&self, state: &mut WriterState) -> Option<()> {
+        let blank = state.blank.take()?;
+        let start = state.taken_lsn();
+        let next = blank.begin(start, self.incarnation, state.durable_lsn);
+        let full = std::mem::replace(&mut state.current, next);
+        state.header_due = true;
+        let footer = Footer {
+            blocks: full.blocks.clone(),
+            end_lsn: full.end_lsn,
+            last_sequence: self.assigned_sequence.load(SeqCst),
+            durable_lsn: state.durable_lsn,
+        };
+        state
+            .footers_due
+            .push_back((Arc::clone(&full.file), footer));
+        state.sealed.push_back(full.as_sealed());
+        self.work.notify_all();
+        Some(())
+    }
+
+    fn write_run<'a>(
+        &'a self,
+        state: MutexGuard<'a, WriterState>,
+        run: &Run,
+    ) -> MutexGuard<'a, WriterState> {
+        drop(state);
+        let written = self.transfer(run);
+        let mut state = lock(&self.writer);
+        state.transfers -= 1;
+        if !state
+            .unsynced
+            .iter()
+            .any(|file| Arc::ptr_eq(file, &run.file))
+        {
+            state.unsynced.push(Arc::clone(&run.file));
+        }
+        match written {
+            Ok(()) => self.complete(&mut state, run.end_lsn()),
+            // It stays in flight, undone, so that nothing behind it is released; healing queues it again.
+            Err(error) => self.suspend(&mut state, &error),
+        }
+        self.progress.notify_all();
+        self.work.notify_all();
+        drop(state);
+        self.notify_space();
+        lock(&self.writer)
+    }
+
+    /// Marks the run that ends at `end` done and releases the completed prefix.
+    fn complete(&self, state: &mut WriterState, end: u64) {
+        if let Some(run) = state
+            .in_flight
+            .iter_mut()
+            .find(|run| end_of(&run.blocks) == end)
+        {
+            run.done = true;
+        }
+        while state.in_flight.front().is_some_and(|run| run.done) {
+            if let Some(run) = state.in_flight.pop_front() {
+                state.written_lsn = end_of(&run.blocks);
+            }
+        }
+        self.released_lsn.store(state.written_lsn, SeqCst);
+    }
+
+    fn transfer(&self, run: &Run) -> Result<()> {
+        if run.header_due {
+            run.file.write_header()?;
+        }
+        for seal in run.blocks.iter() {
+            self.finish(seal, run);
+        }
+        let start = run.start_lsn();
+        let range = Settled {
+            lsn: start,
+            len: (run.end_lsn() - start) as usize,
+        };
+        let [first, second] = self.ring.pieces(&range);
+        let offset = run.file.offset_of(start);
+        run.file.file.write_at(first, offset)?;
+        if !second.is_empty() {
+            run.file
+                .file
+                .write_at(second, offset + first.len() as u64)?;
+        }
+        Ok(())
+    }
+
+    /// Completes a block's header in the ring.
+    fn finish(&self, seal: &Seal, run: &Run) {
+        let mut range = Settled {
+            lsn: seal.start_lsn,
+            len: seal.length as usize,
+        };
+        let mut header = seal.encode();
+        let [first, second] = self.ring.pieces(&range);
+        let body = &first[BLOCK_HEADER_BYTES..];
+        finish_block(
+            &mut header,
+            [body, second],
+            run.file.header.number,
+            run.durable_lsn,
+        );
+        self.ring.replace_header(&mut range, &header);
+    }
+
+    fn wants_blank(&self, state: &WriterState) -> bool {
+        state.blank.is_none()
+            && !state.preparing
+            && state.suspension.is_none()
+            && state.current.fill() > 0.5
+    }
+
+    fn prepare_blank<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, WriterState>,
+    ) -> MutexGuard<'a, WriterState> {
+        state.preparing = true;
+        let number = state.next_number;
+        state.next_number += 1;
+        let recycled = state.spares.pop();
+        drop(state);
+        let path = self.dir.join(segment_name(number));
+        let blank = BlankSegment::create(
+            &*self.storage,
+            path,
+            number,
+            self.segment_bytes,
+            recycled.as_deref(),
+        );
+        let mut state = lock(&self.writer);
+        state.preparing = false;
+        match blank {
+            Ok(blank) => state.blank = Some(blank),
+            // With room left in the current segment this is not yet a reason to stop.
+            Err(error) => self.suspend(&mut state, &error),
+        }
+        self.work.notify_all();
+        self.progress.notify_all();
+        state
+    }
+}
+
+/// Where the records of a closed block end: copied that far, the block can be written.
+fn records_end(seal: &Seal) -> u64 {
+    seal.start_lsn + u64::from(seal.used)
+}
