@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod block;
 pub mod bloom;
 pub mod checksum;
 pub mod error;
