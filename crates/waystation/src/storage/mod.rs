@@ -12,8 +12,16 @@
 //!   name, `sync_dir` of its directory.
 
 mod aligned;
+mod meter;
+mod metered;
+pub mod os;
+pub mod raw;
+#[cfg(test)]
+mod tests;
 
 pub use aligned::AlignedBuffer;
+pub use metered::Metered;
+pub use os::OsStorage;
 
 use crate::error::Result;
 use std::path::Path;
@@ -48,8 +56,9 @@ pub enum Transfer {
     /// Through the page cache.
     Buffered,
     /// Around the page cache where the file system allows it; falls back to buffered, visibly (see
-    /// [`File::is_direct`]), at open or at the first refused transfer. Buffers, offsets and lengths must be
-    /// multiples of [`File::alignment`].
+    /// [`File::is_direct`]), at open or at the first refused transfer. Addresses, offsets and lengths of
+    /// writes must be multiples of [`File::alignment`], fallen back or not: others are an error. Unaligned
+    /// reads are served through a copy and cost the whole units around them.
     Direct,
 }
 
@@ -57,11 +66,15 @@ pub enum Transfer {
 pub trait File: Send + Sync {
     /// Reads into `buffer` from `offset`; returns fewer bytes than asked only at the end of file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
-    /// Writes all of `data` at `offset`, extending the file as needed.
+    /// Writes all of `data` at `offset`, extending the file as needed. On a failure any part of it, torn
+    /// anywhere, may have been written.
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()>;
-    /// Makes everything written so far (and the file's length) survive a power cut.
+    /// Makes everything written so far (and the file's length) survive a power cut. After a failure nothing
+    /// written to this open file is known to be durable, and every later sync of it fails too: systems report
+    /// a lost page once and then forget it.
     fn sync(&self) -> Result<()>;
-    /// Reserves space for the first `bytes` bytes and makes the file at least that long.
+    /// Reserves space for the first `bytes` bytes and makes the file at least that long (only the latter
+    /// where a file system cannot reserve).
     fn preallocate(&self, bytes: u64) -> Result<()>;
     /// Cuts the file to `bytes`.
     fn truncate(&self, bytes: u64) -> Result<()>;
@@ -117,15 +130,15 @@ pub trait Storage: Send + Sync {
     ) -> Result<Arc<dyn File>>;
     /// Maps the ring file `path` of exactly `bytes` bytes, created and written in full (never sparse: a full
     /// disk fails here and not at a store) if missing or of another size. Returns the ring and whether its
-    /// content is that of an earlier life.
+    /// content is that of an earlier life. The name is durable after `sync_dir`.
     fn map_ring(&self, path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)>;
     /// Renames a file over whatever has the target name.
     fn rename(&self, source: &Path, target: &Path) -> Result<()>;
-    /// Gives a file a second name (checkpoints).
+    /// Gives a file a second name (checkpoints); an existing target is an error.
     fn link(&self, source: &Path, target: &Path) -> Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> Result<()>;
-    /// Creates a directory and its missing parents.
+    /// Creates a directory and its missing parents, if they are not there; new ones are durable at once.
     fn create_dir(&self, path: &Path) -> Result<()>;
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> Result<()>;
@@ -133,7 +146,7 @@ pub trait Storage: Send + Sync {
     fn list(&self, path: &Path) -> Result<Vec<Entry>>;
     /// Makes the names in a directory survive a power cut.
     fn sync_dir(&self, path: &Path) -> Result<()>;
-    /// Takes the directory's lock file (`fcntl`, as `LevelDB` does, and a set of names within the process).
+    /// Takes the lock file `path`, created if missing, for the directory it is in (`fcntl`, as `LevelDB` does, and a set of names within the process).
     fn lock(&self, path: &Path) -> Result<Box<dyn DirectoryLock>>;
     /// Bytes free for this user on the file system that holds `path`.
     fn free_bytes(&self, path: &Path) -> Result<u64>;

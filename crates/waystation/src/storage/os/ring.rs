@@ -1,0 +1,119 @@
+//! The staging ring: a file mapped shared, so that what is stored survives the process.
+//!
+//! The file is written in full and synced under another name before it gets its own, so that a file with the
+//! right name and size has all its blocks: a full disk fails here, not as a fatal signal at some later store.
+//! (On a copy-on-write file system a full disk can still refuse a page later; such a file system should not
+//! carry the ring.) No `msync` is needed: the pages are in the page cache, which outlives the process.
+
+use crate::storage::Ring;
+use rustix::fs::OFlags;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::ptr::{self, NonNull};
+
+/// How much is written at once while a ring file is made.
+const FILL_BYTES: usize = 1 << 20;
+
+/// A shared mapping of a whole file.
+pub(super) struct MappedRing {
+    pointer: NonNull<u8>,
+    length: usize,
+}
+
+/// Maps the ring file, made anew if it is missing or has another size; says whether it was there.
+pub(super) fn map(path: &Path, bytes: usize) -> io::Result<(MappedRing, bool)> {
+    if bytes == 0 || !bytes.is_multiple_of(rustix::param::page_size()) {
+        let reason = "the ring's size is not a positive multiple of the page size";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
+    }
+    let survived = match fs::metadata(path) {
+        Ok(meta) => meta.is_file() && meta.len() == bytes as u64,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) => return Err(error),
+    };
+    if !survived {
+        create(path, bytes)?;
+    }
+    let descriptor = super::open(path, OFlags::RDWR)?;
+    Ok((MappedRing::new(&descriptor, bytes)?, survived))
+}
+
+fn create(path: &Path, bytes: usize) -> io::Result<()> {
+    let mut name = path.file_name().map(OsString::from).unwrap_or_default();
+    name.push(".new");
+    let unfinished = path.with_file_name(name);
+    let outcome = fill(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, path));
+    if outcome.is_err() {
+        // The space must come back; if even that fails, the first failure is the one to tell.
+        let _ = fs::remove_file(&unfinished);
+    }
+    outcome
+}
+
+fn fill(path: &Path, bytes: usize) -> io::Result<()> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
+    let mut file = File::from(super::open(path, flags)?);
+    let zeros = vec![0; FILL_BYTES.min(bytes)];
+    let mut rest = bytes;
+    while rest > 0 {
+        let count = rest.min(zeros.len());
+        file.write_all(&zeros[..count])?;
+        rest -= count;
+    }
+    file.sync_all()
+}
+
+impl MappedRing {
+    #[expect(unsafe_code, reason = "maps the ring file")]
+    fn new(descriptor: &OwnedFd, length: usize) -> io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: the address is left to the kernel, so no existing memory is touched; the file is open for
+        // reads and writes, as the protection asks. The mapping is ours alone until `drop` unmaps it.
+        let address = unsafe {
+            rustix::mm::mmap(
+                ptr::null_mut(),
+                length,
+                protection,
+                flags,
+                descriptor.as_fd(),
+                0,
+            )?
+        };
+        let pointer = NonNull::new(address.cast::<u8>())
+            .ok_or_else(|| io::Error::other("the ring was mapped at address zero"))?;
+        Ok(Self { pointer, length })
+    }
+}
+
+impl Ring for MappedRing {
+    fn as_ptr(&self) -> *mut u8 {
+        self.pointer.as_ptr()
+    }
+
+    fn len(&self) -> usize {
+        self.length
+    }
+}
+
+impl Drop for MappedRing {
+    #[expect(unsafe_code, reason = "unmaps the ring file")]
+    fn drop(&mut self) {
+        // SAFETY: exactly the range that `new` mapped, once; whoever uses the pointer holds the ring.
+        // A failure would leave the range mapped: harmless, and nobody could act on it.
+        let _ = unsafe { rustix::mm::munmap(self.pointer.as_ptr().cast(), self.length) };
+    }
+}
+
+#[expect(unsafe_code, reason = "a mapping is not bound to a thread")]
+// SAFETY: the mapping stays in place until `drop`, whichever thread that runs in, and nothing here reads or
+// writes through the pointer: the order of accesses is the business of those who take it.
+unsafe impl Send for MappedRing {}
+
+#[expect(unsafe_code, reason = "a mapping is not bound to a thread")]
+// SAFETY: as for `Send`; the methods only hand out the address and the length.
+unsafe impl Sync for MappedRing {}

@@ -1,0 +1,15 @@
+//! Tests of the door and of what is behind it.
+
+mod contract;
+mod os;
+
+use super::{Area, AreaMeter, Storage};
+
+fn meter(storage: &dyn Storage, area: Area) -> AreaMeter {
+    let meters = storage.meters();
+    meters
+        .iter()
+        .find(|(found, _)| *found == area)
+        .map(|(_, meter)| *meter)
+        .expect("all areas")
+}
