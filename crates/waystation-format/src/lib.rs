@@ -15,6 +15,7 @@ pub mod filename;
 pub mod key;
 pub mod leveldb_log;
 pub mod log;
+pub mod table;
 pub mod varint;
 pub mod version_edit;
 
