@@ -1,6 +1,7 @@
 //! Waystation: an embedded ordered key-value engine for data that arrives fast, stays a while, and leaves.
 
 pub mod error;
+pub mod inspect;
 #[allow(
     dead_code,
     unused_imports,

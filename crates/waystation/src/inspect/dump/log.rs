@@ -1,0 +1,184 @@
+//! Log segments, the ring, LevelDB's logs.
+
+use super::{DumpedVersion, Item, Out};
+use crate::error::Result;
+use crate::inspect::log::{operations, walk_leveldb_batches};
+use crate::inspect::segment::{self, Known, Step};
+use crate::inspect::source::Source;
+use crate::inspect::stream::{Piece, Record, StreamReader};
+use std::collections::BTreeMap;
+use waystation_format::batch::{BatchIter, Operation};
+use waystation_format::log::{BlockHeader, UNIT_BYTES};
+
+/// A segment by itself: without its neighbours and the JOURNAL, so that the end of an open one is taken as it
+/// is, and a record that began in the segment before is passed over.
+pub(super) fn segment_file(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
+    let Some(header) = segment::header(source, None)? else {
+        out.fact("state", "prepared: nothing has been written into it yet");
+        return Ok(());
+    };
+    out.fact("segment", header.number);
+    out.fact("incarnation", header.incarnation);
+    out.fact("start LSN", header.start_lsn);
+    out.fact("durable LSN when it was begun", header.durable_lsn);
+    let known = Known {
+        durable_lsn: 0,
+        cut_lsn: u64::MAX,
+    };
+    let mut stream = StreamReader::default();
+    let summary = segment::walk(source, header, known, &mut |step| {
+        match step {
+            Step::Block {
+                offset,
+                header,
+                bytes,
+            } => {
+                out.put(Item::Block {
+                    offset,
+                    stored_bytes: u64::from(header.seal.length),
+                    what: block_text(&header),
+                });
+                stream.block(&header.seal, bytes, &mut |piece| {
+                    dump_piece(&piece, offset, out);
+                });
+            }
+            Step::Damage { offset, reason } => out.problem(offset, reason),
+        }
+        Ok(())
+    })?;
+    if stream.is_within_record() {
+        out.fact(
+            "last record",
+            "goes on in the next segment, or was never completed",
+        );
+    }
+    match summary.footer {
+        Some(footer) => {
+            out.fact("state", format!("sealed, {} blocks", footer.blocks));
+            out.fact("last sequence number", footer.last_sequence);
+        }
+        None => out.fact(
+            "state",
+            format!("open, {} blocks are whole", summary.blocks),
+        ),
+    }
+    out.fact("end LSN", summary.end_lsn);
+    Ok(())
+}
+
+/// The ring: every closed block that lies in it, in the order of the stream. Blocks of an earlier lap that
+/// were not overwritten yet are there, too.
+pub(super) fn ring(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
+    let bytes = source.read_all()?;
+    out.fact("ring bytes", bytes.len());
+    let mut blocks = BTreeMap::new();
+    for offset in (0..bytes.len()).step_by(UNIT_BYTES) {
+        if let Some(header) = BlockHeader::decode(&bytes[offset..])
+            && header.seal.start_lsn % bytes.len() as u64 == offset as u64
+        {
+            blocks.insert((header.seal.incarnation, header.seal.start_lsn), offset);
+        }
+    }
+    let mut stream = StreamReader::default();
+    for offset in blocks.into_values() {
+        let Some(header) = BlockHeader::decode(&bytes[offset..]) else {
+            continue;
+        };
+        let what = format!("closed block, {}", block_text(&header));
+        out.put(Item::Block {
+            offset: offset as u64,
+            stored_bytes: u64::from(header.seal.length),
+            what,
+        });
+        let around = bytes[offset..].iter().chain(&bytes[..offset]).copied();
+        let block: Vec<u8> = around.take(header.seal.length as usize).collect();
+        stream.block(&header.seal, &block, &mut |piece| {
+            // A record that does not check was overwritten by a later lap: nothing is wrong with that.
+            if !matches!(&piece, Piece::Record(record) if !record.is_sound) {
+                dump_piece(&piece, offset as u64, out);
+            }
+        });
+    }
+    Ok(())
+}
+
+fn block_text(header: &BlockHeader) -> String {
+    let seal = &header.seal;
+    format!(
+        "LSN {} to {}, {} bytes in use, incarnation {}, durable LSN {}",
+        seal.start_lsn,
+        seal.end_lsn(),
+        seal.used,
+        seal.incarnation,
+        header.durable_lsn
+    )
+}
+
+fn dump_piece(piece: &Piece<'_>, offset: u64, out: &mut Out<'_, '_>) {
+    match piece {
+        Piece::Nonsense { lsn } => out.problem(
+            offset,
+            format!("no record starts at LSN {lsn}, and one should"),
+        ),
+        Piece::Record(record) if !record.is_sound => {
+            out.problem(
+                offset,
+                format!(
+                    "the record at LSN {}: its checksum does not match",
+                    record.lsn
+                ),
+            );
+        }
+        Piece::Record(record) => dump_record(record, offset, out),
+    }
+}
+
+fn dump_record(record: &Record<'_>, offset: u64, out: &mut Out<'_, '_>) {
+    out.put(Item::Batch {
+        position: record.lsn,
+        first_sequence: record.header.first_sequence,
+        operations: record.header.operations,
+        bytes: u64::from(record.header.payload_bytes),
+    });
+    let decoded = operations(record, &mut |sequence, operation| {
+        out.put(version(sequence, &operation));
+    });
+    if let Err(reason) = decoded {
+        out.problem(
+            offset,
+            format!("the record at LSN {}: {reason}", record.lsn),
+        );
+    }
+}
+
+/// One of LevelDB's logs.
+pub(super) fn leveldb_log(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
+    walk_leveldb_batches(source, &mut |batch| {
+        match batch {
+            Err((offset, reason)) => out.problem(offset, reason),
+            Ok((position, bytes, batch)) => dump_batch(position, bytes, batch, out),
+        }
+        Ok(())
+    })
+}
+
+fn dump_batch(position: u64, bytes: u64, batch: BatchIter<'_>, out: &mut Out<'_, '_>) {
+    let first_sequence = batch.sequence();
+    out.put(Item::Batch {
+        position,
+        first_sequence,
+        operations: batch.len() as u32,
+        bytes,
+    });
+    for (sequence, operation) in (first_sequence..).zip(batch) {
+        out.put(version(sequence, &operation));
+    }
+}
+
+fn version(sequence: u64, operation: &Operation<'_>) -> Item {
+    Item::Version(DumpedVersion {
+        key: operation.key.to_vec(),
+        sequence,
+        value: operation.value.map(<[u8]>::to_vec),
+    })
+}

@@ -1,0 +1,202 @@
+//! The log's files together: which segments there are, in which order, and the records that run through them.
+
+use super::segment::{self, Known, Step};
+use super::source::Source;
+use super::stream::{Piece, Record, StreamReader};
+use super::{Inspection, Problem};
+use crate::error::{Error, Result};
+use crate::log::{JOURNAL_NAME, segment_number};
+use crate::storage::{Area, Storage};
+use std::path::{Path, PathBuf};
+use waystation_format::batch::{BatchIter, HEADER_BYTES, Operation};
+use waystation_format::filename::{self, FileKind};
+use waystation_format::leveldb_log::RecordReader;
+use waystation_format::log::{JournalState, SegmentHeader};
+
+/// A segment's file.
+pub(super) struct Segment {
+    pub(super) name: String,
+    pub(super) number: u64,
+    pub(super) source: Source,
+    /// None while the file is only prepared.
+    pub(super) header: Option<SegmentHeader>,
+}
+
+/// The `JOURNAL` file; `None` in a directory that only LevelDB has opened.
+pub(super) fn journal(storage: &dyn Storage, dir: &Path) -> Result<Option<JournalState>> {
+    let path = dir.join(JOURNAL_NAME);
+    let bytes = match Source::open(storage, &path, Area::Journal) {
+        Ok(source) => source.read_all()?,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    JournalState::decode(&bytes)
+        .map(Some)
+        .map_err(|reason| Error::corruption(path, 0, reason))
+}
+
+/// The segments in `dir`, oldest first. One that vanishes meanwhile was no longer needed.
+pub(super) fn segments(storage: &dyn Storage, dir: &Path) -> Result<Vec<Segment>> {
+    let mut segments = Vec::new();
+    for entry in storage.list(dir)? {
+        let Some(number) = segment_number(&entry.name) else {
+            continue;
+        };
+        let source = match Source::open(storage, &dir.join(&entry.name), Area::Journal) {
+            Ok(source) => source,
+            Err(error) if error.is_not_found() => continue,
+            Err(error) => return Err(error),
+        };
+        let header = segment::header(&source, Some(number))?;
+        segments.push(Segment {
+            name: entry.name,
+            number,
+            source,
+            header,
+        });
+    }
+    segments.sort_by_key(|segment| segment.number);
+    Ok(segments)
+}
+
+/// The files of LevelDB's log in `dir` that are not in tables yet, oldest first.
+pub(super) fn leveldb_logs(storage: &dyn Storage, dir: &Path, from: u64) -> Result<Vec<PathBuf>> {
+    let mut logs: Vec<(u64, PathBuf)> = storage
+        .list(dir)?
+        .into_iter()
+        .filter_map(|entry| match filename::parse(&entry.name) {
+            Some(FileKind::Log(number)) if number >= from => Some((number, dir.join(entry.name))),
+            _ => None,
+        })
+        .collect();
+    logs.sort();
+    Ok(logs.into_iter().map(|(_, path)| path).collect())
+}
+
+/// What is met on the way through the log.
+pub(super) enum LogEvent<'a> {
+    /// A record that ends in the block at `offset` of file `name`.
+    Record {
+        name: &'a str,
+        offset: u64,
+        record: &'a Record<'a>,
+    },
+    /// Bytes that are not what was written.
+    Problem(Problem),
+}
+
+impl Inspection {
+    /// Walks through the segments, in the order of the stream; the number of bytes passed so far goes to
+    /// `progress`.
+    pub(super) fn walk_log(
+        &self,
+        progress: &mut dyn FnMut(u64),
+        sink: &mut dyn FnMut(LogEvent<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let Some(journal) = journal(&*self.storage, &self.dir)? else {
+            return Ok(());
+        };
+        let mut stream = StreamReader::default();
+        let segments = segments(&*self.storage, &self.dir)?;
+        // A segment of a later life than the JOURNAL names belongs to a recovery that was not finished.
+        let begun = |segment: &Segment| {
+            segment
+                .header
+                .filter(|header| header.incarnation <= journal.incarnation)
+        };
+        for (index, Segment { name, source, .. }) in segments.iter().enumerate() {
+            let Some(header) = begun(&segments[index]) else {
+                continue;
+            };
+            let later: Vec<SegmentHeader> =
+                segments[index + 1..].iter().filter_map(begun).collect();
+            let durable_lsn = later
+                .iter()
+                .map(|later| later.durable_lsn)
+                .max()
+                .unwrap_or(0);
+            let known = Known {
+                durable_lsn: durable_lsn.max(journal.clean_lsn),
+                cut_lsn: later
+                    .iter()
+                    .map(|later| later.start_lsn)
+                    .min()
+                    .unwrap_or(u64::MAX),
+            };
+            segment::walk(source, header, known, &mut |step| match step {
+                Step::Block {
+                    offset,
+                    header,
+                    bytes,
+                } => {
+                    progress(bytes.len() as u64);
+                    let mut result = Ok(());
+                    stream.block(&header.seal, bytes, &mut |piece| {
+                        if result.is_ok() {
+                            result = sink(match &piece {
+                                Piece::Record(record) => LogEvent::Record {
+                                    name,
+                                    offset,
+                                    record,
+                                },
+                                Piece::Nonsense { lsn } => LogEvent::Problem(Problem {
+                                    file: name.clone(),
+                                    offset: offset + (lsn - header.seal.start_lsn),
+                                    reason: "no record starts here, and one should".to_owned(),
+                                }),
+                            });
+                        }
+                    });
+                    result
+                }
+                Step::Damage { offset, reason } => sink(LogEvent::Problem(Problem {
+                    file: name.clone(),
+                    offset,
+                    reason,
+                })),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// A batch of one of LevelDB's logs: where it starts, its bytes, its operations; or damage: where, and what.
+type LevelDbBatch<'a> = Result<(u64, u64, BatchIter<'a>), (u64, &'static str)>;
+
+/// Calls `sink` with each batch in one of LevelDB's logs. An incomplete end is normal; damage is handed out and
+/// passed over.
+pub(super) fn walk_leveldb_batches(
+    source: &Source,
+    sink: &mut dyn FnMut(LevelDbBatch<'_>) -> Result<()>,
+) -> Result<()> {
+    let bytes = source.read_all()?;
+    let mut reader = RecordReader::new(&bytes);
+    loop {
+        let at = reader.whole_through();
+        match reader.next() {
+            Ok(None) => return Ok(()),
+            Err(error) => sink(Err((error.offset(), error.reason())))?,
+            Ok(Some(record)) => {
+                let bytes = record.len() as u64;
+                let batch = BatchIter::parse(record).map_err(|error| (at, error.reason()));
+                sink(batch.map(|batch| (at, bytes, batch)))?;
+            }
+        }
+    }
+}
+
+/// The operations of a record of our own log, each with its sequence number.
+pub(super) fn operations(
+    record: &Record<'_>,
+    sink: &mut dyn FnMut(u64, Operation<'_>),
+) -> Result<(), &'static str> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + record.payload.len());
+    bytes.extend_from_slice(&record.header.first_sequence.to_le_bytes());
+    bytes.extend_from_slice(&record.header.operations.to_le_bytes());
+    bytes.extend_from_slice(record.payload);
+    let batch = BatchIter::parse(&bytes).map_err(|error| error.reason())?;
+    for (sequence, operation) in (record.header.first_sequence..).zip(batch) {
+        sink(sequence, operation);
+    }
+    Ok(())
+}

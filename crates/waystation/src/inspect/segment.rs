@@ -1,0 +1,170 @@
+//! One segment file of the log, block by block, as it stands: without the ring, and possibly being written.
+//!
+//! A block that does not check is the end of the log, or damage: damage if anything that is still readable says
+//! that the log was durable beyond it (a later block, the footer, or what the caller knows).
+
+use super::source::Source;
+use crate::error::Result;
+use waystation_format::log::{
+    BLOCK_HEADER_BYTES, BlockHeader, FOOTER_BYTES, SEGMENT_HEADER_BYTES, SegmentFooter,
+    SegmentHeader, UNIT_BYTES, body_is_valid, decode_index,
+};
+
+/// What a segment says of itself, and what was found in it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SegmentSummary {
+    /// Present if the segment is sealed.
+    pub(super) footer: Option<SegmentFooter>,
+    /// How many blocks check.
+    pub(super) blocks: u64,
+    /// Where the last block that checks ends.
+    pub(super) end_lsn: u64,
+}
+
+/// What is met on the way through a segment.
+pub(super) enum Step<'a> {
+    /// A block that checks.
+    Block {
+        offset: u64,
+        header: BlockHeader,
+        bytes: &'a [u8],
+    },
+    /// Damage: bytes that were durable once.
+    Damage { offset: u64, reason: String },
+}
+
+/// Reads the header; `None` for a file that is prepared, or recycled, and not begun.
+pub(super) fn header(source: &Source, number: Option<u64>) -> Result<Option<SegmentHeader>> {
+    if source.bytes() < SEGMENT_HEADER_BYTES as u64 {
+        return Ok(None);
+    }
+    let header = SegmentHeader::decode(&source.read(0, UNIT_BYTES)?);
+    Ok(header.filter(|header| number.is_none_or(|number| number == header.number)))
+}
+
+/// What the caller knows from elsewhere about the stream in a segment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    /// Below this LSN the log is durable: what does not check there is damage.
+    pub(super) durable_lsn: u64,
+    /// From this LSN on a later segment has the stream (recovery or healing cut this one there).
+    pub(super) cut_lsn: u64,
+}
+
+/// Walks through the blocks of a segment that was begun.
+pub(super) fn walk(
+    source: &Source,
+    header: SegmentHeader,
+    known: Known,
+    sink: &mut dyn FnMut(Step<'_>) -> Result<()>,
+) -> Result<SegmentSummary> {
+    let footer = footer(source, &header)?;
+    let end = footer.map_or(source.bytes(), |footer| {
+        footer.index_offset.min(source.bytes())
+    });
+    let end_lsn = footer
+        .map_or(u64::MAX, |footer| footer.end_lsn)
+        .min(known.cut_lsn);
+    let durable = known
+        .durable_lsn
+        .max(footer.map_or(0, |footer| footer.end_lsn.min(known.cut_lsn)));
+    let mut summary = SegmentSummary {
+        footer,
+        blocks: 0,
+        end_lsn: header.start_lsn,
+    };
+    let mut offset = SEGMENT_HEADER_BYTES as u64;
+    while offset < end {
+        let lsn = header.start_lsn + (offset - SEGMENT_HEADER_BYTES as u64);
+        if lsn >= end_lsn {
+            break;
+        }
+        if let Some((block, bytes)) = block_at(source, &header, offset)? {
+            summary.blocks += 1;
+            summary.end_lsn = block.seal.end_lsn();
+            sink(Step::Block {
+                offset,
+                header: block,
+                bytes: &bytes,
+            })?;
+            offset += u64::from(block.seal.length);
+            continue;
+        }
+        // Where does the log go on, and what does it say was durable?
+        let next = next_block(source, &header, offset + UNIT_BYTES as u64, end)?;
+        let durable = next.map_or(durable, |(_, block)| durable.max(block.durable_lsn));
+        if durable > lsn {
+            let reason =
+                format!("the log's block at LSN {lsn} does not check, and was durable once");
+            sink(Step::Damage { offset, reason })?;
+        }
+        match next {
+            Some((found, _)) if durable > lsn => offset = found,
+            _ => break,
+        }
+    }
+    Ok(summary)
+}
+
+/// The footer of a sealed segment: it must name this segment, and check together with the index.
+pub(super) fn footer(source: &Source, header: &SegmentHeader) -> Result<Option<SegmentFooter>> {
+    let Some(at) = source.bytes().checked_sub(FOOTER_BYTES as u64) else {
+        return Ok(None);
+    };
+    let Some(footer) = SegmentFooter::peek(&source.read(at, FOOTER_BYTES)?) else {
+        return Ok(None);
+    };
+    let start = source.bytes().checked_sub(footer.tail_bytes() as u64);
+    if footer.number != header.number || start != Some(footer.index_offset) {
+        return Ok(None);
+    }
+    let tail = source.read(footer.index_offset, footer.tail_bytes())?;
+    Ok(decode_index(&tail).map(|(_, footer)| footer))
+}
+
+/// The block at `offset`, if it checks and belongs there.
+fn block_at(
+    source: &Source,
+    segment: &SegmentHeader,
+    offset: u64,
+) -> Result<Option<(BlockHeader, Vec<u8>)>> {
+    let Some(block) = block_header_at(source, segment, offset)? else {
+        return Ok(None);
+    };
+    if offset + u64::from(block.seal.length) > source.bytes() {
+        return Ok(None);
+    }
+    let bytes = source.read(offset, block.seal.length as usize)?;
+    Ok(body_is_valid(&bytes).then_some((block, bytes)))
+}
+
+fn block_header_at(
+    source: &Source,
+    segment: &SegmentHeader,
+    offset: u64,
+) -> Result<Option<BlockHeader>> {
+    if offset + BLOCK_HEADER_BYTES as u64 > source.bytes() {
+        return Ok(None);
+    }
+    let lsn = segment.start_lsn + (offset - SEGMENT_HEADER_BYTES as u64);
+    let block = BlockHeader::decode(&source.read(offset, BLOCK_HEADER_BYTES)?);
+    Ok(block.filter(|block| {
+        block.segment == segment.number && block.seal.start_lsn == lsn && block.seal.length > 0
+    }))
+}
+
+/// The first block from `offset` on that checks, looked for at every unit.
+fn next_block(
+    source: &Source,
+    segment: &SegmentHeader,
+    mut offset: u64,
+    end: u64,
+) -> Result<Option<(u64, BlockHeader)>> {
+    while offset < end {
+        if let Some((block, _)) = block_at(source, segment, offset)? {
+            return Ok(Some((offset, block)));
+        }
+        offset += UNIT_BYTES as u64;
+    }
+    Ok(None)
+}

@@ -1,0 +1,75 @@
+//! Reading a file that somebody else may own and be writing: buffered, positional, never past its end.
+
+use crate::error::{Error, Result};
+use crate::storage::{Area, File, OpenMode, Storage, Transfer};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A file open for inspection, and its length when it was opened.
+pub(super) struct Source {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl Source {
+    pub(super) fn open(storage: &dyn Storage, path: &Path, area: Area) -> Result<Self> {
+        let file = storage.open(path, OpenMode::Read, Transfer::Buffered, area)?;
+        let bytes = file.size()?;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            bytes,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file's name, without its directory.
+    pub(super) fn name(&self) -> String {
+        name_of(&self.path)
+    }
+
+    /// The file's length in bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Exactly `length` bytes from `offset`; less is damage.
+    pub(super) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
+        // Checked before anything is allocated: lengths come from files that may be damaged.
+        let end = offset.checked_add(length as u64);
+        if end.is_none_or(|end| end > self.bytes) {
+            let reason = format!(
+                "{length} bytes are expected here and the file has only {}",
+                self.bytes
+            );
+            return Err(Error::corruption(&self.path, offset, reason));
+        }
+        let mut buffer = vec![0; length];
+        let read = self.file.read_at(&mut buffer, offset)?;
+        if read < length {
+            return Err(Error::corruption(
+                &self.path,
+                offset,
+                "the file became shorter while it was read",
+            ));
+        }
+        Ok(buffer)
+    }
+
+    /// The whole file.
+    pub(super) fn read_all(&self) -> Result<Vec<u8>> {
+        self.read(0, self.bytes as usize)
+    }
+}
+
+/// The last part of a path.
+pub(super) fn name_of(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy()
+        .into_owned()
+}
