@@ -15,7 +15,7 @@
 use super::layout::{Layout, Place};
 use super::ring::{RingBuffer, Stretch};
 use super::{Log, Suspension};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{MutexGuard, lock, wait};
 use waystation_format::log::{
@@ -73,12 +73,12 @@ impl Log {
     /// `admit` runs under the front's lock, in the order of the log, with the position at which the record
     /// will start or later and the first sequence number; it returns what the caller needs to know of that
     /// moment (the memtable to write to). If it fails nothing is reserved.
-    pub(crate) fn reserve<T>(
+    pub(crate) fn reserve<T, E: From<Error>>(
         &self,
         payload_bytes: usize,
         operations: u32,
-        admit: impl FnOnce(u64, u64) -> Result<T>,
-    ) -> Result<(Reservation, T)> {
+        admit: impl FnOnce(u64, u64) -> Result<T, E>,
+    ) -> Result<(Reservation, T), E> {
         assert!(operations > 0, "an empty batch has no place in the log");
         let record_bytes = RECORD_HEADER_BYTES + payload_bytes;
         let mut front = self.front_with_room(record_bytes)?;
@@ -178,6 +178,23 @@ impl Log {
         (front.layout.block_start(), front.closed_records_end)
     }
 
+    /// Runs `act` in the order of the log, between two records, with the position and the sequence number of
+    /// the next one.
+    pub(crate) fn at_front(&self, act: impl FnOnce(u64, u64)) {
+        let front = lock(&self.front);
+        act(front.layout.position(), front.next_sequence);
+    }
+
+    /// The highest sequence number of which it and all before it are visible.
+    pub(crate) fn visible_sequence(&self) -> u64 {
+        self.publication.visible_sequence()
+    }
+
+    /// Waits until `sequence` is visible.
+    pub(crate) fn wait_visible(&self, sequence: u64) {
+        self.publication.wait_visible(sequence);
+    }
+
     /// The position after the last record reserved so far.
     pub(crate) fn reserved_lsn(&self) -> u64 {
         lock(&self.front).layout.position()
@@ -246,7 +263,7 @@ impl Log {
         front
     }
 
-    fn suspension_error(&self) -> crate::Error {
+    fn suspension_error(&self) -> Error {
         Suspension::error(lock(&self.writer).suspension.as_ref())
     }
 }

@@ -31,6 +31,7 @@ mod writer;
 
 pub(crate) use front::Reservation;
 pub(crate) use recovery::{LogSettings, Recovered, open};
+pub(crate) use replay::Record;
 pub(crate) use segment::{segment_name, segment_number};
 
 use crate::error::Error;
@@ -124,3 +125,6 @@ pub struct LogStats {
     /// How often the log suspended writes and healed.
     pub heals: u64,
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

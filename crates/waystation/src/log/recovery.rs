@@ -39,8 +39,8 @@ pub(crate) struct LogSettings {
 /// An open log and how far it goes.
 pub(crate) struct Recovered {
     pub(crate) log: Log,
-    /// The highest sequence number in use.
-    pub(crate) last_sequence: u64,
+    /// Records at or behind this position were delivered with positions of the past life, and moved.
+    pub(crate) cut_lsn: u64,
 }
 
 /// Opens the log of `dir`, delivering every record that follows `flushed_sequence` (and possibly earlier
@@ -99,7 +99,7 @@ pub(crate) fn open(
             sealed,
             last_sequence,
         ),
-        last_sequence,
+        cut_lsn: cut,
     })
 }
 

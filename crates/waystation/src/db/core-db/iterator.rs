@@ -1,0 +1,301 @@
+//! The user's cursor: the newest visible version of each key, both ways.
+//!
+//! The merged sources show internal keys: every version of every key, newest first. Going forward the cursor
+//! takes the first version at or below its sequence and skips the rest of that key; going back it meets the
+//! versions oldest first and keeps the last one that still counts.
+//!
+//! Invariants: going forward the merged cursor is *on* the shown entry; going back it is *before* all entries
+//! of the shown key, whose key and value were saved.
+
+use super::snapshot::Snapshot;
+use super::view::View;
+use crate::error::Result;
+use crate::lsm::iter::{InternalIterator, MergingIterator};
+use crate::sync::Arc;
+use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
+
+/// What an iterator covers.
+#[derive(Debug, Clone, Default)]
+pub struct IterOptions {
+    /// The first key, included. `None`: from the first.
+    pub lower: Option<Vec<u8>>,
+    /// The last key, excluded. `None`: to the last.
+    pub upper: Option<Vec<u8>>,
+    /// Only keys that start with this; narrows `lower` and `upper` further.
+    pub prefix: Option<Vec<u8>>,
+    /// The point in history to read at. `None`: now.
+    pub snapshot: Option<Snapshot>,
+}
+
+impl IterOptions {
+    /// Only keys that start with `prefix`.
+    pub fn prefix(prefix: impl Into<Vec<u8>>) -> Self {
+        Self { prefix: Some(prefix.into()), ..Self::default() }
+    }
+
+    /// The bounds with the prefix worked in.
+    pub(crate) fn bounds(&self) -> Bounds {
+        let mut bounds = Bounds { lower: self.lower.clone(), upper: self.upper.clone() };
+        if let Some(prefix) = &self.prefix {
+            if bounds.lower.as_ref().is_none_or(|lower| lower < prefix) {
+                bounds.lower = Some(prefix.clone());
+            }
+            if let Some(end) = prefix_end(prefix)
+                && bounds.upper.as_ref().is_none_or(|upper| *upper > end)
+            {
+                bounds.upper = Some(end);
+            }
+        }
+        bounds
+    }
+}
+
+/// The first key after all keys that start with `prefix`; `None` if there is none.
+pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+/// A range of user keys.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bounds {
+    pub(crate) lower: Option<Vec<u8>>,
+    pub(crate) upper: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Position {
+    /// On no entry.
+    Nowhere,
+    /// The merged cursor is on the entry shown.
+    On,
+    /// The merged cursor is before the key shown, which was saved.
+    Before,
+}
+
+/// A cursor over the keys of a database at one point in its history. It holds that point's data (memory and
+/// files) until it is dropped.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// let db = waystation::Db::open(dir.path(), waystation::Options::default())?;
+/// db.put(b"car-1:speed", b"13")?;
+/// let mut iterator = db.iter(waystation::IterOptions::prefix("car-1:"))?;
+/// iterator.seek_to_first()?;
+/// assert!(iterator.valid());
+/// assert_eq!((iterator.key(), iterator.value()), (&b"car-1:speed"[..], &b"13"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct DbIterator {
+    merged: MergingIterator,
+    sequence: u64,
+    bounds: Bounds,
+    position: Position,
+    /// The internal key shown when `Before`; the user key passed last when skipping forward.
+    saved_key: Vec<u8>,
+    saved_value: Vec<u8>,
+    /// Scratch for seek targets.
+    target: Vec<u8>,
+    /// Keeps memtables and tables alive.
+    _view: Arc<View>,
+    _snapshot: Option<Snapshot>,
+}
+
+impl DbIterator {
+    pub(super) fn new(
+        merged: MergingIterator,
+        sequence: u64,
+        bounds: Bounds,
+        view: Arc<View>,
+        snapshot: Option<Snapshot>,
+    ) -> Self {
+        Self {
+            merged,
+            sequence,
+            bounds,
+            position: Position::Nowhere,
+            saved_key: Vec::new(),
+            saved_value: Vec::new(),
+            target: Vec::new(),
+            _view: view,
+            _snapshot: snapshot,
+        }
+    }
+
+    /// Whether the cursor is on an entry.
+    pub fn valid(&self) -> bool {
+        self.position != Position::Nowhere
+    }
+
+    /// The key of the entry. The cursor must be valid.
+    pub fn key(&self) -> &[u8] {
+        match self.position {
+            Position::On => key::user_key(self.merged.key()),
+            Position::Before => key::user_key(&self.saved_key),
+            Position::Nowhere => panic!("key() of a cursor that is on no entry"),
+        }
+    }
+
+    /// The value of the entry. The cursor must be valid.
+    pub fn value(&self) -> &[u8] {
+        match self.position {
+            Position::On => self.merged.value(),
+            Position::Before => &self.saved_value,
+            Position::Nowhere => panic!("value() of a cursor that is on no entry"),
+        }
+    }
+
+    /// Goes to the first key.
+    pub fn seek_to_first(&mut self) -> Result<()> {
+        match self.bounds.lower.take() {
+            Some(lower) => {
+                let sought = self.seek_from(&lower);
+                self.bounds.lower = Some(lower);
+                sought
+            }
+            None => {
+                self.merged.seek_to_first()?;
+                self.settle_forward(false)
+            }
+        }
+    }
+
+    /// Goes to the last key.
+    pub fn seek_to_last(&mut self) -> Result<()> {
+        match &self.bounds.upper {
+            Some(upper) => {
+                // The newest version of `upper` sorts before all its versions: the last entry before it.
+                set_target(&mut self.target, upper, MAX_SEQUENCE);
+                self.merged.seek(&self.target)?;
+                if self.merged.valid() { self.merged.prev()? } else { self.merged.seek_to_last()? }
+            }
+            None => self.merged.seek_to_last()?,
+        }
+        self.settle_backward()
+    }
+
+    /// Goes to the first key at or after `key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        if self.bounds.lower.as_deref().is_some_and(|lower| key < lower) {
+            return self.seek_to_first();
+        }
+        self.seek_from(key)
+    }
+
+    /// Goes to the last key at or before `key`.
+    pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
+        if self.bounds.upper.as_deref().is_some_and(|upper| key >= upper) {
+            return self.seek_to_last();
+        }
+        // Sequence 0 sorts behind every version of the key.
+        set_target(&mut self.target, key, 0);
+        self.merged.seek_for_prev(&self.target)?;
+        self.settle_backward()
+    }
+
+    /// Goes to the next key. The cursor must be valid.
+    #[expect(clippy::should_implement_trait, reason = "a cursor that borrows its entry, not an Iterator")]
+    pub fn next(&mut self) -> Result<()> {
+        match self.position {
+            Position::On => {
+                self.saved_key.clear();
+                self.saved_key.extend_from_slice(key::user_key(self.merged.key()));
+                self.merged.next()?;
+            }
+            Position::Before => {
+                // Onto the entries of the shown key again, to be skipped.
+                let shown = self.saved_key.len() - 8;
+                self.saved_key.truncate(shown);
+                if self.merged.valid() { self.merged.next()? } else { self.merged.seek_to_first()? }
+            }
+            Position::Nowhere => panic!("next() of a cursor that is on no entry"),
+        }
+        self.settle_forward(true)
+    }
+
+    /// Goes to the previous key. The cursor must be valid.
+    pub fn prev(&mut self) -> Result<()> {
+        match self.position {
+            Position::On => {
+                self.saved_key.clear();
+                self.saved_key.extend_from_slice(key::user_key(self.merged.key()));
+                while self.merged.valid() && key::user_key(self.merged.key()) == self.saved_key {
+                    self.merged.prev()?;
+                }
+            }
+            Position::Before => {}
+            Position::Nowhere => panic!("prev() of a cursor that is on no entry"),
+        }
+        self.settle_backward()
+    }
+
+    fn seek_from(&mut self, key: &[u8]) -> Result<()> {
+        set_target(&mut self.target, key, self.sequence);
+        self.merged.seek(&self.target)?;
+        self.settle_forward(false)
+    }
+
+    /// From the merged cursor's place on, finds the next entry to show. With `skipping`, entries of
+    /// `saved_key` do not count.
+    fn settle_forward(&mut self, mut skipping: bool) -> Result<()> {
+        self.position = Position::Nowhere;
+        while self.merged.valid() {
+            let internal = self.merged.key();
+            let (user, trailer) = (key::user_key(internal), key::trailer(internal));
+            if self.bounds.upper.as_deref().is_some_and(|upper| user >= upper) {
+                return Ok(());
+            }
+            if trailer >> 8 <= self.sequence && !(skipping && user == self.saved_key) {
+                if trailer & 0xff == ValueKind::Value as u64 {
+                    self.position = Position::On;
+                    return Ok(());
+                }
+                self.saved_key.clear();
+                self.saved_key.extend_from_slice(user);
+                skipping = true;
+            }
+            self.merged.next()?;
+        }
+        Ok(())
+    }
+
+    /// From the merged cursor's place back, finds the previous entry to show.
+    fn settle_backward(&mut self) -> Result<()> {
+        self.position = Position::Nowhere;
+        let mut found = false;
+        while self.merged.valid() {
+            let internal = self.merged.key();
+            let (user, trailer) = (key::user_key(internal), key::trailer(internal));
+            if found && user != key::user_key(&self.saved_key) {
+                break;
+            }
+            if self.bounds.lower.as_deref().is_some_and(|lower| user < lower) {
+                break;
+            }
+            if trailer >> 8 <= self.sequence {
+                // A newer version than any seen of this key so far: it alone counts.
+                found = trailer & 0xff == ValueKind::Value as u64;
+                if found {
+                    self.saved_key.clear();
+                    self.saved_key.extend_from_slice(internal);
+                    self.saved_value.clear();
+                    self.saved_value.extend_from_slice(self.merged.value());
+                }
+            }
+            self.merged.prev()?;
+        }
+        if found {
+            self.position = Position::Before;
+        }
+        Ok(())
+    }
+}
+
+/// The internal key that seeks `user_key` at `sequence`.
+fn set_target(target: &mut Vec<u8>, user_key: &[u8], sequence: u64) {
+    target.clear();
+    let kind = if sequence == 0 { ValueKind::Deletion } else { ValueKind::Value };
+    key::append(target, user_key, sequence, kind);
+}

@@ -1,0 +1,175 @@
+//! From a directory to a database: lock, tree, log, and what the log holds back into memory.
+
+use super::options::Options;
+use super::pace::Pace;
+use super::pipeline::{Active, apply, room_of};
+use super::snapshot::Snapshots;
+use super::view::{LoggedMemTable, View, ViewCell};
+use super::workers::{Background, Workers};
+use super::{Core, Db};
+use crate::error::{Error, Result};
+use crate::log::{self, LogSettings, Record, Recovered};
+use crate::lsm::memtable::MemTable;
+use crate::lsm::tree::{Tree, TreeSettings};
+use crate::storage::Storage;
+use crate::sync::atomic::AtomicUsize;
+use crate::sync::{Arc, Condvar, Mutex};
+use std::path::Path;
+use waystation_format::batch::BatchIter;
+
+/// The name of the lock file, `LevelDB`'s.
+const LOCK_NAME: &str = "LOCK";
+/// The file whose presence makes a directory a database.
+const CURRENT_NAME: &str = "CURRENT";
+
+pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> Result<Db> {
+    options.validate()?;
+    prepare_directory(&*storage, path, &options)?;
+    let lock = storage.lock(&path.join(LOCK_NAME))?;
+    let tree = Tree::open(&storage, path, tree_settings(&options))?;
+    let mut replay = Replay::new(options.memtable_bytes, tree.flushed_sequence());
+    let settings = LogSettings {
+        segment_bytes: options.log_segment_bytes as u64,
+        ring_bytes: options.ring_bytes,
+    };
+    let flushed = tree.flushed_sequence();
+    let recovered = log::open(&storage, path, &settings, flushed, &mut |record| {
+        replay.record(path, &record)
+    })?;
+    let core = Arc::new(assemble(storage, path, options, recovered, tree, replay));
+    let workers = Workers::start(&core)?;
+    Ok(Db { core, workers: Some(workers), _lock: lock })
+}
+
+fn prepare_directory(storage: &dyn Storage, path: &Path, options: &Options) -> Result<()> {
+    if path.as_os_str().is_empty() {
+        return Err(Error::InvalidArgument("the path of the database is empty; name a directory".into()));
+    }
+    let listed = storage.list(path);
+    let exists = match &listed {
+        Ok(entries) => entries.iter().any(|entry| entry.name == CURRENT_NAME),
+        Err(error) if error.is_not_found() => false,
+        Err(error) => return Err(error.clone()),
+    };
+    if exists && options.error_if_exists {
+        return Err(Error::InvalidArgument(format!("there is a database in {} already", path.display())));
+    }
+    if !exists && !options.create_if_missing {
+        return Err(Error::InvalidArgument(format!(
+            "there is no database in {}; allow its creation, or check the path",
+            path.display()
+        )));
+    }
+    if listed.is_err() { storage.create_dir(path) } else { Ok(()) }
+}
+
+fn tree_settings(options: &Options) -> TreeSettings {
+    TreeSettings {
+        block_bytes: options.block_bytes,
+        table_bytes: options.table_bytes as u64,
+        memtable_bytes: options.memtable_bytes as u64,
+        compression: options.compression,
+        filter_bits_per_key: options.filter_bits_per_key,
+        cache_bytes: options.cache_bytes as u64,
+        max_open_tables: options.max_open_tables,
+        direct_io: options.direct_io,
+    }
+}
+
+/// Puts the log's records back into memtables.
+struct Replay {
+    memtable_bytes: usize,
+    flushed_sequence: u64,
+    full: Vec<LoggedMemTable>,
+    active: LoggedMemTable,
+    reserved: usize,
+    /// A record as a batch, to be used again.
+    scratch: Vec<u8>,
+}
+
+impl Replay {
+    fn new(memtable_bytes: usize, flushed_sequence: u64) -> Self {
+        Self {
+            memtable_bytes,
+            flushed_sequence,
+            full: Vec::new(),
+            active: LoggedMemTable {
+                table: Arc::new(MemTable::new(memtable_bytes)),
+                start_lsn: 0,
+                start_sequence: flushed_sequence + 1,
+            },
+            reserved: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Takes one record, unless it is in tables already.
+    fn record(&mut self, dir: &Path, record: &Record<'_>) -> Result<()> {
+        let header = &record.header;
+        if header.last_sequence() <= self.flushed_sequence {
+            return Ok(());
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        scratch.extend_from_slice(&header.first_sequence.to_le_bytes());
+        scratch.extend_from_slice(&header.operations.to_le_bytes());
+        scratch.extend_from_slice(record.payload);
+        let operations = BatchIter::parse(&scratch).map_err(|error| {
+            let reason = format!("the log's record at position {} is no batch: {error}", record.lsn);
+            Error::corruption(dir, 0, reason)
+        })?;
+        let room = operations.clone().map(|operation| room_of(&operation)).sum();
+        self.make_room(room, record.lsn, header.first_sequence);
+        apply(&self.active.table, operations, header.first_sequence);
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    fn make_room(&mut self, room: usize, lsn: u64, sequence: u64) {
+        if self.reserved + room > self.active.table.capacity_bytes() {
+            let fresh = LoggedMemTable {
+                table: Arc::new(MemTable::new(self.memtable_bytes.max(room))),
+                start_lsn: lsn,
+                start_sequence: sequence,
+            };
+            self.full.push(std::mem::replace(&mut self.active, fresh));
+            self.reserved = 0;
+        }
+        self.reserved += room;
+    }
+}
+
+fn assemble(
+    storage: Arc<dyn Storage>,
+    dir: &Path,
+    options: Options,
+    recovered: Recovered,
+    tree: Tree,
+    replay: Replay,
+) -> Core {
+    // What the ring alone held was laid out anew behind the cut: up to there nothing can be freed early.
+    let clamp = |memtable: LoggedMemTable| {
+        Arc::new(LoggedMemTable { start_lsn: memtable.start_lsn.min(recovered.cut_lsn), ..memtable })
+    };
+    let full: Vec<_> = replay.full.into_iter().map(clamp).collect();
+    let active = clamp(replay.active);
+    let full_memtables = AtomicUsize::new(full.len());
+    let core = Core {
+        views: ViewCell::new(View::new(Arc::clone(&active), full, tree.version())),
+        storage,
+        dir: dir.to_owned(),
+        options,
+        log: recovered.log,
+        tree,
+        snapshots: Arc::new(Snapshots::default()),
+        active: Mutex::new(Active { memtable: active, reserved: replay.reserved }),
+        active_reserved: AtomicUsize::new(replay.reserved),
+        full_memtables,
+        pace: Pace::new(),
+        background: Mutex::new(Background::default()),
+        work: Condvar::new(),
+        changed: Condvar::new(),
+    };
+    core.observe_pace();
+    core
+}

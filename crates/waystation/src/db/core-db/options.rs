@@ -1,0 +1,116 @@
+//! Settings of a database: plain data, each with its user named.
+
+use crate::error::{Error, Result};
+use waystation_format::log::UNIT_BYTES;
+
+pub use waystation_format::table::Compression;
+
+/// The longest key that is accepted (bytes).
+pub const KEY_BYTES_MAX: usize = 1 << 20;
+/// The longest value that is accepted (bytes).
+pub const VALUE_BYTES_MAX: usize = 256 << 20;
+/// The longest batch that is accepted, keys, values and framing together (bytes).
+pub const BATCH_BYTES_MAX: usize = 512 << 20;
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+/// What a write survives once it was acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// The death of the process (kill -9, a panic); not of the machine. The promise of `LevelDB` and `RocksDB`
+    /// with sync off.
+    #[default]
+    ProcessCrash,
+    /// A power loss too: the log is synced first, one sync for all that wait.
+    PowerLoss,
+}
+
+/// How a database is opened. `Options::default()` suits a small machine with a flash drive.
+///
+/// ```
+/// let options = waystation::Options { memtable_bytes: 8 << 20, ..Default::default() };
+/// assert!(options.create_if_missing);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Create the database if there is none. Default: true.
+    pub create_if_missing: bool,
+    /// Refuse to open a database that exists. Default: false.
+    pub error_if_exists: bool,
+    /// Writes are gathered in memory up to this size before they become a table. Default: 32 MiB.
+    pub memtable_bytes: usize,
+    /// The uncompressed size of a table's block, the unit of reading. Default: 4 KiB, as `LevelDB`.
+    pub block_bytes: usize,
+    /// The size of the tables that compaction writes. Default: 8 MiB.
+    pub table_bytes: usize,
+    /// How blocks are compressed. Default: snappy.
+    pub compression: Compression,
+    /// Bits a key in a table's filter; 0 for no filters. Default: 10, about 1 % false positives.
+    pub filter_bits_per_key: u32,
+    /// Memory for uncompressed blocks. Default: 64 MiB.
+    pub cache_bytes: usize,
+    /// The staging ring of the log: the end of the log that has not reached its segment. Default: 16 MiB.
+    pub ring_bytes: usize,
+    /// The size of the log's segment files. Default: 64 MiB.
+    pub log_segment_bytes: usize,
+    /// Threads that compact. Default: 2.
+    pub background_jobs: usize,
+    /// Tables kept open. Default: 1,000.
+    pub max_open_tables: usize,
+    /// Write around the page cache where the file system allows it. Default: true.
+    pub direct_io: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            create_if_missing: true,
+            error_if_exists: false,
+            memtable_bytes: 32 * MIB,
+            block_bytes: 4 * KIB,
+            table_bytes: 8 * MIB,
+            compression: Compression::Snappy,
+            filter_bits_per_key: 10,
+            cache_bytes: 64 * MIB,
+            ring_bytes: 16 * MIB,
+            log_segment_bytes: 64 * MIB,
+            background_jobs: 2,
+            max_open_tables: 1000,
+            direct_io: true,
+        }
+    }
+}
+
+impl Options {
+    /// Checks every field against its documented range.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let ranges = [
+            ("memtable_bytes", self.memtable_bytes, 64 * KIB, 3072 * MIB),
+            ("block_bytes", self.block_bytes, KIB, 4 * MIB),
+            ("table_bytes", self.table_bytes, 64 * KIB, 1024 * MIB),
+            ("filter_bits_per_key", self.filter_bits_per_key as usize, 0, 64),
+            ("ring_bytes", self.ring_bytes, 256 * KIB, 1024 * MIB),
+            ("log_segment_bytes", self.log_segment_bytes, 256 * KIB, 4096 * MIB),
+            ("background_jobs", self.background_jobs, 1, 64),
+            ("max_open_tables", self.max_open_tables, 16, 1 << 20),
+        ];
+        for (name, value, low, high) in ranges {
+            if !(low..=high).contains(&value) {
+                return Err(Error::InvalidArgument(format!(
+                    "{name} is {value}; it must lie between {low} and {high}"
+                )));
+            }
+        }
+        for (name, value) in
+            [("ring_bytes", self.ring_bytes), ("log_segment_bytes", self.log_segment_bytes)]
+        {
+            if value % UNIT_BYTES != 0 {
+                return Err(Error::InvalidArgument(format!(
+                    "{name} is {value}; it must be a multiple of {UNIT_BYTES}"
+                )));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! Back-pressure: writers slow down early and smoothly instead of running into a wall.
+//!
+//! Two things can fall behind: flushing (full memtables wait) and compaction (level 0 grows). Each has a
+//! range over which the admitted rate falls from "as fast as you can" towards what is drained; in a steady
+//! load it settles where both are equal. The rate is kept by a shared schedule: each write books its bytes
+//! and, if the schedule is ahead of the clock, sleeps the difference, a few milliseconds at most at a time.
+
+use crate::storage::Storage;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Full memtables that may wait for their flush; a writer that would fill a further one has to wait.
+pub(crate) const FULL_MEMTABLES_MAX: usize = 4;
+/// Level-0 tables from which on writers are slowed.
+pub(crate) const LEVEL0_SLOW: usize = 10;
+/// Level-0 tables at which writers are almost stopped.
+pub(crate) const LEVEL0_STOP: usize = 32;
+/// No single sleep is longer; the rest of the debt is left to the writes that follow.
+const SLEEP_MAX: Duration = Duration::from_millis(4);
+/// Debts below this are left to grow: a shorter sleep costs more than it delays.
+const SLEEP_MIN: Duration = Duration::from_micros(300);
+/// A rate below this would be a standstill (bytes per second).
+const RATE_MIN: f64 = 1_000_000.0;
+
+/// The factor, of the drained rate, at which writes are admitted; `None` for no limit.
+pub(crate) fn admitted_share(memory_fill: f64, level0_tables: usize) -> Option<f64> {
+    // From half of the memory on: twice what is drained, falling to a twentieth when it is used up.
+    let memory = (memory_fill > 0.5).then(|| 2.0 - 1.95 * ((memory_fill - 0.5) / 0.5).min(1.0));
+    let level0 = (level0_tables > LEVEL0_SLOW).then(|| {
+        let over = (level0_tables - LEVEL0_SLOW) as f64 / (LEVEL0_STOP - LEVEL0_SLOW) as f64;
+        (1.0 - over.min(1.0)).powi(2)
+    });
+    match (memory, level0) {
+        (Some(memory), Some(level0)) => Some(memory.min(level0)),
+        (memory, level0) => memory.or(level0),
+    }
+}
+
+/// The schedule that writers keep to.
+pub(crate) struct Pace {
+    full_memtables: AtomicUsize,
+    level0_tables: AtomicUsize,
+    /// What flushes drain, in bytes per second.
+    drained_rate: AtomicU64,
+    /// Up to when (nanoseconds of the storage's clock) the bytes admitted so far are booked.
+    booked_until: AtomicU64,
+    slept_micros: AtomicU64,
+}
+
+impl Pace {
+    pub(crate) fn new() -> Self {
+        Self {
+            full_memtables: AtomicUsize::new(0),
+            level0_tables: AtomicUsize::new(0),
+            drained_rate: AtomicU64::new(200_000_000),
+            booked_until: AtomicU64::new(0),
+            slept_micros: AtomicU64::new(0),
+        }
+    }
+
+    /// Tells how much waits.
+    pub(crate) fn observe(&self, full_memtables: usize, level0_tables: usize) {
+        self.full_memtables.store(full_memtables, Relaxed);
+        self.level0_tables.store(level0_tables, Relaxed);
+    }
+
+    /// Tells that a flush of `bytes` took `elapsed`.
+    pub(crate) fn drained(&self, bytes: u64, elapsed: Duration) {
+        let rate = bytes as f64 / elapsed.as_secs_f64().max(1e-6);
+        let old = self.drained_rate.load(Relaxed) as f64;
+        self.drained_rate.store((old * 0.7 + rate * 0.3) as u64, Relaxed);
+    }
+
+    /// How long writers were held back so far.
+    pub(crate) fn slept(&self) -> Duration {
+        Duration::from_micros(self.slept_micros.load(Relaxed))
+    }
+
+    /// Admits a write of `bytes` while the active memtable is `active_fill` full (0 to 1), perhaps after a
+    /// sleep.
+    pub(crate) fn admit(&self, bytes: usize, active_fill: f64, storage: &dyn Storage) {
+        let full = self.full_memtables.load(Relaxed);
+        let level0 = self.level0_tables.load(Relaxed);
+        if full == 0 && level0 <= LEVEL0_SLOW {
+            return;
+        }
+        let fill = (full as f64 + active_fill) / (FULL_MEMTABLES_MAX + 1) as f64;
+        let Some(share) = admitted_share(fill, level0) else { return };
+        let rate = (self.drained_rate.load(Relaxed) as f64 * share).max(RATE_MIN);
+        let now = storage.now().as_nanos() as u64;
+        let cost = (bytes as f64 / rate * 1e9) as u64;
+        // Time in which nothing was written is not saved up.
+        let booked = self.booked_until.load(Relaxed).max(now) + cost;
+        self.booked_until.store(booked, Relaxed);
+        let ahead = Duration::from_nanos(booked - now);
+        if ahead >= SLEEP_MIN {
+            let pause = ahead.min(SLEEP_MAX);
+            self.slept_micros.fetch_add(pause.as_micros() as u64, Relaxed);
+            storage.sleep(pause);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_admitted_share_falls_without_a_step() {
+        assert_eq!(admitted_share(0.4, 3), None);
+        let mut last = f64::INFINITY;
+        for percent in 51..=100 {
+            let share = admitted_share(f64::from(percent) / 100.0, 0).expect("limited");
+            assert!(share < last && last - share < 0.05 || last.is_infinite());
+            last = share;
+        }
+        assert!(last > 0.0, "never a standstill");
+        let mut last = 1.0;
+        for tables in LEVEL0_SLOW + 1..LEVEL0_STOP {
+            let share = admitted_share(0.0, tables).expect("limited");
+            assert!(share < last && last - share < 0.1);
+            last = share;
+        }
+    }
+}

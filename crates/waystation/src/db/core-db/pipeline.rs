@@ -1,0 +1,193 @@
+//! The commit pipeline: every write goes through `Core::write`.
+//!
+//! ```text
+//!  1 check     limits, health, pace                     (may fail, may sleep)
+//!  2 reserve   place in the log, sequence, memtable     one short lock, in the order of the log
+//!  3 copy      record into the ring                     in parallel
+//!  4 apply     operations into the memtable             in parallel
+//!  5 publish   visible with everything before it        in order
+//!  6 sync      on demand                                one sync for many
+//! ```
+//!
+//! Invariants: after step 2 nothing fails until the write is visible; the memtable named in step 2 has room
+//! for all of the write; a write goes to the memtable that was active at its place in the log, so a memtable
+//! holds exactly the records between two positions.
+
+use super::options::{BATCH_BYTES_MAX, Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use super::pace::FULL_MEMTABLES_MAX;
+use super::view::{LoggedMemTable, View};
+use super::{Core, WriteBatch};
+use crate::error::{Error, Result};
+use crate::lsm::memtable::MemTable;
+use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
+use crate::sync::{Arc, lock, wait};
+use std::cell::RefCell;
+use waystation_format::batch::Operation;
+
+/// The length of the header that `LevelDB` puts before a batch's operations; the log's record has its own.
+pub(super) const BATCH_HEADER_BYTES: usize = 12;
+
+thread_local! {
+    /// A batch to be used again, so that a single put allocates nothing.
+    static SCRATCH: RefCell<WriteBatch> = RefCell::new(WriteBatch::new());
+}
+
+/// Why a reservation was not made.
+enum Refusal {
+    /// Too many full memtables: wait for a flush.
+    NoRoom,
+    Failed(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The memtable that takes writes, as the front of the log sees it.
+pub(super) struct Active {
+    pub(super) memtable: Arc<LoggedMemTable>,
+    pub(super) reserved: usize,
+}
+
+impl Core {
+    /// Writes one operation.
+    pub(super) fn write_one(&self, fill: impl FnOnce(&mut WriteBatch)) -> Result<()> {
+        SCRATCH.with_borrow_mut(|batch| {
+            batch.clear();
+            fill(batch);
+            self.write(batch, Durability::ProcessCrash)
+        })
+    }
+
+    /// Writes a batch: all of it, or nothing.
+    pub(super) fn write(&self, batch: &WriteBatch, durability: Durability) -> Result<()> {
+        if batch.is_empty() {
+            return if durability == Durability::PowerLoss { self.log.sync_all() } else { Ok(()) };
+        }
+        let room = check_limits(batch)?;
+        let payload = &batch.as_bytes()[BATCH_HEADER_BYTES..];
+        self.pace.admit(payload.len(), self.active_fill(), &*self.storage);
+        let checksum = crc32c::crc32c(payload);
+        let (reservation, memtable) = loop {
+            let admitted = self.log.reserve(payload.len(), batch.len() as u32, |lsn, sequence| {
+                self.admit(room, lsn, sequence)
+            });
+            match admitted {
+                Ok(reserved) => break reserved,
+                Err(Refusal::Failed(error)) => return Err(error),
+                Err(Refusal::NoRoom) => self.wait_for_flush()?,
+            }
+        };
+        self.log.copy(&reservation, payload, checksum);
+        apply(&memtable.table, batch, reservation.first_sequence);
+        let end = reservation.end_lsn();
+        self.log.publish(reservation);
+        match durability {
+            Durability::ProcessCrash => Ok(()),
+            Durability::PowerLoss => self.log.sync(end),
+        }
+    }
+
+    /// Names the memtable for a write of `room` bytes; a fresh one if the active one is full. Runs in the
+    /// order of the log.
+    fn admit(&self, room: usize, lsn: u64, sequence: u64) -> Result<Arc<LoggedMemTable>, Refusal> {
+        let mut active = lock(&self.active);
+        if active.reserved + room > active.memtable.table.capacity_bytes() {
+            if self.full_memtables.load(SeqCst) >= FULL_MEMTABLES_MAX {
+                return Err(Refusal::NoRoom);
+            }
+            self.rotate(&mut active, room, lsn, sequence);
+        }
+        active.reserved += room;
+        self.active_reserved.store(active.reserved, Relaxed);
+        Ok(Arc::clone(&active.memtable))
+    }
+
+    /// Makes a fresh memtable the active one, from position `lsn` and `sequence` on.
+    fn rotate(&self, active: &mut Active, room: usize, lsn: u64, sequence: u64) {
+        let fresh = Arc::new(LoggedMemTable {
+            table: Arc::new(MemTable::new(self.options.memtable_bytes.max(room))),
+            start_lsn: lsn,
+            start_sequence: sequence,
+        });
+        active.memtable = Arc::clone(&fresh);
+        active.reserved = 0;
+        self.views.change(|view| {
+            let mut full = view.full.clone();
+            full.push(Arc::clone(&view.active));
+            View::new(fresh, full, Arc::clone(&view.version))
+        });
+        self.full_memtables.fetch_add(1, SeqCst);
+        self.observe_pace();
+        // The flusher looks under this lock.
+        drop(lock(&self.background));
+        self.work.notify_all();
+    }
+
+    /// Makes what was written so far a full memtable, unless nothing was.
+    pub(super) fn rotate_now(&self) {
+        self.log.at_front(|lsn, sequence| {
+            let mut active = lock(&self.active);
+            if active.reserved > 0 {
+                self.rotate(&mut active, 0, lsn, sequence);
+            }
+        });
+    }
+
+    fn wait_for_flush(&self) -> Result<()> {
+        let mut background = lock(&self.background);
+        while self.full_memtables.load(SeqCst) >= FULL_MEMTABLES_MAX {
+            if let Some(cause) = &background.flush_failure {
+                return Err(Error::Suspended { cause: Arc::clone(cause) });
+            }
+            background = wait(&self.changed, background);
+        }
+        Ok(())
+    }
+
+    fn active_fill(&self) -> f64 {
+        self.active_reserved.load(Relaxed) as f64 / self.options.memtable_bytes as f64
+    }
+}
+
+/// Puts `operations` into `memtable`, numbered from `sequence` on.
+pub(super) fn apply<'a>(
+    memtable: &MemTable,
+    operations: impl IntoIterator<Item = Operation<'a>>,
+    sequence: u64,
+) {
+    for (sequence, operation) in (sequence..).zip(operations) {
+        let value = operation.value.unwrap_or_default();
+        memtable.insert(operation.key, sequence, operation.kind(), value);
+    }
+}
+
+/// The bytes of memtable that an operation needs at most.
+pub(super) fn room_of(operation: &Operation<'_>) -> usize {
+    MemTable::entry_bytes(operation.key.len(), operation.value.unwrap_or_default().len())
+}
+
+/// The bytes of memtable that `batch` needs, if it is within the documented limits.
+fn check_limits(batch: &WriteBatch) -> Result<usize> {
+    if batch.byte_len() > BATCH_BYTES_MAX {
+        return Err(too_long("batch", batch.byte_len(), BATCH_BYTES_MAX));
+    }
+    let mut room = 0;
+    for operation in batch {
+        let (key_bytes, value_bytes) = (operation.key.len(), operation.value.unwrap_or_default().len());
+        if key_bytes > KEY_BYTES_MAX {
+            return Err(too_long("key", key_bytes, KEY_BYTES_MAX));
+        }
+        if value_bytes > VALUE_BYTES_MAX {
+            return Err(too_long("value", value_bytes, VALUE_BYTES_MAX));
+        }
+        room += room_of(&operation);
+    }
+    Ok(room)
+}
+
+fn too_long(what: &str, bytes: usize, limit: usize) -> Error {
+    Error::InvalidArgument(format!("the {what} has {bytes} bytes; at most {limit} are accepted"))
+}

@@ -1,0 +1,245 @@
+//! The background threads: two that write the log out, one that flushes, some that compact.
+//!
+//! A failed flush or compaction is tried again after a pause that grows to a second; meanwhile writers run
+//! until memory is full and then get [`Error::Suspended`] with the cause. Reads are not touched.
+
+use super::Core;
+use super::view::View;
+use crate::error::{Error, Result};
+use crate::sync::atomic::Ordering::SeqCst;
+use crate::sync::{Arc, MutexGuard, lock, wait};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Threads that write the log out: one writes while the other checksums.
+const LOG_WRITERS: usize = 2;
+/// The first pause after a failure; it doubles up to the longest.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(20);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// What the lock of the background guards.
+#[derive(Default)]
+pub(super) struct Background {
+    pub(super) flush_failure: Option<Arc<str>>,
+    pub(super) compaction_failure: Option<Arc<str>>,
+    /// Compactions under way.
+    compacting: usize,
+    /// Counted up whenever the tree changes, so that nobody sleeps on an old look.
+    tree_changes: u64,
+    stopping: bool,
+}
+
+/// The running threads.
+pub(super) struct Workers {
+    log_writers: Vec<JoinHandle<()>>,
+    others: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Starts all threads of `core`.
+    pub(super) fn start(core: &Arc<Core>) -> Result<Self> {
+        let mut workers = Self { log_writers: Vec::new(), others: Vec::new() };
+        for _ in 0..LOG_WRITERS {
+            workers.log_writers.push(spawn(core, "waystation-log", |core| core.log.writer_loop())?);
+        }
+        workers.others.push(spawn(core, "waystation-flush", Core::flush_loop)?);
+        for _ in 0..core.options.background_jobs {
+            workers.others.push(spawn(core, "waystation-compact", Core::compact_loop)?);
+        }
+        Ok(workers)
+    }
+}
+
+fn spawn(core: &Arc<Core>, name: &str, body: fn(&Core)) -> Result<JoinHandle<()>> {
+    let shared = Arc::clone(core);
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || body(&shared))
+        .map_err(|error| Error::io("start thread", name, error))
+}
+
+fn join(threads: Vec<JoinHandle<()>>) -> Result<()> {
+    for thread in threads {
+        let name = thread.thread().name().unwrap_or("a thread").to_owned();
+        if thread.join().is_err() {
+            return Err(Error::io("join", name, std::io::Error::other("the thread panicked")));
+        }
+    }
+    Ok(())
+}
+
+impl Core {
+    /// Flushes full memtables, oldest first, until told to stop.
+    fn flush_loop(&self) {
+        let mut pause = RETRY_PAUSE_MIN;
+        let mut background = lock(&self.background);
+        loop {
+            if self.full_memtables.load(SeqCst) == 0 {
+                if background.stopping {
+                    return;
+                }
+                background = wait(&self.work, background);
+                continue;
+            }
+            drop(background);
+            let flushed = self.flush_oldest();
+            background = lock(&self.background);
+            match flushed {
+                Ok(()) => {
+                    pause = RETRY_PAUSE_MIN;
+                    background.flush_failure = None;
+                    background.tree_changes += 1;
+                }
+                Err(error) => {
+                    background = self.note_failure(background, &error, "flushing", true, &mut pause);
+                    if background.stopping {
+                        return;
+                    }
+                }
+            }
+            self.changed.notify_all();
+            self.work.notify_all();
+        }
+    }
+
+    /// Writes the oldest full memtable to a table and frees its part of the log.
+    fn flush_oldest(&self) -> Result<()> {
+        let view = self.views.load();
+        let Some(oldest) = view.full.first().cloned() else { return Ok(()) };
+        let next = view.full.get(1).unwrap_or(&view.active);
+        let (end_lsn, end_sequence) = (next.start_lsn, next.start_sequence - 1);
+        let started = self.storage.now();
+        // Its last writers may still be copying.
+        self.log.wait_visible(end_sequence);
+        // Nothing gets ahead of the log: a table must not survive a power cut that a write before it does not.
+        self.log.sync(end_lsn)?;
+        if !oldest.table.is_empty() {
+            let oldest_snapshot = self.oldest_snapshot();
+            self.tree.flush(oldest.table.iter(), end_sequence, oldest_snapshot)?;
+        }
+        self.views.change(|view| {
+            let full = view.full[1..].to_vec();
+            View::new(Arc::clone(&view.active), full, self.tree.version())
+        });
+        self.full_memtables.fetch_sub(1, SeqCst);
+        self.observe_pace();
+        let elapsed = self.storage.now().saturating_sub(started);
+        self.pace.drained(oldest.table.used_bytes() as u64, elapsed);
+        self.log.release_below(end_lsn)
+    }
+
+    /// Compacts whatever is due, until told to stop.
+    fn compact_loop(&self) {
+        let mut pause = RETRY_PAUSE_MIN;
+        let mut background = lock(&self.background);
+        while !background.stopping {
+            let seen = background.tree_changes;
+            background.compacting += 1;
+            drop(background);
+            let outcome = self.tree.compact_once(&|| self.oldest_snapshot());
+            if matches!(outcome, Ok(true)) {
+                self.adopt_version();
+            }
+            background = lock(&self.background);
+            background.compacting -= 1;
+            match outcome {
+                Ok(true) => {
+                    pause = RETRY_PAUSE_MIN;
+                    background.compaction_failure = None;
+                    background.tree_changes += 1;
+                    self.work.notify_all();
+                    self.changed.notify_all();
+                }
+                Ok(false) => {
+                    self.changed.notify_all();
+                    while background.tree_changes == seen && !background.stopping {
+                        background = wait(&self.work, background);
+                    }
+                }
+                Err(error) => {
+                    background = self.note_failure(background, &error, "compacting", false, &mut pause);
+                }
+            }
+        }
+    }
+
+    fn note_failure<'a>(
+        &'a self,
+        mut background: MutexGuard<'a, Background>,
+        error: &Error,
+        what: &str,
+        flush: bool,
+        pause: &mut Duration,
+    ) -> MutexGuard<'a, Background> {
+        let cause: Arc<str> = format!("{what} failed: {error}").into();
+        if *pause == RETRY_PAUSE_MIN {
+            log::error!("{cause}");
+        }
+        if flush {
+            background.flush_failure = Some(cause);
+        } else {
+            background.compaction_failure = Some(cause);
+        }
+        self.changed.notify_all();
+        drop(background);
+        self.storage.sleep(*pause);
+        *pause = (*pause * 2).min(RETRY_PAUSE_MAX);
+        lock(&self.background)
+    }
+
+    fn oldest_snapshot(&self) -> u64 {
+        self.snapshots.oldest(|| self.log.visible_sequence())
+    }
+
+    /// Shows the tree's newest version to readers.
+    pub(super) fn adopt_version(&self) {
+        self.views.change(|view| {
+            View::new(Arc::clone(&view.active), view.full.clone(), self.tree.version())
+        });
+        self.observe_pace();
+    }
+
+    /// Compacts a range by hand, beside the background threads.
+    pub(super) fn compact_range(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Result<()> {
+        let outcome = self.tree.compact_range(lower, upper, &|| self.oldest_snapshot());
+        self.adopt_version();
+        lock(&self.background).tree_changes += 1;
+        self.work.notify_all();
+        outcome
+    }
+
+    /// Waits until nothing is to be flushed or compacted.
+    pub(super) fn wait_idle(&self) -> Result<()> {
+        let mut background = lock(&self.background);
+        loop {
+            let failure = background.flush_failure.as_ref().or(background.compaction_failure.as_ref());
+            if let Some(cause) = failure {
+                return Err(Error::Suspended { cause: Arc::clone(cause) });
+            }
+            let busy = self.full_memtables.load(SeqCst) > 0 || background.compacting > 0;
+            if !busy && !self.tree.wants_compaction() {
+                return Ok(());
+            }
+            background = wait(&self.changed, background);
+        }
+    }
+
+    /// Stops everything in order: writes have ended; memory goes to tables, the log is closed, the tree last.
+    pub(super) fn shut_down(&self, workers: Workers) -> Result<()> {
+        self.rotate_now();
+        let flushed = self.wait_flushed();
+        lock(&self.background).stopping = true;
+        self.work.notify_all();
+        self.changed.notify_all();
+        self.tree.cancel();
+        let others = join(workers.others);
+        let synced = flushed.is_ok().then(|| self.log.sync_all());
+        self.log.stop();
+        join(workers.log_writers)?;
+        flushed?;
+        others?;
+        synced.unwrap_or(Ok(()))?;
+        self.log.mark_clean()?;
+        self.tree.close()
+    }
+}

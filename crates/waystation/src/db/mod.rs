@@ -1,0 +1,277 @@
+//! The database: one log, one tree, and the memory between them.
+//!
+//! ```text
+//!   write --> log (ring, segments) --> memtable --> full memtables --> tree (tables)
+//!   read  <------------------------ view: memtables and version, pinned together
+//! ```
+//!
+//! - [`pipeline`]: how a write becomes visible and durable
+//! - [`view`]: what a read pins; [`snapshot`]: what compaction must keep for it; [`iterator`]: the cursor
+//! - [`workers`]: flushing and compacting in the background; [`pace`]: how writers are held back
+//! - [`open`]: from a directory to a database and back
+
+mod iterator;
+mod open;
+mod options;
+mod pace;
+mod pipeline;
+mod snapshot;
+mod stats;
+mod view;
+mod workers;
+
+pub use iterator::{DbIterator, IterOptions};
+pub use options::{
+    BATCH_BYTES_MAX, Compression, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX,
+};
+pub use snapshot::Snapshot;
+pub use stats::Stats;
+pub use waystation_format::batch::WriteBatch;
+
+use crate::error::{Error, Result};
+use crate::log::Log;
+use crate::lsm::iter::MergingIterator;
+use crate::lsm::tree::Tree;
+use crate::lsm::{Lookup, iter::Source};
+use crate::storage::{DirectoryLock, Storage};
+use crate::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use crate::sync::{Arc, Condvar, Mutex, lock, wait};
+use pace::Pace;
+use pipeline::Active;
+use snapshot::Snapshots;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use view::ViewCell;
+use workers::{Background, Workers};
+
+/// An open database. Any number of threads may use it at once; one process owns a directory at a time.
+///
+/// ```
+/// use waystation::{Db, Durability, Options, WriteBatch};
+/// # let dir = tempfile::tempdir()?;
+/// let db = Db::open(dir.path(), Options::default())?;
+/// db.put(b"drone-7:height", b"120")?;
+///
+/// let mut batch = WriteBatch::new();
+/// batch.put(b"drone-7:height", b"121");
+/// batch.delete(b"drone-6:height");
+/// db.write(&batch, Durability::PowerLoss)?;
+///
+/// assert_eq!(db.get(b"drone-7:height")?.as_deref(), Some(&b"121"[..]));
+/// db.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Dropping the handle closes the database too, but has nobody to tell of a failure; call [`Db::close`].
+pub struct Db {
+    core: Arc<Core>,
+    workers: Option<Workers>,
+    /// Held for as long as the directory is ours.
+    _lock: Box<dyn DirectoryLock>,
+}
+
+/// What the handle and the background threads share.
+struct Core {
+    storage: Arc<dyn Storage>,
+    dir: PathBuf,
+    options: Options,
+    log: Log,
+    tree: Tree,
+    views: ViewCell,
+    snapshots: Arc<Snapshots>,
+    active: Mutex<Active>,
+    /// Bytes reserved in the active memtable, for the pace.
+    active_reserved: AtomicUsize,
+    full_memtables: AtomicUsize,
+    pace: Pace,
+    background: Mutex<Background>,
+    /// With `background`: there may be something to flush or compact.
+    work: Condvar,
+    /// With `background`: something was flushed or compacted, failed or recovered.
+    changed: Condvar,
+}
+
+impl Db {
+    /// Opens the database in `path`, creating it if the options say so. An existing `LevelDB` directory is
+    /// opened in place and fenced off from `LevelDB` until a clean close.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if another process or handle owns it, [`Error::Incompatible`] if it is not ours or
+    /// newer, [`Error::Corruption`] if something that was durable is damaged or missing, [`Error::Io`].
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let storage: Arc<dyn Storage> = crate::storage::OsStorage::new();
+        Self::open_with(storage, path, options)
+    }
+
+    /// As [`Db::open`], on a storage of the caller's.
+    pub fn open_with(storage: Arc<dyn Storage>, path: impl AsRef<Path>, options: Options) -> Result<Self> {
+        open::open(storage, path.as_ref(), options)
+    }
+
+    /// Puts `value` under `key`. Survives the death of the process.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.core.write_one(|batch| batch.put(key, value))
+    }
+
+    /// Deletes `key`, whether it exists or not. Survives the death of the process.
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
+        self.core.write_one(|batch| batch.delete(key))
+    }
+
+    /// Writes a batch: all of it or nothing, visible at once.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if a key, a value or the batch is over its limit; [`Error::Suspended`] while
+    /// an earlier failure of the storage is not overcome. If a write with [`Durability::PowerLoss`] fails in
+    /// its sync it may be visible, and may survive.
+    pub fn write(&self, batch: &WriteBatch, durability: Durability) -> Result<()> {
+        self.core.write(batch, durability)
+    }
+
+    /// The value under `key`, if there is one.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let (view, sequence) = self.core.views.read_point(&self.core.log);
+        self.core.get(&view, key, sequence)
+    }
+
+    /// The value that `key` had when `snapshot` was taken.
+    pub fn get_at(&self, key: &[u8], snapshot: &Snapshot) -> Result<Option<Vec<u8>>> {
+        self.core.check_snapshot(snapshot)?;
+        self.core.get(&self.core.views.load(), key, snapshot.sequence())
+    }
+
+    /// Marks this point in the history of the database, to be read at later.
+    pub fn snapshot(&self) -> Snapshot {
+        let now = self.core.storage.now();
+        self.core.snapshots.take(|| self.core.log.visible_sequence(), now)
+    }
+
+    /// A cursor over the keys, at the options' snapshot or now. It is on no entry until it is sent somewhere.
+    pub fn iter(&self, options: IterOptions) -> Result<DbIterator> {
+        let (mut view, mut sequence) = self.core.views.read_point(&self.core.log);
+        if let Some(snapshot) = &options.snapshot {
+            self.core.check_snapshot(snapshot)?;
+            view = self.core.views.load();
+            sequence = snapshot.sequence();
+        }
+        let bounds = options.bounds();
+        let mut sources: Vec<Source> = view.memtables().map(|table| Source::from(table.iter())).collect();
+        self.core.tree.sources(&view.version, bounds.lower.as_deref(), bounds.upper.as_deref(), &mut sources);
+        let merged = MergingIterator::new(sources);
+        Ok(DbIterator::new(merged, sequence, bounds, view, options.snapshot))
+    }
+
+    /// Writes what is in memory to tables.
+    pub fn flush(&self) -> Result<()> {
+        self.core.rotate_now();
+        self.core.wait_flushed()
+    }
+
+    /// Makes everything written so far survive a power loss.
+    pub fn sync(&self) -> Result<()> {
+        self.core.log.sync_all()
+    }
+
+    /// Rewrites the tables that hold keys of the range, as deep as they go: what was overwritten or deleted
+    /// gives its space back.
+    pub fn compact_range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Result<()> {
+        self.flush()?;
+        let bytes = |bound: Bound<&[u8]>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key.to_vec()),
+            Bound::Unbounded => None,
+        };
+        self.core.compact_range(bytes(lower).as_deref(), bytes(upper).as_deref())
+    }
+
+    /// Waits until no flush and no compaction is due.
+    pub fn wait_idle(&self) -> Result<()> {
+        self.core.wait_idle()
+    }
+
+    /// Writes a copy of the database, as it is now, to the new directory `target`: hard links where the file
+    /// system allows them. Writing goes on meanwhile.
+    pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<()> {
+        self.flush()?;
+        self.core.tree.checkpoint(target.as_ref())
+    }
+
+    /// Figures about the database.
+    pub fn stats(&self) -> Stats {
+        self.core.stats()
+    }
+
+    /// Checks every table: order, bounds, every block's checksum. Returns what was checked.
+    pub fn check(&self) -> Result<crate::lsm::tree::CheckReport> {
+        self.core.tree.check()
+    }
+
+    /// The directory of the database.
+    pub fn path(&self) -> &Path {
+        &self.core.dir
+    }
+
+    /// Closes the database: what is in memory goes to tables, the log is emptied, and the directory can be
+    /// opened by `LevelDB` again.
+    pub fn close(mut self) -> Result<()> {
+        self.shut_down()
+    }
+
+    fn shut_down(&mut self) -> Result<()> {
+        match self.workers.take() {
+            Some(workers) => self.core.shut_down(workers),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        if let Err(error) = self.shut_down() {
+            log::warn!("closing {} failed: {error}; the log keeps what is not in tables", self.core.dir.display());
+        }
+    }
+}
+
+impl Core {
+    fn get(&self, view: &view::View, key: &[u8], sequence: u64) -> Result<Option<Vec<u8>>> {
+        for memtable in view.memtables() {
+            match memtable.get(key, sequence) {
+                Lookup::Found(value) => return Ok(Some(value.to_vec())),
+                Lookup::Deleted => return Ok(None),
+                Lookup::Missing => {}
+            }
+        }
+        match self.tree.get(&view.version, key, sequence)? {
+            Lookup::Found(value) => Ok(Some(value)),
+            Lookup::Deleted | Lookup::Missing => Ok(None),
+        }
+    }
+
+    fn check_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
+        if snapshot.is_of(&self.snapshots) {
+            Ok(())
+        } else {
+            Err(Error::InvalidArgument("the snapshot belongs to another database".into()))
+        }
+    }
+
+    /// Waits until no full memtable is left, or flushing fails.
+    fn wait_flushed(&self) -> Result<()> {
+        let mut background = lock(&self.background);
+        while self.full_memtables.load(SeqCst) > 0 {
+            if let Some(cause) = &background.flush_failure {
+                return Err(Error::Suspended { cause: Arc::clone(cause) });
+            }
+            background = wait(&self.changed, background);
+        }
+        Ok(())
+    }
+
+    fn observe_pace(&self) {
+        let level0 = self.views.load().version.level(0).len();
+        self.pace.observe(self.full_memtables.load(SeqCst), level0);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

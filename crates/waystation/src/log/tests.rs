@@ -1,0 +1,246 @@
+//! The log on the operating system's storage: what is published is found again, in order, whatever the sizes.
+
+use super::*;
+use crate::storage::OsStorage;
+use std::collections::BTreeMap;
+use std::path::Path;
+use waystation_format::log::UNIT_BYTES;
+
+const SMALL: LogSettings = LogSettings {
+    segment_bytes: 512 * 1024,
+    ring_bytes: 256 * 1024,
+};
+
+/// An open log with its writer threads.
+struct Running {
+    log: Arc<Log>,
+    writers: Vec<std::thread::JoinHandle<()>>,
+    /// What was replayed: first sequence to payload.
+    replayed: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Running {
+    fn open(dir: &Path, settings: LogSettings, flushed: u64) -> crate::Result<Self> {
+        let storage: Arc<dyn Storage> = OsStorage::new();
+        let mut replayed = BTreeMap::new();
+        let recovered = open(&storage, dir, &settings, flushed, &mut |record: Record<
+            '_,
+        >| {
+            if record.header.first_sequence > flushed {
+                replayed.insert(record.header.first_sequence, record.payload.to_vec());
+            }
+            Ok(())
+        })?;
+        let log = Arc::new(recovered.log);
+        let writers = (0..2)
+            .map(|_| {
+                let log = Arc::clone(&log);
+                std::thread::Builder::new()
+                    .spawn(move || log.writer_loop())
+                    .expect("thread")
+            })
+            .collect();
+        Ok(Self {
+            log,
+            writers,
+            replayed,
+        })
+    }
+
+    fn append(&self, payload: &[u8]) -> (u64, u64) {
+        let (reservation, ()) = self
+            .log
+            .reserve(payload.len(), 1, |_, _| Ok::<_, Error>(()))
+            .expect("reserve");
+        self.log
+            .copy(&reservation, payload, crc32c::crc32c(payload));
+        let (sequence, end) = (reservation.first_sequence, reservation.end_lsn());
+        self.log.publish(reservation);
+        (sequence, end)
+    }
+
+    fn close(self) {
+        self.log.sync_all().expect("sync");
+        self.log.stop();
+        for writer in self.writers {
+            writer.join().expect("writer");
+        }
+    }
+}
+
+/// What a process crash leaves: files, and the ring's shared pages, as they are now.
+fn crash_image(dir: &Path) -> tempfile::TempDir {
+    let image = tempfile::tempdir().expect("tempdir");
+    for entry in std::fs::read_dir(dir).expect("list") {
+        let entry = entry.expect("entry");
+        std::fs::copy(entry.path(), image.path().join(entry.file_name())).expect("copy");
+    }
+    image
+}
+
+fn payload(sequence_hint: u64, len: usize) -> Vec<u8> {
+    (0..len as u64)
+        .map(|i| (i.wrapping_mul(31) ^ sequence_hint) as u8)
+        .collect()
+}
+
+#[test]
+fn published_records_survive_a_process_crash_in_order() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let running = Running::open(dir.path(), SMALL, 0).expect("open");
+    let mut expected = BTreeMap::new();
+    for i in 0..3000u64 {
+        // Up to three rings long, so that some records are staged piece by piece.
+        let len = if i % 500 == 499 {
+            700_000
+        } else {
+            (i * 37 % 3000) as usize
+        };
+        let bytes = payload(i, len);
+        let (sequence, end) = running.append(&bytes);
+        assert_eq!(sequence, i + 1);
+        expected.insert(sequence, bytes);
+        if i % 97 == 0 {
+            running.log.sync(end).expect("sync");
+            assert!(running.log.stats().durable_lsn >= end);
+        }
+        if i % 1000 == 777 {
+            let image = crash_image(dir.path());
+            let again = Running::open(image.path(), SMALL, 0).expect("reopen");
+            assert_eq!(again.replayed, expected);
+            again.close();
+        }
+    }
+    let image = crash_image(dir.path());
+    running.close();
+    let again = Running::open(image.path(), SMALL, 0).expect("reopen");
+    assert_eq!(again.replayed, expected);
+    // The next life goes on where this one ended, and a third finds both.
+    let (sequence, _) = again.append(b"more");
+    assert_eq!(sequence, 3001);
+    let image = crash_image(image.path());
+    again.close();
+    let third = Running::open(image.path(), SMALL, 0).expect("third");
+    expected.insert(3001, b"more".to_vec());
+    assert_eq!(third.replayed, expected);
+    third.close();
+}
+
+#[test]
+fn many_threads_leave_no_hole() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let running = Running::open(dir.path(), SMALL, 0).expect("open");
+    std::thread::scope(|scope| {
+        for thread in 0..6u64 {
+            let running = &running;
+            scope.spawn(move || {
+                for i in 0..400u64 {
+                    let (sequence, end) =
+                        running.append(&payload(thread * 1000 + i, (i * 13 % 900) as usize));
+                    assert!(running.log.visible_sequence() >= sequence);
+                    if thread == 0 || i % 50 == 0 {
+                        running.log.sync(end).expect("sync");
+                    }
+                }
+            });
+        }
+    });
+    let image = crash_image(dir.path());
+    running.close();
+    let again = Running::open(image.path(), SMALL, 0).expect("reopen");
+    assert_eq!(again.replayed.len(), 2400);
+    assert!(again.replayed.keys().copied().eq(1..=2400));
+    again.close();
+}
+
+#[test]
+fn released_segments_are_recycled_and_not_missed() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let running = Running::open(dir.path(), SMALL, 0).expect("open");
+    let mut flushed = 0;
+    for i in 0..4000u64 {
+        let (sequence, end) = running.append(&payload(i, 1500));
+        if i % 400 == 399 {
+            running.log.sync(end).expect("sync");
+            running
+                .log
+                .release_below(running.log.reserved_lsn())
+                .expect("release");
+            flushed = sequence;
+            assert!(running.log.stats().segments <= 3);
+        }
+    }
+    running.append(b"after the last flush");
+    let image = crash_image(dir.path());
+    running.close();
+    let again = Running::open(image.path(), SMALL, flushed).expect("reopen");
+    assert_eq!(
+        again.replayed.into_values().collect::<Vec<_>>(),
+        [b"after the last flush".to_vec()]
+    );
+}
+
+/// The newest segment file of `dir` and its first block's offset.
+fn newest_segment(dir: &Path) -> PathBuf {
+    let mut names: Vec<_> = std::fs::read_dir(dir)
+        .expect("list")
+        .filter_map(|entry| entry.expect("entry").file_name().into_string().ok())
+        .filter(|name| segment_number(name).is_some())
+        .collect();
+    names.sort();
+    dir.join(names.pop().expect("a segment"))
+}
+
+fn flip(path: &Path, offset: usize) {
+    let mut bytes = std::fs::read(path).expect("read");
+    bytes[offset] ^= 4;
+    std::fs::write(path, bytes).expect("write");
+}
+
+#[test]
+fn damage_below_the_durable_position_is_reported_and_a_torn_tail_is_cut() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let running = Running::open(dir.path(), SMALL, 0).expect("open");
+    for i in 0..3u64 {
+        let (_, end) = running.append(&payload(i, 300));
+        running.log.sync(end).expect("sync");
+    }
+    let image = crash_image(dir.path());
+    running.close();
+    // Three blocks of a unit each; the second and third know that the first was durable.
+    let segment = newest_segment(image.path());
+    flip(&segment, UNIT_BYTES + 200);
+    match Running::open(image.path(), SMALL, 0).map(|_| ()) {
+        Err(Error::Corruption { path, offset, .. }) => {
+            assert_eq!((path, offset), (segment.clone(), UNIT_BYTES as u64));
+        }
+        other => panic!("expected corruption, got {other:?}"),
+    }
+    flip(&segment, UNIT_BYTES + 200);
+    // Nothing knows that the last block was durable, and without the ring it is a torn tail.
+    flip(&segment, 3 * UNIT_BYTES + 200);
+    flip(&image.path().join(RING_NAME), 3 * UNIT_BYTES + 200);
+    let again = Running::open(image.path(), SMALL, 0).expect("reopen");
+    assert_eq!(again.replayed.len(), 2);
+    again.close();
+}
+
+#[test]
+fn a_missing_ring_or_segment_is_an_error() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let running = Running::open(dir.path(), SMALL, 0).expect("open");
+    running.append(b"only in the ring");
+    let image = crash_image(dir.path());
+    let second = crash_image(dir.path());
+    running.close();
+    std::fs::remove_file(image.path().join(RING_NAME)).expect("remove");
+    assert!(matches!(
+        Running::open(image.path(), SMALL, 0).map(|_| ()),
+        Err(Error::Corruption { .. })
+    ));
+    std::fs::remove_file(newest_segment(second.path())).expect("remove");
+    assert!(matches!(
+        Running::open(second.path(), SMALL, 0).map(|_| ()),
+        Err(Error::Corruption { .. })
+    ));
+}
