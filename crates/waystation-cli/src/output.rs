@@ -1,0 +1,119 @@
+//! Standard output: lines for people, or JSON.
+
+use serde::Serialize;
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+/// Where results go. Buffered: flushed by [`Output::finish`].
+pub(crate) struct Output {
+    writer: BufWriter<StdoutLock<'static>>,
+    is_json: bool,
+}
+
+impl Output {
+    /// Standard output, as lines or as JSON.
+    pub(crate) fn new(is_json: bool) -> Self {
+        Self {
+            writer: BufWriter::with_capacity(64 * 1024, io::stdout().lock()),
+            is_json,
+        }
+    }
+
+    /// Whether JSON was asked for.
+    pub(crate) fn is_json(&self) -> bool {
+        self.is_json
+    }
+
+    /// One line of text.
+    pub(crate) fn line(&mut self, text: impl std::fmt::Display) -> io::Result<()> {
+        writeln!(self.writer, "{text}")
+    }
+
+    /// One JSON value on a line of its own (lists are such lines).
+    pub(crate) fn json_line(&mut self, value: &impl Serialize) -> io::Result<()> {
+        serde_json::to_writer(&mut self.writer, value)?;
+        self.writer.write_all(b"\n")
+    }
+
+    /// One JSON value, laid out to be read.
+    pub(crate) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut self.writer, value)?;
+        self.writer.write_all(b"\n")
+    }
+
+    /// Hands everything to the operating system.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+/// A number of bytes as people say it: three digits and a decimal unit.
+pub(crate) fn bytes_text(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["kB", "MB", "GB", "TB", "PB", "EB"];
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    // Round where the digits are cut, so that 999,999 is 1.00 MB and not 1000 kB.
+    let mut scaled = bytes as f64 / 1000.0;
+    let mut unit = 0;
+    while scaled >= 999.5 && unit + 1 < UNITS.len() {
+        scaled /= 1000.0;
+        unit += 1;
+    }
+    let decimals = if scaled < 9.995 {
+        2
+    } else {
+        usize::from(scaled < 99.95)
+    };
+    format!("{scaled:.decimals$} {}", UNITS[unit])
+}
+
+/// A count with its thousands apart.
+pub(crate) fn count_text(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_said_with_three_digits() {
+        let said: Vec<String> = [
+            0,
+            999,
+            1000,
+            9994,
+            12_345,
+            999_499,
+            999_500,
+            1_000_000,
+            67_108_864,
+            u64::MAX,
+        ]
+        .map(bytes_text)
+        .to_vec();
+        assert_eq!(
+            said,
+            [
+                "0 B", "999 B", "1.00 kB", "9.99 kB", "12.3 kB", "999 kB", "1.00 MB", "1.00 MB",
+                "67.1 MB", "18.4 EB"
+            ]
+        );
+    }
+
+    #[test]
+    fn counts_have_their_thousands_apart() {
+        assert_eq!(
+            [0, 999, 1000, 143_402, 1_000_000].map(count_text),
+            ["0", "999", "1,000", "143,402", "1,000,000"]
+        );
+    }
+}
