@@ -12,11 +12,13 @@
 //! LevelDB takes 5 for the end of the file.
 
 mod reader;
+mod search;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 pub use reader::{Ending, RecordReader};
+pub use search::begins_record_after;
 pub use writer::RecordWriter;
 
 /// The length of a block.

@@ -16,16 +16,27 @@
 //!   neighbours may share one *user key*: LevelDB may cut a table between two versions of a key);
 //! - for every key, a shallower level holds newer versions than a deeper one.
 
+mod fence;
+mod files;
+mod garbage;
+mod manifest;
 mod range;
+mod recover;
+mod set;
+mod side;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use fence::Fence;
 pub(crate) use range::UserRange;
+pub(crate) use recover::{Listing, Recovered, recover};
+pub(crate) use set::{Existence, Found, Progress, VersionSet};
+pub(crate) use side::{SIDE_FILE, State};
 
 use super::table::TableMeta;
-use crate::sync::Arc;
 use std::cmp::{Ordering, Reverse};
 use std::fmt::Write as _;
+use std::sync::Arc;
 use waystation_format::key::compare_internal;
 pub(crate) use waystation_format::version_edit::LEVELS;
 
@@ -43,6 +54,30 @@ pub(crate) struct Change {
     pub removed: Vec<(usize, u64)>,
     /// Tables that enter, by level. A table may be removed from one level and added to another.
     pub added: Vec<(usize, Arc<TableMeta>)>,
+}
+
+impl Change {
+    /// The tables it adds that `base` does not list.
+    fn new_tables(&self, base: &Version) -> Vec<u64> {
+        let listed = |number| base.tables().any(|(_, table)| table.number == number);
+        let numbers = self.added.iter().map(|(_, table)| table.number);
+        numbers.filter(|&number| !listed(number)).collect()
+    }
+
+    /// The tables of `base` that it removes and does not add again.
+    fn lost_tables(&self, base: &Version) -> impl Iterator<Item = Arc<TableMeta>> {
+        let stays = |number| self.added.iter().any(|(_, table)| table.number == number);
+        let lost = self
+            .removed
+            .iter()
+            .filter(move |(_, number)| !stays(*number));
+        lost.filter_map(|&(level, number)| {
+            base.level(level)
+                .iter()
+                .find(|table| table.number == number)
+                .cloned()
+        })
+    }
 }
 
 impl Version {

@@ -1,10 +1,14 @@
-//! Tests of versions and ranges, without storage.
+//! Tests of versions and ranges, without storage; and of the version set, with.
+
+mod damage;
+mod set;
+mod side;
 
 use super::{Change, UserRange, Version};
 use crate::lsm::table::TableMeta;
-use crate::sync::Arc;
 use proptest::prelude::*;
 use std::cmp::Ordering;
+use std::sync::Arc;
 use waystation_format::key::{ValueKind, append, compare_internal};
 
 fn internal(user_key: &[u8], sequence: u64) -> Vec<u8> {
