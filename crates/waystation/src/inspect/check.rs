@@ -6,7 +6,7 @@
 //! whole, records are sound, sequence numbers ascend. What is wrong is listed and the check goes on; only
 //! input/output errors end it.
 
-use super::log::{LogEvent, leveldb_logs, operations, walk_leveldb_batches};
+use super::log::{LogEvent, operations, walk_leveldb_batches};
 use super::table::TableView;
 use super::table_walk::TableWalk;
 use super::{Inspection, manifest::Manifest, summary::NOTE};
@@ -170,11 +170,7 @@ impl Check<'_> {
     }
 
     fn leveldb_logs(&mut self, inspection: &Inspection) -> Result<()> {
-        for path in leveldb_logs(
-            &*inspection.storage,
-            &inspection.dir,
-            inspection.manifest.log_number,
-        )? {
+        for path in inspection.leveldb_logs()? {
             let Some(source) = inspection.open_if_there(&path, Area::Journal)? else {
                 continue;
             };

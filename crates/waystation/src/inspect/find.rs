@@ -1,6 +1,6 @@
 //! Every version of one key, in every file that holds one.
 
-use super::log::{LogEvent, leveldb_logs, operations, walk_leveldb_batches};
+use super::log::{LogEvent, operations, walk_leveldb_batches};
 use super::source::Source;
 use super::table::TableView;
 use super::{Inspection, manifest::Manifest};
@@ -76,7 +76,7 @@ impl Inspection {
     }
 
     fn find_in_leveldb_logs(&self, key: &[u8], found: &mut Vec<Found>) -> Result<()> {
-        for path in leveldb_logs(&*self.storage, &self.dir, self.manifest.log_number)? {
+        for path in self.leveldb_logs()? {
             let Some(source) = self.open_if_there(&path, Area::Journal)? else {
                 continue;
             };

@@ -59,20 +59,6 @@ pub(super) fn segments(storage: &dyn Storage, dir: &Path) -> Result<Vec<Segment>
     Ok(segments)
 }
 
-/// The files of LevelDB's log in `dir` that are not in tables yet, oldest first.
-pub(super) fn leveldb_logs(storage: &dyn Storage, dir: &Path, from: u64) -> Result<Vec<PathBuf>> {
-    let mut logs: Vec<(u64, PathBuf)> = storage
-        .list(dir)?
-        .into_iter()
-        .filter_map(|entry| match filename::parse(&entry.name) {
-            Some(FileKind::Log(number)) if number >= from => Some((number, dir.join(entry.name))),
-            _ => None,
-        })
-        .collect();
-    logs.sort();
-    Ok(logs.into_iter().map(|(_, path)| path).collect())
-}
-
 /// What is met on the way through the log.
 pub(super) enum LogEvent<'a> {
     /// A record that ends in the block at `offset` of file `name`.
@@ -86,6 +72,23 @@ pub(super) enum LogEvent<'a> {
 }
 
 impl Inspection {
+    /// The files of LevelDB's log that hold what is not in tables yet, oldest first.
+    pub(super) fn leveldb_logs(&self) -> Result<Vec<PathBuf>> {
+        let mut logs: Vec<(u64, PathBuf)> = self
+            .storage
+            .list(&self.dir)?
+            .into_iter()
+            .filter_map(|entry| match filename::parse(&entry.name) {
+                Some(FileKind::Log(number)) if self.manifest.needs_log(number) => {
+                    Some((number, self.dir.join(entry.name)))
+                }
+                _ => None,
+            })
+            .collect();
+        logs.sort();
+        Ok(logs.into_iter().map(|(_, path)| path).collect())
+    }
+
     /// Walks through the segments, in the order of the stream; the number of bytes passed so far goes to
     /// `progress`.
     pub(super) fn walk_log(

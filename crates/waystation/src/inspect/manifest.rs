@@ -28,6 +28,8 @@ pub(super) struct Manifest {
     pub(super) next_file_number: u64,
     /// LevelDB's logs from this number on hold what is not in tables.
     pub(super) log_number: u64,
+    /// A log that is needed although its number is lower; 0 if none. Very old directories only.
+    pub(super) prev_log_number: u64,
     /// By level: level 0 newest first, the others in key order.
     pub(super) levels: [Vec<NewFile>; LEVELS],
     /// Whether the file ends within an edit.
@@ -133,6 +135,7 @@ impl Manifest {
         self.last_sequence = edit.last_sequence.unwrap_or(self.last_sequence);
         self.next_file_number = edit.next_file_number.unwrap_or(self.next_file_number);
         self.log_number = edit.log_number.unwrap_or(self.log_number);
+        self.prev_log_number = edit.prev_log_number.unwrap_or(self.prev_log_number);
         for (level, number) in edit.deleted_files {
             if let Some(level) = tables.get_mut(level as usize) {
                 level.remove(&number);
@@ -153,5 +156,10 @@ impl Manifest {
     /// Whether nothing has changed between two readings.
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
         self.name == other.name && self.edits == other.edits
+    }
+
+    /// Whether LevelDB's log `number` holds what is not in tables yet.
+    pub(super) fn needs_log(&self, number: u64) -> bool {
+        number >= self.log_number || (number != 0 && number == self.prev_log_number)
     }
 }

@@ -1,7 +1,7 @@
 //! What a database consists of, from headers and footers: cheap however large it is.
 
 use super::Inspection;
-use super::log::{journal, leveldb_logs, segments};
+use super::log::{journal, segments};
 use super::segment;
 use super::table::TableView;
 use crate::error::Result;
@@ -124,7 +124,7 @@ impl Inspection {
             }
             levels.push(summary);
         }
-        let logs = leveldb_logs(&*self.storage, &self.dir, manifest.log_number)?;
+        let logs = self.leveldb_logs()?;
         Ok(Summary {
             manifest: manifest.name.clone(),
             comparator: manifest.comparator.clone(),
