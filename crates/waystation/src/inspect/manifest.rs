@@ -10,7 +10,7 @@ use crate::storage::{Area, Storage};
 use std::collections::BTreeMap;
 use std::path::Path;
 use waystation_format::filename::{self, CURRENT, FileKind};
-use waystation_format::leveldb_log::RecordReader;
+use waystation_format::leveldb_log::{RecordReader, begins_record_after};
 use waystation_format::version_edit::{LEVELS, NewFile, VersionEdit};
 
 /// How often reading starts over when the owner replaces the MANIFEST meanwhile.
@@ -96,16 +96,20 @@ fn read_named(storage: &dyn Storage, path: &Path, name: String) -> Result<Manife
     let mut reader = RecordReader::new(&bytes);
     loop {
         let at = reader.whole_through();
-        let damaged = |error: waystation_format::FormatError| {
-            Error::corruption(path, at.max(error.offset()), error.reason())
-        };
-        let Some(record) = reader.next().map_err(damaged)? else {
-            break;
-        };
-        let edit = VersionEdit::decode(record)
-            .map_err(|error| Error::corruption(path, at, error.reason()))?;
-        manifest.edits += 1;
-        manifest.apply(edit, &mut tables);
+        match reader.next() {
+            Ok(Some(record)) => {
+                let edit = VersionEdit::decode(record)
+                    .map_err(|error| Error::corruption(path, at, error.reason()))?;
+                manifest.edits += 1;
+                manifest.apply(edit, &mut tables);
+            }
+            Ok(None) => break,
+            Err(error) if begins_record_after(&bytes, error.offset()) => {
+                return Err(Error::corruption(path, error.offset(), error.reason()));
+            }
+            // The last edit: torn by a crash, or being appended now.
+            Err(_) => break,
+        }
     }
     manifest.has_torn_tail = reader.whole_through() < manifest.bytes;
     if manifest.edits == 0 {

@@ -7,6 +7,7 @@ mod tree;
 use super::source::Source;
 use crate::error::{Error, Result};
 use crate::log::{JOURNAL_NAME, RING_NAME, segment_number};
+use crate::lsm::version::SIDE_FILE;
 use crate::storage::{Area, Storage};
 use serde::Serialize;
 use std::ops::ControlFlow;
@@ -137,6 +138,7 @@ enum Kind {
     Segment,
     Ring,
     Journal,
+    SideFile,
     Text,
 }
 
@@ -160,6 +162,7 @@ pub fn dump(storage: &dyn Storage, path: &Path, sink: &mut ItemSink<'_>) -> Resu
         Kind::Segment => log::segment_file(&source, &mut out),
         Kind::Ring => log::ring(&source, &mut out),
         Kind::Journal => tree::journal(&source, &mut out),
+        Kind::SideFile => tree::side_file(&source, &mut out),
         Kind::Text => tree::text(&source, &mut out),
     };
     match result {
@@ -189,6 +192,7 @@ fn kind(source: &Source) -> Result<Kind> {
     match name.as_str() {
         RING_NAME => return Ok(Kind::Ring),
         JOURNAL_NAME => return Ok(Kind::Journal),
+        SIDE_FILE => return Ok(Kind::SideFile),
         _ => {}
     }
     kind_by_bytes(source)?.ok_or_else(|| Error::Incompatible {
@@ -204,6 +208,7 @@ fn kind_by_bytes(source: &Source) -> Result<Option<Kind>> {
     Ok(match (start.as_slice(), end.as_slice()) {
         (b"WSSEGMT1", _) => Some(Kind::Segment),
         (b"WSJOURN1", _) => Some(Kind::Journal),
+        (b"WAYSTATN", _) => Some(Kind::SideFile),
         (_, [0x57, 0xfb, 0x80, 0x8b, 0x24, 0x75, 0x47, 0xdb]) => Some(Kind::Table),
         _ => None,
     })

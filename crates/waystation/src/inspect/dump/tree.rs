@@ -4,8 +4,9 @@ use super::{DumpedVersion, Item, Out};
 use crate::error::{Error, Result};
 use crate::inspect::source::Source;
 use crate::inspect::table::TableView;
+use crate::lsm::version::{SideFile, SideFileError};
 use waystation_format::key::{InternalKey, ValueKind};
-use waystation_format::leveldb_log::{Ending, RecordReader};
+use waystation_format::leveldb_log::{Ending, RecordReader, begins_record_after};
 use waystation_format::log::JournalState;
 use waystation_format::version_edit::VersionEdit;
 
@@ -74,18 +75,25 @@ pub(super) fn table(source: Source, out: &mut Out<'_, '_>) -> Result<()> {
 pub(super) fn manifest(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
     let bytes = source.read_all()?;
     let mut reader = RecordReader::new(&bytes);
+    let mut is_torn = false;
     loop {
         let offset = reader.whole_through();
         match reader.next() {
             Ok(None) => break,
-            Err(error) => out.problem(error.offset(), error.reason()),
+            Err(error) if begins_record_after(&bytes, error.offset()) => {
+                out.problem(error.offset(), error.reason());
+            }
+            Err(_) => {
+                is_torn = true;
+                break;
+            }
             Ok(Some(record)) => match VersionEdit::decode(record) {
                 Ok(edit) => dump_edit(offset, &edit, out),
                 Err(error) => out.problem(offset, error.reason()),
             },
         }
     }
-    if reader.ending() == Ending::Torn {
+    if is_torn || reader.ending() == Ending::Torn {
         out.fact(
             "end",
             "within an edit that was never completed (or is being appended now)",
@@ -158,6 +166,34 @@ pub(super) fn journal(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
             match state.clean_lsn {
                 0 => out.fact("closed cleanly", "no, or open now"),
                 lsn => out.fact("closed cleanly", format!("at LSN {lsn}")),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The side file.
+pub(super) fn side_file(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
+    match SideFile::decode(&source.read_all()?) {
+        Err(SideFileError::Damaged(offset, reason)) => out.problem(offset, reason),
+        Err(SideFileError::Newer(format)) => {
+            let reason = format!("it has format {format}, of a newer version");
+            out.problem(0, reason);
+        }
+        Ok(side) => {
+            out.fact("comparator without the fence", side.comparator);
+            for pin in side.pins {
+                let length = if pin.exact { "exactly" } else { "at least" };
+                out.fact(
+                    "belongs to",
+                    format!(
+                        "MANIFEST {}, {length} {} bytes long",
+                        pin.manifest, pin.bytes
+                    ),
+                );
+            }
+            for (name, value) in side.state {
+                out.fact("state", format!("{name}, {} bytes", value.len()));
             }
         }
     }

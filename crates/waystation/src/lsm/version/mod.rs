@@ -31,7 +31,7 @@ pub(crate) use fence::Fence;
 pub(crate) use range::UserRange;
 pub(crate) use recover::{Listing, Recovered, recover};
 pub(crate) use set::{Existence, Found, Progress, VersionSet};
-pub(crate) use side::{SIDE_FILE, State};
+pub(crate) use side::{SIDE_FILE, SideFile, SideFileError, State};
 
 use super::table::TableMeta;
 use std::cmp::{Ordering, Reverse};
