@@ -18,10 +18,13 @@
     reason = "figures for people: 52 bits of a nanosecond count are 52 days, and no negative value is cast"
 )]
 
+pub mod advise;
 pub mod error;
 pub mod event;
 pub mod import;
 pub mod native;
+pub mod simulate;
 pub mod units;
+pub mod validate;
 
 pub use error::{Error, Result};

@@ -1,0 +1,2 @@
+//! Advice.
+pub mod heat;
