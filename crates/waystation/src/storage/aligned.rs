@@ -12,13 +12,13 @@ use std::ops::{Deref, DerefMut};
 use std::slice;
 
 /// The size and alignment of a page of the buffer: enough for every direct transfer known.
-const PAGE_BYTES: usize = 4096;
+pub(super) const PAGE_BYTES: usize = 4096;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(4096))]
-struct Page([u8; PAGE_BYTES]);
+pub(super) struct Page(pub(super) [u8; PAGE_BYTES]);
 
-const ZERO_PAGE: Page = Page([0; PAGE_BYTES]);
+pub(super) const ZERO_PAGE: Page = Page([0; PAGE_BYTES]);
 
 /// A growable byte buffer whose first byte lies on a page boundary.
 #[derive(Default)]

@@ -40,6 +40,19 @@ pub struct Metered<R> {
 }
 
 impl<R: RawStorage> Metered<R> {
+    /// The raw calls.
+    pub(super) const fn raw(&self) -> &R {
+        &self.raw
+    }
+
+    /// Storage over other raw calls that counts into the same meters.
+    pub(super) fn sharing_meters<S>(&self, raw: S) -> Metered<S> {
+        Metered {
+            raw,
+            meters: Arc::clone(&self.meters),
+        }
+    }
+
     /// Storage over `raw`, all meters at zero.
     pub(super) fn over(raw: R) -> Self {
         Self {

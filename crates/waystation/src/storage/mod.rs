@@ -12,16 +12,19 @@
 //!   name, `sync_dir` of its directory.
 
 mod aligned;
+pub mod fault;
 mod meter;
 mod metered;
 pub mod os;
 pub mod raw;
+pub mod sim;
 #[cfg(test)]
 mod tests;
 
 pub use aligned::AlignedBuffer;
 pub use metered::Metered;
 pub use os::OsStorage;
+pub use sim::SimStorage;
 
 use crate::error::Result;
 use std::path::Path;

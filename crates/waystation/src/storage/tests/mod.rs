@@ -1,6 +1,9 @@
 //! Tests of the door and of what is behind it.
 
 mod contract;
+mod crash;
+mod crash_model;
+mod fault;
 mod os;
 
 use super::{Area, AreaMeter, Storage};
