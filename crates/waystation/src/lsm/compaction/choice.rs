@@ -3,7 +3,7 @@
 use super::Job;
 use crate::lsm::table::TableMeta;
 use crate::lsm::version::UserRange;
-use std::sync::Arc;
+use crate::sync::Arc;
 
 /// The next thing worth doing to the tree.
 #[derive(Debug, Clone)]

@@ -10,8 +10,8 @@
 use super::{Running, Shape};
 use crate::lsm::table::TableMeta;
 use crate::lsm::version::{LEVELS, UserRange, Version};
+use crate::sync::Arc;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// The tables of a job, from one level or two.
 #[derive(Debug, Clone)]

@@ -19,7 +19,7 @@ use super::job::{Grandparent, JOB_FORMAT, Job, JobInput, OutputLimits};
 use super::{Running, Shape};
 use crate::lsm::table::TableMeta;
 use crate::lsm::version::{LEVELS, UserRange, Version};
-use std::sync::Arc;
+use crate::sync::Arc;
 
 /// The level nothing sinks out of.
 const BOTTOM: usize = LEVELS - 1;

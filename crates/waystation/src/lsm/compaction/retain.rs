@@ -2,6 +2,7 @@
 //!
 //! Let `S` be the smallest snapshot. An entry is dropped if
 //! - a newer version of its key stands at or below `S`: no reader can reach past that one; or
+//! - it is the version before, once more (a log that was replayed twice): same key, same sequence number; or
 //! - it is a deletion at or below `S` and nothing deeper than the output can hold its key: there is nothing left
 //!   to delete, and the older versions that the job holds itself fall to the first rule.
 //!
@@ -55,7 +56,7 @@ impl<'j> Retain<'j> {
             self.newer = u64::MAX - 1;
         }
         let newer = std::mem::replace(&mut self.newer, sequence);
-        if newer <= self.smallest_snapshot {
+        if newer <= self.smallest_snapshot || newer == sequence {
             return Verdict::Shadowed;
         }
         let is_deletion = trailer & 0xff == ValueKind::Deletion as u64;

@@ -10,9 +10,9 @@ use super::side::Pin;
 use crate::error::Result;
 use crate::lsm::table::TableMeta;
 use crate::storage::Storage;
+use crate::sync::Arc;
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
 use waystation_format::filename::{FileKind, legacy_table_name, table_name};
 
 /// A file that may go now.

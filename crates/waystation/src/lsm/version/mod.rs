@@ -30,14 +30,14 @@ mod tests;
 pub(crate) use fence::Fence;
 pub(crate) use range::UserRange;
 pub(crate) use recover::{Listing, Recovered, recover};
-pub(crate) use set::{Existence, Found, Progress, VersionSet};
+pub(crate) use set::{Found, Progress, VersionSet};
 pub(crate) use side::{SIDE_FILE, SideFile, SideFileError, State};
 
 use super::table::TableMeta;
+use crate::sync::Arc;
 use std::cmp::{Ordering, Reverse};
 use std::fmt::Write as _;
-use std::sync::Arc;
-use waystation_format::key::compare_internal;
+use waystation_format::key::{compare_internal, trailer};
 pub(crate) use waystation_format::version_edit::LEVELS;
 
 /// The tables of the tree at one moment.
@@ -120,6 +120,27 @@ impl Version {
             compare_internal(&table.largest, internal_key) == Ordering::Less
         });
         tables.get(at)
+    }
+
+    /// The one table of a sorted `level` that can hold the newest version of `user_key` up to `snapshot`.
+    pub(crate) fn seek_version(
+        &self,
+        level: usize,
+        user_key: &[u8],
+        snapshot: u64,
+    ) -> Option<&Arc<TableMeta>> {
+        let tables = &self.levels[level];
+        let at = tables.partition_point(|table| {
+            match table.largest_user_key().cmp(user_key) {
+                Ordering::Less => true,
+                // The table ends with newer versions only; older ones may begin the next.
+                Ordering::Equal => trailer(&table.largest) >> 8 > snapshot,
+                Ordering::Greater => false,
+            }
+        });
+        tables
+            .get(at)
+            .filter(|table| table.smallest_user_key() <= user_key)
     }
 
     /// Where the tables of a sorted `level` that may hold a key of `range` stand: neighbours, in key order.

@@ -21,9 +21,8 @@ use super::{Change, Fence, Version, files};
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Mutex, MutexGuard, RwLock};
+use crate::sync::{Arc, Mutex, MutexGuard, RwLock, lock};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
 use waystation_format::filename::{
     CURRENT, current_content, log_name, manifest_name, temporary_name,
 };
@@ -32,14 +31,8 @@ use waystation_format::version_edit::BYTEWISE_COMPARATOR;
 /// The name under which a new side file is written.
 const SIDE_TEMPORARY: &str = "WAYSTATION.new";
 
-/// What to do about a directory that has, or has not, a database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Existence {
-    /// Make one where there is none.
-    pub create_if_missing: bool,
-    /// Refuse one that is there.
-    pub error_if_exists: bool,
-}
+/// Why the lock on the newest version is never poisoned.
+const LOCKED: &str = "no thread panics with the version locked";
 
 /// Numbers that a change moves on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -82,21 +75,11 @@ struct Inner {
 }
 
 impl VersionSet {
-    /// Opens the database in `dir`, whose lock the caller holds, and puts up the fence.
-    pub(crate) fn open(
-        storage: Arc<dyn Storage>,
-        dir: &Path,
-        existence: Existence,
-    ) -> Result<(Self, Found)> {
+    /// Opens the database in `dir`, whose lock the caller holds, and puts up the fence. A directory without
+    /// one gets one.
+    pub(crate) fn open(storage: Arc<dyn Storage>, dir: &Path) -> Result<(Self, Found)> {
         let listing = Listing::read(&*storage, dir)?;
         let recovered = recover(&*storage, dir, &listing)?;
-        let refuse = |what: &str| Err(Error::InvalidArgument(format!("{} {what}", dir.display())));
-        if recovered.is_none() && !existence.create_if_missing {
-            return refuse("holds no database, and it is not to be created");
-        }
-        if recovered.is_some() && existence.error_if_exists {
-            return refuse("holds a database already, and a new one was asked for");
-        }
         let found = Found {
             created: recovered.is_none(),
             foreign_logs: recovered
@@ -143,7 +126,7 @@ impl VersionSet {
 
     /// The newest version. What it lists stays for as long as it is held.
     pub(crate) fn current(&self) -> Arc<Version> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current.read().expect(LOCKED))
     }
 
     /// A number no file has or had.
@@ -192,7 +175,7 @@ impl VersionSet {
         change
             .lost_tables(&base)
             .for_each(|table| inner.garbage.add_table(table));
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = next;
+        *self.current.write().expect(LOCKED) = next;
         Ok(())
     }
 
@@ -340,7 +323,7 @@ impl VersionSet {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 

@@ -5,7 +5,7 @@ mod script;
 
 use super::Shape;
 use crate::lsm::table::{TableFacts, TableMeta};
-use std::sync::Arc;
+use crate::sync::Arc;
 use waystation_format::key::{ValueKind, append};
 
 /// A shape in which a table is 10 bytes long and level 1 holds 100.

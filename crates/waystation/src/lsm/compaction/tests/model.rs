@@ -9,10 +9,10 @@ use crate::lsm::compaction::{Choice, Claim, Context, Job, Running, Shape, pick};
 use crate::lsm::iter::InternalIterator;
 use crate::lsm::table::TableMeta;
 use crate::lsm::version::{Change, LEVELS, Version};
+use crate::sync::Arc;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use waystation_format::key::{
     MAX_SEQUENCE, ValueKind, append, compare_internal, trailer, user_key,

@@ -6,9 +6,9 @@ mod side;
 
 use super::{Change, UserRange, Version};
 use crate::lsm::table::TableMeta;
+use crate::sync::Arc;
 use proptest::prelude::*;
 use std::cmp::Ordering;
-use std::sync::Arc;
 use waystation_format::key::{ValueKind, append, compare_internal};
 
 fn internal(user_key: &[u8], sequence: u64) -> Vec<u8> {
@@ -176,5 +176,7 @@ proptest! {
             .iter()
             .find(|table| compare_internal(&table.largest, &key) != Ordering::Less);
         prop_assert_eq!(version.seek(3, &key), first);
+        let holding = first.filter(|table| table.smallest_user_key() <= &low[..]);
+        prop_assert_eq!(version.seek_version(3, &low, 4), holding);
     }
 }

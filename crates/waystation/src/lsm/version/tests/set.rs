@@ -3,19 +3,14 @@
 use crate::error::Result;
 use crate::lsm::table::TableMeta;
 use crate::lsm::version::manifest::{Manifest, Numbers, snapshot_edit};
-use crate::lsm::version::{Change, Existence, Fence, Found, Progress, State, Version, VersionSet};
+use crate::lsm::version::{Change, Fence, Found, Progress, State, Version, VersionSet};
 use crate::storage::Storage;
 use crate::storage::os::OsStorage;
+use crate::sync::Arc;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use tempfile::TempDir;
 use waystation_format::filename::{CURRENT, log_name, manifest_name, table_name};
 use waystation_format::leveldb_log::RecordWriter;
-
-pub(super) const ANY: Existence = Existence {
-    create_if_missing: true,
-    error_if_exists: false,
-};
 
 pub(super) struct Fixture {
     pub dir: TempDir,
@@ -31,7 +26,7 @@ impl Fixture {
     }
 
     pub(super) fn open(&self) -> Result<(VersionSet, Found)> {
-        VersionSet::open(Arc::clone(&self.storage), self.dir.path(), ANY)
+        VersionSet::open(Arc::clone(&self.storage), self.dir.path())
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -111,24 +106,6 @@ fn a_new_database_is_fenced_from_its_first_moment() {
         fixture.names(),
         ["CURRENT", "MANIFEST-000002", "WAYSTATION"]
     );
-}
-
-#[test]
-fn existence_is_as_asked_for() {
-    let fixture = Fixture::new();
-    let ask = |create_if_missing, error_if_exists| {
-        let existence = Existence {
-            create_if_missing,
-            error_if_exists,
-        };
-        VersionSet::open(Arc::clone(&fixture.storage), fixture.dir.path(), existence).map(|_| ())
-    };
-    let missing = ask(false, false).unwrap_err().to_string();
-    assert!(missing.contains("holds no database"), "{missing}");
-    ask(true, true).unwrap();
-    let exists = ask(true, true).unwrap_err().to_string();
-    assert!(exists.contains("holds a database already"), "{exists}");
-    ask(false, false).unwrap();
 }
 
 #[test]
