@@ -2,6 +2,7 @@
 
 pub(crate) mod compaction;
 pub(crate) mod iter;
+pub(crate) mod memtable;
 pub(crate) mod table;
 pub(crate) mod version;
 

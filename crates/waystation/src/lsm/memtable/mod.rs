@@ -1,0 +1,118 @@
+//! The memtable: the newest entries of the tree, sorted, in memory of a fixed size.
+//!
+//! Many threads insert at once and any number read meanwhile, none of them waiting. An entry is (user key,
+//! sequence, kind, value) and is never changed or removed; a whole memtable is dropped once its entries are in
+//! tables. Memory is claimed up front, touched only as it fills, and found by 32-bit offsets.
+//!
+//! Whoever inserts reserves first: entries whose [`MemTable::entry_bytes`] add up to at most the capacity always
+//! fit, and one that does not is a bug of the caller that stops the thread before anything is changed.
+//!
+//! - [`arena`]: the region and the bytes of a node
+//! - [`skiplist`]: the order, and how threads meet
+//! - [`target`]: comparing keys
+
+mod arena;
+mod iter;
+#[cfg(test)]
+#[cfg(loom)]
+mod model_tests;
+#[cfg(loom)]
+mod shadow;
+mod skiplist;
+mod target;
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests;
+
+use self::arena::{Entry, NIL};
+use self::skiplist::SkipList;
+use self::target::Target;
+use crate::lsm::Lookup;
+use crate::sync::Arc;
+use waystation_format::key::{self, ValueKind};
+
+pub(crate) use self::iter::MemTableIterator;
+
+/// A sorted table of versions in memory.
+pub(crate) struct MemTable {
+    list: SkipList,
+}
+
+impl MemTable {
+    /// The largest capacity: well within what 32-bit offsets reach.
+    pub(crate) const MAX_CAPACITY_BYTES: usize = 2 << 30;
+
+    /// An empty memtable for entries whose [`MemTable::entry_bytes`] add up to `capacity_bytes`, which is at
+    /// most [`MemTable::MAX_CAPACITY_BYTES`].
+    pub(crate) fn new(capacity_bytes: usize) -> Self {
+        assert!(
+            capacity_bytes <= Self::MAX_CAPACITY_BYTES,
+            "a memtable of {capacity_bytes} bytes is more than {}",
+            Self::MAX_CAPACITY_BYTES
+        );
+        Self {
+            list: SkipList::new(capacity_bytes),
+        }
+    }
+
+    /// What an entry takes at most, to be reserved before it is inserted.
+    pub(crate) const fn entry_bytes(key_bytes: usize, value_bytes: usize) -> usize {
+        SkipList::entry_bytes(key_bytes, value_bytes)
+    }
+
+    /// Inserts a version. No version of the same key and sequence is in the table, and room for it is reserved.
+    #[inline]
+    pub(crate) fn insert(&self, user_key: &[u8], sequence: u64, kind: ValueKind, value: &[u8]) {
+        self.list.insert(&Entry {
+            user_key,
+            trailer: key::pack_trailer(sequence, kind),
+            value,
+        });
+    }
+
+    /// The newest version of `user_key` whose sequence is at most `snapshot`.
+    #[inline]
+    pub(crate) fn get(&self, user_key: &[u8], snapshot: u64) -> Lookup<&[u8]> {
+        let target = Target::new(user_key, key::pack_trailer(snapshot, ValueKind::SEEK));
+        let node = self.list.first_at_or_after(&target);
+        if node == NIL {
+            return Lookup::Missing;
+        }
+        match key::split(self.list.internal_key(node)) {
+            Some((found, trailer)) if found == user_key => {
+                if ValueKind::from_byte(trailer as u8) == Some(ValueKind::Deletion) {
+                    Lookup::Deleted
+                } else {
+                    Lookup::Found(self.list.value(node))
+                }
+            }
+            _ => Lookup::Missing,
+        }
+    }
+
+    /// A cursor over all versions, which keeps the table alive.
+    pub(crate) fn iter(self: &Arc<Self>) -> MemTableIterator {
+        MemTableIterator::new(Arc::clone(self))
+    }
+
+    /// Bytes taken by entries inserted, or just being inserted. May exceed the capacity by the reserve for tall
+    /// towers, 1 part in 64.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.list.claimed_bytes()
+    }
+
+    /// What it was made for.
+    pub(crate) fn capacity_bytes(&self) -> usize {
+        self.list.capacity()
+    }
+
+    /// Versions inserted, or just being inserted.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether nothing was inserted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

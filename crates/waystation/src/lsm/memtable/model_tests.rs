@@ -1,0 +1,129 @@
+//! The list under loom: every interleaving of a few threads, with every value the memory model lets a load see.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p waystation --lib memtable::model_tests`.
+
+use super::arena::{Entry, HEAD, NIL};
+use super::skiplist::SkipList;
+use super::target::Target;
+use crate::sync::Arc;
+use loom::thread;
+
+fn put(list: &SkipList, user_key: &[u8], height: usize) {
+    let entry = Entry {
+        user_key,
+        trailer: 1 << 8,
+        value: user_key,
+    };
+    list.insert_with_height(&entry, height);
+}
+
+fn list_with(keys: &[(&[u8], usize)]) -> Arc<SkipList> {
+    // A reserve is not needed: towers of two are paid for.
+    let list = Arc::new(SkipList::new(SkipList::entry_bytes(1, 1) * 4));
+    for (user_key, height) in keys {
+        put(&list, user_key, *height);
+    }
+    list
+}
+
+/// All user keys, forwards; and going back from each meets the one before.
+fn walk(list: &SkipList) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    let mut before = HEAD;
+    let mut node = list.next(HEAD);
+    while node != NIL {
+        let (user_key, _) = waystation_format::key::split(list.internal_key(node)).unwrap();
+        assert_eq!(list.value(node), user_key);
+        keys.push(user_key.to_vec());
+        assert_eq!(list.previous(node), before);
+        before = node;
+        node = list.next(node);
+    }
+    keys
+}
+
+fn finds(list: &SkipList, user_key: &[u8]) -> bool {
+    let target = Target::new(user_key, u64::MAX);
+    let node = list.first_at_or_after(&target);
+    node != NIL && list.value(node) == user_key
+}
+
+#[test]
+fn two_insert_into_one_gap() {
+    loom::model(|| {
+        let list = list_with(&[]);
+        let other = Arc::clone(&list);
+        let writer = thread::spawn(move || put(&other, b"b", 2));
+        put(&list, b"a", 2);
+        assert!(finds(&list, b"a"));
+        writer.join().unwrap();
+        assert_eq!(walk(&list), [b"a", b"b"]);
+        assert!(finds(&list, b"a") && finds(&list, b"b"));
+        assert_eq!(list.value(list.last()), b"b");
+    });
+}
+
+#[test]
+fn the_finger_of_another_thread_is_only_a_hint() {
+    loom::model(|| {
+        let list = list_with(&[(b"b", 2)]);
+        let other = Arc::clone(&list);
+        let writer = thread::spawn(move || {
+            put(&other, b"c", 1);
+            put(&other, b"d", 2);
+        });
+        put(&list, b"a", 1);
+        writer.join().unwrap();
+        assert_eq!(walk(&list), [b"a", b"b", b"c", b"d"]);
+    });
+}
+
+#[test]
+fn a_reader_sees_whole_entries_in_order() {
+    loom::model(|| {
+        let list = list_with(&[(b"b", 1)]);
+        let other = Arc::clone(&list);
+        let writer = thread::spawn(move || {
+            put(&other, b"a", 2);
+            put(&other, b"c", 1);
+        });
+        assert!(finds(&list, b"b"));
+        let mut seen = Vec::new();
+        let mut node = list.next(HEAD);
+        while node != NIL {
+            seen.push(list.value(node)[0]);
+            node = list.next(node);
+        }
+        assert!(
+            matches!(&seen[..], b"b" | b"ab" | b"bc" | b"abc"),
+            "{seen:?}"
+        );
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn going_back_meets_every_entry_that_was_there() {
+    loom::model(|| {
+        let list = list_with(&[(b"a", 1), (b"d", 2)]);
+        let [left, right] = [Arc::clone(&list), Arc::clone(&list)];
+        let writers = [
+            thread::spawn(move || put(&left, b"b", 1)),
+            thread::spawn(move || put(&right, b"c", 1)),
+        ];
+        let mut node = list.last();
+        let mut seen = Vec::new();
+        while node != HEAD {
+            seen.push(list.value(node)[0]);
+            node = list.previous(node);
+        }
+        assert!(
+            matches!(&seen[..], b"da" | b"dba" | b"dca" | b"dcba"),
+            "{seen:?}"
+        );
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        assert_eq!(walk(&list), [b"a", b"b", b"c", b"d"]);
+    });
+}
