@@ -103,12 +103,11 @@ fn read_named(storage: &dyn Storage, path: &Path, name: String) -> Result<Manife
                 manifest.edits += 1;
                 manifest.apply(edit, &mut tables);
             }
-            Ok(None) => break,
             Err(error) if begins_record_after(&bytes, error.offset()) => {
                 return Err(Error::corruption(path, error.offset(), error.reason()));
             }
-            // The last edit: torn by a crash, or being appended now.
-            Err(_) => break,
+            // The end; or the last edit, torn by a crash or being appended now.
+            Ok(None) | Err(_) => break,
         }
     }
     manifest.has_torn_tail = reader.whole_through() < manifest.bytes;
