@@ -1,6 +1,8 @@
-//! The rules that compare the code with the book: dependencies and islands of `unsafe`.
+//! The rules that compare the code with the book: dependencies and islands of `unsafe`; and the book with
+//! itself: its links.
 
 use crate::{Complaint, SourceFile};
+use std::path::Path;
 
 /// Every dependency of every crate has its line in `docs/dependencies.md`.
 pub fn check_dependencies(files: &[SourceFile]) -> Vec<Complaint> {
@@ -52,6 +54,44 @@ pub fn check_unsafe_islands(files: &[SourceFile]) -> Vec<Complaint> {
         }
     }
     complaints
+}
+
+/// Every relative link of a page leads to something that is there.
+pub fn check_links(root: &Path, files: &[SourceFile]) -> Vec<Complaint> {
+    let mut complaints = Vec::new();
+    for file in files.iter().filter(|file| file.path.ends_with(".md")) {
+        let directory = root
+            .join(&file.path)
+            .parent()
+            .map_or_else(|| root.to_owned(), Path::to_owned);
+        for (line, target) in links(file) {
+            let path = target.split('#').next().unwrap_or_default();
+            if !path.is_empty() && !path.contains("://") && !directory.join(path).exists() {
+                let advice = format!(
+                    "the link to {target} leads nowhere: write that page, or link to another"
+                );
+                complaints.push(Complaint {
+                    path: file.path.clone(),
+                    line,
+                    advice,
+                });
+            }
+        }
+    }
+    complaints
+}
+
+/// The targets of links `[text](target)`, with their lines.
+fn links(file: &SourceFile) -> Vec<(usize, &str)> {
+    let targets = |line| {
+        let after: Vec<&str> = str::split(line, "](").skip(1).collect();
+        after
+            .into_iter()
+            .filter_map(|rest| rest.split_once(')').map(|(target, _)| target))
+    };
+    file.lines()
+        .flat_map(|(number, line)| targets(line).map(move |target| (number, target)))
+        .collect()
 }
 
 /// The text of a page, empty if there is none (then everything that should stand there is complained about).

@@ -11,7 +11,7 @@ mod book;
 mod rules;
 mod walk;
 
-pub use book::{check_dependencies, check_unsafe_islands};
+pub use book::{check_dependencies, check_links, check_unsafe_islands};
 pub use walk::{SourceFile, read_repository};
 
 /// Something to change: where, and what.

@@ -106,3 +106,12 @@ fn an_island_of_unsafe_needs_its_proof_in_the_book() {
     let page = rust("docs/unsafe.md", "`crates/a/src/a.rs`\n");
     assert_eq!(check_unsafe_islands(&[island, page]).len(), 0);
 }
+
+#[test]
+fn a_link_must_lead_somewhere() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = "[a](src/lib.rs#top) and [b](missing.md), [c](https://example.org), [d](#here)\n";
+    let found = check_links(root, &[rust("README.md", text)]);
+    assert_eq!(found.len(), 1);
+    assert!(found[0].advice.contains("missing.md"));
+}

@@ -15,6 +15,7 @@ fn the_repository_is_tidy() {
     let mut complaints: Vec<_> = files.iter().flat_map(waystation_tidy::check).collect();
     complaints.extend(waystation_tidy::check_dependencies(&files));
     complaints.extend(waystation_tidy::check_unsafe_islands(&files));
+    complaints.extend(waystation_tidy::check_links(&root, &files));
     let list: Vec<String> = complaints.iter().map(ToString::to_string).collect();
     assert!(
         list.is_empty(),
