@@ -1,0 +1,169 @@
+//! A table's index in memory: which data block may hold a key.
+//!
+//! An index entry says that all keys of its block are at or before its separator, and those of the next block
+//! after it. The search is for the first separator at or after a key. Separators are kept for all blocks but
+//! the last, which is where every key behind all separators belongs.
+//!
+//! To search without visiting key after key in memory, eight bytes of every separator, those after the bytes
+//! that all of them have in common, lie in an array of integers: a binary search over it leaves one separator,
+//! or the few that agree in these bytes and are compared in full.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use waystation_format::FormatError;
+use waystation_format::block::{Block, BlockIter};
+use waystation_format::key::{compare_internal, split};
+use waystation_format::table::BlockHandle;
+
+/// Which data block of a table may hold a key.
+#[derive(Debug)]
+pub(super) struct Index {
+    /// The bytes all separators begin with.
+    common: Box<[u8]>,
+    /// What follows those bytes in the user key of each separator.
+    heads: Box<[u64]>,
+    /// The separators, internal keys, one after the other.
+    keys: Box<[u8]>,
+    /// Where each separator ends in `keys`.
+    ends: Box<[u32]>,
+    handles: Box<[BlockHandle]>,
+}
+
+impl Index {
+    /// Reads an index block. Refused unless keys ascend and blocks end before `data_end`.
+    pub(super) fn read(block: &Block, data_end: u64) -> Result<Self, FormatError> {
+        let (mut keys, mut ends, mut handles) = (Vec::new(), Vec::new(), Vec::new());
+        let mut before = 0..0;
+        let mut iter = BlockIter::new(block.clone());
+        iter.seek_to_first()?;
+        while iter.valid() {
+            let here = keys.len()..keys.len() + iter.key().len();
+            keys.extend_from_slice(iter.key());
+            let first = handles.is_empty();
+            if split(iter.key()).is_none()
+                || !first && compare_internal(&keys[before], &keys[here.clone()]).is_ge()
+            {
+                return Err(malformed("the keys of an index do not ascend"));
+            }
+            let handle = BlockHandle::decode(iter.value())?;
+            if handle.end().is_none_or(|end| end > data_end) {
+                return Err(malformed(
+                    "an index names a block past the end of its table",
+                ));
+            }
+            ends.push(u32::try_from(keys.len()).map_err(|_| malformed("an index is too long"))?);
+            handles.push(handle);
+            before = here;
+            iter.next()?;
+        }
+        if ends.pop().is_some() {
+            keys.truncate(ends.last().map_or(0, |&end| end as usize));
+        }
+        Ok(Self::new(keys, ends, handles))
+    }
+
+    fn new(keys: Vec<u8>, ends: Vec<u32>, handles: Vec<BlockHandle>) -> Self {
+        let mut index = Self {
+            common: Box::default(),
+            heads: Box::default(),
+            keys: keys.into(),
+            ends: ends.into(),
+            handles: handles.into(),
+        };
+        if let Some(last) = index.ends.len().checked_sub(1) {
+            let (first, _) = index.separator(0);
+            let (last, _) = index.separator(last);
+            let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+            index.common = first[..common].into();
+            index.heads = (0..index.ends.len())
+                .map(|i| head(&index.separator(i).0[common..]))
+                .collect();
+        }
+        index
+    }
+
+    /// How many data blocks there are.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.handles.len()
+    }
+
+    /// Where data block `position` lies.
+    #[inline]
+    pub(super) fn handle(&self, position: usize) -> BlockHandle {
+        self.handles[position]
+    }
+
+    /// Bytes of memory in use.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.common.len()
+            + self.keys.len()
+            + size_of_val(&*self.heads)
+            + size_of_val(&*self.ends)
+            + size_of_val(&*self.handles)
+    }
+
+    /// The data block that holds the first entry at or after the version of `user_key` with `trailer`, or
+    /// after which there is none. Only if there are blocks.
+    #[inline]
+    pub(super) fn find(&self, user_key: &[u8], trailer: u64) -> usize {
+        let compared = user_key.len().min(self.common.len());
+        match user_key[..compared].cmp(&self.common) {
+            Ordering::Less => return 0,
+            Ordering::Greater => return self.heads.len(),
+            Ordering::Equal => {}
+        }
+        let sought = head(&user_key[compared..]);
+        let low = self.heads.partition_point(|&head| head < sought);
+        match self.heads.get(low) {
+            Some(&head) if head == sought => self.find_among_alike(low, user_key, trailer),
+            _ => low,
+        }
+    }
+
+    /// The same, where separator `low` is the first with the head of `user_key`.
+    fn find_among_alike(&self, mut low: usize, user_key: &[u8], trailer: u64) -> usize {
+        let head = self.heads[low];
+        let mut high = low + self.heads[low..].partition_point(|&other| other == head);
+        while low < high {
+            let middle = low.midpoint(high);
+            let (separator, its_trailer) = self.separator(middle);
+            if separator
+                .cmp(user_key)
+                .then(trailer.cmp(&its_trailer))
+                .is_lt()
+            {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// The user key and trailer of separator `i`.
+    #[inline]
+    fn separator(&self, i: usize) -> (&[u8], u64) {
+        split(&self.keys[self.range(i)]).unwrap_or((&[], 0))
+    }
+
+    #[inline]
+    fn range(&self, i: usize) -> Range<usize> {
+        let start = i.checked_sub(1).map_or(0, |before| self.ends[before]);
+        start as usize..self.ends[i] as usize
+    }
+}
+
+/// The first eight of `bytes` as a number that orders as they do; as if zeros followed where there are fewer.
+#[inline]
+fn head(bytes: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let length = bytes.len().min(8);
+    head[..length].copy_from_slice(&bytes[..length]);
+    head.into_iter()
+        .fold(0, |number, byte| number << 8 | u64::from(byte))
+}
+
+fn malformed(reason: &'static str) -> FormatError {
+    FormatError::Malformed { offset: 0, reason }
+}

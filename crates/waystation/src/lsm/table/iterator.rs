@@ -1,0 +1,305 @@
+//! A cursor over one table.
+//!
+//! Nothing is read, and no memory taken, before the first positioning call. After a seek the next few blocks go
+//! through the cache; a cursor that goes on reads ahead in growing windows and leaves the cache as it is, so that
+//! a long scan neither pays for the cache block by block nor washes it out.
+
+use super::reader::{Table, read_exact};
+use crate::error::Result;
+use crate::lsm::iter::InternalIterator;
+use std::sync::Arc;
+use waystation_format::FormatError;
+use waystation_format::block::{Block, BlockIter};
+use waystation_format::key::{compare_internal, split};
+use waystation_format::table::{BlockHandle, TRAILER_BYTES};
+
+/// How many blocks in a row go through the cache.
+const CACHED_RUN: u32 = 4;
+/// The first window of bytes read ahead, and the last: every block in between doubles it.
+const FIRST_WINDOW_BYTES: u64 = 32 * 1024;
+const LAST_WINDOW_BYTES: u64 = 256 * 1024;
+
+/// Who reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// A user's iterator.
+    Reader,
+    /// A merge, which reads everything once.
+    Merge,
+}
+
+/// A cursor over one table.
+#[derive(Debug)]
+pub(crate) struct TableIterator {
+    table: Arc<Table>,
+    access: Access,
+    /// The data block the cursor is in, if it is in any.
+    position: usize,
+    block: Option<BlockIter>,
+    ahead: ReadAhead,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+impl TableIterator {
+    pub(super) fn new(table: Arc<Table>, access: Access) -> Self {
+        Self {
+            table,
+            access,
+            position: 0,
+            block: None,
+            ahead: ReadAhead::default(),
+        }
+    }
+
+    /// The table.
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Goes to another table, in the same memory.
+    pub(crate) fn reset(&mut self, table: Arc<Table>) {
+        self.table = table;
+        self.block = None;
+        self.ahead.forget();
+    }
+
+    /// Makes data block `position` the current one, nowhere yet.
+    fn load(&mut self, position: usize) -> Result<&mut BlockIter> {
+        let handle = self.table.index().handle(position);
+        let block = match self.access {
+            Access::Reader if self.ahead.run < CACHED_RUN => self.table.block(handle),
+            Access::Reader => match self.table.cached(handle) {
+                Some(block) => Ok(block),
+                None => self.ahead.block(&self.table, handle),
+            },
+            Access::Merge => self.ahead.block(&self.table, handle),
+        };
+        self.position = position;
+        match block {
+            Ok(block) => Ok(match &mut self.block {
+                Some(iter) => {
+                    iter.reset(block);
+                    iter
+                }
+                none => none.insert(BlockIter::new(block)),
+            }),
+            Err(error) => {
+                self.block = None;
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes the first entry of block `position` or of those after it the current one.
+    fn enter_forward(&mut self, mut position: usize) -> Result<()> {
+        while position < self.table.index().len() {
+            let entered = self.load(position)?.seek_to_first();
+            self.checked(entered)?;
+            if self.valid() {
+                return Ok(());
+            }
+            position += 1;
+        }
+        self.block = None;
+        Ok(())
+    }
+
+    /// Makes the last entry of the blocks before block `position` the current one.
+    fn enter_backward(&mut self, mut position: usize) -> Result<()> {
+        while position > 0 {
+            position -= 1;
+            let entered = self.load(position)?.seek_to_last();
+            self.checked(entered)?;
+            if self.valid() {
+                return Ok(());
+            }
+        }
+        self.block = None;
+        Ok(())
+    }
+
+    #[cold]
+    fn go_to_next_block(&mut self) -> Result<()> {
+        self.ahead.step(Direction::Forward);
+        self.enter_forward(self.position + 1)
+    }
+
+    #[cold]
+    fn go_to_block_before(&mut self) -> Result<()> {
+        self.ahead.step(Direction::Backward);
+        self.enter_backward(self.position)
+    }
+
+    #[inline]
+    fn checked(&self, result: Result<(), FormatError>) -> Result<()> {
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let handle = self.table.index().handle(self.position);
+                Err(self.table.damaged(handle, &error))
+            }
+        }
+    }
+}
+
+impl InternalIterator for TableIterator {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.block.as_ref().is_some_and(BlockIter::valid)
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.ahead.begin(Direction::Forward);
+        self.enter_forward(0)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.ahead.begin(Direction::Backward);
+        self.enter_backward(self.table.index().len())
+    }
+
+    fn seek(&mut self, internal_key: &[u8]) -> Result<()> {
+        self.ahead.begin(Direction::Forward);
+        let index = self.table.index();
+        if index.len() == 0 {
+            return Ok(());
+        }
+        let (user_key, trailer) = split(internal_key).unwrap_or((&[], u64::MAX));
+        let position = index.find(user_key, trailer);
+        let iter = match &mut self.block {
+            Some(iter) if self.position == position => iter,
+            _ => self.load(position)?,
+        };
+        let sought = iter.seek(internal_key);
+        self.checked(sought)?;
+        if self.valid() {
+            return Ok(());
+        }
+        self.enter_forward(position + 1)
+    }
+
+    fn seek_for_prev(&mut self, internal_key: &[u8]) -> Result<()> {
+        self.seek(internal_key)?;
+        if !self.valid() {
+            return self.seek_to_last();
+        }
+        self.ahead.begin(Direction::Backward);
+        if compare_internal(self.key(), internal_key).is_gt() {
+            return self.prev();
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        let Some(iter) = &mut self.block else {
+            return Ok(());
+        };
+        let moved = iter.next();
+        if iter.valid() {
+            return Ok(());
+        }
+        self.checked(moved)?;
+        self.go_to_next_block()
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        let Some(iter) = &mut self.block else {
+            return Ok(());
+        };
+        let moved = iter.prev();
+        if iter.valid() {
+            return Ok(());
+        }
+        self.checked(moved)?;
+        self.go_to_block_before()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.block.as_ref().map_or(&[], BlockIter::key)
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.block.as_ref().map_or(&[], BlockIter::value)
+    }
+}
+
+/// Bytes read ahead of where they are wanted.
+#[derive(Debug)]
+struct ReadAhead {
+    direction: Direction,
+    /// How many blocks in a row were stepped over in this direction.
+    run: u32,
+    bytes: Vec<u8>,
+    /// Where in the file `bytes` begin.
+    offset: u64,
+}
+
+impl Default for ReadAhead {
+    fn default() -> Self {
+        Self {
+            direction: Direction::Forward,
+            run: 0,
+            bytes: Vec::new(),
+            offset: 0,
+        }
+    }
+}
+
+impl ReadAhead {
+    /// A new walk begins.
+    fn begin(&mut self, direction: Direction) {
+        self.direction = direction;
+        self.run = 0;
+    }
+
+    /// The walk goes on to the next block.
+    fn step(&mut self, direction: Direction) {
+        if self.direction == direction {
+            self.run = self.run.saturating_add(1);
+        } else {
+            self.begin(direction);
+        }
+    }
+
+    fn forget(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// The block at `handle`, with as many bytes beyond it as the walk has earned.
+    fn block(&mut self, table: &Table, handle: BlockHandle) -> Result<Block> {
+        let length = handle.length + TRAILER_BYTES as u64;
+        let end = handle.offset + length;
+        let held_end = self.offset + self.bytes.len() as u64;
+        if handle.offset < self.offset || end > held_end {
+            self.fill(table, handle.offset, end)?;
+        }
+        let start = (handle.offset - self.offset) as usize;
+        table.decode(handle, &self.bytes[start..start + length as usize])
+    }
+
+    /// Reads `start..end` and the rest of the window, beyond it or before it.
+    fn fill(&mut self, table: &Table, start: u64, end: u64) -> Result<()> {
+        let doublings = self.run.saturating_sub(CACHED_RUN).min(8);
+        let window = (FIRST_WINDOW_BYTES << doublings).min(LAST_WINDOW_BYTES);
+        let (start, end) = match self.direction {
+            Direction::Forward => (start, end.max(table.data_end().min(start + window))),
+            Direction::Backward => (start.min(end.saturating_sub(window)), end),
+        };
+        self.bytes.resize((end - start) as usize, 0);
+        self.offset = start;
+        let read = read_exact(table.file(), &mut self.bytes, start);
+        if read.is_err() {
+            self.forget();
+        }
+        read
+    }
+}

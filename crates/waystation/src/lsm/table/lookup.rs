@@ -1,0 +1,42 @@
+//! What a point lookup asks, and what it finds.
+
+use std::ops::{Deref, Range};
+use waystation_format::block::Block;
+use waystation_format::bloom;
+use waystation_format::key::{ValueKind, pack_trailer};
+
+/// A key as a snapshot sees it, prepared once for all the tables that are asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LookupKey<'a> {
+    pub(super) user_key: &'a [u8],
+    /// The largest trailer the snapshot sees.
+    pub(super) trailer: u64,
+    /// The key's place in Bloom filters.
+    pub(super) filter_hash: u32,
+}
+
+impl<'a> LookupKey<'a> {
+    /// The newest version of `user_key` up to sequence number `snapshot`.
+    pub(crate) fn new(user_key: &'a [u8], snapshot: u64) -> Self {
+        Self {
+            user_key,
+            trailer: pack_trailer(snapshot, ValueKind::SEEK),
+            filter_hash: bloom::hash(user_key),
+        }
+    }
+}
+
+/// A value where it lies in its block, which it keeps in memory.
+#[derive(Debug, Clone)]
+pub(crate) struct PinnedValue {
+    pub(super) block: Block,
+    pub(super) range: Range<usize>,
+}
+
+impl Deref for PinnedValue {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.block.bytes()[self.range.clone()]
+    }
+}

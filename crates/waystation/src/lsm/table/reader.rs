@@ -1,0 +1,314 @@
+//! An open table: index and filter in memory, data blocks from the cache or from storage.
+//!
+//! Every block that comes from storage is checked against its checksum before anything in it is believed.
+
+use super::TableFacts;
+use super::block_cache::BlockCache;
+use super::index::Index;
+use super::iterator::{Access, TableIterator};
+use super::lookup::{LookupKey, PinnedValue};
+use crate::error::{Error, Result};
+use crate::lsm::Lookup;
+use crate::storage::File;
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+use waystation_format::FormatError;
+use waystation_format::block::{Block, BlockIter};
+use waystation_format::key::ValueKind;
+use waystation_format::table::{
+    BlockHandle, FILTER_NAME, FOOTER_BYTES, FilterBlock, Footer, PROPERTIES_NAME, Properties,
+    TRAILER_BYTES, decode_block,
+};
+
+/// How much of a table's end is read at once when it is opened: mostly all that is wanted.
+const TAIL_BYTES: u64 = 64 * 1024;
+/// Scratch memory above this is given back after use.
+const SCRATCH_KEPT_BYTES: usize = 1 << 20;
+
+/// Memory for the bytes of one block, as stored and as they are.
+#[derive(Default)]
+struct Scratch {
+    stored: Vec<u8>,
+    raw: Vec<u8>,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// An open table.
+pub(crate) struct Table {
+    number: u64,
+    /// What the cache knows its blocks by.
+    cache_id: u64,
+    file: Arc<dyn File>,
+    data_end: u64,
+    index: Index,
+    filter: Option<FilterBlock>,
+    facts: Option<TableFacts>,
+    blocks: Arc<BlockCache>,
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("number", &self.number)
+            .field("path", &self.file.path())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Table {
+    /// Opens table `number`, whose footer ends at `file_bytes` of `file`.
+    pub(crate) fn open(
+        file: Arc<dyn File>,
+        number: u64,
+        file_bytes: u64,
+        blocks: Arc<BlockCache>,
+    ) -> Result<Self> {
+        let tail = Tail::read(&file, file_bytes)?;
+        let index = tail.block(tail.footer.index)?;
+        let index = Index::read(&index, tail.data_end)
+            .map_err(|error| damaged(&*file, tail.footer.index, &error))?;
+        let (filter, facts) = tail.meta_blocks()?;
+        Ok(Self {
+            number,
+            cache_id: blocks.register(),
+            data_end: tail.data_end,
+            index,
+            filter,
+            facts,
+            blocks,
+            file,
+        })
+    }
+
+    /// The file number.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What the table says about itself; `None` if it was not written by us.
+    pub(crate) fn facts(&self) -> Option<TableFacts> {
+        self.facts
+    }
+
+    /// Bytes of memory that index and filter take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.index.memory_bytes() + self.filter.as_ref().map_or(0, FilterBlock::byte_len)
+    }
+
+    /// The newest version the key's snapshot sees.
+    pub(crate) fn get(&self, key: &LookupKey<'_>) -> Result<Lookup<PinnedValue>> {
+        if self.index.len() == 0 || self.is_ruled_out(key, None) {
+            return Ok(Lookup::Missing);
+        }
+        let handle = self
+            .index
+            .handle(self.index.find(key.user_key, key.trailer));
+        if self.is_ruled_out(key, Some(handle)) {
+            return Ok(Lookup::Missing);
+        }
+        let block = self.block(handle)?;
+        let found = block
+            .get(key.user_key, key.trailer)
+            .map_err(|error| self.damaged(handle, &error))?;
+        let Some((trailer, range)) = found else {
+            return Ok(Lookup::Missing);
+        };
+        match ValueKind::from_byte(trailer as u8) {
+            Some(ValueKind::Value) => Ok(Lookup::Found(PinnedValue { block, range })),
+            Some(ValueKind::Deletion) => Ok(Lookup::Deleted),
+            None => Err(Error::corruption(
+                self.file.path(),
+                handle.offset,
+                "a version is neither a value nor a deletion",
+            )),
+        }
+    }
+
+    /// Whether the filter says that the key is not in the table; if a block is given, not in that block.
+    #[inline]
+    fn is_ruled_out(&self, key: &LookupKey<'_>, block: Option<BlockHandle>) -> bool {
+        let Some(filter) = &self.filter else {
+            return false;
+        };
+        let offset = match block {
+            None if filter.is_whole_table() => 0,
+            Some(handle) if !filter.is_whole_table() => handle.offset,
+            _ => return false,
+        };
+        !filter.may_contain(offset, key.filter_hash)
+    }
+
+    /// A cursor for readers: a few blocks after each seek go through the cache.
+    pub(crate) fn iter(self: &Arc<Self>) -> TableIterator {
+        TableIterator::new(Arc::clone(self), Access::Reader)
+    }
+
+    /// A cursor for merges: it leaves the cache alone and reads far ahead.
+    pub(crate) fn scan(self: &Arc<Self>) -> TableIterator {
+        TableIterator::new(Arc::clone(self), Access::Merge)
+    }
+
+    #[inline]
+    pub(super) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    pub(super) fn file(&self) -> &dyn File {
+        &*self.file
+    }
+
+    /// Where the data blocks end, at the latest.
+    pub(super) fn data_end(&self) -> u64 {
+        self.data_end
+    }
+
+    /// The block at `handle`, from the cache or from storage into the cache.
+    #[inline]
+    pub(super) fn block(&self, handle: BlockHandle) -> Result<Block> {
+        if let Some(block) = self.cached(handle) {
+            return Ok(block);
+        }
+        let block = read_block(&*self.file, handle)?;
+        self.blocks
+            .insert(self.cache_id, handle.offset, block.clone());
+        Ok(block)
+    }
+
+    /// The block at `handle`, if the cache has it.
+    #[inline]
+    pub(super) fn cached(&self, handle: BlockHandle) -> Option<Block> {
+        self.blocks.get(self.cache_id, handle.offset)
+    }
+
+    /// The block whose stored bytes, read at `handle`, are `stored`.
+    pub(super) fn decode(&self, handle: BlockHandle, stored: &[u8]) -> Result<Block> {
+        SCRATCH.with_borrow_mut(|scratch| decode(&*self.file, handle, stored, &mut scratch.raw))
+    }
+
+    #[cold]
+    pub(super) fn damaged(&self, handle: BlockHandle, error: &FormatError) -> Error {
+        damaged(&*self.file, handle, error)
+    }
+}
+
+/// The end of a table while it is opened.
+struct Tail<'a> {
+    file: &'a dyn File,
+    footer: Footer,
+    data_end: u64,
+    bytes: Vec<u8>,
+    offset: u64,
+}
+
+impl<'a> Tail<'a> {
+    fn read(file: &'a Arc<dyn File>, file_bytes: u64) -> Result<Self> {
+        let file = &**file;
+        let Some(data_end) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
+            let reason = "a table is not shorter than its footer";
+            return Err(Error::corruption(file.path(), 0, reason));
+        };
+        let offset = file_bytes.saturating_sub(TAIL_BYTES);
+        let mut bytes = vec![0; (file_bytes - offset) as usize];
+        read_exact(file, &mut bytes, offset)?;
+        let footer = Footer::decode(&bytes[bytes.len() - FOOTER_BYTES..]).map_err(|error| {
+            Error::corruption(file.path(), data_end + error.offset(), error.reason())
+        })?;
+        Ok(Self {
+            file,
+            footer,
+            data_end,
+            bytes,
+            offset,
+        })
+    }
+
+    /// The content of the block at `handle`, from the bytes at hand if they hold it.
+    fn content(&self, handle: BlockHandle) -> Result<Vec<u8>> {
+        if handle.end().is_none_or(|end| end > self.data_end) {
+            let reason = "a block is named that lies past the end of its table";
+            return Err(Error::corruption(self.file.path(), self.data_end, reason));
+        }
+        let length = handle.length as usize + TRAILER_BYTES;
+        let mut read = Vec::new();
+        let stored = if let Some(start) = handle.offset.checked_sub(self.offset) {
+            &self.bytes[start as usize..][..length]
+        } else {
+            read.resize(length, 0);
+            read_exact(self.file, &mut read, handle.offset)?;
+            &read
+        };
+        let content = decode_block(stored, &mut Vec::new()).map(<[u8]>::to_vec);
+        content.map_err(|error| damaged(self.file, handle, &error))
+    }
+
+    fn block(&self, handle: BlockHandle) -> Result<Block> {
+        Block::new(self.content(handle)?).map_err(|error| damaged(self.file, handle, &error))
+    }
+
+    /// Filter and facts. LevelDB's tables have no facts, and perhaps no filter, or one of a foreign policy.
+    fn meta_blocks(&self) -> Result<(Option<FilterBlock>, Option<TableFacts>)> {
+        let at = self.footer.metaindex;
+        let mut metaindex = BlockIter::new(self.block(at)?);
+        let (mut filter, mut facts) = (None, None);
+        let mut visit = || -> Result<(), FormatError> {
+            metaindex.seek_to_first()?;
+            while metaindex.valid() {
+                let handle = match metaindex.key() {
+                    FILTER_NAME => &mut filter,
+                    PROPERTIES_NAME => &mut facts,
+                    _ => &mut None,
+                };
+                *handle = Some(BlockHandle::decode(metaindex.value())?);
+                metaindex.next()?;
+            }
+            Ok(())
+        };
+        visit().map_err(|error| damaged(self.file, at, &error))?;
+        let filter = filter
+            .map(|at| FilterBlock::new(self.content(at)?).map_err(|e| damaged(self.file, at, &e)));
+        let properties = facts.map(|at| {
+            Properties::decode(self.content(at)?).map_err(|e| damaged(self.file, at, &e))
+        });
+        let facts = properties.transpose()?.as_ref().map(TableFacts::from);
+        Ok((filter.transpose()?, facts))
+    }
+}
+
+fn read_block(file: &dyn File, handle: BlockHandle) -> Result<Block> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let length = handle.length as usize + TRAILER_BYTES;
+        if scratch.stored.len() < length {
+            scratch.stored.resize(length, 0);
+        }
+        read_exact(file, &mut scratch.stored[..length], handle.offset)?;
+        let block = decode(file, handle, &scratch.stored[..length], &mut scratch.raw);
+        if scratch.stored.len().max(scratch.raw.len()) > SCRATCH_KEPT_BYTES {
+            *scratch = Scratch::default();
+        }
+        block
+    })
+}
+
+fn decode(file: &dyn File, handle: BlockHandle, stored: &[u8], raw: &mut Vec<u8>) -> Result<Block> {
+    decode_block(stored, raw)
+        .and_then(Block::new)
+        .map_err(|error| damaged(file, handle, &error))
+}
+
+pub(super) fn read_exact(file: &dyn File, buffer: &mut [u8], offset: u64) -> Result<()> {
+    let read = file.read_at(buffer, offset)?;
+    if read == buffer.len() {
+        return Ok(());
+    }
+    let reason = "the file is shorter than the table was";
+    Err(Error::corruption(file.path(), offset + read as u64, reason))
+}
+
+#[cold]
+fn damaged(file: &dyn File, handle: BlockHandle, error: &FormatError) -> Error {
+    Error::corruption(file.path(), handle.offset, error.reason())
+}

@@ -1,0 +1,77 @@
+//! The tables that are open: opened when first asked for, closed when others need the room.
+
+use super::block_cache::BlockCache;
+use super::{Table, TableMeta};
+use crate::error::Result;
+use crate::storage::{Area, File, OpenMode, Storage, Transfer};
+use quick_cache::sync::Cache;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use waystation_format::filename::{legacy_table_name, table_name};
+
+/// The open tables of one directory.
+pub(crate) struct TableCache {
+    storage: Arc<dyn Storage>,
+    directory: PathBuf,
+    tables: Cache<u64, Arc<Table>>,
+    blocks: Arc<BlockCache>,
+}
+
+impl TableCache {
+    /// Keeps up to `max_open_tables` tables of `directory` open, beside those that somebody reads.
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        directory: &Path,
+        max_open_tables: usize,
+        blocks: Arc<BlockCache>,
+    ) -> Self {
+        Self {
+            storage,
+            directory: directory.to_owned(),
+            tables: Cache::new(max_open_tables.max(1)),
+            blocks,
+        }
+    }
+
+    /// The table that `meta` describes. Threads that ask at once open it once.
+    #[inline]
+    pub(crate) fn get(&self, meta: &TableMeta) -> Result<Arc<Table>> {
+        self.tables
+            .get_or_insert_with(&meta.number, || self.open(meta).map(Arc::new))
+    }
+
+    /// Closes table `number` once nobody reads it any more: its file is about to go.
+    pub(crate) fn evict(&self, number: u64) {
+        self.tables.remove(&number);
+    }
+
+    /// The path under which table `number` is written.
+    pub(crate) fn path(&self, number: u64) -> PathBuf {
+        self.directory.join(table_name(number))
+    }
+
+    /// Bytes of memory that indexes and filters of open tables take.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let bytes = |(_, table): (u64, Arc<Table>)| table.memory_bytes();
+        self.tables.iter().map(bytes).sum()
+    }
+
+    #[cold]
+    fn open(&self, meta: &TableMeta) -> Result<Table> {
+        let file = match self.open_file(&self.path(meta.number)) {
+            Err(error) if error.is_not_found() => {
+                let legacy = self.directory.join(legacy_table_name(meta.number));
+                // The name to miss is today's, not that of old.
+                self.open_file(&legacy)
+                    .map_err(|e| if e.is_not_found() { error } else { e })
+            }
+            opened => opened,
+        }?;
+        Table::open(file, meta.number, meta.file_bytes, Arc::clone(&self.blocks))
+    }
+
+    fn open_file(&self, path: &Path) -> Result<Arc<dyn File>> {
+        self.storage
+            .open(path, OpenMode::Read, Transfer::Buffered, Area::Tables)
+    }
+}
