@@ -8,10 +8,12 @@
 //! bounded, whatever lengths the entries claim.
 
 use super::Block;
+use super::entry::{Header, header};
+use super::find::{Find, Place};
 use crate::error::FormatError;
-use crate::key::compare_internal;
-use crate::varint;
+use crate::key;
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// Going back, no more than this is remembered; an interval that needs more is decoded more than once.
 const SCRATCH_LIMIT: usize = 256 * 1024;
@@ -37,14 +39,6 @@ struct Entry {
     key_in_block: bool,
     value_start: u32,
     /// Where the value ends and the next entry begins.
-    end: u32,
-}
-
-/// The lengths in front of an entry.
-struct Header {
-    shared: u32,
-    key_start: u32,
-    value_start: u32,
     end: u32,
 }
 
@@ -97,7 +91,13 @@ impl BlockIter {
     /// The value here. Empty if not valid.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        &self.block.data[self.current.value_start as usize..self.current.end as usize]
+        &self.block.data[self.value_range()]
+    }
+
+    /// Where in [`Block::bytes`] the value here lies.
+    #[inline]
+    pub fn value_range(&self) -> Range<usize> {
+        self.current.value_start as usize..self.current.end as usize
     }
 
     /// Goes to the first entry.
@@ -111,10 +111,45 @@ impl BlockIter {
         self.step_before(self.block.restarts)
     }
 
-    /// Goes to the first entry whose internal key is not below `target`.
-    #[inline]
+    /// Goes to the first entry whose internal key is not below `target`, which is one.
     pub fn seek(&mut self, target: &[u8]) -> Result<(), FormatError> {
-        self.seek_by(|key| compare_internal(key, target))
+        let Some((user_key, trailer)) = key::split(target) else {
+            return self.seek_by(|key| key::compare_internal(key, target));
+        };
+        self.invalidate();
+        match self.block.find(user_key, trailer)? {
+            Find::End => Ok(()),
+            Find::Unsure => self.seek_by(|key| key::compare_internal(key, target)),
+            Find::Entry(place) => {
+                self.go_to(&place, user_key);
+                Ok(())
+            }
+        }
+    }
+
+    /// Goes to a place found; what its key shares with the one before is put together from what was sought.
+    #[inline]
+    fn go_to(&mut self, place: &Place, user_key: &[u8]) {
+        let header = &place.header;
+        let (mut key_start, mut key_end) = (header.key_start, header.value_start);
+        if header.shared != 0 {
+            let shared = header.shared as usize;
+            let beyond = shared.saturating_sub(user_key.len());
+            self.scratch.extend_from_slice(&user_key[..shared - beyond]);
+            self.scratch.extend_from_slice(&place.beyond[..beyond]);
+            self.scratch.extend_from_slice(
+                &self.block.data[header.key_start as usize..header.value_start as usize],
+            );
+            (key_start, key_end) = (0, self.scratch.len() as u32);
+        }
+        self.current = Entry {
+            at: place.at,
+            key_start,
+            key_end,
+            key_in_block: header.shared == 0,
+            value_start: header.value_start,
+            end: header.end,
+        };
     }
 
     /// Goes to the first entry that `order`, which compares a key to what is sought, does not call `Less`.
@@ -136,7 +171,9 @@ impl BlockIter {
         let (mut low, mut high) = (0, self.block.restart_count());
         while high - low > 1 {
             let middle = low.midpoint(high);
-            let key = self.restart_key(middle)?;
+            let Some(key) = self.block.restart_key(middle) else {
+                return Err(self.damaged(self.block.restart(middle)));
+            };
             if order(key) == Ordering::Less {
                 low = middle;
             } else {
@@ -148,17 +185,6 @@ impl BlockIter {
             return Ok(());
         }
         self.step_to(self.block.restart(low))
-    }
-
-    #[inline]
-    fn restart_key(&mut self, index: usize) -> Result<&[u8], FormatError> {
-        let at = self.block.restart(index);
-        match header(self.block.entries(), at) {
-            Some(header) if header.shared == 0 => {
-                Ok(&self.block.data[header.key_start as usize..header.value_start as usize])
-            }
-            _ => Err(self.damaged(at)),
-        }
     }
 
     /// Goes to the next entry. Only if valid.
@@ -334,36 +360,4 @@ fn partition(count: usize, below: impl Fn(usize) -> bool) -> usize {
         }
     }
     low
-}
-
-/// The lengths of the entry at `at`, if all of it lies within `entries`.
-#[inline]
-fn header(entries: &[u8], at: u32) -> Option<Header> {
-    let bytes = entries.get(at as usize..)?;
-    let (shared, unshared, value, length) = match bytes.first_chunk::<3>() {
-        Some(&[shared, unshared, value]) if (shared | unshared | value) < 0x80 => {
-            (u32::from(shared), u32::from(unshared), u32::from(value), 3)
-        }
-        _ => long_header(bytes)?,
-    };
-    let key_start = u64::from(at) + u64::from(length);
-    let value_start = key_start + u64::from(unshared);
-    let end = value_start + u64::from(value);
-    if end > entries.len() as u64 {
-        return None;
-    }
-    Some(Header {
-        shared,
-        key_start: key_start as u32,
-        value_start: value_start as u32,
-        end: end as u32,
-    })
-}
-
-#[inline]
-fn long_header(bytes: &[u8]) -> Option<(u32, u32, u32, u32)> {
-    let (shared, a) = varint::get_u32(bytes)?;
-    let (unshared, b) = varint::get_u32(&bytes[a..])?;
-    let (value, c) = varint::get_u32(&bytes[a + b..])?;
-    Some((shared, unshared, value, (a + b + c) as u32))
 }

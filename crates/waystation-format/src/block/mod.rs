@@ -9,6 +9,8 @@
 //! is zero, so a search halves over the restart points and then walks at most one interval.
 
 mod builder;
+mod entry;
+mod find;
 mod iter;
 #[cfg(test)]
 mod tests;
@@ -54,6 +56,12 @@ impl Block {
         Ok(Self { data, restarts })
     }
 
+    /// The bytes of the block.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.data
+    }
+
     /// How many bytes the block has.
     #[inline]
     pub fn byte_len(&self) -> usize {
@@ -63,6 +71,14 @@ impl Block {
     #[inline]
     fn entries(&self) -> &[u8] {
         &self.data[..self.restarts as usize]
+    }
+
+    /// The key at restart point `index`; `None` if it is not whole, or not there.
+    #[inline]
+    fn restart_key(&self, index: usize) -> Option<&[u8]> {
+        let header = entry::header(self.entries(), self.restart(index))?;
+        (header.shared == 0)
+            .then(|| &self.data[header.key_start as usize..header.value_start as usize])
     }
 
     #[inline]

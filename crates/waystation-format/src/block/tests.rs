@@ -1,7 +1,7 @@
 //! Walks over well-formed blocks like over a sorted list, and over hostile ones without falling.
 
 use super::*;
-use crate::key::{ValueKind, append, compare_internal};
+use crate::key::{self, ValueKind, append, compare_internal, user_key};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -87,8 +87,7 @@ fn remembered_keys_are_bounded() {
 
 /// Sorted, distinct internal keys with values.
 fn any_entries() -> impl Strategy<Value = Entries> {
-    let user = vec(prop_oneof![Just(b'a'), Just(b'b'), any::<u8>()], 0..12);
-    btree_map((user, 0..4_u64), vec(any::<u8>(), 0..40), 0..60).prop_map(|map| {
+    btree_map((any_user_key(), 0..4_u64), vec(any::<u8>(), 0..40), 0..60).prop_map(|map| {
         let mut entries: Entries = map
             .into_iter()
             .map(|((user, sequence), value)| (internal(&user, sequence), value))
@@ -104,6 +103,10 @@ fn internal(user: &[u8], sequence: u64) -> Vec<u8> {
     out
 }
 
+fn any_user_key() -> impl Strategy<Value = Vec<u8>> {
+    vec(prop_oneof![Just(b'a'), Just(b'b'), any::<u8>()], 0..12)
+}
+
 #[derive(Debug, Clone)]
 enum Move {
     First,
@@ -113,12 +116,24 @@ enum Move {
     Prev,
 }
 
+/// What [`Block::get`] should answer.
+fn get_from_list(entries: &Entries, user: &[u8], trailer: u64) -> Option<(u64, Vec<u8>)> {
+    let (key, value) = entries
+        .iter()
+        .find(|(key, _)| user_key(key) == user && key::trailer(key) <= trailer)?;
+    Some((key::trailer(key), value.clone()))
+}
+
+fn get_from_block(block: &Block, user: &[u8], trailer: u64) -> Option<(u64, Vec<u8>)> {
+    let (trailer, range) = block.get(user, trailer).unwrap()?;
+    Some((trailer, block.bytes()[range].to_vec()))
+}
+
 fn any_move() -> impl Strategy<Value = Move> {
-    let user = vec(prop_oneof![Just(b'a'), Just(b'b'), any::<u8>()], 0..12);
     prop_oneof![
         1 => Just(Move::First),
         1 => Just(Move::Last),
-        2 => (user, 0..5_u64).prop_map(|(user, sequence)| Move::Seek(user, sequence)),
+        2 => (any_user_key(), 0..5_u64).prop_map(|(user, sequence)| Move::Seek(user, sequence)),
         8 => Just(Move::Next),
         8 => Just(Move::Prev),
     ]
@@ -167,6 +182,7 @@ fn explore(block: &Block) {
         while iter.valid() && iter.next().is_ok() && steps < 100 {
             steps += 1;
         }
+        let _ = block.get(user_key(&target), 0x300);
         let _ = iter.seek_by(|key| key.cmp(&target));
         while iter.valid() && iter.prev().is_ok() && steps < 200 {
             steps += 1;
@@ -191,6 +207,43 @@ proptest! {
         reused.seek_to_first().unwrap();
         reused.reset(block);
         follow(&entries, &mut reused, &moves)?;
+    }
+
+    #[test]
+    fn lookups_are_those_in_a_list(
+        entries in any_entries(), interval in 1..20_usize, others in vec(any_user_key(), 1..20),
+    ) {
+        let block = build(&entries, interval);
+        let users = entries.iter().map(|(key, _)| user_key(key).to_vec());
+        for user in users.chain(others) {
+            for trailer in [0, 0x100, 0x101, 0x201, 0x0001_0001, u64::MAX] {
+                prop_assert_eq!(
+                    get_from_block(&block, &user, trailer),
+                    get_from_list(&entries, &user, trailer)
+                );
+            }
+        }
+    }
+
+    /// Keys of trailers and prefixes of each other: what the walk that puts no keys together must not mix up.
+    #[test]
+    fn keys_like_trailers_are_told_apart(
+        map in btree_map((vec(0..3_u8, 0..20), 0..3_u64), Just(()), 0..80),
+        interval in 1..20_usize, others in vec((vec(0..3_u8, 0..20), 0..4_u64), 1..20),
+    ) {
+        let mut entries: Entries =
+            map.into_keys().map(|(user, sequence)| (internal(&user, sequence), vec![7])).collect();
+        entries.sort_by(|a, b| compare_internal(&a.0, &b.0));
+        let block = build(&entries, interval);
+        let moves: Vec<Move> = others.iter().map(|(u, s)| Move::Seek(u.clone(), *s)).collect();
+        follow(&entries, &mut BlockIter::new(block.clone()), &moves)?;
+        for (user, sequence) in others {
+            let trailer = sequence << 8 | 1;
+            prop_assert_eq!(
+                get_from_block(&block, &user, trailer),
+                get_from_list(&entries, &user, trailer)
+            );
+        }
     }
 
     #[test]
