@@ -59,7 +59,7 @@ pub fn check_unsafe_islands(files: &[SourceFile]) -> Vec<Complaint> {
 /// Every relative link of a page leads to something that is there.
 pub fn check_links(root: &Path, files: &[SourceFile]) -> Vec<Complaint> {
     let mut complaints = Vec::new();
-    for file in files.iter().filter(|file| file.path.ends_with(".md")) {
+    for file in files.iter().filter(|file| file.has_ending("md")) {
         let directory = root
             .join(&file.path)
             .parent()

@@ -24,9 +24,14 @@ pub struct SourceFile {
 impl SourceFile {
     /// Whether it is Rust.
     pub fn is_rust(&self) -> bool {
+        self.has_ending("rs")
+    }
+
+    /// Whether the name ends in a dot and `ending`.
+    pub fn has_ending(&self, ending: &str) -> bool {
         Path::new(&self.path)
             .extension()
-            .is_some_and(|ending| ending == "rs")
+            .is_some_and(|other| other == ending)
     }
 
     /// Whether it is only ever compiled for tests, or is a tool beside the engine: what the rules for the
