@@ -3,6 +3,16 @@
 //! An internal key is the user key followed by eight bytes, little-endian: sequence << 8 | kind. Entries are
 //! ordered by user key bytewise, then from the newest version to the oldest.
 
+mod level;
+mod merging;
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use level::{LevelIterator, Run};
+pub(crate) use merging::MergingIterator;
+pub(crate) use source::Source;
+
 use crate::error::Result;
 
 /// A cursor over internal keys, both ways.

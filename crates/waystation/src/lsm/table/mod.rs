@@ -14,7 +14,7 @@ mod output;
 mod reader;
 mod table_cache;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 pub(crate) use block_cache::BlockCache;
 pub(crate) use builder::TableBuilder;

@@ -279,7 +279,7 @@ fn any_user_key() -> impl Strategy<Value = Vec<u8>> {
     vec(prop_oneof![Just(b'a'), Just(b'b'), any::<u8>()], 0..14)
 }
 
-fn any_entries() -> impl Strategy<Value = Entries> {
+pub(crate) fn any_entries() -> impl Strategy<Value = Entries> {
     let kind = prop_oneof![Just(ValueKind::Deletion), Just(ValueKind::Value)];
     let entry = (kind, vec(any::<u8>(), 0..60));
     btree_map((any_user_key(), 0..6_u64), entry, 0..120).prop_map(|map| {

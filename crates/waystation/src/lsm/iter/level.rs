@@ -1,0 +1,203 @@
+//! A cursor over tables that lie one behind the other: a sorted level, or one table of level 0.
+//!
+//! Tables are opened when the cursor gets to them. A cursor that is made and not used costs two reference counts.
+
+use super::InternalIterator;
+use crate::error::Result;
+use crate::lsm::table::{TableCache, TableIterator, TableMeta};
+use crate::lsm::version::Version;
+use std::cmp::Ordering;
+use std::sync::Arc;
+use waystation_format::key::compare_internal;
+
+/// Tables in the order of their keys, no two of which share an internal key.
+#[derive(Debug, Clone)]
+pub(crate) enum Run {
+    /// A level below level 0 of a version.
+    Level(Arc<Version>, usize),
+    /// One table.
+    Table(Arc<TableMeta>),
+    /// What somebody chose.
+    List(Arc<[Arc<TableMeta>]>),
+}
+
+impl Run {
+    #[inline]
+    fn tables(&self) -> &[Arc<TableMeta>] {
+        match self {
+            Self::Level(version, level) => version.level(*level),
+            Self::Table(table) => std::slice::from_ref(table),
+            Self::List(tables) => tables,
+        }
+    }
+}
+
+/// A cursor over a run of tables.
+pub(crate) struct LevelIterator {
+    cache: Arc<TableCache>,
+    run: Run,
+    /// Whether tables are read for a merge, and not for a reader.
+    for_merge: bool,
+    /// Which table the cursor is in, if it is in any.
+    position: usize,
+    table: Option<TableIterator>,
+}
+
+impl LevelIterator {
+    /// A cursor for readers.
+    pub(crate) fn new(cache: Arc<TableCache>, run: Run) -> Self {
+        Self {
+            cache,
+            run,
+            for_merge: false,
+            position: 0,
+            table: None,
+        }
+    }
+
+    /// A cursor for merges: see [`Table::scan`](crate::lsm::table::Table::scan).
+    pub(crate) fn for_merge(cache: Arc<TableCache>, run: Run) -> Self {
+        Self {
+            for_merge: true,
+            ..Self::new(cache, run)
+        }
+    }
+
+    /// Makes table `position` the current one, nowhere yet.
+    fn open(&mut self, position: usize) -> Result<&mut TableIterator> {
+        let table = match self.cache.get(&self.run.tables()[position]) {
+            Ok(table) => table,
+            Err(error) => {
+                self.table = None;
+                return Err(error);
+            }
+        };
+        self.position = position;
+        Ok(match &mut self.table {
+            Some(iter) => {
+                iter.reset(table);
+                iter
+            }
+            none if self.for_merge => none.insert(table.scan()),
+            none => none.insert(table.iter()),
+        })
+    }
+
+    /// Table `position` as the current one, wherever it was left if it is that already.
+    fn at(&mut self, position: usize) -> Result<&mut TableIterator> {
+        if self.table.is_none() || self.position != position {
+            return self.open(position);
+        }
+        match &mut self.table {
+            Some(iter) => Ok(iter),
+            None => unreachable!("the table was looked at above"),
+        }
+    }
+
+    /// Goes to the first entry of table `position` or of those behind it.
+    fn enter_forward(&mut self, mut position: usize) -> Result<()> {
+        while position < self.run.tables().len() {
+            self.at(position)?.seek_to_first()?;
+            if self.valid() {
+                return Ok(());
+            }
+            position += 1;
+        }
+        self.table = None;
+        Ok(())
+    }
+
+    /// Goes to the last entry of the tables before table `position`.
+    fn enter_backward(&mut self, mut position: usize) -> Result<()> {
+        while position > 0 {
+            position -= 1;
+            self.at(position)?.seek_to_last()?;
+            if self.valid() {
+                return Ok(());
+            }
+        }
+        self.table = None;
+        Ok(())
+    }
+}
+
+impl InternalIterator for LevelIterator {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.table.as_ref().is_some_and(TableIterator::valid)
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.enter_forward(0)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.enter_backward(self.run.tables().len())
+    }
+
+    fn seek(&mut self, internal_key: &[u8]) -> Result<()> {
+        let tables = self.run.tables();
+        let position = tables.partition_point(|table| {
+            compare_internal(&table.largest, internal_key) == Ordering::Less
+        });
+        if position == tables.len() {
+            self.table = None;
+            return Ok(());
+        }
+        self.at(position)?.seek(internal_key)?;
+        if self.valid() {
+            return Ok(());
+        }
+        self.enter_forward(position + 1)
+    }
+
+    fn seek_for_prev(&mut self, internal_key: &[u8]) -> Result<()> {
+        let tables = self.run.tables();
+        let behind = tables.partition_point(|table| {
+            compare_internal(&table.smallest, internal_key) != Ordering::Greater
+        });
+        let Some(position) = behind.checked_sub(1) else {
+            self.table = None;
+            return Ok(());
+        };
+        self.at(position)?.seek_for_prev(internal_key)?;
+        if self.valid() {
+            return Ok(());
+        }
+        self.enter_backward(position)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        let Some(iter) = &mut self.table else {
+            return Ok(());
+        };
+        iter.next()?;
+        if iter.valid() {
+            return Ok(());
+        }
+        self.enter_forward(self.position + 1)
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        let Some(iter) = &mut self.table else {
+            return Ok(());
+        };
+        iter.prev()?;
+        if iter.valid() {
+            return Ok(());
+        }
+        self.enter_backward(self.position)
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.table.as_ref().map_or(&[], TableIterator::key)
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.table.as_ref().map_or(&[], TableIterator::value)
+    }
+}

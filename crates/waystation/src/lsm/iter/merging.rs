@@ -1,0 +1,240 @@
+//! A cursor over the union of several cursors.
+//!
+//! There are few of them (memtables, tables of level 0, one per level), so no heap: the cursor knows which child
+//! is `current` and which other one, its `rival`, comes next. While the current child stays before its rival, a
+//! step costs one comparison; when it does not, all children are looked at once. The first sixteen bytes of each
+//! child's user key are kept beside it as a number, which settles most comparisons. With one child there is no
+//! rival and nothing is compared.
+//!
+//! Children may hold the same internal key (a version that was replayed into a memtable and had reached a table,
+//! too): each is shown, in the order of children.
+
+use super::{InternalIterator, Source};
+use crate::error::Result;
+use std::cmp::Ordering;
+use waystation_format::key::{TRAILER_BYTES, compare_internal};
+
+const NONE: usize = usize::MAX;
+const HEAD_BYTES: usize = 16;
+
+/// A cursor over the union of several cursors.
+pub(crate) struct MergingIterator<I = Source> {
+    children: Vec<Child<I>>,
+    /// The child whose entry is shown; [`NONE`] if not valid.
+    current: usize,
+    /// The child that comes next; [`NONE`] if no other child is valid.
+    rival: usize,
+    direction: Direction,
+}
+
+struct Child<I> {
+    iter: I,
+    /// The beginning of its user key, if it is valid.
+    head: u128,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Forward,
+    Backward,
+}
+
+impl<I: InternalIterator> MergingIterator<I> {
+    /// A cursor over the union of `children`.
+    pub(crate) fn new(children: Vec<I>) -> Self {
+        let children = children.into_iter();
+        Self {
+            children: children.map(|iter| Child { iter, head: 0 }).collect(),
+            current: NONE,
+            rival: NONE,
+            direction: Direction::Forward,
+        }
+    }
+
+    /// Positions every child, then shows the one that comes first in `direction`.
+    fn position(
+        &mut self,
+        direction: Direction,
+        mut to: impl FnMut(&mut I) -> Result<()>,
+    ) -> Result<()> {
+        self.direction = direction;
+        self.current = NONE;
+        for child in &mut self.children {
+            to(&mut child.iter)?;
+            child.note();
+        }
+        self.elect();
+        Ok(())
+    }
+
+    /// Finds the child that comes first, and the one after it.
+    fn elect(&mut self) {
+        (self.current, self.rival) = (NONE, NONE);
+        for i in 0..self.children.len() {
+            if !self.children[i].iter.valid() {
+                continue;
+            }
+            if self.current == NONE || self.comes_before(i, self.current) {
+                self.rival = self.current;
+                self.current = i;
+            } else if self.rival == NONE || self.comes_before(i, self.rival) {
+                self.rival = i;
+            }
+        }
+    }
+
+    /// Whether child `a` comes before child `b` in the direction of the walk.
+    #[inline]
+    fn comes_before(&self, a: usize, b: usize) -> bool {
+        let (first, second) = (&self.children[a], &self.children[b]);
+        let order = first
+            .head
+            .cmp(&second.head)
+            .then_with(|| compare_internal(first.iter.key(), second.iter.key()))
+            .then(a.cmp(&b));
+        match self.direction {
+            Direction::Forward => order == Ordering::Less,
+            Direction::Backward => order == Ordering::Greater,
+        }
+    }
+
+    /// Steps the current child by `step`, then shows whoever comes first.
+    #[inline]
+    fn advance(&mut self, step: impl FnOnce(&mut I) -> Result<()>) -> Result<()> {
+        let Some(child) = self.children.get_mut(self.current) else {
+            return Ok(());
+        };
+        if let Err(error) = step(&mut child.iter) {
+            self.current = NONE;
+            return Err(error);
+        }
+        if child.iter.valid() {
+            if self.rival == NONE {
+                return Ok(());
+            }
+            child.note();
+            if self.comes_before(self.current, self.rival) {
+                return Ok(());
+            }
+        }
+        self.elect();
+        Ok(())
+    }
+
+    /// Turns all children but the current one to the other side of its key.
+    #[cold]
+    fn turn(&mut self, direction: Direction) -> Result<()> {
+        let Some(child) = self.children.get(self.current) else {
+            return Ok(());
+        };
+        let key = child.iter.key().to_vec();
+        let current = std::mem::replace(&mut self.current, NONE);
+        for (i, child) in self.children.iter_mut().enumerate() {
+            if i == current {
+                child.note();
+                continue;
+            }
+            let iter = &mut child.iter;
+            match direction {
+                Direction::Forward => {
+                    iter.seek(&key)?;
+                    if i < current && iter.valid() && iter.key() == key {
+                        iter.next()?;
+                    }
+                }
+                Direction::Backward => {
+                    iter.seek_for_prev(&key)?;
+                    if i > current && iter.valid() && iter.key() == key {
+                        iter.prev()?;
+                    }
+                }
+            }
+            child.note();
+        }
+        self.direction = direction;
+        self.elect();
+        // The current child holds the key that all others were turned away from.
+        debug_assert_eq!(self.current, current);
+        Ok(())
+    }
+}
+
+impl<I: InternalIterator> Child<I> {
+    #[inline]
+    fn note(&mut self) {
+        if self.iter.valid() {
+            self.head = head(self.iter.key());
+        }
+    }
+}
+
+/// The first bytes of the user key of `internal_key` as a number that orders as they do; as if zeros followed
+/// where there are fewer.
+#[inline]
+fn head(internal_key: &[u8]) -> u128 {
+    let user_bytes = internal_key.len().saturating_sub(TRAILER_BYTES);
+    let absent = HEAD_BYTES.saturating_sub(user_bytes);
+    if let Some(first) = internal_key.first_chunk::<HEAD_BYTES>() {
+        let number = u128::from_le_bytes(*first).swap_bytes();
+        // At most eight bytes of this are not of the user key but of the trailer.
+        return number >> (8 * absent) << (8 * absent);
+    }
+    let mut bytes = [0; HEAD_BYTES];
+    bytes[..user_bytes].copy_from_slice(&internal_key[..user_bytes]);
+    u128::from_le_bytes(bytes).swap_bytes()
+}
+
+impl<I: InternalIterator> InternalIterator for MergingIterator<I> {
+    #[inline]
+    fn valid(&self) -> bool {
+        self.children
+            .get(self.current)
+            .is_some_and(|child| child.iter.valid())
+    }
+
+    fn seek_to_first(&mut self) -> Result<()> {
+        self.position(Direction::Forward, I::seek_to_first)
+    }
+
+    fn seek_to_last(&mut self) -> Result<()> {
+        self.position(Direction::Backward, I::seek_to_last)
+    }
+
+    fn seek(&mut self, internal_key: &[u8]) -> Result<()> {
+        self.position(Direction::Forward, |iter| iter.seek(internal_key))
+    }
+
+    fn seek_for_prev(&mut self, internal_key: &[u8]) -> Result<()> {
+        self.position(Direction::Backward, |iter| iter.seek_for_prev(internal_key))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<()> {
+        if self.direction != Direction::Forward {
+            self.turn(Direction::Forward)?;
+        }
+        self.advance(I::next)
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<()> {
+        if self.direction != Direction::Backward {
+            self.turn(Direction::Backward)?;
+        }
+        self.advance(I::prev)
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.children
+            .get(self.current)
+            .map_or(&[], |child| child.iter.key())
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.children
+            .get(self.current)
+            .map_or(&[], |child| child.iter.value())
+    }
+}
