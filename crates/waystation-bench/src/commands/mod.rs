@@ -1,0 +1,22 @@
+//! The subcommands: what is run in which order, and what becomes of the figures.
+
+mod compare;
+mod db;
+mod reopen;
+mod series;
+mod stalls;
+
+pub(crate) use compare::compare;
+pub(crate) use db::db;
+pub(crate) use reopen::reopen;
+pub(crate) use stalls::stalls;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Progress on the terminal, if there is one.
+fn progress_bar(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
+    let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}

@@ -1,0 +1,177 @@
+//! The engines side by side, behind the few operations that `db_bench` does.
+//!
+//! The trait is used by type, not through a table of functions: an operation of 200 ns should not pay for the
+//! comparison. Each engine comes in its default configuration, as somebody gets it who sets nothing, and some
+//! in a tuned one: what their documentation recommends for a machine of this class.
+
+#[cfg(feature = "rivals")]
+mod fjall;
+#[cfg(feature = "rivals")]
+mod leveldb;
+#[cfg(feature = "rivals")]
+mod rocksdb;
+
+use crate::error::{Error, Result};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[cfg(feature = "rivals")]
+pub(crate) use {fjall::Fjall, leveldb::LevelDb, rocksdb::RocksDb};
+
+/// An engine in one of its configurations.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, ValueEnum, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum EngineKind {
+    /// Waystation as it comes
+    Waystation,
+    /// LevelDB 1.23 as it comes: 4 MB write buffer, 8 MB cache, no filter
+    #[value(name = "leveldb")]
+    #[serde(rename = "leveldb")]
+    LevelDb,
+    /// LevelDB 1.23 with 64 MB write buffer, 256 MB cache, a filter of 10 bits, files of 32 MB
+    #[value(name = "leveldb-tuned")]
+    #[serde(rename = "leveldb-tuned")]
+    LevelDbTuned,
+    /// RocksDB as it comes
+    #[value(name = "rocksdb")]
+    #[serde(rename = "rocksdb")]
+    RocksDb,
+    /// RocksDB with a filter, 256 MB cache, 128 MB buffers, pipelined writes, direct flushes and compactions
+    #[value(name = "rocksdb-tuned")]
+    #[serde(rename = "rocksdb-tuned")]
+    RocksDbTuned,
+    /// fjall as it comes
+    Fjall,
+}
+
+impl EngineKind {
+    /// Its name on the command line and in reports.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Waystation => "waystation",
+            Self::LevelDb => "leveldb",
+            Self::LevelDbTuned => "leveldb-tuned",
+            Self::RocksDb => "rocksdb",
+            Self::RocksDbTuned => "rocksdb-tuned",
+            Self::Fjall => "fjall",
+        }
+    }
+
+    /// Whether this build of the program holds it.
+    pub(crate) fn is_built(self) -> bool {
+        cfg!(feature = "rivals") && self != Self::Waystation
+    }
+
+    /// Whether it is a configuration of choice rather than the engine as it comes.
+    pub(crate) fn is_tuned(self) -> bool {
+        matches!(self, Self::LevelDbTuned | Self::RocksDbTuned)
+    }
+
+    /// What it is set to, for the report.
+    pub(crate) fn settings(self) -> &'static str {
+        match self {
+            Self::Waystation | Self::Fjall => "default",
+            Self::LevelDb => "default: write_buffer 4 MB, block_cache 8 MB, no filter, snappy",
+            Self::LevelDbTuned => {
+                "write_buffer 64 MB, block_cache 256 MB, bloom 10, max_file_size 32 MB, snappy"
+            }
+            Self::RocksDb => "default: write_buffer 64 MB, block_cache 32 MB, no filter, snappy",
+            Self::RocksDbTuned => {
+                "write_buffer 128 MB x 4, block_cache 256 MB, bloom 10, parallelism = cores, pipelined writes, \
+                 direct I/O for flush and compaction, snappy"
+            }
+        }
+    }
+
+    /// The engine's version.
+    pub(crate) fn version(self) -> &'static str {
+        match self {
+            Self::Waystation => env!("CARGO_PKG_VERSION"),
+            Self::LevelDb | Self::LevelDbTuned => "1.23",
+            Self::RocksDb | Self::RocksDbTuned => env!("WAYSTATION_BENCH_ROCKSDB_VERSION"),
+            Self::Fjall => env!("WAYSTATION_BENCH_FJALL_VERSION"),
+        }
+    }
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Refuses engines that this build does not hold.
+pub(crate) fn check_built(engines: &[EngineKind]) -> Result<()> {
+    match engines.iter().find(|engine| !engine.is_built()) {
+        None => Ok(()),
+        Some(engine) => Err(Error::Refused(format!(
+            "{engine} is not in this build: run `make bench-build`, which fetches and compiles the rivals"
+        ))),
+    }
+}
+
+/// Where and how to open.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct OpenSettings {
+    /// Which engine.
+    pub(crate) engine: EngineKind,
+    /// The database's directory, made if missing.
+    pub(crate) directory: PathBuf,
+    /// A memtable (write buffer) of this many bytes instead of the engine's own choice.
+    pub(crate) memtable_bytes: Option<usize>,
+}
+
+/// An open database. Dropping it closes it.
+pub(crate) trait Engine: Sized + Sync {
+    /// How it is called in messages.
+    const NAME: &'static str;
+
+    /// Its iterator.
+    type Cursor<'a>: Cursor
+    where
+        Self: 'a;
+
+    /// Opens the database, made if missing.
+    fn open(settings: &OpenSettings) -> Result<Self>;
+    /// Puts; survives the death of the process.
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Puts; survives a power cut.
+    fn put_sync(&self, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Deletes; survives the death of the process.
+    fn delete(&self, key: &[u8]) -> Result<()>;
+    /// Replaces `value` by the key's. False (and anything in `value`) if there is none.
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
+    /// A new iterator over the database as it is now.
+    fn cursor(&self) -> Result<Self::Cursor<'_>>;
+    /// Returns when no flush and no compaction is running or due, with the time for which that has been so.
+    fn wait_idle(&self) -> Result<Duration>;
+    /// Closes, and reports what only closing finds out.
+    fn close(self) -> Result<()>;
+}
+
+/// An iterator over a database. Every step says whether there is an entry; `key` and `value` may be asked
+/// only after one that said so.
+pub(crate) trait Cursor {
+    /// To the first entry.
+    fn seek_to_first(&mut self) -> Result<bool>;
+    /// To the last entry.
+    fn seek_to_last(&mut self) -> Result<bool>;
+    /// To the first entry at or after `key`.
+    fn seek(&mut self, key: &[u8]) -> Result<bool>;
+    /// One forward; only after `seek_to_first` or `seek`.
+    fn next(&mut self) -> Result<bool>;
+    /// One back; only after `seek_to_last`.
+    fn prev(&mut self) -> Result<bool>;
+    /// The key here.
+    fn key(&self) -> &[u8];
+    /// The value here.
+    fn value(&self) -> &[u8];
+}
+
+#[cfg(test)]
+mod tests;

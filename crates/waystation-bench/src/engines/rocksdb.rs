@@ -1,0 +1,162 @@
+//! RocksDB through its crate, which compiles the bundled source.
+
+use super::{Cursor, Engine, EngineKind, OpenSettings};
+use crate::error::{Error, Result};
+use rocksdb::{
+    BlockBasedOptions, Cache, DB, DBRawIterator, Options, WaitForCompactOptions, WriteOptions,
+};
+use std::thread;
+use std::time::Duration;
+
+const MB: usize = 1 << 20;
+
+/// An open RocksDB.
+pub(crate) struct RocksDb {
+    db: DB,
+    write: WriteOptions,
+    write_synced: WriteOptions,
+}
+
+fn failed<T>(operation: &'static str, result: Result<T, rocksdb::Error>) -> Result<T> {
+    result.map_err(|error| Error::engine(RocksDb::NAME, operation, error))
+}
+
+/// What RocksDB's tuning guide and its own setup advice recommend for point reads and fast writes.
+fn tune(options: &mut Options) {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    options.increase_parallelism(i32::try_from(cores.max(2)).unwrap_or(2));
+    options.set_write_buffer_size(128 * MB);
+    options.set_max_write_buffer_number(4);
+    options.set_min_write_buffer_number_to_merge(1);
+    options.set_enable_pipelined_write(true);
+    options.set_use_direct_io_for_flush_and_compaction(true);
+    options.set_compaction_readahead_size(2 * MB);
+    options.set_max_subcompactions(2);
+    options.set_level_compaction_dynamic_level_bytes(true);
+    let mut tables = BlockBasedOptions::default();
+    tables.set_block_cache(&Cache::new_lru_cache(256 * MB));
+    tables.set_bloom_filter(10.0, false);
+    tables.set_cache_index_and_filter_blocks(false);
+    options.set_block_based_table_factory(&tables);
+}
+
+impl Engine for RocksDb {
+    const NAME: &'static str = "rocksdb";
+
+    type Cursor<'a> = RocksDbCursor<'a>;
+
+    fn open(settings: &OpenSettings) -> Result<Self> {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        if settings.engine == EngineKind::RocksDbTuned {
+            tune(&mut options);
+        }
+        if let Some(bytes) = settings.memtable_bytes {
+            options.set_write_buffer_size(bytes);
+        }
+        let db = failed("open", DB::open(&options, &settings.directory))?;
+        let mut write_synced = WriteOptions::default();
+        write_synced.set_sync(true);
+        Ok(Self {
+            db,
+            write: WriteOptions::default(),
+            write_synced,
+        })
+    }
+
+    #[inline]
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        failed("put", self.db.put_opt(key, value, &self.write))
+    }
+
+    #[inline]
+    fn put_sync(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        failed("put", self.db.put_opt(key, value, &self.write_synced))
+    }
+
+    #[inline]
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        failed("delete", self.db.delete_opt(key, &self.write))
+    }
+
+    #[inline]
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let Some(found) = failed("get", self.db.get_pinned(key))? else {
+            return Ok(false);
+        };
+        value.clear();
+        value.extend_from_slice(&found);
+        Ok(true)
+    }
+
+    fn cursor(&self) -> Result<RocksDbCursor<'_>> {
+        Ok(RocksDbCursor(self.db.raw_iterator()))
+    }
+
+    fn wait_idle(&self) -> Result<Duration> {
+        failed(
+            "wait for compactions",
+            self.db.wait_for_compact(&WaitForCompactOptions::default()),
+        )?;
+        Ok(Duration::ZERO)
+    }
+
+    fn close(self) -> Result<()> {
+        drop(self);
+        Ok(())
+    }
+}
+
+/// RocksDB's iterator.
+pub(crate) struct RocksDbCursor<'a>(DBRawIterator<'a>);
+
+impl RocksDbCursor<'_> {
+    #[inline]
+    fn landed(&self) -> Result<bool> {
+        if self.0.valid() {
+            return Ok(true);
+        }
+        failed("iterate", self.0.status())?;
+        Ok(false)
+    }
+}
+
+impl Cursor for RocksDbCursor<'_> {
+    fn seek_to_first(&mut self) -> Result<bool> {
+        self.0.seek_to_first();
+        self.landed()
+    }
+
+    fn seek_to_last(&mut self) -> Result<bool> {
+        self.0.seek_to_last();
+        self.landed()
+    }
+
+    #[inline]
+    fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.0.seek(key);
+        self.landed()
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<bool> {
+        self.0.next();
+        self.landed()
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<bool> {
+        self.0.prev();
+        self.landed()
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.0.key().unwrap_or_default()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.0.value().unwrap_or_default()
+    }
+}

@@ -1,0 +1,72 @@
+//! `waystation-bench`: workloads and rivals side by side.
+//!
+//! ```text
+//!  parent: order, raw device, medians                     worker: one engine, one process
+//!  cli -> commands/{db, compare, stalls, reopen}           worker -> engines/{waystation, leveldb, rocksdb, fjall}
+//!             |  series: list of benchmarks    protocol       |      workload: db_bench's loops
+//!             +-> session  <------------ lines of JSON -------+      measure: latency, cpu, memory, bytes
+//!             +-> raw, place, machine, stats, report
+//! ```
+//!
+//! One process runs one engine, engines take turns, every figure comes with the machine it was measured on, and
+//! a run during which the device changed its speed is repeated.
+
+#![allow(
+    clippy::cast_precision_loss,
+    reason = "figures for people: 2^53 operations are not exceeded"
+)]
+#![cfg_attr(
+    not(feature = "rivals"),
+    allow(
+        dead_code,
+        unused_imports,
+        unused_variables,
+        reason = "without rivals, and until the engine lands, nothing is measured"
+    )
+)]
+
+mod cli;
+mod clock;
+mod commands;
+mod engines;
+mod error;
+mod interrupt;
+mod machine;
+mod measure;
+mod place;
+mod protocol;
+mod raw;
+mod report;
+mod session;
+mod stats;
+mod worker;
+mod workload;
+
+use clap::Parser;
+use cli::{Cli, Measure};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match run(&Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            interrupt::park_if_interrupted();
+            eprintln!("waystation-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(measure: &Measure) -> error::Result<()> {
+    if let Measure::Worker { settings } = measure {
+        return worker::work(settings);
+    }
+    interrupt::install()?;
+    match measure {
+        Measure::Db(args) => commands::db(args),
+        Measure::Compare(args) => commands::compare(args),
+        Measure::Stalls(args) => commands::stalls(args),
+        Measure::Reopen(args) => commands::reopen(args),
+        Measure::Worker { settings } => worker::work(settings),
+    }
+}

@@ -1,0 +1,134 @@
+//! Where the data lies: a directory of its own below the one that was named, gone at the end.
+
+use crate::error::{Error, Result};
+use crate::interrupt;
+use rustix::fs::{StatFs, statfs};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const TMPFS: u64 = 0x0102_1994;
+const RAMFS: u64 = 0x8584_58f6;
+
+/// A directory on real storage. Dropping it removes it with all that is in it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    directory: PathBuf,
+    file_system: &'static str,
+}
+
+impl Place {
+    /// A fresh directory below `data_directory`, which is made if missing. Refused in memory: there the
+    /// comparison would be of something else.
+    pub(crate) fn new(data_directory: &Path) -> Result<Self> {
+        let directory = data_directory.join(format!("bench-{}", std::process::id()));
+        fs::create_dir_all(&directory)
+            .map_err(|source| Error::io("create the directory", &directory, source))?;
+        interrupt::register_directory(&directory);
+        let mut place = Self {
+            directory,
+            file_system: "",
+        };
+        let directory = fs::canonicalize(&place.directory)
+            .map_err(|source| Error::io("resolve", &place.directory, source))?;
+        interrupt::forget_directory(&place.directory);
+        interrupt::register_directory(&directory);
+        place.directory = directory;
+        let status = statfs(&place.directory).map_err(|error| {
+            Error::io("ask for the file system of", &place.directory, error.into())
+        })?;
+        place.file_system = file_system_name(magic(&status));
+        if matches!(magic(&status), TMPFS | RAMFS) {
+            return Err(Error::Refused(format!(
+                "{} lies in memory ({}), where there is no device to measure: name a directory on storage with \
+                 --data-dir",
+                data_directory.display(),
+                place.file_system
+            )));
+        }
+        Ok(place)
+    }
+
+    /// A path in it.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// The file system it is on.
+    pub(crate) fn file_system(&self) -> &'static str {
+        self.file_system
+    }
+
+    /// Removes a database in it.
+    pub(crate) fn clear(&self, name: &str) -> Result<()> {
+        let path = self.path(name);
+        match fs::remove_dir_all(&path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::io("remove", path, source))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+        interrupt::forget_directory(&self.directory);
+    }
+}
+
+/// The file system's number: some platforms have it signed.
+fn magic(status: &StatFs) -> u64 {
+    u64::try_from(status.f_type).unwrap_or(0)
+}
+
+fn file_system_name(magic: u64) -> &'static str {
+    match magic {
+        0xef53 => "ext4",
+        0x5846_5342 => "xfs",
+        0x9123_683e => "btrfs",
+        0xf2f5_2010 => "f2fs",
+        0x2fc1_2fc1 => "zfs",
+        0x794c_7630 => "overlay",
+        TMPFS => "tmpfs",
+        RAMFS => "ramfs",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_refused_and_left_as_it_was() {
+        let memory = Path::new("/dev/shm");
+        let is_memory = statfs(memory).is_ok_and(|status| magic(&status) == TMPFS);
+        if !is_memory {
+            return;
+        }
+        let directory = tempfile::tempdir_in(memory).expect("a directory in memory");
+        let error = Place::new(directory.path()).expect_err("it lies in memory");
+        assert!(error.to_string().contains("--data-dir"), "{error}");
+        let left = fs::read_dir(directory.path()).expect("still there").count();
+        assert_eq!(left, 0);
+    }
+
+    #[test]
+    fn it_goes_with_everything_in_it() {
+        let binary = std::env::current_exe().expect("a running binary");
+        let beside = binary.parent().expect("a directory");
+        let directory = tempfile::tempdir_in(beside).expect("a directory");
+        let Ok(place) = Place::new(&directory.path().join("made")) else {
+            return; // the build directory itself lies in memory
+        };
+        fs::create_dir(place.path("db")).expect("a directory in it");
+        fs::write(place.path("db/file"), "x").expect("a file in it");
+        place.clear("db").expect("removed");
+        place.clear("db").expect("nothing to remove is fine");
+        fs::write(place.path("file"), "x").expect("a file in it");
+        let path = place.path("");
+        drop(place);
+        assert!(!path.exists());
+    }
+}
