@@ -7,7 +7,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help test lint docs setup clean
+.PHONY: help test bench-build bench lint docs setup clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -17,6 +17,13 @@ setup: ## Install what the tests need
 
 test: setup ## Every test (under 30 minutes on two cores)
 	$(CARGO) test --workspace --locked --no-fail-fast
+
+bench-build: ## Build the benchmark with its rivals LevelDB, RocksDB and fjall (about 25 minutes, once)
+	crates/waystation-bench/build-rivals.sh
+	$(CARGO) build --release --locked --package waystation-bench --features rivals
+
+bench: ## The benchmark table of README.md, into target/db.json (needs bench-build)
+	$(TARGET)/release/waystation-bench db --engines waystation,leveldb,rocksdb,fjall --num 1000000 --runs 3 --json $(TARGET)/db.json
 
 lint: ## Formatting, clippy, and (where installed) cargo-deny and typos
 	$(CARGO) fmt --all --check
