@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::interrupt;
-use rustix::fs::{StatFs, statfs};
+use rustix::fs::{StatFs, statfs, syncfs};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -51,6 +51,14 @@ impl Place {
     /// A path in it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
+    }
+
+    /// Waits until what was written so far has reached the device: what one engine left to the page cache is
+    /// not to be paid for by the next measurement.
+    pub(crate) fn settle(&self) -> Result<()> {
+        let failed = |source| Error::io("sync", &self.directory, source);
+        let directory = fs::File::open(&self.directory).map_err(failed)?;
+        syncfs(&directory).map_err(|error| failed(error.into()))
     }
 
     /// The file system it is on.

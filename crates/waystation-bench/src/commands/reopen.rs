@@ -15,6 +15,7 @@ use crate::protocol::{Command, Reply};
 use crate::report::Report;
 use crate::session::Worker;
 use crate::stats::median_index;
+use crate::workload::KEY_BYTES;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -91,8 +92,7 @@ fn open_once(
 ) -> Result<ReopenRow> {
     let value_bytes = args.value_bytes;
     let directory = place.path(engine.name());
-    // Twice the data: what a memtable needs beside it is the engine's affair, and less than that.
-    let memtable_bytes = usize::try_from(args.log_bytes.saturating_mul(2)).ok();
+    let memtable_bytes = usize::try_from(memtable_bytes(args.log_bytes, value_bytes)).ok();
     let settings = OpenSettings {
         engine,
         directory,
@@ -135,6 +135,16 @@ fn open_once(
         open_s,
         missing,
     })
+}
+
+/// A memtable that holds so many bytes of keys and values, with what it needs for each entry.
+fn memtable_bytes(log_bytes: u64, value_bytes: usize) -> u64 {
+    const ENTRY_BYTES: u64 = 128;
+    const SPARE_BYTES: u64 = 64 << 20;
+    let entries = log_bytes / (KEY_BYTES + value_bytes) as u64;
+    log_bytes
+        .saturating_add(entries.saturating_mul(ENTRY_BYTES))
+        .saturating_add(SPARE_BYTES)
 }
 
 /// The median run of an engine.

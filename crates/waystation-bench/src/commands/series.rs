@@ -2,7 +2,8 @@
 //!
 //! Around each benchmark that writes, the raw device is measured; if it changed its speed meanwhile, the run is
 //! repeated, after bringing the database back to the state the benchmark starts from. What is measured after one
-//! run counts as the measure before the next, if nothing happened between.
+//! run counts as the measure before the next, if nothing happened between. Before and after such a benchmark the
+//! page cache is written back, so that neither the device nor the next figure is charged with what this one left.
 
 use crate::cli::Load;
 use crate::engines::{EngineKind, OpenSettings};
@@ -140,8 +141,12 @@ impl<'a> Series<'a> {
 
     /// What the device gives now, if it is measured for this benchmark.
     fn measure(&mut self, workload: Benchmark, is_before: bool) -> Result<Option<f64>> {
-        if !workload.is_write() || !self.gauge.is_on() {
+        if !workload.is_write() {
             self.last_measure = None;
+            return Ok(None);
+        }
+        self.place.settle()?;
+        if !self.gauge.is_on() {
             return Ok(None);
         }
         let is_sync = workload == Benchmark::FillSync;
