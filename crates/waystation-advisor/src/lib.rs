@@ -23,7 +23,9 @@ pub mod error;
 pub mod event;
 pub mod import;
 pub mod native;
+pub mod report;
 pub mod simulate;
+mod svg;
 pub mod units;
 pub mod validate;
 

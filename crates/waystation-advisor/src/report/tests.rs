@@ -1,0 +1,158 @@
+use super::*;
+use crate::event::{Area, Role};
+
+fn info(end_ns: u64) -> TraceInfo {
+    TraceInfo {
+        areas: vec![Area {
+            name: "fs".to_owned(),
+            device: "fs".to_owned(),
+            role: Role::FileSystem,
+            extent_bytes: 1 << 30,
+        }],
+        comms: vec![String::new()],
+        end_ns,
+        requests: 1,
+        completed: 1,
+        flushes: 1,
+        ..TraceInfo::default()
+    }
+}
+
+fn read(issue_ns: u64, block: u64, blocks: u32) -> Request {
+    Request {
+        issue_ns,
+        complete_ns: issue_ns + 100,
+        offset: block * 4096,
+        length: blocks * 4096,
+        pid: 0,
+        comm: 0,
+        area: 0,
+        op: Op::Read,
+        flags: Flags::default(),
+    }
+}
+
+fn report_of(requests: &[Request]) -> Report {
+    let end = requests.last().map_or(0, |last| last.complete_ns);
+    let mut characteriser = Characteriser::new(&info(end));
+    for request in requests {
+        characteriser.add(request);
+    }
+    characteriser.finish()
+}
+
+#[test]
+fn counts_are_exact_while_they_fit() {
+    // Blocks 0..100 once, blocks 0..10 twice more.
+    let mut requests: Vec<Request> = (0..100)
+        .map(|block| read(block * 1_000, block, 1))
+        .collect();
+    for round in 0..2 {
+        requests
+            .extend((0..10).map(|block| read(100_000 + round * 10_000 + block * 1_000, block, 1)));
+    }
+    let report = report_of(&requests);
+    let area = &report.areas[0];
+    assert_eq!(report.sampled.to_bits(), 1.0_f64.to_bits());
+    assert_eq!(area.unique_bytes, 100 * 4096);
+    assert!((area.multiplicity.single_of_blocks - 0.9).abs() < 1e-9);
+    assert!((area.multiplicity.single_of_accesses - 90.0 / 120.0).abs() < 1e-9);
+    assert!((area.multiplicity.hottest_tenth_of_accesses - 30.0 / 120.0).abs() < 1e-9);
+    assert_eq!(area.growth.len(), TIME_COLUMNS);
+    assert_eq!(*area.growth.last().unwrap(), 100 * 4096);
+    assert_eq!(area.read.requests, 120);
+    assert_eq!(area.busy_ns, 120 * 100);
+    assert_eq!(report.think_ns, report.duration_ns - 120 * 100);
+    assert_eq!(area.heat_read.iter().sum::<u64>(), 120 * 4096);
+}
+
+#[test]
+fn miss_ratios_match_an_lru_cache_simulated_exactly() {
+    // A cycle over 64 blocks: everything misses below 64 blocks, only first accesses above.
+    let requests: Vec<Request> = (0..6_400_u64)
+        .map(|index| read(index * 200, index % 64, 1))
+        .collect();
+    let area = &report_of(&requests).areas[0];
+    let at = |blocks: u64| {
+        area.miss_ratio
+            .iter()
+            .rfind(|point| point.cache_bytes <= blocks * 4096)
+            .map_or(1.0, |point| point.miss_ratio)
+    };
+    assert!((at(32) - 1.0).abs() < 1e-9);
+    assert!((at(64) - 0.01).abs() < 1e-9);
+}
+
+#[test]
+fn sampling_keeps_footprint_and_curve_within_a_few_percent() {
+    // Two rounds over a million blocks: twice what the table holds, 122 times what the sampler follows.
+    let mut requests = Vec::new();
+    for round in 0..2_u64 {
+        for index in 0..50_000_u64 {
+            requests.push(read((round * 50_000 + index) * 1_000, index * 20, 20));
+        }
+    }
+    let report = report_of(&requests);
+    let area = &report.areas[0];
+    assert!(report.sampled < 1.0);
+    let unique = area.unique_bytes as f64 / (1_000_000.0 * 4096.0);
+    assert!((0.99..1.01).contains(&unique), "{unique}");
+    let first = area.reuse[0] / area.reuse.iter().sum::<f64>();
+    assert!((0.45..0.55).contains(&first), "{first}");
+    assert!(area.multiplicity.single_of_blocks < 0.01);
+}
+
+#[test]
+fn the_working_set_counts_a_block_until_its_window_ends() {
+    // One block read once at the beginning of 100 seconds: present for 1, 10 and 60 of them.
+    let mut requests = vec![read(0, 5, 1)];
+    requests.push(Request {
+        complete_ns: 100_000_000_000,
+        op: Op::Flush,
+        length: 0,
+        ..read(99_999_999_000, 0, 0)
+    });
+    let sets = report_of(&requests).areas[0].working_set;
+    assert_eq!(sets, [40, 409, 2457]);
+}
+
+#[test]
+fn histograms_are_right_within_their_resolution() {
+    let mut histogram = Histogram::new();
+    for value in 1..=10_000 {
+        histogram.add(value * 1_000);
+    }
+    for (share, expected) in [(0.5, 5e6), (0.99, 9.9e6), (0.999, 9.99e6)] {
+        let found = histogram.quantile(share) as f64;
+        assert!((found / expected - 1.0).abs() < 0.07, "{share}: {found}");
+    }
+    histogram.add(0);
+    histogram.add(u64::MAX);
+    assert!(histogram.quantile(1.0) == 0 || histogram.quantile(1.0) > 1 << 62);
+}
+
+#[test]
+fn all_renderings_hold_every_area_and_note() {
+    let mut info = info(1_000);
+    info.flushes = 0;
+    let mut characteriser = Characteriser::new(&info);
+    characteriser.add(&read(0, 1, 1));
+    let report = characteriser.finish();
+    let text = text::render(&report);
+    let html = html::render(&report, None);
+    let json = serde_json::to_string(&report).unwrap();
+    for rendering in [&text, &html, &json] {
+        assert!(rendering.contains("fs"), "{rendering}");
+        assert!(rendering.contains("no flushes"), "{rendering}");
+    }
+    assert!(html.starts_with("<!doctype html>") && html.contains("<svg"));
+    assert!(!html.contains("http://") || html.contains("http://www.w3.org/2000/svg"));
+}
+
+#[test]
+fn an_empty_trace_has_an_empty_report() {
+    let report = Characteriser::new(&TraceInfo::default()).finish();
+    assert_eq!(report.requests, 0);
+    assert!(text::render(&report).contains("0 requests"));
+    assert!(html::render(&report, None).contains("</html>"));
+}
