@@ -19,8 +19,10 @@
 )]
 
 pub mod advise;
+pub mod command;
 pub mod error;
 pub mod event;
+pub mod export;
 pub mod import;
 pub mod native;
 pub mod report;
@@ -28,5 +30,8 @@ pub mod simulate;
 mod svg;
 pub mod units;
 pub mod validate;
+
+/// Where the system's tools are; a user's PATH often lacks sbin.
+pub(crate) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 pub use error::{Error, Result};

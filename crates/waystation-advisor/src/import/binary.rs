@@ -132,15 +132,18 @@ pub(super) fn blktrace(path: &Path, out: &mut Collector<'_>) -> Result<()> {
 }
 
 /// The high half of an action.
-mod how {
-    pub(super) const WRITE: u32 = 1 << 1;
-    pub(super) const FLUSH: u32 = 1 << 2;
-    pub(super) const SYNC: u32 = 1 << 3;
-    pub(super) const NOTIFY: u32 = 1 << 10;
-    pub(super) const AHEAD: u32 = 1 << 11;
-    pub(super) const META: u32 = 1 << 12;
-    pub(super) const DISCARD: u32 = 1 << 13;
-    pub(super) const FUA: u32 = 1 << 15;
+pub(crate) mod how {
+    pub(crate) const READ: u32 = 1;
+    pub(crate) const WRITE: u32 = 1 << 1;
+    pub(crate) const FLUSH: u32 = 1 << 2;
+    pub(crate) const SYNC: u32 = 1 << 3;
+    pub(crate) const ISSUE: u32 = 1 << 6;
+    pub(crate) const COMPLETE: u32 = 1 << 7;
+    pub(crate) const NOTIFY: u32 = 1 << 10;
+    pub(crate) const AHEAD: u32 = 1 << 11;
+    pub(crate) const META: u32 = 1 << 12;
+    pub(crate) const DISCARD: u32 = 1 << 13;
+    pub(crate) const FUA: u32 = 1 << 15;
 }
 
 fn blktrace_operation(how: u32, length: u32) -> (Op, Flags) {

@@ -31,6 +31,7 @@ pub use collect::Sink;
 pub use csv::ColumnMap;
 pub use reject::Rejections;
 
+pub(crate) use binary::how as blktrace;
 pub(crate) use collect::Collector;
 pub(crate) use kernel_text::KernelText;
 

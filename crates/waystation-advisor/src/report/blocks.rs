@@ -59,7 +59,7 @@ impl BlockTable {
 
     /// The share of block numbers that is kept.
     pub(super) fn rate(&self) -> f64 {
-        0.5_f64.powi(self.halvings as i32)
+        0.5_f64.powi(self.halvings.cast_signed())
     }
 
     #[inline]

@@ -63,17 +63,14 @@ impl ReuseSampler {
             self.renumber();
         }
         let weight = 1.0 / self.rate();
-        match self.last.insert(block, self.now) {
-            Some(before) => {
-                let since = self.last.len() as u32 - 1 - self.count(before);
-                self.mark(before, false);
-                let distance = f64::from(since) / self.rate();
-                self.classes[class(distance)] += weight;
-            }
-            None => {
-                self.first += weight;
-                self.by_hash.push((hash, block));
-            }
+        if let Some(before) = self.last.insert(block, self.now) {
+            let since = self.last.len() as u32 - 1 - self.count(before);
+            self.mark(before, false);
+            let distance = f64::from(since) / self.rate();
+            self.classes[class(distance)] += weight;
+        } else {
+            self.first += weight;
+            self.by_hash.push((hash, block));
         }
         self.mark(self.now, true);
         self.now += 1;

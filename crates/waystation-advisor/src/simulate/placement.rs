@@ -89,7 +89,7 @@ pub(super) fn route(requests: &[Request], placement: &Placement) -> (Vec<u32>, V
                 });
             }
             Residence::Blocks(blocks) => {
-                split(request, &mut pieces, piece, |block| blocks.contains(&block))
+                split(request, &mut pieces, piece, |block| blocks.contains(&block));
             }
         }
     }

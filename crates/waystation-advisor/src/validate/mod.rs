@@ -315,7 +315,7 @@ impl Validation {
     }
 
     /// The cells of applications that nothing was fitted on.
-    pub fn unseen<'a>(cells: &'a [Cell]) -> impl Iterator<Item = &'a Cell> {
+    pub fn unseen(cells: &[Cell]) -> impl Iterator<Item = &Cell> {
         cells
             .iter()
             .filter(|cell| (cell.application.as_str(), cell.mode.as_str()) != CALIBRATED_ON)

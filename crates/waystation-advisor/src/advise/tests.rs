@@ -1,0 +1,196 @@
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::event::{NOT_COMPLETED, Op};
+use crate::import::{AreaRules, Format, ImportSettings, import};
+
+fn recorded(name: &str) -> Trace {
+    let file: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("testdata")
+        .join(format!("{name}.allHDD.csv.gz"));
+    let mut trace = Trace::default();
+    let settings = ImportSettings {
+        files: vec![file],
+        format: Format::Csv,
+        rules: AreaRules::default(),
+        columns: None,
+    };
+    assert!(import(&settings, &mut trace).unwrap().is_empty());
+    trace
+}
+
+fn advice(name: &str, capacity: u64) -> Advice {
+    advise(
+        &recorded(name),
+        &Machine::laboratory(),
+        &[capacity],
+        |_, _| {},
+    )
+    .unwrap()
+}
+
+#[test]
+fn each_application_gets_its_own_answer() {
+    let graph = &advice("graph-pr.ordered", 64 << 20).capacities[0];
+    let best = &graph.candidates[graph.advised.unwrap()];
+    assert!(
+        best.shares.iter().any(|share| share.area == "swap"),
+        "{}",
+        graph.sentence
+    );
+    assert!(
+        graph
+            .commands
+            .iter()
+            .any(|command| command.contains("swapon --priority")),
+        "{:?}",
+        graph.commands
+    );
+
+    let web = &advice("web-mirror.ordered", 100 << 20).capacities[0];
+    let best = &web.candidates[web.advised.unwrap()];
+    assert!(
+        best.shares.iter().any(|share| share.area == "fs"),
+        "{}",
+        web.sentence
+    );
+}
+
+#[test]
+fn a_split_beats_every_single_area_for_sqlite() {
+    let advice = advice("db-sqlite-del.ordered", 20_000_000);
+    let capacity = &advice.capacities[0];
+    let best = &capacity.candidates[capacity.advised.unwrap()];
+    assert_eq!(best.shares.len(), 2, "{}", capacity.sentence);
+    assert!(best.bytes <= capacity.capacity);
+    let single = capacity
+        .candidates
+        .iter()
+        .filter(|candidate| candidate.shares.len() == 1)
+        .map(|candidate| candidate.seconds);
+    assert!(
+        single.fold(f64::INFINITY, f64::min) >= 2.0 * best.seconds,
+        "{}",
+        capacity.sentence
+    );
+    assert!(
+        capacity.sentence.contains("because"),
+        "{}",
+        capacity.sentence
+    );
+    assert!(render::text(&advice).contains(&capacity.sentence));
+    assert!(render::html(&advice).contains("<svg"));
+    // Nothing beats everything fast, nothing promised is slower than it is.
+    for candidate in &capacity.candidates {
+        assert!(
+            candidate.seconds >= advice.fast_s * 0.99,
+            "{}",
+            candidate.name
+        );
+        assert!(candidate.band_s.0 < candidate.seconds && candidate.seconds < candidate.band_s.1);
+    }
+}
+
+#[test]
+fn a_small_journal_is_what_linux_alone_can_do_for_sqlite() {
+    let capacity = advice("db-sqlite-del.journal", 8 << 20)
+        .capacities
+        .remove(0);
+    let here = &capacity.candidates[capacity.advised_here.unwrap()];
+    assert_eq!(
+        here.shares[0].how,
+        How::JournalSized,
+        "{}",
+        capacity.sentence
+    );
+    assert_eq!(here.bytes, 6 << 20);
+    assert!(
+        capacity
+            .commands
+            .iter()
+            .any(|command| command.contains("journal_dev $FAST 1536")),
+        "{:?}",
+        capacity.commands
+    );
+}
+
+#[test]
+fn the_error_band_is_that_of_the_validation() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata");
+    let validation =
+        crate::validate::validate(&directory, &Machine::laboratory(), |_, _| {}).unwrap();
+    let all = validation.whole.iter().chain(&validation.capacity);
+    let measured = crate::validate::quantile(all, 0.9);
+    assert!(
+        measured <= ERROR_BAND && ERROR_BAND < measured + 0.06,
+        "{measured}"
+    );
+}
+
+#[test]
+fn impossible_questions_are_refused_with_the_reason() {
+    let mut trace = recorded("web-mirror.ordered");
+    let machine = Machine::laboratory();
+    let ask = |trace: &Trace, capacities: &[u64]| {
+        advise(trace, &machine, capacities, |_, _| {})
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(ask(&trace, &[]).contains("--fast"));
+    assert!(ask(&trace, &[0]).contains("nothing to place"));
+    assert!(ask(&trace, &[1 << 50]).contains("beyond the devices"));
+    for request in &mut trace.requests {
+        request.complete_ns = NOT_COMPLETED;
+    }
+    trace.info.completed = 0;
+    assert!(ask(&trace, &[1 << 20]).contains("no completions"));
+}
+
+#[test]
+fn without_flushes_nothing_is_said_about_a_journal() {
+    let mut trace = recorded("db-sqlite-del.ordered");
+    trace.requests.retain(|request| request.op != Op::Flush);
+    trace.info.flushes = 0;
+    let advice = advise(&trace, &Machine::laboratory(), &[20_000_000], |_, _| {}).unwrap();
+    assert!(advice.notes.iter().any(|note| note.contains("no flushes")));
+    let sized = advice.capacities[0].candidates.iter().any(|candidate| {
+        candidate
+            .shares
+            .iter()
+            .any(|share| share.how == How::JournalSized)
+    });
+    assert!(!sized);
+}
+
+#[test]
+fn a_wrong_model_of_the_slow_device_is_noticed() {
+    let trace = recorded("db-sqlite-del.ordered");
+    let machine = Machine::of_presets("nvme", "optane").unwrap();
+    let advice = advise(&trace, &machine, &[20_000_000], |_, _| {}).unwrap();
+    assert!(
+        advice
+            .notes
+            .iter()
+            .any(|note| note.contains("does not fit the recording")),
+        "{:?}",
+        advice.notes
+    );
+}
+
+#[test]
+fn blocks_are_explained() {
+    let trace = recorded("db-sqlite-del.ordered");
+    let target = explain::target(&trace, "fs:36859904", None).unwrap();
+    let text = explain::explain(&trace, &target, 8 << 20);
+    assert!(
+        text.contains("area fs") && text.contains("it is on the fast device"),
+        "{text}"
+    );
+    let cold = explain::target(&trace, "fs:3GiB", None).unwrap();
+    assert!(explain::explain(&trace, &cold, 8 << 20).contains("Nothing in the trace touches it"));
+    let error = explain::target(&trace, "floppy:0", None)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("fs, swap, journal"), "{error}");
+    assert!(explain::target(&trace, "nonsense", None).is_err());
+}

@@ -1,0 +1,76 @@
+//! `advise`, `explain`, `validate`.
+
+use super::arguments::{Advise, DeviceArguments, Explain, Validate};
+use super::traces::characterise;
+use super::{Show, print, print_json, progress};
+use crate::advise::{explain as explainer, render};
+use crate::error::{Error, Result};
+use crate::native::load;
+use crate::report::html;
+use crate::simulate::Machine;
+use crate::units::parse_bytes;
+use crate::{advise as adviser, validate as validator};
+
+fn machine(arguments: &DeviceArguments) -> Result<Machine> {
+    match &arguments.devices {
+        Some(file) => Machine::from_file(file),
+        None => Machine::of_presets(&arguments.slow, &arguments.fast_device),
+    }
+}
+
+pub(super) fn advise(arguments: &Advise, show: Show) -> Result<()> {
+    let machine = machine(&arguments.devices)?;
+    let capacities = arguments
+        .fast
+        .iter()
+        .map(|size| parse_bytes(size))
+        .collect::<Result<Vec<_>>>()?;
+    let trace = load(&arguments.trace)?;
+    let bar = progress(show, "simulating");
+    let advice = adviser::advise(&trace, &machine, &capacities, |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    })?;
+    bar.finish_and_clear();
+    if let Some(file) = &arguments.html {
+        let report = characterise(&arguments.trace, show)?;
+        let page = html::render(&report, Some(&render::html(&advice)));
+        std::fs::write(file, page).map_err(|source| Error::io("write", file, source))?;
+    }
+    if show.json {
+        return print_json(&advice);
+    }
+    print(&render::text(&advice))
+}
+
+pub(super) fn explain(arguments: &Explain) -> Result<()> {
+    let trace = load(&arguments.trace)?;
+    let target = explainer::target(&trace, &arguments.what, arguments.area.as_deref())?;
+    print(&explainer::explain(
+        &trace,
+        &target,
+        parse_bytes(&arguments.fast)?,
+    ))
+}
+
+pub(super) fn validate(arguments: &Validate, show: Show) -> Result<()> {
+    let bar = progress(show, "simulating");
+    let validation =
+        validator::validate(&arguments.data, &Machine::laboratory(), |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        })?;
+    bar.finish_and_clear();
+    if show.json {
+        print_json(&validation)?;
+    } else {
+        print(&validation.to_text())?;
+    }
+    if validation.passes() {
+        Ok(())
+    } else {
+        Err(Error::Unanswerable(
+            "the simulator does not reach its figures against the measured runs".to_owned(),
+        ))
+    }
+}
