@@ -34,4 +34,5 @@ pub mod validate;
 /// Where the system's tools are; a user's PATH often lacks sbin.
 pub(crate) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+pub use command::{PlaceCommand, Show, run};
 pub use error::{Error, Result};

@@ -59,6 +59,16 @@ Examples:
 Examples:
   waystation find /data/cars car17:speed")]
     Find(Find),
+    /// Find out what a little fast storage is worth for an application, and where to put it
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  waystation place import --format csv run.csv.gz -o run.trace
+  waystation place report run.trace --html run.html
+  waystation place advise run.trace --fast 20MB,64MB"
+    )]
+    Place(waystation_advisor::PlaceCommand),
 }
 
 /// How keys and values are written.

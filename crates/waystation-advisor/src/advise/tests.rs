@@ -191,6 +191,6 @@ fn blocks_are_explained() {
     let error = explain::target(&trace, "floppy:0", None)
         .unwrap_err()
         .to_string();
-    assert!(error.contains("fs, swap, journal"), "{error}");
+    assert!(error.contains("its areas are fs, journal, swap"), "{error}");
     assert!(explain::target(&trace, "nonsense", None).is_err());
 }

@@ -2,6 +2,7 @@
 
 mod dump;
 mod inspect;
+mod place;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
@@ -26,6 +27,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Check(args) => inspect::check(&mut context, &args),
         Command::Find(args) => inspect::find(&mut context, &args),
         Command::Dump(args) => dump::dump(&mut context, &args),
+        Command::Place(command) => place::place(&context, command),
     };
     // What was printed before a failure is still worth reading.
     let finished = context.output.finish();
