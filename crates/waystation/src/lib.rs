@@ -19,3 +19,4 @@ mod sync;
 
 pub use error::{Error, Result};
 pub use log::LogStats;
+pub use lsm::tree::{CheckReport, LevelStats, Problem, TreeStats, WorkStats};

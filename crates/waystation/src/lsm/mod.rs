@@ -4,6 +4,7 @@ pub(crate) mod compaction;
 pub(crate) mod iter;
 pub(crate) mod memtable;
 pub(crate) mod table;
+pub(crate) mod tree;
 pub(crate) mod version;
 
 /// What one place of the tree knows about a key at a snapshot.

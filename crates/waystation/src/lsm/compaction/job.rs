@@ -62,6 +62,12 @@ impl Job {
         self.inputs.iter().flat_map(|input| &input.tables)
     }
 
+    /// Graves up to this number were applied to all inputs, and so to all outputs.
+    pub(crate) fn purged_through(&self) -> u64 {
+        let known = |table: &TableMeta| table.facts.map_or(0, |facts| facts.purged_through);
+        self.tables().map(known).min().unwrap_or(0)
+    }
+
     /// Bytes of all inputs.
     pub(crate) fn input_bytes(&self) -> u64 {
         self.tables().map(|table| table.file_bytes).sum()

@@ -5,10 +5,9 @@ use super::retain::{Retain, Verdict};
 use super::{Counters, Job};
 use crate::error::{Error, Result};
 use crate::lsm::iter::InternalIterator;
-use std::sync::atomic::{AtomicBool, Ordering};
 use waystation_format::key::{TRAILER_BYTES, user_key};
 
-/// How many entries pass between two looks at the cancel flag.
+/// How many entries pass between two questions whether to give up.
 const CANCEL_INTERVAL: u64 = 1024;
 
 /// Where kept entries go.
@@ -26,7 +25,7 @@ pub(super) fn merge<I: InternalIterator>(
     job: &Job,
     input: &mut I,
     output: &mut impl Output,
-    cancel: &AtomicBool,
+    cancelled: &dyn Fn() -> bool,
 ) -> Result<Counters> {
     let mut retain = Retain::new(job);
     let mut cutter = Cutter::new(job);
@@ -38,7 +37,7 @@ pub(super) fn merge<I: InternalIterator>(
                 "an entry without a trailer reached a merge".into(),
             ));
         }
-        if counters.entries_in % CANCEL_INTERVAL == 0 && cancel.load(Ordering::Relaxed) {
+        if counters.entries_in % CANCEL_INTERVAL == 0 && cancelled() {
             return Err(Error::Closed("closed"));
         }
         counters.entries_in += 1;

@@ -21,13 +21,15 @@ mod job;
 mod merge;
 mod pick;
 mod retain;
+mod run;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use choice::{Choice, Discard, Move};
 pub(crate) use claim::{Claim, Running};
 pub(crate) use job::{Grandparent, JOB_FORMAT, Job, JobInput, OutputLimits};
-pub(crate) use pick::{Context, pick, pick_range};
+pub(crate) use pick::{Context, grandparents, pick, pick_clean, pick_range, ranges_from};
+pub(crate) use run::{JobResult, Workplace, run};
 
 use serde::{Deserialize, Serialize};
 

@@ -263,19 +263,17 @@ fn in_place<'v>(version: &'v Version, level: usize, table: &TableMeta) -> Inputs
 }
 
 /// A step towards having all keys of `range` one level deeper than `level`, whatever the sizes say: a move, a
-/// merge, or nothing if `level` has no such tables. `None` while running jobs stand in the way.
+/// merge, or nothing if `level` has no such tables. Tables of level 0 with numbers above `newest` do not count.
+/// `None` while running jobs stand in the way.
 pub(crate) fn pick_range(
     context: &Context<'_>,
     level: usize,
     range: &UserRange<'_>,
+    newest: u64,
 ) -> Option<Choice> {
+    let is_meant = |table: &&Arc<TableMeta>| table.number <= newest && range.overlaps_table(table);
     let first = match level {
-        0 => context
-            .version
-            .level(0)
-            .iter()
-            .rev()
-            .find(|table| range.overlaps_table(table)),
+        0 => context.version.level(0).iter().rev().find(is_meant),
         _ => context.version.overlapping(level, range).first(),
     };
     let Some(seed) = first else {
@@ -289,6 +287,29 @@ pub(crate) fn pick_range(
         return Some(as_move(&inputs));
     }
     Some(Choice::Merge(describe(context, &inputs)))
+}
+
+/// A step towards having no deletions among the keys of `range` in `level`, below which nothing has such keys:
+/// a merge that stays in the level, or nothing. `None` while running jobs stand in the way.
+pub(crate) fn pick_clean(
+    context: &Context<'_>,
+    level: usize,
+    range: &UserRange<'_>,
+) -> Option<Choice> {
+    if level == 0 {
+        return Some(Choice::Nothing);
+    }
+    let is_due = |table: &&Arc<TableMeta>| {
+        table.facts.is_some_and(|facts| facts.deletions > 0)
+            && all_below(table, context.smallest_snapshot)
+            && nothing_deeper(context.version, level, &UserRange::of(table))
+    };
+    let tables = context.version.overlapping(level, range);
+    let Some(seed) = tables.iter().find(is_due) else {
+        return Some(Choice::Nothing);
+    };
+    let inputs = in_place(context.version, level, seed);
+    (!inputs.conflicts(context.running)).then(|| Choice::Merge(describe(context, &inputs)))
 }
 
 /// The job that merges `inputs`.
@@ -310,7 +331,7 @@ fn describe(context: &Context<'_>, inputs: &Inputs<'_>) -> Job {
         inputs: levels,
         output_level: inputs.output_level,
         smallest_snapshot: context.smallest_snapshot,
-        deeper: deeper_ranges(context.version, inputs.output_level, &range),
+        deeper: ranges_from(context.version, inputs.output_level + 1, &range),
         grandparents: grandparents(context.version, inputs.output_level, &range),
         limits: OutputLimits {
             table_bytes: context.shape.table_bytes,
@@ -319,14 +340,19 @@ fn describe(context: &Context<'_>, inputs: &Inputs<'_>) -> Job {
     }
 }
 
-/// Where levels below `level` may hold keys of `range`: sorted, disjoint.
-fn deeper_ranges(
+/// Where levels from `first` on may hold keys of `range`: sorted, disjoint.
+pub(crate) fn ranges_from(
     version: &Version,
-    level: usize,
+    first: usize,
     range: &UserRange<'_>,
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut all: Vec<UserRange<'_>> = (level + 1..LEVELS)
-        .flat_map(|deeper| version.overlapping(deeper, range))
+    let level0 = version
+        .level(0)
+        .iter()
+        .filter(|table| first == 0 && range.overlaps_table(table));
+    let sorted = (first.max(1)..LEVELS).flat_map(|level| version.overlapping(level, range));
+    let mut all: Vec<UserRange<'_>> = level0
+        .chain(sorted)
         .map(|table| UserRange::of(table))
         .collect();
     all.sort_by_key(|range| range.smallest);
@@ -344,7 +370,12 @@ fn deeper_ranges(
         .collect()
 }
 
-fn grandparents(version: &Version, output_level: usize, range: &UserRange<'_>) -> Vec<Grandparent> {
+/// The tables of the level below `output_level` that `range` overlaps.
+pub(crate) fn grandparents(
+    version: &Version,
+    output_level: usize,
+    range: &UserRange<'_>,
+) -> Vec<Grandparent> {
     if output_level + 1 >= LEVELS {
         return Vec::new();
     }

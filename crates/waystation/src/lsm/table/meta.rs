@@ -22,7 +22,7 @@ pub(crate) struct TableMeta {
 }
 
 /// What a table's properties block says about its content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TableFacts {
     /// The lowest sequence number of any entry.
     pub smallest_sequence: u64,

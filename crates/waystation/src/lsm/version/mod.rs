@@ -28,6 +28,7 @@ mod side;
 mod tests;
 
 pub(crate) use fence::Fence;
+pub(crate) use files::read_file;
 pub(crate) use range::UserRange;
 pub(crate) use recover::{Listing, Recovered, recover};
 pub(crate) use set::{Found, Progress, VersionSet};

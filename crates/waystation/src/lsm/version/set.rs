@@ -294,6 +294,34 @@ impl VersionSet {
         Ok(())
     }
 
+    /// Makes a database of `version` in the directory `target`, whose tables are there already.
+    pub(crate) fn write_copy(
+        &self,
+        version: &Version,
+        flushed_through: u64,
+        target: &Path,
+    ) -> Result<()> {
+        let number = self.new_file_number();
+        let next_file = self.next_file.load(Ordering::Relaxed);
+        let numbers = Numbers {
+            log_number: number,
+            next_file,
+            last_sequence: flushed_through,
+        };
+        let snapshot = snapshot_edit(version, numbers, Fence::Open);
+        ManifestWriter::create(&*self.storage, target, number, &snapshot)?;
+        self.storage.sync_dir(target)?;
+        let content = current_content(number);
+        let temporary = temporary_name(number);
+        files::replace_file(
+            &*self.storage,
+            target,
+            &temporary,
+            CURRENT,
+            content.as_bytes(),
+        )
+    }
+
     /// Lets LevelDB's write-ahead logs `numbers` go, which an installed change has made needless.
     pub(crate) fn discard_logs(&self, numbers: &[u64]) {
         let garbage = &mut self.lock().garbage;

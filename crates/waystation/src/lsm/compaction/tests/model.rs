@@ -13,7 +13,6 @@ use crate::sync::Arc;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 use waystation_format::key::{
     MAX_SEQUENCE, ValueKind, append, compare_internal, trailer, user_key,
 };
@@ -230,7 +229,7 @@ impl Model {
         entries.sort_by(|a, b| compare_internal(a, b));
         let mut outputs = Tables::default();
         let mut input = Entries { entries, at: 0 };
-        merge(job, &mut input, &mut outputs, &AtomicBool::new(false)).unwrap();
+        merge(job, &mut input, &mut outputs, &|| false).unwrap();
         let mut change = Change::default();
         for input in &job.inputs {
             change

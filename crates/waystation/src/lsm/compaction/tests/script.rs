@@ -97,6 +97,7 @@ fn ask(state: &State, words: &[&str], out: &mut String) {
         &context,
         field(words, "level").unwrap().parse().unwrap(),
         &range,
+        u64::MAX,
     ) {
         Some(choice) => describe(&choice, out),
         None => out.push_str("wait\n"),

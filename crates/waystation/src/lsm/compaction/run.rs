@@ -1,0 +1,159 @@
+//! The executor in this process: runs a job over the files of a directory.
+//!
+//! A job that fails, or is cancelled, leaves no file behind; a job that succeeds leaves tables that are complete,
+//! synced, opened once and compared with what was written into them. Nothing here installs anything.
+
+use super::merge::{Output, merge};
+use super::{Counters, Job};
+use crate::error::{Error, Result};
+use crate::lsm::iter::InternalIterator;
+use crate::lsm::table::{TableBuilder, TableCache, TableMeta, TableSettings};
+use crate::storage::Storage;
+use crate::sync::Arc;
+
+/// What a job needs besides its description.
+pub(crate) struct Workplace<'a> {
+    /// Where the files are.
+    pub storage: &'a Arc<dyn Storage>,
+    /// The tables of the directory.
+    pub tables: &'a TableCache,
+    /// How outputs are laid out.
+    pub settings: &'a TableSettings,
+    /// Gives a file number that nobody has.
+    pub new_number: &'a dyn Fn() -> u64,
+    /// Whether the job is to be given up.
+    pub cancelled: &'a dyn Fn() -> bool,
+}
+
+/// What a job made.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct JobResult {
+    /// The tables, by key; nobody but the caller knows of them.
+    pub outputs: Vec<TableMeta>,
+    /// What it took.
+    pub counters: Counters,
+}
+
+/// Runs `job` over `input`, which holds the entries of its tables (or of a memtable) in order.
+pub(crate) fn run<I: InternalIterator>(
+    job: &Job,
+    input: &mut I,
+    place: &Workplace<'_>,
+) -> Result<JobResult> {
+    let started = place.storage.now();
+    let mut settings = place.settings.clone();
+    settings.purged_through = job.purged_through();
+    let mut outputs = Outputs {
+        place,
+        settings,
+        current: None,
+        done: Vec::new(),
+    };
+    let merged = input
+        .seek_to_first()
+        .and_then(|()| merge(job, input, &mut outputs, place.cancelled))
+        .and_then(|counters| verify(place, &outputs.done, &counters).map(|()| counters));
+    match merged {
+        Ok(mut counters) => {
+            let outputs = std::mem::take(&mut outputs.done);
+            counters.jobs = 1;
+            counters.read_bytes = job.input_bytes();
+            counters.written_bytes = outputs.iter().map(|table| table.file_bytes).sum();
+            let elapsed = place.storage.now().saturating_sub(started);
+            counters.elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+            Ok(JobResult { outputs, counters })
+        }
+        Err(error) => {
+            outputs.remove();
+            Err(error)
+        }
+    }
+}
+
+/// Removes tables that nobody knows of. A file that stays is a leftover for the next open to remove.
+fn remove_outputs(place: &Workplace<'_>, outputs: &[TableMeta]) {
+    for table in outputs {
+        place.tables.evict(table.number);
+        if let Err(error) = place.storage.remove(&place.tables.path(table.number)) {
+            log::warn!("a table of a failed job stays for now: {error}");
+        }
+    }
+}
+
+/// Opens every output as a reader would and compares what it says of itself with what was written.
+fn verify(place: &Workplace<'_>, outputs: &[TableMeta], counters: &Counters) -> Result<()> {
+    let mut entries = 0;
+    for table in outputs {
+        let found = place.tables.get(table)?.facts();
+        if found != table.facts {
+            let reason = "what the table says of itself is not what was written into it";
+            let path = place.tables.path(table.number);
+            return Err(Error::corruption(path, table.file_bytes, reason));
+        }
+        entries += found.map_or(0, |facts| facts.entries);
+    }
+    if entries == counters.entries_out {
+        return Ok(());
+    }
+    let written = counters.entries_out;
+    let reason = format!("a merge wrote {written} entries, and its tables hold {entries}");
+    let path = outputs.first().map_or(place.tables.path(0), |table| {
+        place.tables.path(table.number)
+    });
+    Err(Error::corruption(path, 0, reason))
+}
+
+/// The tables a job writes.
+struct Outputs<'a> {
+    place: &'a Workplace<'a>,
+    settings: TableSettings,
+    current: Option<TableBuilder>,
+    done: Vec<TableMeta>,
+}
+
+impl Outputs<'_> {
+    #[cold]
+    fn begin(&mut self) -> Result<&mut TableBuilder> {
+        let number = (self.place.new_number)();
+        let path = self.place.tables.path(number);
+        let settings = self.settings.clone();
+        let builder = TableBuilder::create(self.place.storage, &path, number, settings)
+            // It may have been created nevertheless.
+            .inspect_err(|_| drop(self.place.storage.remove(&path)))?;
+        Ok(self.current.insert(builder))
+    }
+
+    fn remove(self) {
+        if let Some(builder) = self.current
+            && let Err(error) = builder.abandon()
+        {
+            log::warn!("a table of a failed job stays for now: {error}");
+        }
+        remove_outputs(self.place, &self.done);
+    }
+}
+
+impl Output for Outputs<'_> {
+    #[inline]
+    fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()> {
+        let builder = match &mut self.current {
+            Some(builder) => builder,
+            None => self.begin()?,
+        };
+        builder.add(internal_key, value)
+    }
+
+    #[inline]
+    fn table_bytes(&self) -> u64 {
+        self.current
+            .as_ref()
+            .map_or(0, TableBuilder::estimated_bytes)
+    }
+
+    fn cut(&mut self) -> Result<()> {
+        if let Some(builder) = self.current.take() {
+            self.done.push(builder.finish()?);
+        }
+        Ok(())
+    }
+}

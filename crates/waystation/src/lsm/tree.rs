@@ -1,0 +1,205 @@
+//! The tree: what the rooms above see of tables, versions and compaction.
+//!
+//! ```text
+//!   flush(memtable) ──> level 0 (or deeper, where nothing is in the way)
+//!   compact_once()  ──> pick ─ claim ─ run ─ verify ─ install ─ give the claim up ─ remove garbage
+//!   get, sources    ──> one immutable version, held by the reader
+//! ```
+//!
+//! The tree starts no threads: flushes come one at a time, compactions from as many threads as the rooms above
+//! like. Reads take no lock of the tree's but for open tables.
+
+mod check;
+mod checkpoint;
+mod entries;
+mod flush;
+mod foreign_log;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod work;
+
+pub use check::{CheckReport, Problem};
+pub use stats::{LevelStats, TreeStats, WorkStats};
+
+use super::Lookup;
+use super::compaction::{Running, Shape};
+use super::iter::{LevelIterator, Run, Source};
+use super::table::{BlockCache, LookupKey, TableCache, TableSettings};
+use super::version::{LEVELS, State, UserRange, Version, VersionSet};
+use crate::error::Result;
+use crate::storage::Storage;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, Condvar, Mutex};
+pub(crate) use stats::Pressure;
+use stats::Totals;
+use std::path::{Path, PathBuf};
+
+/// How a tree is laid out.
+#[derive(Debug, Clone)]
+pub(crate) struct TreeSettings {
+    /// How tables are laid out.
+    pub table: TableSettings,
+    /// How the levels are shaped.
+    pub shape: Shape,
+    /// Memory for uncompressed blocks (bytes).
+    pub cache_bytes: usize,
+    /// Tables kept open.
+    pub max_open_tables: usize,
+}
+
+/// Tables and what is done to them. Shared by reference among all threads.
+pub(crate) struct Tree {
+    storage: Arc<dyn Storage>,
+    dir: PathBuf,
+    settings: TreeSettings,
+    tables: Arc<TableCache>,
+    blocks: Arc<BlockCache>,
+    versions: VersionSet,
+    /// State from before the directory was opened by LevelDB, or of no directory of ours, is not found.
+    found_state: bool,
+    running: Mutex<Running>,
+    claim_given_up: Condvar,
+    flushing: Mutex<()>,
+    cancelled: AtomicBool,
+    /// The smallest snapshot a compaction was asked to respect last.
+    last_snapshot: AtomicU64,
+    totals: Mutex<Totals>,
+}
+
+impl Tree {
+    /// Opens the tree in `dir`, whose lock the caller holds. A directory without one gets one; a directory of
+    /// LevelDB's is taken over, its write-ahead logs turned into tables.
+    pub(crate) fn open(
+        storage: &Arc<dyn Storage>,
+        dir: &Path,
+        settings: TreeSettings,
+    ) -> Result<Self> {
+        let (versions, found) = VersionSet::open(Arc::clone(storage), dir)?;
+        let blocks = Arc::new(BlockCache::new(settings.cache_bytes));
+        let tables = TableCache::new(
+            Arc::clone(storage),
+            dir,
+            settings.max_open_tables,
+            Arc::clone(&blocks),
+        );
+        let tree = Self {
+            storage: Arc::clone(storage),
+            dir: dir.to_owned(),
+            settings,
+            tables: Arc::new(tables),
+            blocks,
+            versions,
+            found_state: found.state.is_some(),
+            running: Mutex::new(Running::default()),
+            claim_given_up: Condvar::new(),
+            flushing: Mutex::new(()),
+            cancelled: AtomicBool::new(false),
+            last_snapshot: AtomicU64::new(0),
+            totals: Mutex::new(Totals::default()),
+        };
+        tree.take_over_logs(&found.foreign_logs)?;
+        tree.remove_garbage();
+        Ok(tree)
+    }
+
+    /// Every write up to this sequence number is in a table.
+    pub(crate) fn flushed_sequence(&self) -> u64 {
+        self.versions.flushed_through()
+    }
+
+    /// The newest version. Its tables stay for as long as it is held.
+    pub(crate) fn version(&self) -> Arc<Version> {
+        self.versions.current()
+    }
+
+    /// What tables say about `user_key` at `snapshot`.
+    pub(crate) fn get(
+        &self,
+        version: &Version,
+        user_key: &[u8],
+        snapshot: u64,
+    ) -> Result<Lookup<Vec<u8>>> {
+        let key = LookupKey::new(user_key, snapshot);
+        let level0 = version.level(0).iter().filter(|table| {
+            table.smallest_user_key() <= user_key && user_key <= table.largest_user_key()
+        });
+        let deeper =
+            (1..LEVELS).filter_map(|level| version.seek_version(level, user_key, snapshot));
+        for table in level0.chain(deeper) {
+            match self.tables.get(table)?.get(&key)? {
+                Lookup::Found(value) => return Ok(Lookup::Found(value.to_vec())),
+                Lookup::Deleted => return Ok(Lookup::Deleted),
+                Lookup::Missing => {}
+            }
+        }
+        Ok(Lookup::Missing)
+    }
+
+    /// Adds to `sources` what of `version` may hold keys from `lower` to `upper`, newest first: a cursor per
+    /// table of level 0, one per deeper level.
+    pub(crate) fn sources(
+        &self,
+        version: &Arc<Version>,
+        lower: Option<&[u8]>,
+        upper: Option<&[u8]>,
+        sources: &mut Vec<Source>,
+    ) {
+        let range = UserRange {
+            smallest: lower,
+            largest: upper,
+        };
+        let mut add = |run| {
+            let cursor = LevelIterator::new(Arc::clone(&self.tables), run);
+            sources.push(Source::from(cursor));
+        };
+        for table in version
+            .level(0)
+            .iter()
+            .filter(|table| range.overlaps_table(table))
+        {
+            add(Run::Table(Arc::clone(table)));
+        }
+        for level in (1..LEVELS).filter(|&level| version.overlaps(level, &range)) {
+            add(Run::Level(Arc::clone(version), level));
+        }
+    }
+
+    /// Whether the state kept in this directory before was found; if not, the directory is new, or LevelDB
+    /// wrote to it since: whatever else of ours is in it is from before, and void.
+    pub(crate) fn found_state(&self) -> bool {
+        self.found_state
+    }
+
+    /// What the rooms above keep beside the tree.
+    pub(crate) fn state(&self) -> State {
+        self.versions.state()
+    }
+
+    /// Keeps `state` from now on: durable on return, all of it or none.
+    pub(crate) fn set_state(&self, state: State) -> Result<()> {
+        self.versions.set_state(state)
+    }
+
+    /// Makes running compactions give up soon, and later ones not begin.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+        drop(crate::sync::lock(&self.running));
+        self.claim_given_up.notify_all();
+    }
+
+    /// Ends in order. The caller has left no write outside the tables: LevelDB may open the directory next.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.cancel();
+        self.remove_garbage();
+        self.versions.open_fence()?;
+        self.remove_garbage();
+        Ok(())
+    }
+
+    /// Removes the files that nobody needs any more.
+    pub(crate) fn remove_garbage(&self) {
+        self.versions
+            .remove_garbage(|number| self.tables.evict(number));
+    }
+}

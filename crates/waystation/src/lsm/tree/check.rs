@@ -1,0 +1,204 @@
+//! The whole-tree checker: everything that must hold of tables and levels, looked at entry by entry.
+
+use super::Tree;
+use crate::error::Result;
+use crate::lsm::iter::{InternalIterator, Source};
+use crate::lsm::table::{TableFacts, TableMeta};
+use crate::lsm::version::{Change, Version};
+use crate::sync::Arc;
+use std::cmp::Ordering;
+use waystation_format::key::{InternalKey, ValueKind, compare_internal, user_key};
+
+/// What a check looked at, and what it found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct CheckReport {
+    /// Tables read in full.
+    pub tables: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their entries.
+    pub entries: u64,
+    /// Everything that does not hold; empty if all is well.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Problem {
+    /// The level of the table.
+    pub level: usize,
+    /// The number of the table.
+    pub table: u64,
+    /// What does not hold, as a sentence.
+    pub reason: String,
+}
+
+impl Tree {
+    /// Reads every table of the newest version: every block's checksum, the order of keys, bounds, counts and
+    /// sequence numbers against what the MANIFEST and the table say, and the order of the levels.
+    pub(crate) fn check(&self) -> Result<CheckReport> {
+        let (version, flushed_through) = self.versions.current_and_flushed_through();
+        let mut report = CheckReport::default();
+        if let Err(reason) = version.with(&Change::default()) {
+            report.problems.push(Problem {
+                level: 0,
+                table: 0,
+                reason,
+            });
+        }
+        for (level, table) in version.tables() {
+            report.tables += 1;
+            report.bytes += table.file_bytes;
+            let mut problem = |reason: String| {
+                report.problems.push(Problem {
+                    level,
+                    table: table.number,
+                    reason,
+                });
+            };
+            match self.walk(table) {
+                Err(error) => problem(error.to_string()),
+                Ok(walk) => {
+                    walk.compare(table, flushed_through)
+                        .into_iter()
+                        .for_each(&mut problem);
+                    report.entries += walk.facts.entries;
+                }
+            }
+        }
+        if report.problems.is_empty() {
+            self.check_depths(&version, &mut report)?;
+        }
+        Ok(report)
+    }
+
+    /// Reads all entries of a table.
+    fn walk(&self, table: &TableMeta) -> Result<Walk> {
+        let opened = self.tables.get(table)?;
+        let mut walk = Walk {
+            told: opened.facts(),
+            ..Walk::default()
+        };
+        let mut cursor = opened.scan();
+        cursor.seek_to_first()?;
+        while cursor.valid() {
+            walk.add(cursor.key());
+            cursor.next()?;
+        }
+        Ok(walk)
+    }
+
+    /// For every key, a place that is looked at earlier holds newer versions than one looked at later: one pass
+    /// over all places at once.
+    fn check_depths(&self, version: &Arc<Version>, report: &mut CheckReport) -> Result<()> {
+        let mut places = Vec::new();
+        self.sources(version, None, None, &mut places);
+        for place in &mut places {
+            place.seek_to_first()?;
+        }
+        let mut last: Option<(Vec<u8>, usize)> = None;
+        while let Some(next) = least(&places) {
+            let user_key = user_key(places[next].key());
+            match &mut last {
+                Some((key, place)) if key == user_key => {
+                    if next < *place {
+                        let reason =
+                            "an older version of a key is looked at before a newer one".to_owned();
+                        report.problems.push(Problem {
+                            level: 0,
+                            table: 0,
+                            reason,
+                        });
+                        return Ok(());
+                    }
+                    *place = next;
+                }
+                _ => last = Some((user_key.to_vec(), next)),
+            }
+            places[next].next()?;
+        }
+        Ok(())
+    }
+}
+
+/// The place with the least key; among equal ones, the first.
+fn least(places: &[Source]) -> Option<usize> {
+    let valid = (0..places.len()).filter(|&place| places[place].valid());
+    valid.min_by(|&a, &b| compare_internal(places[a].key(), places[b].key()))
+}
+
+/// What walking over a table found.
+#[derive(Default)]
+struct Walk {
+    facts: TableFacts,
+    told: Option<TableFacts>,
+    smallest: Vec<u8>,
+    largest: Vec<u8>,
+    disorder: Option<u64>,
+    malformed: u64,
+}
+
+impl Walk {
+    fn add(&mut self, internal_key: &[u8]) {
+        let facts = &mut self.facts;
+        if facts.entries == 0 {
+            self.smallest = internal_key.to_vec();
+            facts.smallest_sequence = u64::MAX;
+        } else if compare_internal(&self.largest, internal_key) != Ordering::Less {
+            self.disorder.get_or_insert(facts.entries);
+        }
+        self.largest.clear();
+        self.largest.extend_from_slice(internal_key);
+        facts.entries += 1;
+        match InternalKey::parse(internal_key) {
+            Ok(key) => {
+                facts.deletions += u64::from(key.kind == ValueKind::Deletion);
+                facts.smallest_sequence = facts.smallest_sequence.min(key.sequence);
+                facts.largest_sequence = facts.largest_sequence.max(key.sequence);
+            }
+            Err(_) => self.malformed += 1,
+        }
+    }
+
+    /// Everything that does not hold, as sentences.
+    fn compare(&self, table: &TableMeta, flushed_through: u64) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut expect = |holds: bool, problem: &dyn Fn() -> String| {
+            if !holds {
+                problems.push(problem());
+            }
+        };
+        expect(self.facts.entries > 0, &|| "it has no entries".to_owned());
+        expect(self.malformed == 0, &|| {
+            format!("{} entries have malformed keys", self.malformed)
+        });
+        expect(self.disorder.is_none(), &|| {
+            format!(
+                "entry {} does not follow the one before",
+                self.disorder.unwrap_or(0)
+            )
+        });
+        expect(self.smallest == table.smallest, &|| {
+            "its first key is not the one the MANIFEST names".to_owned()
+        });
+        expect(self.largest == table.largest, &|| {
+            "its last key is not the one the MANIFEST names".to_owned()
+        });
+        expect(self.facts.largest_sequence <= flushed_through, &|| {
+            format!(
+                "it holds sequence number {}, and the MANIFEST names {flushed_through} as the last",
+                self.facts.largest_sequence
+            )
+        });
+        if let Some(told) = self.told {
+            let found = TableFacts {
+                purged_through: told.purged_through,
+                ..self.facts
+            };
+            expect(found == told, &|| {
+                format!("it says of itself {told:?}, and holds {found:?}")
+            });
+        }
+        problems
+    }
+}

@@ -1,0 +1,126 @@
+//! From a memtable to tables.
+//!
+//! A flush usually makes one table in level 0. Where no table of the upper levels overlaps it, as in a
+//! sequential load, it goes as deep as level 2 at once, in tables of the ordinary size: it would only sink
+//! there by and by, and level 0 is where every read has to look. It claims its place like a compaction, so that
+//! no running one writes there.
+
+use super::Tree;
+use super::work::Claimed;
+use crate::error::Result;
+use crate::lsm::compaction::{
+    Claim, JOB_FORMAT, Job, JobResult, OutputLimits, grandparents, ranges_from, run,
+};
+use crate::lsm::iter::InternalIterator;
+use crate::lsm::version::{Change, Progress, UserRange, Version};
+use crate::sync::{Arc, lock};
+use waystation_format::key::user_key;
+
+/// The deepest level a flush goes to. Deeper would only spare moves, and put new data where merges are large.
+const DEEPEST: usize = 2;
+
+impl Tree {
+    /// Writes the entries of `memtable` to tables and installs them: every write up to `last_sequence` is in a
+    /// table then. Memtables come in the order of their sequence numbers, one at a time, and only once the log
+    /// is durable through `last_sequence`. Versions no reader can reach, all being at `oldest_snapshot` or
+    /// later, are left out.
+    pub(crate) fn flush<I: InternalIterator>(
+        &self,
+        mut memtable: I,
+        last_sequence: u64,
+        oldest_snapshot: u64,
+    ) -> Result<()> {
+        let _one_at_a_time = lock(&self.flushing);
+        let progress = Progress {
+            flushed_through: Some(last_sequence),
+            log_number: None,
+        };
+        memtable.seek_to_last()?;
+        if !memtable.valid() {
+            return self.versions.apply(&Change::default(), progress);
+        }
+        let largest = user_key(memtable.key()).to_vec();
+        memtable.seek_to_first()?;
+        let smallest = user_key(memtable.key()).to_vec();
+        let range = UserRange::new(&smallest, &largest);
+        let (version, level, claimed) = self.find_place(&range);
+        let job = self.flush_job(&version, level, &range, oldest_snapshot);
+        let new_number = || self.versions.new_file_number();
+        // A flush is never cancelled: it is what makes room, and what closing waits for.
+        let workplace = self.workplace(&new_number, &|| false);
+        let JobResult { outputs, counters } = run(&job, &mut memtable, &workplace)?;
+        let added = outputs
+            .into_iter()
+            .map(|table| (level, Arc::new(table)))
+            .collect();
+        self.versions.apply(
+            &Change {
+                removed: Vec::new(),
+                added,
+            },
+            progress,
+        )?;
+        drop(claimed);
+        lock(&self.totals).flushed(&counters);
+        drop(version);
+        self.remove_garbage();
+        Ok(())
+    }
+
+    /// The level a flush goes to, and below level 0 the claim on its place there.
+    fn find_place(&self, range: &UserRange<'_>) -> (Arc<Version>, usize, Option<Claimed<'_>>) {
+        let mut running = lock(&self.running);
+        let version = self.version();
+        let shape = &self.settings.shape;
+        let is_free =
+            |level: usize| !version.overlaps(level, range) && !running.writes(level, range);
+        let is_cheap = |level: usize| {
+            let below: u64 = version
+                .overlapping(level + 1, range)
+                .iter()
+                .map(|table| table.file_bytes)
+                .sum();
+            below <= shape.grandparent_bytes()
+        };
+        let free = (0..=DEEPEST).take_while(|&level| is_free(level));
+        let level = free
+            .filter(|&level| level == 0 || is_cheap(level))
+            .last()
+            .unwrap_or(0);
+        let claim = Claim::new(Vec::new(), level, range);
+        let claimed = (level > 0).then(|| Claimed::take(self, &mut running, claim));
+        drop(running);
+        (version, level, claimed)
+    }
+
+    fn flush_job(
+        &self,
+        version: &Version,
+        level: usize,
+        range: &UserRange<'_>,
+        smallest_snapshot: u64,
+    ) -> Job {
+        let shape = &self.settings.shape;
+        let whole = OutputLimits {
+            table_bytes: u64::MAX,
+            grandparent_bytes: u64::MAX,
+        };
+        let cut = OutputLimits {
+            table_bytes: shape.table_bytes,
+            grandparent_bytes: shape.grandparent_bytes(),
+        };
+        Job {
+            format: JOB_FORMAT,
+            inputs: Vec::new(),
+            output_level: level,
+            smallest_snapshot,
+            deeper: ranges_from(version, 0, range),
+            grandparents: if level == 0 {
+                Vec::new()
+            } else {
+                grandparents(version, level, range)
+            },
+            limits: if level == 0 { whole } else { cut },
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Tests of the tree over simulated machines.
+
+mod crash;
+mod foreign;
+mod model;
+mod work;
+
+use super::entries::Entries;
+use super::{Tree, TreeSettings};
+use crate::error::Result;
+use crate::lsm::Lookup;
+use crate::lsm::compaction::Shape;
+use crate::lsm::iter::{InternalIterator, MergingIterator};
+use crate::lsm::table::{Compression, TableSettings};
+use crate::lsm::version::Version;
+use crate::storage::Storage;
+use crate::storage::sim::SimStorage;
+use crate::sync::Arc;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use waystation_format::filename::{FileKind, parse};
+use waystation_format::key::{InternalKey, ValueKind};
+
+/// A tree whose tables hold a few kilobytes and whose levels fill quickly.
+pub(super) fn small() -> TreeSettings {
+    let table = TableSettings {
+        block_bytes: 512,
+        compression: Compression::None,
+        ..TableSettings::default()
+    };
+    let shape = Shape {
+        level0_trigger: 3,
+        level_base_bytes: 8 << 10,
+        fan_out: 4,
+        table_bytes: 2 << 10,
+    };
+    TreeSettings {
+        table,
+        shape,
+        cache_bytes: 1 << 20,
+        max_open_tables: 20,
+    }
+}
+
+pub(super) fn dir() -> PathBuf {
+    PathBuf::from("/db")
+}
+
+pub(super) fn machine(seed: u64) -> Arc<SimStorage> {
+    let storage = SimStorage::new(seed);
+    storage.create_dir(&dir()).unwrap();
+    storage.sync_dir(Path::new("/")).unwrap();
+    storage
+}
+
+pub(super) fn open(storage: &Arc<dyn Storage>) -> Result<Tree> {
+    Tree::open(storage, &dir(), small())
+}
+
+/// The names of all table files.
+pub(super) fn table_files(storage: &dyn Storage) -> Vec<u64> {
+    let entries = storage.list(&dir()).unwrap();
+    let mut numbers: Vec<u64> = entries
+        .iter()
+        .filter_map(|entry| match parse(&entry.name)? {
+            FileKind::Table(number) => Some(number),
+            _ => None,
+        })
+        .collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+pub(super) fn listed_tables(version: &Version) -> Vec<u64> {
+    let mut numbers: Vec<u64> = version.tables().map(|(_, table)| table.number).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+/// A version: its sequence number, and its value unless it is a deletion.
+type Written = (u64, Option<Vec<u8>>);
+
+/// What was written: for every key its versions, and which sequence number comes next.
+#[derive(Debug, Clone, Default)]
+pub(super) struct History {
+    versions: BTreeMap<Vec<u8>, Vec<Written>>,
+    pub last: u64,
+}
+
+impl History {
+    /// Writes to memory: a key and a value, or none to delete it.
+    pub(super) fn write(&mut self, memtable: &mut Entries, key: &[u8], value: Option<&[u8]>) {
+        self.last += 1;
+        memtable.push(key, self.last, value);
+        let versions = self.versions.entry(key.to_vec()).or_default();
+        versions.push((self.last, value.map(<[u8]>::to_vec)));
+    }
+
+    /// What a reader at `snapshot` sees.
+    pub(super) fn at(&self, snapshot: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let seen = |versions: &[Written]| {
+            let last = versions
+                .iter()
+                .rev()
+                .find(|(sequence, _)| *sequence <= snapshot);
+            last.and_then(|(_, value)| value.clone())
+        };
+        let keys = self.versions.iter();
+        keys.filter_map(|(key, versions)| Some((key.clone(), seen(versions)?)))
+            .collect()
+    }
+
+    /// Compares what the tree gives at `snapshot`, by lookups and by a scan, with what was written.
+    pub(super) fn compare(&self, tree: &Tree, snapshot: u64) {
+        let expected = self.at(snapshot);
+        assert_eq!(scan(tree, snapshot), expected, "scanning at {snapshot}");
+        let version = tree.version();
+        let expected: BTreeMap<_, _> = expected.into_iter().collect();
+        for key in self.versions.keys() {
+            let found = match tree.get(&version, key, snapshot).unwrap() {
+                Lookup::Found(value) => Some(value),
+                Lookup::Deleted | Lookup::Missing => None,
+            };
+            assert_eq!(
+                found.as_ref(),
+                expected.get(key),
+                "looking up {key:?} at {snapshot}"
+            );
+        }
+    }
+}
+
+/// All that a reader at `snapshot` sees.
+pub(super) fn scan(tree: &Tree, snapshot: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut sources = Vec::new();
+    tree.sources(&tree.version(), None, None, &mut sources);
+    let mut cursor = MergingIterator::new(sources);
+    cursor.seek_to_first().unwrap();
+    let mut seen = Vec::new();
+    let mut last: Option<Vec<u8>> = None;
+    while cursor.valid() {
+        let key = InternalKey::parse(cursor.key()).unwrap();
+        if key.sequence <= snapshot && last.as_deref() != Some(key.user_key) {
+            last = Some(key.user_key.to_vec());
+            if key.kind == ValueKind::Value {
+                seen.push((key.user_key.to_vec(), cursor.value().to_vec()));
+            }
+        }
+        cursor.next().unwrap();
+    }
+    seen
+}
+
+/// Flushes `memtable`, which holds everything up to `last`.
+pub(super) fn flush(tree: &Tree, memtable: &mut Entries, last: u64, oldest: u64) -> Result<()> {
+    memtable.sort();
+    tree.flush(&mut *memtable, last, oldest)?;
+    memtable.clear();
+    Ok(())
+}
+
+/// Asserts that the checker finds nothing.
+pub(super) fn assert_sound(tree: &Tree) {
+    let report = tree.check().unwrap();
+    assert!(report.problems.is_empty(), "{:#?}", report.problems);
+}
+
+/// Compacts until nothing is due.
+pub(super) fn settle(tree: &Tree, oldest: u64) {
+    let mut rounds = 0;
+    while tree.compact_once(&|| oldest).unwrap() {
+        rounds += 1;
+        assert!(rounds < 10_000, "the tree never comes to rest");
+    }
+}

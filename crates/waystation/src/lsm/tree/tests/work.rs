@@ -1,0 +1,282 @@
+//! Tests of what flushes and compactions do to the tree, and of what they leave behind.
+
+use super::{
+    Entries, History, assert_sound, dir, flush, listed_tables, machine, open, scan, settle, small,
+    table_files,
+};
+use crate::error::Error;
+use crate::lsm::tree::Tree;
+use crate::lsm::version::LEVELS;
+use crate::storage::Storage;
+use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
+use crate::sync::Arc;
+use std::path::Path;
+use waystation_format::filename::table_name;
+
+fn fill(tree: &Tree, history: &mut History, keys: std::ops::Range<u32>, step: usize) {
+    let mut memtable = Entries::default();
+    for key in keys.step_by(step) {
+        let value = format!("{key} {}", "v".repeat(80));
+        history.write(
+            &mut memtable,
+            format!("{key:08}").as_bytes(),
+            Some(value.as_bytes()),
+        );
+    }
+    flush(tree, &mut memtable, history.last, history.last).unwrap();
+}
+
+#[test]
+fn a_sequential_load_is_never_rewritten() {
+    let storage: Arc<dyn Storage> = machine(1);
+    let tree = open(&storage).unwrap();
+    let mut history = History::default();
+    for memtable in 0..60 {
+        fill(&tree, &mut history, memtable * 100..(memtable + 1) * 100, 1);
+        settle(&tree, history.last);
+        assert_eq!(tree.pressure().level0_tables, 0);
+    }
+    let stats = tree.stats();
+    assert_eq!(
+        stats
+            .levels
+            .iter()
+            .map(|level| level.merges.jobs)
+            .sum::<u64>(),
+        0
+    );
+    assert_eq!(stats.debt_bytes, 0);
+    assert!(
+        stats.moved_tables > 0 && stats.levels[3].tables > 0,
+        "{stats:?}"
+    );
+    assert!(stats.flushes.written_bytes < 60 * 100 * 130);
+    history.compare(&tree, history.last);
+    assert_sound(&tree);
+}
+
+#[test]
+fn a_random_load_keeps_its_shape() {
+    let storage: Arc<dyn Storage> = machine(2);
+    let tree = open(&storage).unwrap();
+    let mut history = History::default();
+    for memtable in 0..40 {
+        fill(&tree, &mut history, memtable..3000, 37);
+        settle(&tree, history.last);
+        let stats = tree.stats();
+        assert_eq!(stats.debt_bytes, 0);
+        for level in &stats.levels[1..] {
+            assert!(
+                level.tables as u64 <= level.bytes / 700 + 1,
+                "tables are too small: {level:?}"
+            );
+        }
+    }
+    history.compare(&tree, history.last);
+    assert_sound(&tree);
+}
+
+#[test]
+fn compacting_everything_leaves_nothing_of_what_was_deleted() {
+    let storage: Arc<dyn Storage> = machine(3);
+    let tree = open(&storage).unwrap();
+    let mut history = History::default();
+    for memtable in 0..12 {
+        fill(&tree, &mut history, memtable..1200, 12);
+        settle(&tree, history.last);
+    }
+    let snapshot = history.last;
+    let mut memtable = Entries::default();
+    for key in 0..1200 {
+        history.write(&mut memtable, format!("{key:08}").as_bytes(), None);
+    }
+    flush(&tree, &mut memtable, history.last, snapshot).unwrap();
+    tree.compact_range(None, None, &|| snapshot).unwrap();
+    settle(&tree, snapshot);
+    history.compare(&tree, snapshot);
+    assert_eq!(scan(&tree, history.last), []);
+    settle(&tree, history.last);
+    tree.compact_range(None, None, &|| history.last).unwrap();
+    settle(&tree, history.last);
+    assert_eq!(tree.version().tables().count(), 0, "{:?}", tree.stats());
+    assert_eq!(table_files(&*storage), []);
+}
+
+#[test]
+fn a_range_compacted_by_hand_ends_in_one_place() {
+    let storage: Arc<dyn Storage> = machine(4);
+    let tree = open(&storage).unwrap();
+    let mut history = History::default();
+    for memtable in 0..9 {
+        fill(&tree, &mut history, memtable..2000, 9);
+    }
+    tree.compact_range(Some(b"00000500"), Some(b"00001500"), &|| history.last)
+        .unwrap();
+    let version = tree.version();
+    let range = crate::lsm::version::UserRange::new(b"00000500", b"00001500");
+    let levels: Vec<usize> = (0..LEVELS)
+        .filter(|&level| version.overlaps(level, &range))
+        .collect();
+    assert_eq!(levels.len(), 1, "{levels:?}");
+    history.compare(&tree, history.last);
+    assert_sound(&tree);
+}
+
+#[test]
+fn a_reader_keeps_its_version_and_nothing_more() {
+    let storage: Arc<dyn Storage> = machine(5);
+    let tree = open(&storage).unwrap();
+    let mut history = History::default();
+    for memtable in 0..3 {
+        fill(&tree, &mut history, memtable..300, 3);
+    }
+    let reader = tree.version();
+    settle(&tree, history.last);
+    tree.compact_range(None, None, &|| history.last).unwrap();
+    for number in listed_tables(&reader) {
+        assert!(table_files(&*storage).contains(&number));
+    }
+    assert!(tree.stats().held_tables > 0);
+    let held = tree.get(&reader, b"00000000", history.last).unwrap();
+    assert!(matches!(held, crate::lsm::Lookup::Found(_)));
+    drop(reader);
+    tree.remove_garbage();
+    assert_eq!(table_files(&*storage), listed_tables(&tree.version()));
+    assert_eq!(tree.stats().held_tables, 0);
+}
+
+#[test]
+fn a_failed_job_leaves_nothing_and_is_done_again() {
+    for after in 0..12 {
+        for operation in [Operation::Write, Operation::Sync, Operation::Open] {
+            let machine = machine(6);
+            let rules = FaultRules::new();
+            let storage: Arc<dyn Storage> = machine.with_faults(&rules);
+            let tree = open(&storage).unwrap();
+            let mut history = History::default();
+            for memtable in 0..6 {
+                fill(&tree, &mut history, memtable..300, 3);
+            }
+            let before = listed_tables(&tree.version());
+            let fault = Fault::Fail(Refusal::NoSpace);
+            rules.add(Rule::new(operation, fault).on("ldb").after(after).times(1));
+            let failed = tree.compact_once(&|| history.last).is_err();
+            if failed {
+                assert_eq!(listed_tables(&tree.version()), before);
+                assert_eq!(table_files(&*machine), before, "{operation:?} {after}");
+            }
+            settle(&tree, history.last);
+            history.compare(&tree, history.last);
+            assert_eq!(table_files(&*machine), listed_tables(&tree.version()));
+            assert_sound(&tree);
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_tree_starts_nothing_and_flushes_all_the_same() {
+    let storage: Arc<dyn Storage> = machine(7);
+    let tree = open(&storage).unwrap();
+    let mut history = History::default();
+    for memtable in 0..6 {
+        fill(&tree, &mut history, memtable..300, 3);
+    }
+    assert!(tree.wants_compaction());
+    tree.cancel();
+    assert!(!tree.compact_once(&|| history.last).unwrap());
+    let by_hand = tree.compact_range(None, None, &|| history.last);
+    assert!(matches!(by_hand, Err(Error::Closed(_))));
+    fill(&tree, &mut history, 0..300, 3);
+    history.compare(&tree, history.last);
+}
+
+#[test]
+fn a_checkpoint_is_a_database_of_its_own() {
+    let machine = machine(8);
+    let rules = FaultRules::new();
+    let storage: Arc<dyn Storage> = machine.with_faults(&rules);
+    let tree = open(&storage).unwrap();
+    let mut history = History::default();
+    for memtable in 0..6 {
+        fill(&tree, &mut history, memtable..300, 3);
+    }
+    let then = history.clone();
+    assert_eq!(tree.checkpoint(Path::new("/linked")).unwrap(), then.last);
+    rules.add(Rule::new(
+        Operation::Link,
+        Fault::Fail(Refusal::Unsupported),
+    ));
+    assert_eq!(tree.checkpoint(Path::new("/copied")).unwrap(), then.last);
+    let again = tree.checkpoint(Path::new("/copied")).unwrap_err();
+    assert!(again.to_string().contains("not empty"), "{again}");
+    fill(&tree, &mut history, 0..300, 2);
+    settle(&tree, history.last);
+    history.compare(&tree, history.last);
+    for copy in ["/linked", "/copied"] {
+        let copy = Tree::open(&storage, Path::new(copy), small()).unwrap();
+        assert!(!copy.found_state());
+        assert_eq!(copy.flushed_sequence(), then.last);
+        then.compare(&copy, then.last);
+        settle(&copy, then.last);
+        then.compare(&copy, then.last);
+    }
+}
+
+#[test]
+fn damage_is_found_and_named() {
+    let machine = machine(9);
+    let storage: Arc<dyn Storage> = Arc::clone(&machine) as Arc<dyn Storage>;
+    let tree = open(&storage).unwrap();
+    let mut history = History::default();
+    fill(&tree, &mut history, 0..300, 3);
+    assert_sound(&tree);
+    let number = listed_tables(&tree.version())[0];
+    machine
+        .flip_bit(&dir().join(table_name(number)), 8_000)
+        .unwrap();
+    let report = tree.check().unwrap();
+    assert_eq!(report.problems.len(), 1);
+    let problem = &report.problems[0];
+    assert!(
+        problem.table == number && problem.reason.contains("is damaged at byte"),
+        "{problem:?}"
+    );
+}
+
+#[test]
+fn threads_flush_compact_and_read_at_once() {
+    let storage: Arc<dyn Storage> = machine(10);
+    let tree = open(&storage).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let mut history = History::default();
+    std::thread::scope(|scope| {
+        let compact = || {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                // What a reader may need: nothing is read below the newest flush here.
+                if !tree.compact_once(&|| tree.flushed_sequence()).unwrap() {
+                    std::thread::yield_now();
+                }
+            }
+        };
+        scope.spawn(compact);
+        scope.spawn(compact);
+        for round in 0..60 {
+            fill(&tree, &mut history, round % 7..900, 7);
+            if round % 20 == 19 {
+                tree.compact_range(Some(b"00000100"), Some(b"00000300"), &|| {
+                    tree.flushed_sequence()
+                })
+                .unwrap();
+            }
+            if round % 5 == 0 {
+                history.compare(&tree, history.last);
+            }
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    settle(&tree, history.last);
+    history.compare(&tree, history.last);
+    assert_sound(&tree);
+    tree.close().unwrap();
+    assert_eq!(table_files(&*storage), listed_tables(&tree.version()));
+}

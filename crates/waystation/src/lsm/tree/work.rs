@@ -1,0 +1,302 @@
+//! Compactions, from the choice to the removal of what they made needless.
+
+use super::Tree;
+use crate::error::{Error, Result};
+use crate::lsm::compaction::{
+    Choice, Claim, Context, Job, JobResult, Running, Workplace, pick, pick_clean, pick_range, run,
+};
+use crate::lsm::iter::{LevelIterator, MergingIterator, Run};
+use crate::lsm::version::{Change, LEVELS, Progress, UserRange, Version};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, lock, wait};
+
+/// A claim, given up when this is dropped.
+pub(super) struct Claimed<'t> {
+    tree: &'t Tree,
+    ticket: u64,
+}
+
+impl<'t> Claimed<'t> {
+    /// Takes `claim`, in the critical section in which it was found to stand in nobody's way.
+    pub(super) fn take(tree: &'t Tree, running: &mut Running, claim: Claim) -> Self {
+        Self {
+            tree,
+            ticket: running.add(claim),
+        }
+    }
+}
+
+impl Drop for Claimed<'_> {
+    fn drop(&mut self) {
+        lock(&self.tree.running).remove(self.ticket);
+        self.tree.claim_given_up.notify_all();
+    }
+}
+
+/// A choice, claimed.
+struct Work<'t> {
+    choice: Choice,
+    _claimed: Claimed<'t>,
+    /// Keeps the files of the inputs.
+    _version: Arc<Version>,
+}
+
+impl Tree {
+    /// Does the next thing worth doing; whether there was any. `oldest_snapshot` gives the oldest sequence
+    /// number that anybody reads at, or will.
+    pub(crate) fn compact_once(&self, oldest_snapshot: &dyn Fn() -> u64) -> Result<bool> {
+        if self.is_cancelled() {
+            return Ok(false);
+        }
+        let work = {
+            let mut running = lock(&self.running);
+            let version = self.version();
+            let snapshot = oldest_snapshot();
+            self.last_snapshot.store(snapshot, Ordering::Relaxed);
+            let choice = pick(&self.context(&version, &running, snapshot));
+            self.claim(&mut running, choice, version)
+        };
+        work.map_or(Ok(false), |work| self.do_work(work))
+    }
+
+    /// Whether [`compact_once`](Self::compact_once) would find something to do.
+    pub(crate) fn wants_compaction(&self) -> bool {
+        let running = lock(&self.running);
+        let version = self.version();
+        let snapshot = self.last_snapshot.load(Ordering::Relaxed);
+        !matches!(
+            pick(&self.context(&version, &running, snapshot)),
+            Choice::Nothing
+        )
+    }
+
+    /// Brings all keys from `lower` to `upper` (both included) to the deepest level that has any, and drops
+    /// what nobody reads on the way. Waits for compactions that stand in the way.
+    pub(crate) fn compact_range(
+        &self,
+        lower: Option<&[u8]>,
+        upper: Option<&[u8]>,
+        oldest_snapshot: &dyn Fn() -> u64,
+    ) -> Result<()> {
+        let range = UserRange {
+            smallest: lower,
+            largest: upper,
+        };
+        for level in 0..LEVELS - 1 {
+            if self
+                .deepest(&range)
+                .is_none_or(|deepest| level >= deepest.max(1))
+            {
+                break;
+            }
+            self.compact_level(level, range, oldest_snapshot)?;
+        }
+        if let Some(level) = self.deepest(&range) {
+            let clean = |context: &Context<'_>| pick_clean(context, level, &range);
+            while let Some(work) = self.wait_for(&clean, oldest_snapshot)? {
+                self.do_work(work)?;
+            }
+        }
+        self.remove_garbage();
+        Ok(())
+    }
+
+    /// The deepest level that may hold a key of `range`.
+    fn deepest(&self, range: &UserRange<'_>) -> Option<usize> {
+        let version = self.version();
+        (0..LEVELS)
+            .rev()
+            .find(|&level| version.overlaps(level, range))
+    }
+
+    fn compact_level(
+        &self,
+        level: usize,
+        range: UserRange<'_>,
+        oldest_snapshot: &dyn Fn() -> u64,
+    ) -> Result<()> {
+        let newest = self
+            .version()
+            .level(0)
+            .first()
+            .map_or(0, |table| table.number);
+        // Below level 0 each step begins behind the one before, so that writers cannot keep this going.
+        let mut passed: Option<Vec<u8>> = None;
+        loop {
+            let smallest = passed.as_deref().or(range.smallest);
+            let rest = UserRange { smallest, ..range };
+            let next = |context: &Context<'_>| pick_range(context, level, &rest, newest);
+            let Some(work) = self.wait_for(&next, oldest_snapshot)? else {
+                return Ok(());
+            };
+            if level > 0 {
+                let behind = work
+                    .choice
+                    .footprint()
+                    .and_then(|(_, _, range)| range.largest);
+                let behind = behind.map(|key| [key, &[0]].concat());
+                if behind.is_none()
+                    || (range.largest.is_some() && behind.as_deref() > range.largest)
+                {
+                    self.do_work(work)?;
+                    return Ok(());
+                }
+                passed = behind;
+            }
+            self.do_work(work)?;
+        }
+    }
+
+    /// The next step of a compaction by hand, as `next` finds it once nothing running stands in its way; `None`
+    /// when there is none left.
+    fn wait_for(
+        &self,
+        next: &dyn Fn(&Context<'_>) -> Option<Choice>,
+        oldest_snapshot: &dyn Fn() -> u64,
+    ) -> Result<Option<Work<'_>>> {
+        let mut running = lock(&self.running);
+        loop {
+            if self.is_cancelled() {
+                return Err(Error::Closed("closed"));
+            }
+            let version = self.version();
+            let context = self.context(&version, &running, oldest_snapshot());
+            if let Some(choice) = next(&context) {
+                return Ok(self.claim(&mut running, choice, version));
+            }
+            running = wait(&self.claim_given_up, running);
+        }
+    }
+
+    fn context<'a>(
+        &'a self,
+        version: &'a Version,
+        running: &'a Running,
+        smallest_snapshot: u64,
+    ) -> Context<'a> {
+        Context {
+            version,
+            shape: &self.settings.shape,
+            running,
+            smallest_snapshot,
+        }
+    }
+
+    /// Takes the claim of `choice`, in the critical section in which it was chosen.
+    fn claim(
+        &self,
+        running: &mut Running,
+        choice: Choice,
+        version: Arc<Version>,
+    ) -> Option<Work<'_>> {
+        let (tables, level, range) = choice.footprint()?;
+        let claim = Claim::new(tables, level, &range);
+        let claimed = Claimed::take(self, running, claim);
+        Some(Work {
+            choice,
+            _claimed: claimed,
+            _version: version,
+        })
+    }
+
+    fn do_work(&self, work: Work<'_>) -> Result<bool> {
+        let done = match &work.choice {
+            Choice::Nothing => Ok(false),
+            Choice::Move(moved) => {
+                let change = Change {
+                    removed: moved
+                        .tables
+                        .iter()
+                        .map(|table| (moved.from, table.number))
+                        .collect(),
+                    added: moved
+                        .tables
+                        .iter()
+                        .map(|table| (moved.to, Arc::clone(table)))
+                        .collect(),
+                };
+                let moved_bytes = moved.tables.iter().map(|table| table.file_bytes).sum();
+                lock(&self.totals).moved(moved.tables.len() as u64, moved_bytes);
+                self.versions
+                    .apply(&change, Progress::default())
+                    .map(|()| true)
+            }
+            Choice::Drop(discard) => {
+                let removed = discard
+                    .tables
+                    .iter()
+                    .map(|table| (discard.level, table.number))
+                    .collect();
+                let change = Change {
+                    removed,
+                    added: Vec::new(),
+                };
+                lock(&self.totals).dropped(discard.tables.len() as u64);
+                self.versions
+                    .apply(&change, Progress::default())
+                    .map(|()| true)
+            }
+            Choice::Merge(job) => match self.run_job(job) {
+                Err(Error::Closed(_)) if self.is_cancelled() => Ok(false),
+                outcome => outcome.map(|()| true),
+            },
+        };
+        drop(work);
+        self.remove_garbage();
+        done
+    }
+
+    fn run_job(&self, job: &Job) -> Result<()> {
+        let mut input = MergingIterator::new(self.job_runs(job));
+        let new_number = || self.versions.new_file_number();
+        let cancelled = || self.is_cancelled();
+        let workplace = self.workplace(&new_number, &cancelled);
+        let JobResult { outputs, counters } = run(job, &mut input, &workplace)?;
+        let mut change = Change::default();
+        for input in &job.inputs {
+            change
+                .removed
+                .extend(input.tables.iter().map(|table| (input.level, table.number)));
+        }
+        change.added = outputs
+            .into_iter()
+            .map(|table| (job.output_level, Arc::new(table)))
+            .collect();
+        self.versions.apply(&change, Progress::default())?;
+        lock(&self.totals).merged(job.output_level, &counters);
+        Ok(())
+    }
+
+    /// Cursors over the inputs of `job` that leave the block cache alone.
+    fn job_runs(&self, job: &Job) -> Vec<LevelIterator> {
+        let cursor = |run| LevelIterator::for_merge(Arc::clone(&self.tables), run);
+        let mut cursors = Vec::new();
+        for input in &job.inputs {
+            let tables = input.tables.iter().cloned().map(Arc::new);
+            if input.level == 0 {
+                cursors.extend(tables.map(|table| cursor(Run::Table(table))));
+            } else {
+                cursors.push(cursor(Run::List(tables.collect())));
+            }
+        }
+        cursors
+    }
+
+    pub(super) fn workplace<'a>(
+        &'a self,
+        new_number: &'a dyn Fn() -> u64,
+        cancelled: &'a dyn Fn() -> bool,
+    ) -> Workplace<'a> {
+        Workplace {
+            storage: &self.storage,
+            tables: &self.tables,
+            settings: &self.settings.table,
+            new_number,
+            cancelled,
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+}
