@@ -1,9 +1,8 @@
 //! From raw calls to [`Storage`]: whole transfers, retries, the fall-back from direct to buffered, meters,
 //! and errors that say which call failed on which file.
 //!
-//! **Fall-back.** A file system may refuse direct transfers when the file is opened or only when the first
-//! bytes move. Both show as `EINVAL` or `EOPNOTSUPP`; the file then goes on buffered, the same call is tried
-//! again, and the area's meter counts it once per file.
+//! **Fall-back.** A file that is refused direct transfers goes on buffered ([`direct`](super::direct)); the
+//! area's meter counts it once per file.
 //!
 //! **Alignment.** A file opened for direct transfer takes only aligned writes, also after a fall-back, so that
 //! a caller's mistake does not depend on the file system. Unaligned reads are served through an aligned copy.
@@ -13,6 +12,7 @@
 //! lie; every later sync of the same open file fails as well. Syncs of one file wait for each other, since the
 //! report reaches only one of two concurrent ones.
 
+use super::direct::{DirectState, refuses_direct};
 use super::meter::{Counters, Meters};
 use super::raw::{RawFile, RawStorage};
 use super::{
@@ -21,7 +21,6 @@ use super::{
 use crate::error::{Error, Result};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -152,8 +151,8 @@ struct MeteredFile<F> {
     alignment: usize,
     /// Whether the caller asked for direct transfers, and so promised alignment.
     wants_direct: bool,
-    /// Whether transfers are direct now. Only ever goes from true to false, after the raw file did.
-    direct: AtomicBool,
+    /// Whether transfers are direct now.
+    direct: DirectState,
     /// Whether a sync failed. The lock is held during a sync.
     sync_failed: Mutex<bool>,
 }
@@ -178,7 +177,7 @@ impl<F: RawFile> MeteredFile<F> {
             area,
             meters: Arc::clone(&storage.meters),
             wants_direct,
-            direct: AtomicBool::new(direct),
+            direct: DirectState::new(direct),
             sync_failed: Mutex::new(false),
         };
         if wants_direct && !direct {
@@ -209,21 +208,13 @@ impl<F: RawFile> MeteredFile<F> {
         );
     }
 
-    /// One raw transfer, tried again when interrupted, and again buffered when refused as a direct one.
-    fn transfer(&self, mut attempt: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
-        loop {
-            let was_direct = self.is_direct();
-            match attempt() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if was_direct && refuses_direct(&error) => {
-                    self.raw.leave_direct()?;
-                    if self.direct.swap(false, Ordering::AcqRel) {
-                        self.tell_fall_back();
-                    }
-                }
-                outcome => return outcome,
-            }
-        }
+    /// One raw transfer; see [`DirectState::transfer`].
+    fn transfer(&self, attempt: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+        self.direct.transfer(
+            attempt,
+            || self.raw.leave_direct(),
+            || self.tell_fall_back(),
+        )
     }
 
     fn write_all(&self, data: &[u8], offset: u64, done: &mut usize) -> io::Result<()> {
@@ -333,7 +324,7 @@ impl<F: RawFile> File for MeteredFile<F> {
     }
 
     fn is_direct(&self) -> bool {
-        self.direct.load(Ordering::Acquire)
+        self.direct.is_direct()
     }
 
     fn alignment(&self) -> usize {
@@ -366,11 +357,6 @@ fn uninterrupted<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T>
             outcome => return outcome,
         }
     }
-}
-
-/// Whether a direct open or transfer failed because it was direct.
-fn refuses_direct(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::InvalidInput || is_unsupported(error)
 }
 
 fn is_unsupported(error: &io::Error) -> bool {

@@ -5,6 +5,14 @@
 //! opened for an [`Area`] and every transfer is metered there: placement decisions and write amplification
 //! are computed from what really moved.
 //!
+//! ```text
+//! Storage, File        whole calls, typed errors, meters      what the engine sees
+//!   metered, direct    retries, alignment, fall-back          one implementation for all below
+//!     fault            rules that make raw calls fail or lie  (tests)
+//!       raw            single attempts, bare errors           what has to be offered
+//!         os, sim      the kernel, or a machine in memory
+//! ```
+//!
 //! Invariants:
 //! - a path is relative to nothing: the engine always passes paths below its database directory;
 //! - `write_at` writes all bytes or fails; `read_at` returns fewer bytes than asked only at the end of file;
@@ -12,6 +20,7 @@
 //!   name, `sync_dir` of its directory.
 
 mod aligned;
+mod direct;
 pub mod fault;
 mod meter;
 mod metered;

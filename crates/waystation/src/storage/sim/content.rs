@@ -3,7 +3,7 @@
 //! ```text
 //! newest   |AAAA|BBBB|CCCC|DD    what reads see
 //! durable  |AAAA|bbbb|cccc|      what a sync made durable, or write-back since
-//! unsettled      x    x    x     sectors that may differ
+//! unsettled      x    x    x     sectors that may differ, as far as the newest image goes
 //! ```
 //! A power cut leaves each unsettled sector old or new, and the length old, new, or at a sector between.
 //! Sectors are atomic, as drives promise. Write-back at random moments makes any version a sector ever had,
@@ -66,10 +66,6 @@ impl Content {
             self.extend(length);
         } else {
             self.newest.truncate(length);
-            self.unsettled
-                .split_off(&length.div_ceil(self.sector_bytes));
-            // What is left of the last sector lost its rest.
-            self.unsettle(length.saturating_sub(1)..length);
         }
     }
 
@@ -117,9 +113,7 @@ impl Content {
             self.durable.resize(end, 0);
         }
         let source = &self.newest[start.min(self.newest.len())..end.min(self.newest.len())];
-        let target = &mut self.durable[start..end];
-        target[..source.len()].copy_from_slice(source);
-        target[source.len()..].fill(0);
+        self.durable[start..start + source.len()].copy_from_slice(source);
     }
 
     /// The power fails and comes back: what is left is all durable.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 /// How often the whole ring is read again in search of a moment at which nobody stored.
-const SNAPSHOT_TRIES: usize = 1_000;
+const SNAPSHOT_TRIES: usize = 10_000;
 
 /// Page-aligned memory that several threads store to.
 pub(super) struct RingMemory {

@@ -8,7 +8,7 @@ use crate::storage::{
     AlignedBuffer, Area, File, OpenMode, OsStorage, SimStorage, Storage, Transfer,
 };
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 /// A storage under rules, and a directory in it.
@@ -152,10 +152,15 @@ fn threads_that_are_refused_together_fall_back_once() {
             .add(fail(Operation::Write, Refusal::Invalid).direct_only());
         for round in 0..20 {
             let file = subject.create("a", Transfer::Direct);
+            let together = Barrier::new(4);
             thread::scope(|scope| {
                 for writer in 0..4 {
-                    let file = &file;
-                    scope.spawn(move || file.write_at(&units(1), writer * 4096).unwrap());
+                    let (file, together) = (&file, &together);
+                    scope.spawn(move || {
+                        let data = units(1);
+                        together.wait();
+                        file.write_at(&data, writer * 4096).unwrap();
+                    });
                 }
             });
             assert_eq!(subject.fallbacks(), round + 1);
