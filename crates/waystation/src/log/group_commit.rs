@@ -9,8 +9,7 @@
 //! for a new segment, of its directory entry; padding is never written again, since a block once closed stays
 //! closed.
 
-use super::segment::SegmentFile;
-use super::writer::WriterState;
+use super::writer::{Unsynced, WriterState};
 use super::{Log, Suspension};
 use crate::error::Result;
 use crate::sync::atomic::Ordering::SeqCst;
@@ -69,17 +68,19 @@ impl Log {
 
     fn sync_segments<'a>(
         &'a self,
-        state: MutexGuard<'a, WriterState>,
+        mut state: MutexGuard<'a, WriterState>,
     ) -> MutexGuard<'a, WriterState> {
         let written = state.written_lsn;
-        let files = state.unsynced.clone();
-        let entries_below = state.next_number;
-        let entry_due = files
-            .iter()
-            .any(|file| file.header.number >= state.entries_durable_below);
+        let covered = state.unsynced.clone();
+        let newest = covered.iter().map(|it| it.file.header.number).max();
+        // Only of files that exist by now: the next one may be about to be created.
+        let entries_below = newest.map_or(0, |number| number + 1);
+        let entry_due = entries_below > state.entries_durable_below;
+        state.syncing += 1;
         drop(state);
-        let synced = self.sync_files(&files, entry_due);
+        let synced = self.sync_files(&covered, entry_due);
         let mut state = lock(&self.writer);
+        state.syncing -= 1;
         match synced {
             // Another failure may have come in between: then healing decides what is durable.
             Ok(()) if state.suspension.is_none() => {
@@ -87,13 +88,13 @@ impl Log {
                 if entry_due {
                     state.entries_durable_below = state.entries_durable_below.max(entries_below);
                 }
-                // Full segments get no more writes; the current one may have got some meanwhile.
-                let current = Arc::clone(&state.current.file);
-                let durable = state.durable_lsn;
-                state.unsynced.retain(|file| {
-                    Arc::ptr_eq(file, &current)
-                        || !files.iter().any(|synced| Arc::ptr_eq(synced, file))
+                // What was written since the sync began is for the next one.
+                state.unsynced.retain(|it| {
+                    !covered.iter().any(|synced| {
+                        Arc::ptr_eq(&synced.file, &it.file) && synced.last_write == it.last_write
+                    })
                 });
+                let durable = state.durable_lsn;
                 debug_assert!(durable <= self.released_lsn.load(SeqCst));
             }
             Ok(()) => {}
@@ -102,9 +103,9 @@ impl Log {
         state
     }
 
-    fn sync_files(&self, files: &[Arc<SegmentFile>], entry_due: bool) -> Result<()> {
-        for file in files {
-            file.file.sync()?;
+    fn sync_files(&self, segments: &[Unsynced], entry_due: bool) -> Result<()> {
+        for segment in segments {
+            segment.file.file.sync()?;
         }
         if entry_due {
             self.storage.sync_dir(&self.dir)

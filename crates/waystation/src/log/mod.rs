@@ -126,5 +126,11 @@ pub struct LogStats {
     pub heals: u64,
 }
 
+#[cfg(test)]
+#[cfg(shuttle)]
+pub(crate) mod model_storage;
+#[cfg(test)]
+#[cfg(shuttle)]
+mod model_tests;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

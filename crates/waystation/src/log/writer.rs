@@ -43,14 +43,27 @@ pub(super) struct WriterState {
     preparing: bool,
     pub(super) next_number: u64,
     /// Segments with writes that no sync has covered.
-    pub(super) unsynced: Vec<Arc<SegmentFile>>,
+    pub(super) unsynced: Vec<Unsynced>,
+    /// Writes completed, to number them.
+    writes: u64,
     /// The directory entries of these segments are durable.
     pub(super) entries_durable_below: u64,
+    /// Leaders of group commits, wherever they wait.
     pub(super) syncs_running: usize,
+    /// Leaders that are syncing segments now.
+    pub(super) syncing: usize,
     pub(super) suspension: Option<Suspension>,
     pub(super) healing: bool,
     pub(super) heals: u64,
     stopping: bool,
+}
+
+/// A segment with writes that no sync has covered.
+#[derive(Clone)]
+pub(super) struct Unsynced {
+    pub(super) file: Arc<SegmentFile>,
+    /// The number of the last of them: a sync that began before it has not covered it.
+    pub(super) last_write: u64,
 }
 
 /// A run that was taken: its blocks and whether they are written.
@@ -100,8 +113,10 @@ impl WriterState {
             preparing: false,
             next_number: number + 1,
             unsynced: Vec::new(),
+            writes: 0,
             entries_durable_below: number + 1,
             syncs_running: 0,
+            syncing: 0,
             suspension: None,
             healing: false,
             heals: 0,
@@ -116,9 +131,27 @@ impl WriterState {
             .map_or(self.written_lsn, |run| end_of(&run.blocks))
     }
 
-    /// Whether no thread is busy with a segment.
+    /// Notes that a write to `file` has ended.
+    fn note_write(&mut self, file: &Arc<SegmentFile>) {
+        self.writes += 1;
+        let last_write = self.writes;
+        match self
+            .unsynced
+            .iter_mut()
+            .find(|it| Arc::ptr_eq(&it.file, file))
+        {
+            Some(unsynced) => unsynced.last_write = last_write,
+            None => self.unsynced.push(Unsynced {
+                file: Arc::clone(file),
+                last_write,
+            }),
+        }
+    }
+
+    /// Whether no thread is busy with a segment. A leader that waits for copies or for room is not: the long
+    /// record it waits for may itself wait for healing.
     pub(super) fn is_quiet(&self) -> bool {
-        self.transfers == 0 && !self.preparing && self.syncs_running == 0
+        self.transfers == 0 && !self.preparing && self.syncing == 0
     }
 
     /// Starts over in `segment` after a failure: blocks below `written_lsn` are in it and durable, the runs
@@ -133,6 +166,9 @@ impl WriterState {
         self.durable_lsn = self.written_lsn;
         self.entries_durable_below = segment.file.header.number + 1;
         self.current = segment;
+        // A file prepared before has a lower number: in the order of numbers it would come before this segment.
+        self.spares
+            .extend(self.blank.take().map(|blank| blank.path));
         self.header_due = false;
         self.footers_due.clear();
         self.unsynced.clear();
@@ -220,7 +256,7 @@ impl Log {
             let Some(segment) = state.sealed.pop_front() else {
                 break;
             };
-            state.unsynced.retain(|file| file.path != segment.path);
+            state.unsynced.retain(|it| it.file.path != segment.path);
             let footer_due = state
                 .footers_due
                 .iter()
@@ -396,13 +432,7 @@ impl Log {
         let written = self.transfer(run);
         let mut state = lock(&self.writer);
         state.transfers -= 1;
-        if !state
-            .unsynced
-            .iter()
-            .any(|file| Arc::ptr_eq(file, &run.file))
-        {
-            state.unsynced.push(Arc::clone(&run.file));
-        }
+        state.note_write(&run.file);
         match written {
             Ok(()) => self.complete(&mut state, run.end_lsn()),
             // It stays in flight, undone, so that nothing behind it is released; healing queues it again.

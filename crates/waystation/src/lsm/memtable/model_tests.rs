@@ -1,6 +1,6 @@
 //! The list under loom: every interleaving of a few threads, with every value the memory model lets a load see.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p waystation --lib memtable::model_tests`.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p waystation --lib memtable::model_tests`.
 
 use super::arena::{Entry, HEAD, NIL};
 use super::skiplist::SkipList;

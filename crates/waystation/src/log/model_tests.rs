@@ -1,0 +1,396 @@
+//! The log under shuttle: random schedules of writers, syncs, crashes and failures over the real code.
+//!
+//! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p waystation --lib model_tests`. A failure prints a
+//! schedule (or seed) with which it can be replayed. Shuttle itself reports threads that sleep forever.
+//!
+//! What every schedule checks, through [`Model`]:
+//! - the visible sequence never passes a write that is not finished, and has reached an acknowledged one;
+//! - bytes in the ring do not change while they are being written, and what is found by the next life is every
+//!   acknowledged record, whole, in a prefix of the order: so ring space is not used again too early;
+//! - what a sync has acknowledged is found after a power cut.
+
+use super::model_storage::Watched;
+use super::publication::{OPEN_MAX, Publication};
+use super::*;
+use crate::storage::SimStorage;
+use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
+use crate::storage::sim::Crash;
+use crate::sync::lock;
+use crate::sync::thread::{self, JoinHandle};
+use shuttle::rand::{Rng, thread_rng};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+const SETTINGS: LogSettings = LogSettings {
+    segment_bytes: 320 * 1024,
+    ring_bytes: 256 * 1024,
+};
+
+/// Records of up to half a ring are reserved whole, longer ones piece by piece.
+const LONG: usize = 150 * 1024;
+
+fn dir() -> &'static Path {
+    Path::new("/db")
+}
+
+/// What the writers know, outside the view of the scheduler: looking here never lets another thread run.
+#[derive(Default)]
+struct Ledger {
+    /// First sequences reserved, until just before they are published.
+    unfinished: BTreeSet<u64>,
+    /// First sequence to the payload's length, from the reservation on.
+    lengths: BTreeMap<u64, usize>,
+    /// The last sequence acknowledged for a process crash, and for a power loss.
+    acknowledged: u64,
+    synced: u64,
+}
+
+/// An open log, its writer threads, and what must be true of it.
+struct Model {
+    machine: Arc<SimStorage>,
+    log: Log,
+    ledger: std::sync::Mutex<Ledger>,
+}
+
+impl Model {
+    fn open(machine: &Arc<SimStorage>, rules: &FaultRules) -> Arc<Self> {
+        let storage: Arc<dyn Storage> = Arc::new(Watched(machine.with_faults(rules)));
+        let recovered = open(&storage, dir(), &SETTINGS, 0, &mut |_| Ok(())).unwrap();
+        Arc::new(Self {
+            machine: Arc::clone(machine),
+            log: recovered.log,
+            ledger: std::sync::Mutex::default(),
+        })
+    }
+
+    fn start() -> (Arc<Self>, Vec<JoinHandle<()>>, FaultRules) {
+        let machine = SimStorage::new(thread_rng().r#gen());
+        machine.create_dir(dir()).unwrap();
+        let rules = FaultRules::new();
+        let model = Self::open(&machine, &rules);
+        let writers = (0..2)
+            .map(|_| {
+                let model = Arc::clone(&model);
+                thread::spawn(move || model.log.writer_loop())
+            })
+            .collect();
+        (model, writers, rules)
+    }
+
+    fn ledger(&self) -> std::sync::MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap()
+    }
+
+    fn check_visible(&self) {
+        let visible = self.log.visible_sequence();
+        if let Some(first) = self.ledger().unfinished.first() {
+            assert!(
+                visible < *first,
+                "{visible} is visible before {first} is finished"
+            );
+        }
+    }
+
+    /// Appends a record, as the pipeline does; fails if the log is suspended.
+    fn append(&self, len: usize) -> Result<(u64, u64), Error> {
+        let (reservation, ()) = self.log.reserve(len, 1, |_, sequence| {
+            let mut ledger = self.ledger();
+            ledger.unfinished.insert(sequence);
+            ledger.lengths.insert(sequence, len);
+            Ok::<_, Error>(())
+        })?;
+        let (sequence, end) = (reservation.first_sequence, reservation.end_lsn());
+        let payload = payload(sequence, len);
+        self.log
+            .copy(&reservation, &payload, crc32c::crc32c(&payload));
+        self.check_visible();
+        self.ledger().unfinished.remove(&sequence);
+        self.log.publish(reservation);
+        assert!(
+            self.log.visible_sequence() >= sequence,
+            "acknowledged before visible"
+        );
+        self.check_visible();
+        let mut ledger = self.ledger();
+        ledger.acknowledged = ledger.acknowledged.max(sequence);
+        Ok((sequence, end))
+    }
+
+    fn sync(&self, (sequence, end): (u64, u64)) -> Result<(), Error> {
+        self.log.sync(end)?;
+        let mut ledger = self.ledger();
+        ledger.synced = ledger.synced.max(sequence);
+        Ok(())
+    }
+
+    /// Ends the machine here and now and checks what the next life finds.
+    fn crash(&self, crash: Crash) {
+        // No other thread runs between these lines.
+        let ledger = self.ledger();
+        let left = self.machine.crash(thread_rng().r#gen(), crash);
+        let least = match crash {
+            Crash::Process => ledger.acknowledged,
+            Crash::PowerCut => ledger.synced,
+        };
+        let storage: Arc<dyn Storage> = left;
+        let mut next = 1;
+        open(&storage, dir(), &SETTINGS, 0, &mut |record: Record<'_>| {
+            let sequence = record.header.first_sequence;
+            assert_eq!(sequence, next, "a prefix has no holes");
+            let len = ledger.lengths[&sequence];
+            assert!(
+                record.payload == payload(sequence, len),
+                "{sequence} was changed"
+            );
+            next += 1;
+            Ok(())
+        })
+        .unwrap();
+        assert!(
+            next > least,
+            "{least} was acknowledged for {crash:?}, found up to {next}"
+        );
+    }
+
+    fn stop(&self, writers: Vec<JoinHandle<()>>) {
+        self.log.stop();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+    }
+}
+
+fn payload(sequence: u64, len: usize) -> Vec<u8> {
+    (0..len as u64)
+        .map(|i| (i / 7 + sequence * 13) as u8)
+        .collect()
+}
+
+fn spawn_all(threads: usize, run: impl Fn(usize) + Send + Sync + 'static) -> Vec<JoinHandle<()>> {
+    let run = Arc::new(run);
+    (0..threads)
+        .map(|number| {
+            let run = Arc::clone(&run);
+            thread::spawn(move || run(number))
+        })
+        .collect()
+}
+
+fn join_all(threads: Vec<JoinHandle<()>>) {
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn publication_is_in_order_and_leaves_nobody_behind() {
+    shuttle::check_random(
+        || {
+            let publication = Arc::new(Publication::new(0, 0));
+            let finished = Arc::new(std::sync::Mutex::new(BTreeSet::new()));
+            let next_ticket = Arc::new(Mutex::new(0));
+            let threads = spawn_all(3, {
+                let publication = Arc::clone(&publication);
+                move |_| {
+                    for _ in 0..2 {
+                        let ticket = {
+                            let mut next = lock(&next_ticket);
+                            while publication.is_full(*next) {
+                                thread::yield_now();
+                            }
+                            *next += 1;
+                            *next - 1
+                        };
+                        finished.lock().unwrap().insert(ticket);
+                        publication.finish(ticket, ticket + 1, ticket + 1);
+                        publication.wait_visible(ticket + 1);
+                        let copied = publication.copied_lsn();
+                        let visible = publication.visible_sequence();
+                        assert!(copied <= visible && visible <= ticket + 1 + OPEN_MAX * 3);
+                        let finished = finished.lock().unwrap();
+                        assert!((0..visible).all(|before| finished.contains(&before)));
+                    }
+                }
+            });
+            join_all(threads);
+            assert_eq!(publication.visible_sequence(), 6);
+            assert_eq!(publication.copied_lsn(), 6);
+        },
+        20_000,
+    );
+}
+
+#[test]
+fn records_of_all_lengths_wind_through_a_small_ring() {
+    shuttle::check_random(
+        || {
+            let (model, writers, _) = Model::start();
+            let appenders = spawn_all(3, {
+                let model = Arc::clone(&model);
+                move |_| {
+                    for _ in 0..4 {
+                        let len = match thread_rng().gen_range(0..4) {
+                            0 => 10,
+                            1 => 20_000,
+                            2 => 70_000,
+                            _ => LONG + thread_rng().gen_range(0..LONG),
+                        };
+                        model.append(len).unwrap();
+                    }
+                }
+            });
+            join_all(appenders);
+            assert_eq!(model.log.visible_sequence(), 12);
+            model.log.sync_all().unwrap();
+            model.ledger().synced = 12;
+            model.stop(writers);
+            model.crash(Crash::PowerCut);
+        },
+        300,
+    );
+}
+
+#[test]
+fn one_sync_serves_many_and_keeps_its_word() {
+    shuttle::check_random(
+        || {
+            let (model, writers, _) = Model::start();
+            let appenders = spawn_all(4, {
+                let model = Arc::clone(&model);
+                move |number| {
+                    for turn in 0..3 {
+                        let written = model.append(3000 + 20_000 * (number % 2)).unwrap();
+                        if (number + turn) % 3 != 0 {
+                            model.sync(written).unwrap();
+                        }
+                    }
+                }
+            });
+            join_all(appenders);
+            model.stop(writers);
+            model.crash(Crash::PowerCut);
+        },
+        500,
+    );
+}
+
+/// A long record waits for room that only a sync's closing of blocks, or the writers, make.
+#[test]
+fn syncs_beside_long_records_end() {
+    shuttle::check_random(
+        || {
+            let (model, writers, _) = Model::start();
+            let appenders = spawn_all(3, {
+                let model = Arc::clone(&model);
+                move |number| {
+                    for _ in 0..2 {
+                        let len = if number == 0 { 2 * LONG } else { 500 };
+                        let written = model.append(len).unwrap();
+                        model.sync(written).unwrap();
+                    }
+                }
+            });
+            join_all(appenders);
+            model.stop(writers);
+            model.crash(Crash::PowerCut);
+        },
+        300,
+    );
+}
+
+#[test]
+fn a_crash_at_any_moment_keeps_what_was_acknowledged() {
+    shuttle::check_random(
+        || {
+            let (model, writers, _) = Model::start();
+            let appenders = spawn_all(3, {
+                let model = Arc::clone(&model);
+                move |number| {
+                    for _ in 0..4 {
+                        let len = thread_rng().gen_range(0..60_000);
+                        // Both fail only once the machine is off.
+                        let Ok(written) = model.append(len) else {
+                            return;
+                        };
+                        if number == 0 && model.sync(written).is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+            for _ in 0..thread_rng().gen_range(0..400) {
+                thread::yield_now();
+            }
+            let crash = if thread_rng().r#gen() {
+                Crash::Process
+            } else {
+                Crash::PowerCut
+            };
+            model.crash(crash);
+            join_all(appenders);
+            model.stop(writers);
+        },
+        500,
+    );
+}
+
+#[test]
+fn a_failed_write_or_sync_is_healed_and_nothing_acknowledged_is_lost() {
+    shuttle::check_random(|| heal_with(1000..60_000), 500);
+}
+
+/// The record being staged, the sync that waits for it and the healing that both wait for.
+#[test]
+fn healing_goes_on_while_a_long_record_is_staged() {
+    shuttle::check_random(|| heal_with(LONG..2 * LONG), 300);
+}
+
+fn heal_with(lengths: std::ops::Range<usize>) {
+    let (model, writers, rules) = Model::start();
+    let operation = if thread_rng().r#gen() {
+        Operation::Write
+    } else {
+        Operation::Sync
+    };
+    let spared = thread_rng().gen_range(0..6);
+    let times = thread_rng().gen_range(1..3);
+    rules.add(
+        Rule::new(operation, Fault::Fail(Refusal::NoSpace))
+            .on("journal-")
+            .after(spared)
+            .times(times),
+    );
+    let appenders = spawn_all(3, {
+        let model = Arc::clone(&model);
+        move |number| {
+            for _ in 0..3 {
+                let len = if number == 0 {
+                    200
+                } else {
+                    thread_rng().gen_range(lengths.clone())
+                };
+                let written = insist(|| model.append(len));
+                if thread_rng().r#gen() {
+                    insist(|| model.sync(written));
+                }
+            }
+        }
+    });
+    join_all(appenders);
+    assert_eq!(model.log.visible_sequence(), 9);
+    insist(|| model.log.sync_all());
+    model.ledger().synced = 9;
+    model.stop(writers);
+    model.crash(Crash::PowerCut);
+}
+
+/// Tries until the log takes it: a suspension ends.
+fn insist<T>(mut call: impl FnMut() -> Result<T, Error>) -> T {
+    loop {
+        match call() {
+            Ok(done) => return done,
+            Err(Error::Suspended { .. }) => thread::yield_now(),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
