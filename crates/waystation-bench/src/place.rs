@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::interrupt;
-use rustix::fs::{StatFs, statfs, syncfs};
+use rustix::fs::{statfs, syncfs};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,32 +20,26 @@ impl Place {
     /// A fresh directory below `data_directory`, which is made if missing. Refused in memory: there the
     /// comparison would be of something else.
     pub(crate) fn new(data_directory: &Path) -> Result<Self> {
-        let directory = data_directory.join(format!("bench-{}", std::process::id()));
-        fs::create_dir_all(&directory)
-            .map_err(|source| Error::io("create the directory", &directory, source))?;
-        interrupt::register_directory(&directory);
-        let mut place = Self {
-            directory,
-            file_system: "",
-        };
-        let directory = fs::canonicalize(&place.directory)
-            .map_err(|source| Error::io("resolve", &place.directory, source))?;
-        interrupt::forget_directory(&place.directory);
-        interrupt::register_directory(&directory);
-        place.directory = directory;
-        let status = statfs(&place.directory).map_err(|error| {
-            Error::io("ask for the file system of", &place.directory, error.into())
-        })?;
-        place.file_system = file_system_name(magic(&status));
-        if matches!(magic(&status), TMPFS | RAMFS) {
+        let file_system = file_system_of(data_directory)?;
+        if matches!(file_system, TMPFS | RAMFS) {
             return Err(Error::Refused(format!(
                 "{} lies in memory ({}), where there is no device to measure: name a directory on storage with \
                  --data-dir",
                 data_directory.display(),
-                place.file_system
+                file_system_name(file_system)
             )));
         }
-        Ok(place)
+        let failed = |source| Error::io("create a directory below", data_directory, source);
+        fs::create_dir_all(data_directory).map_err(failed)?;
+        let directory = fs::canonicalize(data_directory).map_err(failed)?;
+        let directory = directory.join(format!("bench-{}", std::process::id()));
+        interrupt::register_directory(&directory);
+        fs::create_dir_all(&directory).map_err(failed)?;
+        let file_system = file_system_name(file_system);
+        Ok(Self {
+            directory,
+            file_system,
+        })
     }
 
     /// A path in it.
@@ -85,9 +79,14 @@ impl Drop for Place {
     }
 }
 
-/// The file system's number: some platforms have it signed.
-fn magic(status: &StatFs) -> u64 {
-    u64::try_from(status.f_type).unwrap_or(0)
+/// The number of the file system that holds `path`, or would if it were made.
+fn file_system_of(path: &Path) -> Result<u64> {
+    let failed = |error| Error::io("ask for the file system of", path, error);
+    let absolute = std::path::absolute(path).map_err(failed)?;
+    let existing = absolute.ancestors().find(|ancestor| ancestor.exists());
+    let status = statfs(existing.unwrap_or(&absolute)).map_err(|error| failed(error.into()))?;
+    // Some platforms have it signed.
+    Ok(u64::try_from(status.f_type).unwrap_or(0))
 }
 
 fn file_system_name(magic: u64) -> &'static str {
@@ -111,12 +110,11 @@ mod tests {
     #[test]
     fn memory_is_refused_and_left_as_it_was() {
         let memory = Path::new("/dev/shm");
-        let is_memory = statfs(memory).is_ok_and(|status| magic(&status) == TMPFS);
-        if !is_memory {
+        if !file_system_of(memory).is_ok_and(|number| number == TMPFS) {
             return;
         }
         let directory = tempfile::tempdir_in(memory).expect("a directory in memory");
-        let error = Place::new(directory.path()).expect_err("it lies in memory");
+        let error = Place::new(&directory.path().join("a/b")).expect_err("it lies in memory");
         assert!(error.to_string().contains("--data-dir"), "{error}");
         let left = fs::read_dir(directory.path()).expect("still there").count();
         assert_eq!(left, 0);
