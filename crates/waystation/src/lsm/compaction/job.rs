@@ -3,7 +3,8 @@
 //! Whoever runs a job needs it and the files, and nothing of the engine's state: bounds and sequence limits
 //! are frozen in it. It may run twice or in two places; only its result is ever installed, once.
 
-use crate::lsm::table::TableMeta;
+use crate::error::{Error, Result};
+use crate::lsm::table::{Compression, TableMeta, TableSettings};
 use serde::{Deserialize, Serialize};
 
 /// The version of this description. Never reuse a number.
@@ -27,6 +28,8 @@ pub(crate) struct Job {
     pub grandparents: Vec<Grandparent>,
     /// Where outputs are cut.
     pub limits: OutputLimits,
+    /// How outputs are laid out.
+    pub layout: OutputLayout,
 }
 
 /// The tables a job takes from one level.
@@ -56,7 +59,56 @@ pub(crate) struct OutputLimits {
     pub grandparent_bytes: u64,
 }
 
+/// How outputs are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OutputLayout {
+    /// A block ends once it has this many bytes, uncompressed.
+    pub block_bytes: u64,
+    /// Entries per restart point.
+    pub restart_interval: u64,
+    /// How blocks are compressed: the number in their trailers.
+    pub compression: u8,
+    /// Bits of the filter per key; 0 for no filter.
+    pub filter_bits_per_key: u32,
+}
+
+impl From<&TableSettings> for OutputLayout {
+    fn from(settings: &TableSettings) -> Self {
+        Self {
+            block_bytes: settings.block_bytes as u64,
+            restart_interval: settings.restart_interval as u64,
+            compression: settings.compression as u8,
+            filter_bits_per_key: settings.filter_bits_per_key,
+        }
+    }
+}
+
 impl Job {
+    /// How its outputs are to be written, or why this version cannot.
+    pub(crate) fn table_settings(&self) -> Result<TableSettings> {
+        let refuse = |reason| Err(Error::InvalidArgument(format!("a compaction job {reason}")));
+        if self.format != JOB_FORMAT {
+            return refuse(format!(
+                "has format {}, and this version knows {JOB_FORMAT}",
+                self.format
+            ));
+        }
+        let layout = self.layout;
+        let Some(compression) = Compression::from_byte(layout.compression) else {
+            return refuse(format!(
+                "asks for compression {}, which is unknown",
+                layout.compression
+            ));
+        };
+        Ok(TableSettings {
+            block_bytes: usize::try_from(layout.block_bytes).unwrap_or(usize::MAX),
+            restart_interval: usize::try_from(layout.restart_interval).unwrap_or(usize::MAX),
+            compression,
+            filter_bits_per_key: layout.filter_bits_per_key,
+            purged_through: self.purged_through(),
+        })
+    }
+
     /// All input tables, level by level.
     pub(crate) fn tables(&self) -> impl Iterator<Item = &TableMeta> {
         self.inputs.iter().flat_map(|input| &input.tables)

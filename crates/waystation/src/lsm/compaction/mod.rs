@@ -27,7 +27,7 @@ mod tests;
 
 pub(crate) use choice::{Choice, Discard, Move};
 pub(crate) use claim::{Claim, Running};
-pub(crate) use job::{Grandparent, JOB_FORMAT, Job, JobInput, OutputLimits};
+pub(crate) use job::{Grandparent, JOB_FORMAT, Job, JobInput, OutputLayout, OutputLimits};
 pub(crate) use pick::{Context, grandparents, pick, pick_clean, pick_range, ranges_from};
 pub(crate) use run::{JobResult, Workplace, run};
 
@@ -47,6 +47,20 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
+    /// The shape for memtables of `memtable_bytes` and tables of `table_bytes`.
+    ///
+    /// Four tables of level 0 make it due; level 1 holds eight memtables, so that merging level 0 into it
+    /// rewrites about twice what comes in, and a database of a few gigabytes has two large levels and not
+    /// three. Fan-out 10 as everywhere: a lower one saves rewriting in theory, and costs a level in practice.
+    pub(crate) fn new(memtable_bytes: u64, table_bytes: u64) -> Self {
+        Self {
+            level0_trigger: 4,
+            level_base_bytes: memtable_bytes.max(table_bytes).saturating_mul(8),
+            fan_out: 10,
+            table_bytes,
+        }
+    }
+
     /// Bytes that `level` (at least 1) should hold at most.
     pub(crate) fn target_bytes(&self, level: usize) -> u64 {
         let steps = u32::try_from(level.saturating_sub(1)).unwrap_or(u32::MAX);

@@ -15,7 +15,7 @@
 
 use super::choice::{Choice, Discard, Move};
 use super::expand::{self, Inputs};
-use super::job::{Grandparent, JOB_FORMAT, Job, JobInput, OutputLimits};
+use super::job::{Grandparent, JOB_FORMAT, Job, JobInput, OutputLayout, OutputLimits};
 use super::{Running, Shape};
 use crate::lsm::table::TableMeta;
 use crate::lsm::version::{LEVELS, UserRange, Version};
@@ -34,6 +34,8 @@ pub(crate) struct Context<'a> {
     pub version: &'a Version,
     /// How it should be shaped.
     pub shape: &'a Shape,
+    /// How new tables are laid out.
+    pub layout: OutputLayout,
     /// What runs already.
     pub running: &'a Running,
     /// The oldest sequence number that a reader may read at.
@@ -337,6 +339,7 @@ fn describe(context: &Context<'_>, inputs: &Inputs<'_>) -> Job {
             table_bytes: context.shape.table_bytes,
             grandparent_bytes: context.shape.grandparent_bytes(),
         },
+        layout: context.layout,
     }
 }
 

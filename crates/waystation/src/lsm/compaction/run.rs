@@ -17,8 +17,6 @@ pub(crate) struct Workplace<'a> {
     pub storage: &'a Arc<dyn Storage>,
     /// The tables of the directory.
     pub tables: &'a TableCache,
-    /// How outputs are laid out.
-    pub settings: &'a TableSettings,
     /// Gives a file number that nobody has.
     pub new_number: &'a dyn Fn() -> u64,
     /// Whether the job is to be given up.
@@ -41,8 +39,7 @@ pub(crate) fn run<I: InternalIterator>(
     place: &Workplace<'_>,
 ) -> Result<JobResult> {
     let started = place.storage.now();
-    let mut settings = place.settings.clone();
-    settings.purged_through = job.purged_through();
+    let settings = job.table_settings()?;
     let mut outputs = Outputs {
         place,
         settings,

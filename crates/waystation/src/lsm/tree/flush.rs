@@ -9,7 +9,7 @@ use super::Tree;
 use super::work::Claimed;
 use crate::error::Result;
 use crate::lsm::compaction::{
-    Claim, JOB_FORMAT, Job, JobResult, OutputLimits, grandparents, ranges_from, run,
+    Claim, JOB_FORMAT, Job, JobResult, OutputLayout, OutputLimits, grandparents, ranges_from, run,
 };
 use crate::lsm::iter::InternalIterator;
 use crate::lsm::version::{Change, Progress, UserRange, Version};
@@ -121,6 +121,7 @@ impl Tree {
                 grandparents(version, level, range)
             },
             limits: if level == 0 { whole } else { cut },
+            layout: OutputLayout::from(&self.settings.table),
         }
     }
 }

@@ -3,7 +3,8 @@
 use super::Tree;
 use crate::error::{Error, Result};
 use crate::lsm::compaction::{
-    Choice, Claim, Context, Job, JobResult, Running, Workplace, pick, pick_clean, pick_range, run,
+    Choice, Claim, Context, Job, JobResult, OutputLayout, Running, Workplace, pick, pick_clean,
+    pick_range, run,
 };
 use crate::lsm::iter::{LevelIterator, MergingIterator, Run};
 use crate::lsm::version::{Change, LEVELS, Progress, UserRange, Version};
@@ -177,6 +178,7 @@ impl Tree {
         Context {
             version,
             shape: &self.settings.shape,
+            layout: OutputLayout::from(&self.settings.table),
             running,
             smallest_snapshot,
         }
@@ -290,7 +292,6 @@ impl Tree {
         Workplace {
             storage: &self.storage,
             tables: &self.tables,
-            settings: &self.settings.table,
             new_number,
             cancelled,
         }

@@ -1,9 +1,10 @@
 //! Tests of picking and merging: scripts of levels in and choices out, and a model of the whole tree.
 
+mod job;
 mod model;
 mod script;
 
-use super::Shape;
+use super::{OutputLayout, Shape};
 use crate::lsm::table::{TableFacts, TableMeta};
 use crate::sync::Arc;
 use waystation_format::key::{ValueKind, append};
@@ -14,6 +15,13 @@ const SMALL: Shape = Shape {
     level_base_bytes: 100,
     fan_out: 10,
     table_bytes: 10,
+};
+
+const LAYOUT: OutputLayout = OutputLayout {
+    block_bytes: 4096,
+    restart_interval: 16,
+    compression: 1,
+    filter_bits_per_key: 10,
 };
 
 fn internal(user_key: &str, sequence: u64) -> Vec<u8> {

@@ -2,7 +2,7 @@
 //! Whatever is picked, and in whatever order jobs that run at once are installed, every key reads the same at
 //! every snapshot that may be read.
 
-use super::{facts, shared, table};
+use super::{LAYOUT, facts, shared, table};
 use crate::error::Result;
 use crate::lsm::compaction::merge::{Output, merge};
 use crate::lsm::compaction::{Choice, Claim, Context, Job, Running, Shape, pick};
@@ -184,6 +184,7 @@ impl Model {
         let context = Context {
             version: &self.version,
             shape: &TINY,
+            layout: LAYOUT,
             running: &self.running,
             smallest_snapshot: self.smallest_snapshot,
         };

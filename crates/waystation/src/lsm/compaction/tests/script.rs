@@ -3,7 +3,7 @@
 //! `WAYSTATION_REWRITE=1 cargo test -p waystation compaction` writes what is answered now into the scripts, for
 //! review by `git diff`.
 
-use super::{SMALL, facts, internal, shared, table};
+use super::{LAYOUT, SMALL, facts, internal, shared, table};
 use crate::lsm::compaction::{Choice, Claim, Context, Running, Shape, pick, pick_range};
 use crate::lsm::table::TableMeta;
 use crate::lsm::version::{Change, UserRange, Version};
@@ -84,6 +84,7 @@ fn ask(state: &State, words: &[&str], out: &mut String) {
     let context = Context {
         version: &version,
         shape: &state.shape,
+        layout: LAYOUT,
         running: &state.running,
         smallest_snapshot: state.snapshot,
     };

@@ -2,6 +2,7 @@
 
 mod crash;
 mod foreign;
+mod leveldb;
 mod model;
 mod work;
 

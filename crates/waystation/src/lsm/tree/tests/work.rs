@@ -99,7 +99,7 @@ fn compacting_everything_leaves_nothing_of_what_was_deleted() {
     tree.compact_range(None, None, &|| history.last).unwrap();
     settle(&tree, history.last);
     assert_eq!(tree.version().tables().count(), 0, "{:?}", tree.stats());
-    assert_eq!(table_files(&*storage), []);
+    assert!(table_files(&*storage).is_empty());
 }
 
 #[test]

@@ -1,0 +1,165 @@
+//! Tests of the job's description, and of what a merge keeps and where it cuts.
+
+use super::super::cut::Cutter;
+use super::super::retain::{Retain, Verdict};
+use super::{LAYOUT, facts, internal, table};
+use crate::lsm::compaction::{Grandparent, JOB_FORMAT, Job, JobInput, OutputLimits};
+use waystation_format::key::{ValueKind, append};
+
+fn job() -> Job {
+    let mut first = table(7, internal("a", 9), internal("k", 3), 100);
+    first.facts = Some(facts(10, 2, 9));
+    Job {
+        format: JOB_FORMAT,
+        inputs: vec![
+            JobInput {
+                level: 1,
+                tables: vec![first],
+            },
+            JobInput {
+                level: 2,
+                tables: vec![table(3, internal("b", 2), internal("c", 1), 50)],
+            },
+        ],
+        output_level: 2,
+        smallest_snapshot: 5,
+        deeper: vec![
+            (b"c".to_vec(), b"e".to_vec()),
+            (b"x".to_vec(), b"z".to_vec()),
+        ],
+        grandparents: vec![
+            Grandparent {
+                largest: b"c".to_vec(),
+                bytes: 40,
+            },
+            Grandparent {
+                largest: b"f".to_vec(),
+                bytes: 40,
+            },
+            Grandparent {
+                largest: b"m".to_vec(),
+                bytes: 40,
+            },
+        ],
+        limits: OutputLimits {
+            table_bytes: 100,
+            grandparent_bytes: 70,
+        },
+        layout: LAYOUT,
+    }
+}
+
+#[test]
+fn a_job_travels_as_text() {
+    let job = job();
+    let text = serde_json::to_string(&job).unwrap();
+    assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
+    assert_eq!((job.input_bytes(), job.tables().count()), (150, 2));
+}
+
+#[test]
+fn a_job_of_another_version_is_refused() {
+    let newer = Job {
+        format: JOB_FORMAT + 1,
+        ..job()
+    };
+    let error = newer.table_settings().unwrap_err().to_string();
+    assert!(
+        error.contains("has format 2, and this version knows 1"),
+        "{error}"
+    );
+    let mut other = job();
+    other.layout.compression = 9;
+    let error = other.table_settings().unwrap_err().to_string();
+    assert!(error.contains("compression 9"), "{error}");
+    let settings = job().table_settings().unwrap();
+    assert_eq!(
+        (settings.block_bytes, settings.filter_bits_per_key),
+        (4096, 10)
+    );
+    assert_eq!(settings.purged_through, 0, "one of its tables says nothing");
+}
+
+#[test]
+fn what_nobody_can_read_is_dropped() {
+    use Verdict::{DeadDeletion, Keep, Shadowed};
+    let (put, delete) = (ValueKind::Value, ValueKind::Deletion);
+    // The smallest snapshot is 5; c to e and x to z may be deeper.
+    let entries = [
+        ("a", 9, put, Keep),
+        ("a", 7, put, Keep),
+        ("a", 7, put, Shadowed), // the same version once more
+        ("a", 5, put, Keep),
+        ("a", 4, put, Shadowed),
+        ("b", 6, delete, Keep), // a reader at 5 must not see it
+        ("b", 4, delete, DeadDeletion),
+        ("b", 3, put, Shadowed),
+        ("c", 4, delete, Keep),
+        ("c", 3, delete, Shadowed),
+        ("dd", 5, delete, Keep),
+        ("e", 5, delete, Keep),
+        ("ea", 5, delete, DeadDeletion),
+        ("ea", 4, put, Shadowed),
+        ("w", 5, put, Keep),
+        ("xa", 5, delete, Keep),
+        ("zz", 5, delete, DeadDeletion),
+        ("zz", 0, put, Shadowed),
+        ("zzz", 0, put, Keep),
+    ];
+    let job = job();
+    let mut retain = Retain::new(&job);
+    for (user_key, sequence, kind, expected) in entries {
+        let mut key = Vec::new();
+        append(&mut key, user_key.as_bytes(), sequence, kind);
+        assert_eq!(retain.judge(&key), expected, "{user_key}@{sequence}");
+    }
+}
+
+#[test]
+fn the_empty_key_is_a_key() {
+    let job = job();
+    let mut retain = Retain::new(&job);
+    assert_eq!(retain.judge(&internal("", 4)), Verdict::Keep);
+    assert!(retain.starts_key());
+    assert_eq!(retain.judge(&internal("", 3)), Verdict::Shadowed);
+    assert!(!retain.starts_key());
+    assert_eq!(retain.judge(&internal("a", 3)), Verdict::Keep);
+    assert!(retain.starts_key());
+}
+
+#[test]
+fn tables_are_cut_when_full_or_where_it_is_cheap() {
+    let job = job();
+    let cuts = |keys: &[(&str, u64)]| {
+        let mut cutter = Cutter::new(&job);
+        let cuts = keys
+            .iter()
+            .map(|(key, bytes)| cutter.cuts_before(key.as_bytes(), *bytes));
+        cuts.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        cuts(&[("a", 0), ("b", 99), ("c", 100)]),
+        [false, false, true],
+        "full"
+    );
+    assert_eq!(
+        cuts(&[("a", 0), ("b", 74), ("d", 75)]),
+        [false, false, true],
+        "nearly full, at a border"
+    );
+    assert_eq!(
+        cuts(&[("a", 0), ("b", 74), ("d", 74)]),
+        [false; 3],
+        "not nearly full"
+    );
+    assert_eq!(
+        cuts(&[("a", 0), ("d", 10), ("g", 20)]),
+        [false, false, true],
+        "80 bytes below it"
+    );
+    assert_eq!(
+        cuts(&[("g", 0), ("z", 20)]),
+        [false; 2],
+        "what lies before its first key is not below it"
+    );
+}
