@@ -25,6 +25,7 @@ pub mod event;
 pub mod export;
 pub mod import;
 pub mod native;
+pub mod record;
 pub mod report;
 pub mod simulate;
 mod svg;

@@ -230,6 +230,7 @@ impl<'a> Workbench<'a> {
     /// The best divisions over at least two areas; `here` leaves out what Linux's own tools cannot do.
     fn splits(&self, capacity: u64, here: bool) -> Vec<Candidate> {
         let areas: Vec<usize> = self.used().collect();
+        let worth = self.slow_s * super::SHARE_WORTH;
         let mut choices: Vec<Vec<(How, u64)>> = Vec::new();
         let mut curves = Vec::new();
         // What is left beside a journal is a size of its own.
@@ -258,7 +259,7 @@ impl<'a> Workbench<'a> {
                 .iter()
                 .map(|(how, bytes)| Point {
                     bytes: *bytes,
-                    gain: self.slow_s - seconds(self.one(*area, *how, *bytes).run_ns),
+                    gain: self.slow_s - seconds(self.one(*area, *how, *bytes).run_ns) - worth,
                 })
                 .collect();
             curves.push(Curve { points });

@@ -29,6 +29,9 @@ pub const ERROR_BAND: f64 = 0.19;
 /// Less than this is not worth a recommendation.
 const WORTHWHILE: f64 = 0.03;
 
+/// An area that gains less than this is no part of a split.
+const SHARE_WORTH: f64 = 0.005;
+
 /// Predictions this close count as equal; then the simpler and smaller one is advised.
 const TIE: f64 = 0.02;
 
@@ -205,6 +208,9 @@ fn notes(trace: &Trace, bench: &Workbench<'_>) -> Vec<String> {
             bench.slow_s
         ));
     }
+    notes.push(
+        "What the whole of a file system takes counts the blocks that the trace touches; the files must fit as a whole.".to_owned(),
+    );
     notes.push(
         "Storage is taken to hold its data when the run begins; a cache begins empty. Hot sets come from this very run, so they are upper bounds for another one.".to_owned(),
     );

@@ -6,6 +6,7 @@ use super::{Show, print, print_json, progress};
 use crate::advise::{explain as explainer, render};
 use crate::error::{Error, Result};
 use crate::native::load;
+use crate::record::{Stop, live};
 use crate::report::html;
 use crate::simulate::Machine;
 use crate::units::parse_bytes;
@@ -25,6 +26,9 @@ pub(super) fn advise(arguments: &Advise, show: Show) -> Result<()> {
         .iter()
         .map(|size| parse_bytes(size))
         .collect::<Result<Vec<_>>>()?;
+    if !arguments.live.is_empty() {
+        super::recording::record_for(&arguments.live, &arguments.trace, arguments.time, show)?;
+    }
     let trace = load(&arguments.trace)?;
     let bar = progress(show, "simulating");
     let advice = adviser::advise(&trace, &machine, &capacities, |done, total| {
@@ -61,10 +65,25 @@ pub(super) fn validate(arguments: &Validate, show: Show) -> Result<()> {
             bar.set_position(done);
         })?;
     bar.finish_and_clear();
+    let live = arguments.live.then(|| {
+        let stop = Stop::on_signals();
+        live::live(&arguments.rig_directory, &stop, |program| {
+            if !show.quiet {
+                eprintln!("running {program}");
+            }
+        })
+    });
     if show.json {
-        print_json(&validation)?;
+        print_json(&serde_json::json!({ "replayed": validation, "live": live }))?;
     } else {
         print(&validation.to_text())?;
+        print(&format!(
+            "\n{}",
+            live.as_deref().map_or_else(
+                || "Live: not run: it was not asked for (--live)\n".to_owned(),
+                live::render
+            )
+        ))?;
     }
     if validation.passes() {
         Ok(())

@@ -9,6 +9,17 @@ use crate::{export, import};
 /// Find out what a little fast storage is worth for an application, and where to put it
 #[derive(Debug, Subcommand)]
 pub enum PlaceCommand {
+    /// Record the block requests of devices, around a command or for a time
+    #[command(after_help = "\
+Examples:
+  waystation place record --device /dev/sda2=fs --device /dev/sda3=swap -o run.trace -- make -j8
+  waystation place record --device /dev/nvme0n1=fs --time 60 -o minute.trace
+  waystation place record --rig --memory 44MiB -o run.trace -- ./pagerank graph.sg
+  waystation place record --rig-down            undo what a killed laboratory left
+
+Needs root. --rig builds three areas of its own (loop devices, ext4 with an external journal, swap, a memory-limited
+group), runs the command in its file system, and always takes everything down again.")]
+    Record(Record),
     /// Read a block trace of another tool into the native format
     #[command(after_help = "\
 Examples:
@@ -37,6 +48,7 @@ Examples:
 Examples:
   waystation place advise run.trace --fast 20MB,64MB --slow hdd --fast-device optane
   waystation place advise run.trace --fast 20MB --devices machine.toml --html advice.html
+  waystation place advise now.trace --live /dev/sda2=fs --live /dev/sda3=swap --time 60 --fast 1GB
 
 Device presets: lab-disk, lab-nvm, hdd, sata-ssd, nvme, pcm, optane, nvdimm, cxl, ramdisk.
 Marks: * the advice, + the best that Linux's own tools can do.")]
@@ -64,6 +76,56 @@ pub(crate) struct AreaArguments {
     /// A TOML file of such rules, and of ext4 images whose journal is found
     #[arg(long, value_name = "FILE")]
     pub(super) rules: Option<PathBuf>,
+}
+
+/// `record`
+#[derive(Debug, Args)]
+pub struct Record {
+    /// DEVICE=AREA, for instance /dev/sda2=fs; may be repeated
+    #[arg(long = "device", value_name = "DEVICE=AREA")]
+    pub(super) devices: Vec<String>,
+    /// The native trace to write
+    #[arg(short, long, required_unless_present_any = ["rig_down", "rig_keeper"])]
+    pub(super) output: Option<PathBuf>,
+    /// End after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub(super) time: Option<f64>,
+    /// Build a laboratory with areas fs, journal and swap for the command
+    #[arg(long, conflicts_with = "devices", requires = "command")]
+    pub(super) rig: bool,
+    /// Take down laboratories that were left, and do nothing else
+    #[arg(long)]
+    pub(super) rig_down: bool,
+    /// The keeper of a laboratory (started by the laboratory itself)
+    #[arg(long, hide = true, value_name = "STATE")]
+    pub(super) rig_keeper: Option<PathBuf>,
+    /// Where the laboratory's images lie
+    #[arg(long, default_value = "/var/tmp", value_name = "DIRECTORY")]
+    pub(super) rig_directory: PathBuf,
+    /// Size of the laboratory's file system
+    #[arg(long, default_value = "1GiB", value_name = "SIZE")]
+    pub(super) fs: String,
+    /// Size of its journal
+    #[arg(long, default_value = "128MiB", value_name = "SIZE")]
+    pub(super) journal: String,
+    /// Size of its swap
+    #[arg(long, default_value = "1GiB", value_name = "SIZE")]
+    pub(super) swap: String,
+    /// Memory that the command may use
+    #[arg(long, default_value = "256MiB", value_name = "SIZE")]
+    pub(super) memory: String,
+    /// ext4's data mode: ordered, journal or writeback
+    #[arg(long, default_value = "ordered", value_name = "MODE")]
+    pub(super) data: String,
+    /// Areas of the laboratory that lie in memory instead of on the disk
+    #[arg(long, value_delimiter = ',', value_name = "AREAS")]
+    pub(super) in_memory: Vec<String>,
+    /// A shell command that prepares the file system, not recorded
+    #[arg(long, value_name = "SHELL")]
+    pub(super) prepare: Option<String>,
+    /// The command to record
+    #[arg(last = true)]
+    pub(super) command: Vec<String>,
 }
 
 /// `import`
@@ -128,8 +190,19 @@ pub(crate) struct DeviceArguments {
 /// `advise`
 #[derive(Debug, Args)]
 pub struct Advise {
-    /// The native trace
+    /// The native trace (with --live: where to keep the recording)
     pub(super) trace: PathBuf,
+    /// Record the running system first: DEVICE=AREA, may be repeated
+    #[arg(long, value_name = "DEVICE=AREA")]
+    pub(super) live: Vec<String>,
+    /// How long to record with --live, in seconds
+    #[arg(
+        long,
+        default_value_t = 60.0,
+        requires = "live",
+        value_name = "SECONDS"
+    )]
+    pub(super) time: f64,
     /// How much fast storage there is: sizes separated by commas
     #[arg(long, value_delimiter = ',', required = true, value_name = "SIZES")]
     pub(super) fast: Vec<String>,
@@ -161,4 +234,10 @@ pub struct Validate {
     /// Directory with measured.csv and the traces it names
     #[arg(long, value_name = "DIRECTORY")]
     pub(super) data: PathBuf,
+    /// Also run real programs in the laboratory on this machine (root; some minutes)
+    #[arg(long)]
+    pub(super) live: bool,
+    /// Where the laboratory's images lie
+    #[arg(long, default_value = "/var/tmp", value_name = "DIRECTORY")]
+    pub(super) rig_directory: PathBuf,
 }

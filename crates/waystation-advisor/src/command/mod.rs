@@ -2,6 +2,7 @@
 
 mod answer;
 mod arguments;
+mod recording;
 mod traces;
 
 use std::io::Write as _;
@@ -22,6 +23,7 @@ pub struct Show {
 /// Runs one command; results go to standard output, progress to standard error.
 pub fn run(command: PlaceCommand, show: Show) -> Result<()> {
     match command {
+        PlaceCommand::Record(arguments) => recording::record(&arguments, show),
         PlaceCommand::Import(arguments) => traces::import(&arguments, show),
         PlaceCommand::Export(arguments) => traces::export(&arguments, show),
         PlaceCommand::Report(arguments) => traces::report(&arguments, show),

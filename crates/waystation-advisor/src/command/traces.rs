@@ -79,9 +79,9 @@ pub(super) fn summary(path: &Path, info: &TraceInfo) -> String {
         info.flushes
     );
     for area in &info.areas {
-        let _ = write!(
+        let _ = writeln!(
             text,
-            "  area {} ({}, device {}): addresses up to {}\n",
+            "  area {} ({}, device {}): addresses up to {}",
             area.name,
             area.role,
             area.device,

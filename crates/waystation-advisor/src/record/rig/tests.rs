@@ -1,0 +1,265 @@
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// A machine that keeps account of what is attached, mounted and swapped on, and fails at a chosen call.
+#[derive(Default)]
+struct Scripted {
+    fail_at: Option<usize>,
+    calls: usize,
+    failed: bool,
+    directories: BTreeSet<String>,
+    files: BTreeSet<String>,
+    /// Device to image.
+    loops: Vec<(String, String)>,
+    mounts: BTreeSet<String>,
+    swaps: BTreeSet<String>,
+    state: Option<String>,
+}
+
+impl Scripted {
+    fn step(&mut self) -> Result<(), String> {
+        let call = self.calls;
+        self.calls += 1;
+        if self.fail_at == Some(call) {
+            self.failed = true;
+            return Err("No space left on device".to_owned());
+        }
+        Ok(())
+    }
+
+    fn is_clean(&self) -> bool {
+        self.directories.is_empty()
+            && self.files.is_empty()
+            && self.loops.is_empty()
+            && self.mounts.is_empty()
+            && self.swaps.is_empty()
+    }
+}
+
+impl System for Scripted {
+    fn run(&mut self, program: &str, arguments: &[&str]) -> Result<String, String> {
+        if !self.failed {
+            self.step()?;
+        }
+        let last = arguments
+            .last()
+            .map_or(String::new(), |last| (*last).to_owned());
+        match program {
+            "mkdir" => {
+                self.directories.insert(last);
+            }
+            "rmdir" => {
+                if !self.directories.remove(&last) {
+                    return Err("No such file or directory".to_owned());
+                }
+            }
+            "fallocate" => {
+                self.files.insert(last);
+            }
+            "rm" => {
+                if last.ends_with(".json") {
+                    self.state = None;
+                }
+                self.files.remove(&last);
+            }
+            "losetup" if arguments[0] == "--find" => {
+                let device = format!("/dev/loop{}", self.loops.len());
+                self.loops.push((device.clone(), last));
+                return Ok(device);
+            }
+            "losetup" if arguments[0] == "--detach" => {
+                assert!(
+                    !self.mounts.iter().any(|mount| mount.contains(&last))
+                        && !self.swaps.contains(&last),
+                    "detached while in use"
+                );
+                self.loops.retain(|(device, _)| *device != last);
+            }
+            "losetup" => {
+                let found: Vec<String> = self
+                    .loops
+                    .iter()
+                    .filter(|(_, image)| *image == last)
+                    .map(|(device, _)| device.clone())
+                    .collect();
+                return Ok(found.join("\n"));
+            }
+            "mount" => {
+                self.mounts.insert(format!("{} {last} ext4", arguments[4]));
+            }
+            "umount" => {
+                self.mounts.retain(|mount| !mount.contains(&last));
+            }
+            "swapon" => {
+                self.swaps.insert(last);
+            }
+            "swapoff" => {
+                self.swaps.remove(&last);
+            }
+            _ => {}
+        }
+        Ok(String::new())
+    }
+
+    fn write(&mut self, path: &Path, text: &str) -> Result<(), String> {
+        if !self.failed {
+            self.step()?;
+        }
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            self.state = Some(text.to_owned());
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, path: &Path) -> Result<String, String> {
+        match path.to_str() {
+            Some("/proc/mounts") => Ok(self
+                .mounts
+                .iter()
+                .map(|mount| format!("{mount}\n"))
+                .collect()),
+            Some("/proc/swaps") => Ok(self
+                .swaps
+                .iter()
+                .map(|swap| format!("{swap} partition\n"))
+                .collect()),
+            Some(path)
+                if path.ends_with("cgroup.procs")
+                    && self
+                        .directories
+                        .iter()
+                        .any(|directory| path.starts_with(directory.as_str())) =>
+            {
+                Ok(String::new())
+            }
+            Some(path) if path.ends_with(".json") => {
+                self.state.clone().ok_or_else(|| "No such file".to_owned())
+            }
+            _ => Err("No such file or directory".to_owned()),
+        }
+    }
+}
+
+fn settings() -> RigSettings {
+    RigSettings {
+        directory: PathBuf::from("/var/tmp"),
+        fs_bytes: 1 << 28,
+        journal_bytes: 1 << 25,
+        swap_bytes: 1 << 28,
+        memory_bytes: 1 << 25,
+        data_mode: "ordered".to_owned(),
+        fast: vec!["journal".to_owned()],
+    }
+}
+
+fn state_file() -> PathBuf {
+    PathBuf::from("/run/x.json")
+}
+
+#[test]
+fn up_and_down_leaves_nothing() {
+    let mut machine = Scripted::default();
+    let mut rig = Rig::up(&mut machine, &settings(), state_file(), "rig").unwrap();
+    assert_eq!(rig.devices.len(), 3);
+    rig.down().unwrap();
+    assert!(machine.is_clean());
+    assert_eq!(machine.state, None);
+}
+
+#[test]
+fn a_fast_area_lies_in_memory() {
+    let mut machine = Scripted::default();
+    let rig = Rig::up(&mut machine, &settings(), state_file(), "rig").unwrap();
+    let images: Vec<String> = rig
+        .state
+        .undo
+        .iter()
+        .filter_map(|undo| {
+            if let Undo::RemoveFile(path) = undo {
+                Some(text(path))
+            } else {
+                None
+            }
+        })
+        .collect();
+    assert_eq!(
+        images,
+        [
+            "/var/tmp/rig/fs.img",
+            "/dev/shm/rig/journal.img",
+            "/var/tmp/rig/swap.img"
+        ]
+    );
+}
+
+#[test]
+fn a_failure_at_any_step_leaves_nothing() {
+    let mut whole = Scripted::default();
+    drop(Rig::up(&mut whole, &settings(), state_file(), "rig").unwrap());
+    assert!(whole.calls > 20);
+    for call in 0..whole.calls {
+        let mut machine = Scripted {
+            fail_at: Some(call),
+            ..Scripted::default()
+        };
+        let error = Rig::up(&mut machine, &settings(), state_file(), "rig")
+            .map(|_| ())
+            .unwrap_err();
+        assert!(error.to_string().contains("No space left"), "{error}");
+        assert!(
+            machine.is_clean(),
+            "call {call}: {:?} {:?} {:?}",
+            machine.directories,
+            machine.mounts,
+            machine.loops
+        );
+    }
+}
+
+#[test]
+fn a_process_killed_at_any_step_is_cleaned_up_from_the_state_file() {
+    let mut whole = Scripted::default();
+    drop(Rig::up(&mut whole, &settings(), state_file(), "rig").unwrap());
+    for call in 0..whole.calls {
+        let mut machine = Scripted {
+            fail_at: Some(call),
+            ..Scripted::default()
+        };
+        let mut rig = Rig {
+            system: &mut machine,
+            state: State::default(),
+            state_file: state_file(),
+            devices: Vec::new(),
+            mount: PathBuf::from("/var/tmp/rig/mount"),
+            group: PathBuf::from("/sys/fs/cgroup/memory/rig"),
+        };
+        // Building stops here, as if the process had died: nothing of it is undone by itself.
+        assert!(
+            rig.build(&settings(), "rig", "memory.limit_in_bytes")
+                .is_err()
+        );
+        undo_file(&mut machine, &state_file()).unwrap();
+        assert!(machine.is_clean(), "call {call}");
+        undo_file(&mut machine, &state_file()).unwrap();
+    }
+}
+
+#[test]
+fn a_directory_with_a_mount_in_it_is_never_removed() {
+    let mut machine = Scripted::default();
+    machine.directories.insert("/var/tmp/rig".to_owned());
+    machine
+        .mounts
+        .insert("/dev/other /var/tmp/rig/elsewhere ext4".to_owned());
+    let mut state = State {
+        undo: vec![Undo::RemoveDirectory(PathBuf::from("/var/tmp/rig"))],
+    };
+    let error = undo_all(&mut machine, &mut state).unwrap_err();
+    assert!(error.to_string().contains("still mounted"), "{error}");
+    assert_eq!(state.undo.len(), 1, "it can be tried again");
+    assert!(machine.directories.contains("/var/tmp/rig"));
+}
