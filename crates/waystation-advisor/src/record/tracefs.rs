@@ -48,24 +48,28 @@ fn mounted() -> Option<PathBuf> {
         .find(|path| path.join("instances").is_dir())
 }
 
+/// Mounts tracefs where nobody else looks.
+fn mount_private() -> Result<PathBuf> {
+    let root = PathBuf::from(format!("/run/{PREFIX}tracefs-{}", std::process::id()));
+    fs::create_dir_all(&root)
+        .map_err(|error| refused("make a place for tracefs", &root, &error))?;
+    if let Err(errno) = mount("waystation", &root, "tracefs", MountFlags::empty(), None) {
+        // Empty, and of no use to anybody.
+        let _ = fs::remove_dir(&root);
+        return Err(refused("mount tracefs", &root, &errno.into()));
+    }
+    Ok(root)
+}
+
 impl Tracefs {
     /// Begins to trace the devices (as the kernel numbers them: major << 20 | minor).
     pub(super) fn begin(devices: &[u32]) -> Result<Self> {
         remove_leftovers();
-        let (root, private) = match mounted() {
-            Some(root) => (root, None),
-            None => {
-                let root = PathBuf::from(format!("/run/{PREFIX}tracefs-{}", std::process::id()));
-                fs::create_dir_all(&root)
-                    .map_err(|error| refused("make a place for tracefs", &root, &error))?;
-                if let Err(errno) = mount("waystation", &root, "tracefs", MountFlags::empty(), None)
-                {
-                    // Empty, and of no use to anybody.
-                    let _ = fs::remove_dir(&root);
-                    return Err(refused("mount tracefs", &root, &errno.into()));
-                }
-                (root.clone(), Some(root))
-            }
+        let (root, private) = if let Some(root) = mounted() {
+            (root, None)
+        } else {
+            let root = mount_private()?;
+            (root.clone(), Some(root))
         };
         let instance = root
             .join("instances")

@@ -37,6 +37,11 @@ impl Scripted {
     }
 }
 
+fn joined_lines(names: &BTreeSet<String>, end: &str) -> String {
+    let lines: Vec<String> = names.iter().map(|name| format!("{name}{end}")).collect();
+    lines.join("\n")
+}
+
 impl System for Scripted {
     fn run(&mut self, program: &str, arguments: &[&str]) -> Result<String, String> {
         if !self.failed {
@@ -49,16 +54,17 @@ impl System for Scripted {
             "mkdir" => {
                 self.directories.insert(last);
             }
-            "rmdir" => {
-                if !self.directories.remove(&last) {
-                    return Err("No such file or directory".to_owned());
-                }
+            "rmdir" if !self.directories.remove(&last) => {
+                return Err("No such file or directory".to_owned());
             }
             "fallocate" => {
                 self.files.insert(last);
             }
             "rm" => {
-                if last.ends_with(".json") {
+                if Path::new(&last)
+                    .extension()
+                    .is_some_and(|extension| extension == "json")
+                {
                     self.state = None;
                 }
                 self.files.remove(&last);
@@ -117,16 +123,8 @@ impl System for Scripted {
 
     fn read(&mut self, path: &Path) -> Result<String, String> {
         match path.to_str() {
-            Some("/proc/mounts") => Ok(self
-                .mounts
-                .iter()
-                .map(|mount| format!("{mount}\n"))
-                .collect()),
-            Some("/proc/swaps") => Ok(self
-                .swaps
-                .iter()
-                .map(|swap| format!("{swap} partition\n"))
-                .collect()),
+            Some("/proc/mounts") => Ok(joined_lines(&self.mounts, "")),
+            Some("/proc/swaps") => Ok(joined_lines(&self.swaps, " partition")),
             Some(path)
                 if path.ends_with("cgroup.procs")
                     && self
