@@ -12,6 +12,7 @@
 //! process ends. `record --rig-down` undoes what even a dead keeper left. Undoing goes backwards, is repeatable, and
 //! never removes a directory that something is still mounted on.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -110,6 +111,8 @@ struct Rig<'a> {
     devices: Vec<(PathBuf, String)>,
     mount: PathBuf,
     group: PathBuf,
+    /// The group's limit: file and bytes.
+    limit: (&'static str, u64),
 }
 
 fn failed(step: &str) -> impl Fn(String) -> Error + '_ {
@@ -126,7 +129,7 @@ impl<'a> Rig<'a> {
         let text = serde_json::to_string_pretty(&self.state)
             .map_err(|error| failed("note its steps")(error.to_string()))?;
         self.system
-            .write(&self.state_file, &text)
+            .replace(&self.state_file, &text)
             .map_err(failed("note its steps"))
     }
 
@@ -147,10 +150,13 @@ impl<'a> Rig<'a> {
             state_file,
             devices: Vec::new(),
             mount: settings.directory.join(name).join("mount"),
+            limit: (
+                group_root.map_or(GROUPS[0].1, |(_, limit)| limit),
+                settings.memory_bytes,
+            ),
             group: PathBuf::from(group_root.map_or(GROUPS[0].0, |(root, _)| root)).join(name),
         };
-        let limit = group_root.map_or(GROUPS[0].1, |(_, limit)| limit);
-        match rig.build(settings, name, limit) {
+        match rig.build(settings, name) {
             Ok(()) => Ok(rig),
             Err(error) => {
                 rig.down()?;
@@ -159,7 +165,7 @@ impl<'a> Rig<'a> {
         }
     }
 
-    fn build(&mut self, settings: &RigSettings, name: &str, limit: &str) -> Result<()> {
+    fn build(&mut self, settings: &RigSettings, name: &str) -> Result<()> {
         let slow = settings.directory.join(name);
         let fast = Path::new(FAST_DIRECTORY).join(name);
         for directory in [&slow, &fast] {
@@ -224,10 +230,8 @@ impl<'a> Rig<'a> {
         self.run("turn swap on", "swapon", &["--priority", "10", &swap])?;
         let group = self.group.clone();
         self.intend(Undo::RemoveGroup(group.clone()))?;
-        self.run("make the memory group", "mkdir", &["-p", &text(&group)])?;
-        self.system
-            .write(&group.join(limit), &settings.memory_bytes.to_string())
-            .map_err(failed("limit the memory"))
+        self.run("make the memory group", "mkdir", &["-p", &text(&group)])
+            .map(|_| ())
     }
 
     fn run(&mut self, step: &str, program: &str, arguments: &[&str]) -> Result<String> {
@@ -379,6 +383,18 @@ impl Keeper {
     }
 }
 
+impl Keeper {
+    /// The writing end of its pipe, once more.
+    fn pipe(&self) -> Result<Option<OwnedFd>> {
+        let Some(stdin) = &self.child.stdin else {
+            return Ok(None);
+        };
+        let pipe = stdin.as_fd().try_clone_to_owned();
+        pipe.map(Some)
+            .map_err(|error| failed("reach its keeper")(error.to_string()))
+    }
+}
+
 impl Drop for Keeper {
     fn drop(&mut self) {
         // Closing its input ends it, after it has undone whatever is left.
@@ -393,7 +409,7 @@ pub(crate) fn keep(state_file: &Path) -> Result<()> {
     let _stop = Stop::on_signals();
     // Whatever comes, the end counts.
     let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-    undo_file(&mut Linux, state_file)?;
+    undo_file(&mut Linux::default(), state_file)?;
     super::tracefs::remove_leftovers();
     Ok(())
 }
@@ -419,8 +435,11 @@ pub fn down_all() -> Result<usize> {
         .flatten()
         .flatten()
     {
-        undo_file(&mut Linux, &entry.path())?;
-        count += 1;
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            undo_file(&mut Linux::default(), &path)?;
+            count += 1;
+        }
     }
     super::tracefs::remove_leftovers();
     Ok(count)
@@ -458,10 +477,15 @@ pub fn record_in_rig(
     std::fs::create_dir_all(STATE_DIRECTORY)
         .map_err(|source| Error::io("create", Path::new(STATE_DIRECTORY), source))?;
     let keeper = Keeper::start(&state_file)?;
-    let mut linux = Linux;
+    let mut linux = Linux {
+        keeper: keeper.pipe()?,
+    };
     let mut rig = Rig::up(&mut linux, settings, state_file, &name)?;
     let result = run_in(&mut rig, prepare, command, output, time, stop);
     let down = rig.down();
+    // It ends when nobody holds its pipe.
+    drop(rig);
+    drop(linux);
     drop(keeper);
     // What went wrong first is what the user has to know; a laboratory that is not down is worse than either.
     down.and(result)
@@ -476,6 +500,8 @@ fn run_in(
     stop: &Stop,
 ) -> Result<Recorded> {
     if !prepare.is_empty() {
+        // In the group too, so that it ends with the laboratory; the limit comes after it.
+        let prepare = joined(&rig.group, prepare);
         let prepared = Command::new(&prepare[0])
             .args(&prepare[1..])
             .current_dir(&rig.mount)
@@ -489,6 +515,10 @@ fn run_in(
         }
         remount(rig)?;
     }
+    let (file, bytes) = rig.limit;
+    rig.system
+        .write(&rig.group.join(file), &bytes.to_string())
+        .map_err(failed("limit the memory"))?;
     let recording = Recording {
         devices: rig.devices.clone(),
         output: output.to_path_buf(),

@@ -121,6 +121,10 @@ impl System for Scripted {
         Ok(())
     }
 
+    fn replace(&mut self, path: &Path, text: &str) -> Result<(), String> {
+        self.write(path, text)
+    }
+
     fn read(&mut self, path: &Path) -> Result<String, String> {
         match path.to_str() {
             Some("/proc/mounts") => Ok(joined_lines(&self.mounts, "")),
@@ -234,12 +238,10 @@ fn a_process_killed_at_any_step_is_cleaned_up_from_the_state_file() {
             devices: Vec::new(),
             mount: PathBuf::from("/var/tmp/rig/mount"),
             group: PathBuf::from("/sys/fs/cgroup/memory/rig"),
+            limit: ("memory.limit_in_bytes", 1 << 25),
         };
         // Building stops here, as if the process had died: nothing of it is undone by itself.
-        assert!(
-            rig.build(&settings(), "rig", "memory.limit_in_bytes")
-                .is_err()
-        );
+        assert!(rig.build(&settings(), "rig").is_err());
         undo_file(&mut machine, &state_file()).unwrap();
         assert!(machine.is_clean(), "call {call}");
         undo_file(&mut machine, &state_file()).unwrap();
