@@ -436,7 +436,10 @@ pub fn down_all() -> Result<usize> {
         .flatten()
     {
         let path = entry.path();
-        if path.extension().is_some_and(|extension| extension == "json") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
             undo_file(&mut Linux::default(), &path)?;
             count += 1;
         }
