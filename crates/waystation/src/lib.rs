@@ -1,22 +1,17 @@
 //! Waystation: an embedded ordered key-value engine for data that arrives fast, stays a while, and leaves.
 
+mod db;
 pub mod error;
 pub mod inspect;
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "the db room, which uses the log, is being built"
-)]
 mod log;
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "the db room, which uses the tree, is being built"
-)]
 mod lsm;
 pub mod storage;
 mod sync;
 
+pub use db::{
+    AreaStats, BATCH_BYTES_MAX, Compression, Db, DbIterator, Durability, IterOptions,
+    KEY_BYTES_MAX, Options, Snapshot, Stats, VALUE_BYTES_MAX, WriteBatch,
+};
 pub use error::{Error, Result};
 pub use log::LogStats;
 pub use lsm::tree::{CheckReport, LevelStats, Problem, TreeStats, WorkStats};

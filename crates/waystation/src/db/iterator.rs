@@ -30,12 +30,18 @@ pub struct IterOptions {
 impl IterOptions {
     /// Only keys that start with `prefix`.
     pub fn prefix(prefix: impl Into<Vec<u8>>) -> Self {
-        Self { prefix: Some(prefix.into()), ..Self::default() }
+        Self {
+            prefix: Some(prefix.into()),
+            ..Self::default()
+        }
     }
 
     /// The bounds with the prefix worked in.
     pub(crate) fn bounds(&self) -> Bounds {
-        let mut bounds = Bounds { lower: self.lower.clone(), upper: self.upper.clone() };
+        let mut bounds = Bounds {
+            lower: self.lower.clone(),
+            upper: self.upper.clone(),
+        };
         if let Some(prefix) = &self.prefix {
             if bounds.lower.as_ref().is_none_or(|lower| lower < prefix) {
                 bounds.lower = Some(prefix.clone());
@@ -169,7 +175,11 @@ impl DbIterator {
                 // The newest version of `upper` sorts before all its versions: the last entry before it.
                 set_target(&mut self.target, upper, MAX_SEQUENCE);
                 self.merged.seek(&self.target)?;
-                if self.merged.valid() { self.merged.prev()? } else { self.merged.seek_to_last()? }
+                if self.merged.valid() {
+                    self.merged.prev()?
+                } else {
+                    self.merged.seek_to_last()?
+                }
             }
             None => self.merged.seek_to_last()?,
         }
@@ -178,7 +188,12 @@ impl DbIterator {
 
     /// Goes to the first key at or after `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
-        if self.bounds.lower.as_deref().is_some_and(|lower| key < lower) {
+        if self
+            .bounds
+            .lower
+            .as_deref()
+            .is_some_and(|lower| key < lower)
+        {
             return self.seek_to_first();
         }
         self.seek_from(key)
@@ -186,7 +201,12 @@ impl DbIterator {
 
     /// Goes to the last key at or before `key`.
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
-        if self.bounds.upper.as_deref().is_some_and(|upper| key >= upper) {
+        if self
+            .bounds
+            .upper
+            .as_deref()
+            .is_some_and(|upper| key >= upper)
+        {
             return self.seek_to_last();
         }
         // Sequence 0 sorts behind every version of the key.
@@ -196,19 +216,27 @@ impl DbIterator {
     }
 
     /// Goes to the next key. The cursor must be valid.
-    #[expect(clippy::should_implement_trait, reason = "a cursor that borrows its entry, not an Iterator")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a cursor that borrows its entry, not an Iterator"
+    )]
     pub fn next(&mut self) -> Result<()> {
         match self.position {
             Position::On => {
                 self.saved_key.clear();
-                self.saved_key.extend_from_slice(key::user_key(self.merged.key()));
+                self.saved_key
+                    .extend_from_slice(key::user_key(self.merged.key()));
                 self.merged.next()?;
             }
             Position::Before => {
                 // Onto the entries of the shown key again, to be skipped.
                 let shown = self.saved_key.len() - 8;
                 self.saved_key.truncate(shown);
-                if self.merged.valid() { self.merged.next()? } else { self.merged.seek_to_first()? }
+                if self.merged.valid() {
+                    self.merged.next()?
+                } else {
+                    self.merged.seek_to_first()?
+                }
             }
             Position::Nowhere => panic!("next() of a cursor that is on no entry"),
         }
@@ -220,7 +248,8 @@ impl DbIterator {
         match self.position {
             Position::On => {
                 self.saved_key.clear();
-                self.saved_key.extend_from_slice(key::user_key(self.merged.key()));
+                self.saved_key
+                    .extend_from_slice(key::user_key(self.merged.key()));
                 while self.merged.valid() && key::user_key(self.merged.key()) == self.saved_key {
                     self.merged.prev()?;
                 }
@@ -244,7 +273,12 @@ impl DbIterator {
         while self.merged.valid() {
             let internal = self.merged.key();
             let (user, trailer) = (key::user_key(internal), key::trailer(internal));
-            if self.bounds.upper.as_deref().is_some_and(|upper| user >= upper) {
+            if self
+                .bounds
+                .upper
+                .as_deref()
+                .is_some_and(|upper| user >= upper)
+            {
                 return Ok(());
             }
             if trailer >> 8 <= self.sequence && !(skipping && user == self.saved_key) {
@@ -271,7 +305,12 @@ impl DbIterator {
             if found && user != key::user_key(&self.saved_key) {
                 break;
             }
-            if self.bounds.lower.as_deref().is_some_and(|lower| user < lower) {
+            if self
+                .bounds
+                .lower
+                .as_deref()
+                .is_some_and(|lower| user < lower)
+            {
                 break;
             }
             if trailer >> 8 <= self.sequence {
@@ -296,6 +335,10 @@ impl DbIterator {
 /// The internal key that seeks `user_key` at `sequence`.
 fn set_target(target: &mut Vec<u8>, user_key: &[u8], sequence: u64) {
     target.clear();
-    let kind = if sequence == 0 { ValueKind::Deletion } else { ValueKind::Value };
+    let kind = if sequence == 0 {
+        ValueKind::Deletion
+    } else {
+        ValueKind::Value
+    };
     key::append(target, user_key, sequence, kind);
 }

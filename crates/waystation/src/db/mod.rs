@@ -25,17 +25,17 @@ pub use options::{
     BATCH_BYTES_MAX, Compression, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX,
 };
 pub use snapshot::Snapshot;
-pub use stats::Stats;
+pub use stats::{AreaStats, Stats};
 pub use waystation_format::batch::WriteBatch;
 
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::lsm::iter::MergingIterator;
-use crate::lsm::tree::Tree;
+use crate::lsm::tree::{CheckReport, Tree};
 use crate::lsm::{Lookup, iter::Source};
 use crate::storage::{DirectoryLock, Storage};
 use crate::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use crate::sync::{Arc, Condvar, Mutex, lock, wait};
+use crate::sync::{Arc, Condvar, Mutex};
 use pace::Pace;
 use pipeline::Active;
 use snapshot::Snapshots;
@@ -104,7 +104,11 @@ impl Db {
     }
 
     /// As [`Db::open`], on a storage of the caller's.
-    pub fn open_with(storage: Arc<dyn Storage>, path: impl AsRef<Path>, options: Options) -> Result<Self> {
+    pub fn open_with(
+        storage: Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        options: Options,
+    ) -> Result<Self> {
         open::open(storage, path.as_ref(), options)
     }
 
@@ -137,13 +141,16 @@ impl Db {
     /// The value that `key` had when `snapshot` was taken.
     pub fn get_at(&self, key: &[u8], snapshot: &Snapshot) -> Result<Option<Vec<u8>>> {
         self.core.check_snapshot(snapshot)?;
-        self.core.get(&self.core.views.load(), key, snapshot.sequence())
+        self.core
+            .get(&self.core.views.load(), key, snapshot.sequence())
     }
 
     /// Marks this point in the history of the database, to be read at later.
     pub fn snapshot(&self) -> Snapshot {
         let now = self.core.storage.now();
-        self.core.snapshots.take(|| self.core.log.visible_sequence(), now)
+        self.core
+            .snapshots
+            .take(|| self.core.log.visible_sequence(), now)
     }
 
     /// A cursor over the keys, at the options' snapshot or now. It is on no entry until it is sent somewhere.
@@ -155,10 +162,24 @@ impl Db {
             sequence = snapshot.sequence();
         }
         let bounds = options.bounds();
-        let mut sources: Vec<Source> = view.memtables().map(|table| Source::from(table.iter())).collect();
-        self.core.tree.sources(&view.version, bounds.lower.as_deref(), bounds.upper.as_deref(), &mut sources);
+        let mut sources: Vec<Source> = view
+            .memtables()
+            .map(|table| Source::from(table.iter()))
+            .collect();
+        self.core.tree.sources(
+            &view.version,
+            bounds.lower.as_deref(),
+            bounds.upper.as_deref(),
+            &mut sources,
+        );
         let merged = MergingIterator::new(sources);
-        Ok(DbIterator::new(merged, sequence, bounds, view, options.snapshot))
+        Ok(DbIterator::new(
+            merged,
+            sequence,
+            bounds,
+            view,
+            options.snapshot,
+        ))
     }
 
     /// Writes what is in memory to tables.
@@ -180,7 +201,8 @@ impl Db {
             Bound::Included(key) | Bound::Excluded(key) => Some(key.to_vec()),
             Bound::Unbounded => None,
         };
-        self.core.compact_range(bytes(lower).as_deref(), bytes(upper).as_deref())
+        self.core
+            .compact_range(bytes(lower).as_deref(), bytes(upper).as_deref())
     }
 
     /// Waits until no flush and no compaction is due.
@@ -192,7 +214,7 @@ impl Db {
     /// system allows them. Writing goes on meanwhile.
     pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<()> {
         self.flush()?;
-        self.core.tree.checkpoint(target.as_ref())
+        self.core.tree.checkpoint(target.as_ref()).map(|_| ())
     }
 
     /// Figures about the database.
@@ -201,7 +223,7 @@ impl Db {
     }
 
     /// Checks every table: order, bounds, every block's checksum. Returns what was checked.
-    pub fn check(&self) -> Result<crate::lsm::tree::CheckReport> {
+    pub fn check(&self) -> Result<CheckReport> {
         self.core.tree.check()
     }
 
@@ -227,7 +249,10 @@ impl Db {
 impl Drop for Db {
     fn drop(&mut self) {
         if let Err(error) = self.shut_down() {
-            log::warn!("closing {} failed: {error}; the log keeps what is not in tables", self.core.dir.display());
+            log::warn!(
+                "closing {} failed: {error}; the log keeps what is not in tables",
+                self.core.dir.display()
+            );
         }
     }
 }
@@ -251,20 +276,10 @@ impl Core {
         if snapshot.is_of(&self.snapshots) {
             Ok(())
         } else {
-            Err(Error::InvalidArgument("the snapshot belongs to another database".into()))
+            Err(Error::InvalidArgument(
+                "the snapshot belongs to another database".into(),
+            ))
         }
-    }
-
-    /// Waits until no full memtable is left, or flushing fails.
-    fn wait_flushed(&self) -> Result<()> {
-        let mut background = lock(&self.background);
-        while self.full_memtables.load(SeqCst) > 0 {
-            if let Some(cause) = &background.flush_failure {
-                return Err(Error::Suspended { cause: Arc::clone(cause) });
-            }
-            background = wait(&self.changed, background);
-        }
-        Ok(())
     }
 
     fn observe_pace(&self) {
@@ -272,6 +287,3 @@ impl Core {
         self.pace.observe(self.full_memtables.load(SeqCst), level0);
     }
 }
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests;

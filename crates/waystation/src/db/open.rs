@@ -9,7 +9,9 @@ use super::workers::{Background, Workers};
 use super::{Core, Db};
 use crate::error::{Error, Result};
 use crate::log::{self, LogSettings, Record, Recovered};
+use crate::lsm::compaction::Shape;
 use crate::lsm::memtable::MemTable;
+use crate::lsm::table::TableSettings;
 use crate::lsm::tree::{Tree, TreeSettings};
 use crate::storage::Storage;
 use crate::sync::atomic::AtomicUsize;
@@ -19,6 +21,9 @@ use waystation_format::batch::BatchIter;
 
 /// The name of the lock file, `LevelDB`'s.
 const LOCK_NAME: &str = "LOCK";
+/// Tables in level 0 from which on they are merged; level 1 is to hold about as much as they do then, so that
+/// the first merge down costs about one byte a byte.
+const LEVEL0_TRIGGER: usize = 4;
 /// The file whose presence makes a directory a database.
 const CURRENT_NAME: &str = "CURRENT";
 
@@ -38,12 +43,18 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
     })?;
     let core = Arc::new(assemble(storage, path, options, recovered, tree, replay));
     let workers = Workers::start(&core)?;
-    Ok(Db { core, workers: Some(workers), _lock: lock })
+    Ok(Db {
+        core,
+        workers: Some(workers),
+        _lock: lock,
+    })
 }
 
 fn prepare_directory(storage: &dyn Storage, path: &Path, options: &Options) -> Result<()> {
     if path.as_os_str().is_empty() {
-        return Err(Error::InvalidArgument("the path of the database is empty; name a directory".into()));
+        return Err(Error::InvalidArgument(
+            "the path of the database is empty; name a directory".into(),
+        ));
     }
     let listed = storage.list(path);
     let exists = match &listed {
@@ -52,7 +63,10 @@ fn prepare_directory(storage: &dyn Storage, path: &Path, options: &Options) -> R
         Err(error) => return Err(error.clone()),
     };
     if exists && options.error_if_exists {
-        return Err(Error::InvalidArgument(format!("there is a database in {} already", path.display())));
+        return Err(Error::InvalidArgument(format!(
+            "there is a database in {} already",
+            path.display()
+        )));
     }
     if !exists && !options.create_if_missing {
         return Err(Error::InvalidArgument(format!(
@@ -60,19 +74,31 @@ fn prepare_directory(storage: &dyn Storage, path: &Path, options: &Options) -> R
             path.display()
         )));
     }
-    if listed.is_err() { storage.create_dir(path) } else { Ok(()) }
+    if listed.is_err() {
+        storage.create_dir(path)
+    } else {
+        Ok(())
+    }
 }
 
 fn tree_settings(options: &Options) -> TreeSettings {
+    let table_bytes = options.table_bytes as u64;
     TreeSettings {
-        block_bytes: options.block_bytes,
-        table_bytes: options.table_bytes as u64,
-        memtable_bytes: options.memtable_bytes as u64,
-        compression: options.compression,
-        filter_bits_per_key: options.filter_bits_per_key,
-        cache_bytes: options.cache_bytes as u64,
+        table: TableSettings {
+            block_bytes: options.block_bytes,
+            compression: options.compression,
+            filter_bits_per_key: options.filter_bits_per_key,
+            ..TableSettings::default()
+        },
+        shape: Shape {
+            level0_trigger: LEVEL0_TRIGGER,
+            level_base_bytes: (options.memtable_bytes as u64 * LEVEL0_TRIGGER as u64)
+                .max(table_bytes),
+            fan_out: 10,
+            table_bytes,
+        },
+        cache_bytes: options.cache_bytes,
         max_open_tables: options.max_open_tables,
-        direct_io: options.direct_io,
     }
 }
 
@@ -115,10 +141,16 @@ impl Replay {
         scratch.extend_from_slice(&header.operations.to_le_bytes());
         scratch.extend_from_slice(record.payload);
         let operations = BatchIter::parse(&scratch).map_err(|error| {
-            let reason = format!("the log's record at position {} is no batch: {error}", record.lsn);
+            let reason = format!(
+                "the log's record at position {} is no batch: {error}",
+                record.lsn
+            );
             Error::corruption(dir, 0, reason)
         })?;
-        let room = operations.clone().map(|operation| room_of(&operation)).sum();
+        let room = operations
+            .clone()
+            .map(|operation| room_of(&operation))
+            .sum();
         self.make_room(room, record.lsn, header.first_sequence);
         apply(&self.active.table, operations, header.first_sequence);
         self.scratch = scratch;
@@ -149,7 +181,10 @@ fn assemble(
 ) -> Core {
     // What the ring alone held was laid out anew behind the cut: up to there nothing can be freed early.
     let clamp = |memtable: LoggedMemTable| {
-        Arc::new(LoggedMemTable { start_lsn: memtable.start_lsn.min(recovered.cut_lsn), ..memtable })
+        Arc::new(LoggedMemTable {
+            start_lsn: memtable.start_lsn.min(recovered.cut_lsn),
+            ..memtable
+        })
     };
     let full: Vec<_> = replay.full.into_iter().map(clamp).collect();
     let active = clamp(replay.active);
@@ -162,7 +197,10 @@ fn assemble(
         log: recovered.log,
         tree,
         snapshots: Arc::new(Snapshots::default()),
-        active: Mutex::new(Active { memtable: active, reserved: replay.reserved }),
+        active: Mutex::new(Active {
+            memtable: active,
+            reserved: replay.reserved,
+        }),
         active_reserved: AtomicUsize::new(replay.reserved),
         full_memtables,
         pace: Pace::new(),

@@ -89,9 +89,19 @@ impl Options {
             ("memtable_bytes", self.memtable_bytes, 64 * KIB, 3072 * MIB),
             ("block_bytes", self.block_bytes, KIB, 4 * MIB),
             ("table_bytes", self.table_bytes, 64 * KIB, 1024 * MIB),
-            ("filter_bits_per_key", self.filter_bits_per_key as usize, 0, 64),
+            (
+                "filter_bits_per_key",
+                self.filter_bits_per_key as usize,
+                0,
+                64,
+            ),
             ("ring_bytes", self.ring_bytes, 256 * KIB, 1024 * MIB),
-            ("log_segment_bytes", self.log_segment_bytes, 256 * KIB, 4096 * MIB),
+            (
+                "log_segment_bytes",
+                self.log_segment_bytes,
+                256 * KIB,
+                4096 * MIB,
+            ),
             ("background_jobs", self.background_jobs, 1, 64),
             ("max_open_tables", self.max_open_tables, 16, 1 << 20),
         ];
@@ -102,9 +112,10 @@ impl Options {
                 )));
             }
         }
-        for (name, value) in
-            [("ring_bytes", self.ring_bytes), ("log_segment_bytes", self.log_segment_bytes)]
-        {
+        for (name, value) in [
+            ("ring_bytes", self.ring_bytes),
+            ("log_segment_bytes", self.log_segment_bytes),
+        ] {
             if value % UNIT_BYTES != 0 {
                 return Err(Error::InvalidArgument(format!(
                     "{name} is {value}; it must be a multiple of {UNIT_BYTES}"

@@ -68,7 +68,8 @@ impl Pace {
     pub(crate) fn drained(&self, bytes: u64, elapsed: Duration) {
         let rate = bytes as f64 / elapsed.as_secs_f64().max(1e-6);
         let old = self.drained_rate.load(Relaxed) as f64;
-        self.drained_rate.store((old * 0.7 + rate * 0.3) as u64, Relaxed);
+        self.drained_rate
+            .store((old * 0.7 + rate * 0.3) as u64, Relaxed);
     }
 
     /// How long writers were held back so far.
@@ -85,7 +86,9 @@ impl Pace {
             return;
         }
         let fill = (full as f64 + active_fill) / (FULL_MEMTABLES_MAX + 1) as f64;
-        let Some(share) = admitted_share(fill, level0) else { return };
+        let Some(share) = admitted_share(fill, level0) else {
+            return;
+        };
         let rate = (self.drained_rate.load(Relaxed) as f64 * share).max(RATE_MIN);
         let now = storage.now().as_nanos() as u64;
         let cost = (bytes as f64 / rate * 1e9) as u64;
@@ -95,7 +98,8 @@ impl Pace {
         let ahead = Duration::from_nanos(booked - now);
         if ahead >= SLEEP_MIN {
             let pause = ahead.min(SLEEP_MAX);
-            self.slept_micros.fetch_add(pause.as_micros() as u64, Relaxed);
+            self.slept_micros
+                .fetch_add(pause.as_micros() as u64, Relaxed);
             storage.sleep(pause);
         }
     }

@@ -64,16 +64,23 @@ impl Core {
     /// Writes a batch: all of it, or nothing.
     pub(super) fn write(&self, batch: &WriteBatch, durability: Durability) -> Result<()> {
         if batch.is_empty() {
-            return if durability == Durability::PowerLoss { self.log.sync_all() } else { Ok(()) };
+            return if durability == Durability::PowerLoss {
+                self.log.sync_all()
+            } else {
+                Ok(())
+            };
         }
         let room = check_limits(batch)?;
         let payload = &batch.as_bytes()[BATCH_HEADER_BYTES..];
-        self.pace.admit(payload.len(), self.active_fill(), &*self.storage);
+        self.pace
+            .admit(payload.len(), self.active_fill(), &*self.storage);
         let checksum = crc32c::crc32c(payload);
         let (reservation, memtable) = loop {
-            let admitted = self.log.reserve(payload.len(), batch.len() as u32, |lsn, sequence| {
-                self.admit(room, lsn, sequence)
-            });
+            let admitted = self
+                .log
+                .reserve(payload.len(), batch.len() as u32, |lsn, sequence| {
+                    self.admit(room, lsn, sequence)
+                });
             match admitted {
                 Ok(reserved) => break reserved,
                 Err(Refusal::Failed(error)) => return Err(error),
@@ -140,7 +147,9 @@ impl Core {
         let mut background = lock(&self.background);
         while self.full_memtables.load(SeqCst) >= FULL_MEMTABLES_MAX {
             if let Some(cause) = &background.flush_failure {
-                return Err(Error::Suspended { cause: Arc::clone(cause) });
+                return Err(Error::Suspended {
+                    cause: Arc::clone(cause),
+                });
             }
             background = wait(&self.changed, background);
         }
@@ -166,7 +175,10 @@ pub(super) fn apply<'a>(
 
 /// The bytes of memtable that an operation needs at most.
 pub(super) fn room_of(operation: &Operation<'_>) -> usize {
-    MemTable::entry_bytes(operation.key.len(), operation.value.unwrap_or_default().len())
+    MemTable::entry_bytes(
+        operation.key.len(),
+        operation.value.unwrap_or_default().len(),
+    )
 }
 
 /// The bytes of memtable that `batch` needs, if it is within the documented limits.
@@ -176,7 +188,10 @@ fn check_limits(batch: &WriteBatch) -> Result<usize> {
     }
     let mut room = 0;
     for operation in batch {
-        let (key_bytes, value_bytes) = (operation.key.len(), operation.value.unwrap_or_default().len());
+        let (key_bytes, value_bytes) = (
+            operation.key.len(),
+            operation.value.unwrap_or_default().len(),
+        );
         if key_bytes > KEY_BYTES_MAX {
             return Err(too_long("key", key_bytes, KEY_BYTES_MAX));
         }
@@ -189,5 +204,7 @@ fn check_limits(batch: &WriteBatch) -> Result<usize> {
 }
 
 fn too_long(what: &str, bytes: usize, limit: usize) -> Error {
-    Error::InvalidArgument(format!("the {what} has {bytes} bytes; at most {limit} are accepted"))
+    Error::InvalidArgument(format!(
+        "the {what} has {bytes} bytes; at most {limit} are accepted"
+    ))
 }

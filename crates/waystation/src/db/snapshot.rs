@@ -21,21 +21,33 @@ impl Snapshots {
         let mut held = lock(&self.held);
         // Under the lock: a compaction that asks for the oldest after this cannot answer a later sequence.
         let sequence = visible();
-        held.entry(sequence).or_insert(Held { count: 0, since: now }).count += 1;
-        Snapshot { sequence, registry: Arc::clone(self) }
+        held.entry(sequence)
+            .or_insert(Held {
+                count: 0,
+                since: now,
+            })
+            .count += 1;
+        Snapshot {
+            sequence,
+            registry: Arc::clone(self),
+        }
     }
 
     /// The oldest sequence at which anybody may read from now on.
     pub(crate) fn oldest(&self, visible: impl FnOnce() -> u64) -> u64 {
         let held = lock(&self.held);
         let visible = visible();
-        held.first_key_value().map_or(visible, |(oldest, _)| (*oldest).min(visible))
+        held.first_key_value()
+            .map_or(visible, |(oldest, _)| (*oldest).min(visible))
     }
 
     /// How many snapshots are held, and since when the oldest.
     pub(crate) fn summary(&self) -> (usize, Option<Duration>) {
         let held = lock(&self.held);
-        (held.values().map(|h| h.count).sum(), held.values().map(|h| h.since).min())
+        (
+            held.values().map(|h| h.count).sum(),
+            held.values().map(|h| h.since).min(),
+        )
     }
 }
 
@@ -64,7 +76,10 @@ impl Clone for Snapshot {
         if let Some(held) = lock(&self.registry.held).get_mut(&self.sequence) {
             held.count += 1;
         }
-        Self { sequence: self.sequence, registry: Arc::clone(&self.registry) }
+        Self {
+            sequence: self.sequence,
+            registry: Arc::clone(&self.registry),
+        }
     }
 }
 
@@ -82,6 +97,8 @@ impl Drop for Snapshot {
 
 impl std::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Snapshot").field("sequence", &self.sequence).finish_non_exhaustive()
+        f.debug_struct("Snapshot")
+            .field("sequence", &self.sequence)
+            .finish_non_exhaustive()
     }
 }

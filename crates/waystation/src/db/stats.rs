@@ -48,7 +48,10 @@ impl Core {
         let now = self.storage.now();
         let log = self.log.stats();
         let background = lock(&self.background);
-        let failure = background.flush_failure.as_ref().or(background.compaction_failure.as_ref());
+        let failure = background
+            .flush_failure
+            .as_ref()
+            .or(background.compaction_failure.as_ref());
         Stats {
             visible_sequence: self.log.visible_sequence(),
             memtable_bytes: self.active_reserved.load(Relaxed),
@@ -56,7 +59,10 @@ impl Core {
             snapshots,
             oldest_snapshot_seconds: oldest.map(|since| now.saturating_sub(since).as_secs_f64()),
             held_back_seconds: self.pace.slept().as_secs_f64(),
-            failure: log.suspended.clone().or_else(|| failure.map(ToString::to_string)),
+            failure: log
+                .suspended
+                .clone()
+                .or_else(|| failure.map(ToString::to_string)),
             tree: self.tree.stats(),
             storage: self
                 .storage

@@ -30,13 +30,24 @@ pub(crate) struct View {
 }
 
 impl View {
-    pub(crate) fn new(active: Arc<LoggedMemTable>, full: Vec<Arc<LoggedMemTable>>, version: Arc<Version>) -> Self {
-        Self { active, full, version, generation: 0 }
+    pub(crate) fn new(
+        active: Arc<LoggedMemTable>,
+        full: Vec<Arc<LoggedMemTable>>,
+        version: Arc<Version>,
+    ) -> Self {
+        Self {
+            active,
+            full,
+            version,
+            generation: 0,
+        }
     }
 
     /// The memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<MemTable>> {
-        std::iter::once(&self.active).chain(self.full.iter().rev()).map(|logged| &logged.table)
+        std::iter::once(&self.active)
+            .chain(self.full.iter().rev())
+            .map(|logged| &logged.table)
     }
 }
 
@@ -48,12 +59,20 @@ pub(crate) struct ViewCell {
 
 impl ViewCell {
     pub(crate) fn new(view: View) -> Self {
-        Self { current: RwLock::new(Arc::new(view)), generation: AtomicU64::new(0) }
+        Self {
+            current: RwLock::new(Arc::new(view)),
+            generation: AtomicU64::new(0),
+        }
     }
 
     /// The current view.
     pub(crate) fn load(&self) -> Arc<View> {
-        Arc::clone(&self.current.read().expect("no thread panics with the view locked"))
+        Arc::clone(
+            &self
+                .current
+                .read()
+                .expect("no thread panics with the view locked"),
+        )
     }
 
     /// A view and a sequence number such that the view holds every write up to it.
@@ -69,7 +88,10 @@ impl ViewCell {
 
     /// Replaces the view by what `change` makes of it.
     pub(crate) fn change(&self, change: impl FnOnce(&View) -> View) {
-        let mut current = self.current.write().expect("no thread panics with the view locked");
+        let mut current = self
+            .current
+            .write()
+            .expect("no thread panics with the view locked");
         let mut next = change(&current);
         next.generation = current.generation + 1;
         self.generation.store(next.generation, SeqCst);

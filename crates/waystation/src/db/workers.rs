@@ -21,6 +21,8 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Background {
     pub(super) flush_failure: Option<Arc<str>>,
+    /// Flushes begun so far, so that a failure can be told from an old one.
+    flushes_begun: u64,
     pub(super) compaction_failure: Option<Arc<str>>,
     /// Compactions under way.
     compacting: usize,
@@ -38,13 +40,24 @@ pub(super) struct Workers {
 impl Workers {
     /// Starts all threads of `core`.
     pub(super) fn start(core: &Arc<Core>) -> Result<Self> {
-        let mut workers = Self { log_writers: Vec::new(), others: Vec::new() };
+        let mut workers = Self {
+            log_writers: Vec::new(),
+            others: Vec::new(),
+        };
         for _ in 0..LOG_WRITERS {
-            workers.log_writers.push(spawn(core, "waystation-log", |core| core.log.writer_loop())?);
+            workers
+                .log_writers
+                .push(spawn(core, "waystation-log", |core| {
+                    core.log.writer_loop()
+                })?);
         }
-        workers.others.push(spawn(core, "waystation-flush", Core::flush_loop)?);
+        workers
+            .others
+            .push(spawn(core, "waystation-flush", Core::flush_loop)?);
         for _ in 0..core.options.background_jobs {
-            workers.others.push(spawn(core, "waystation-compact", Core::compact_loop)?);
+            workers
+                .others
+                .push(spawn(core, "waystation-compact", Core::compact_loop)?);
         }
         Ok(workers)
     }
@@ -62,7 +75,11 @@ fn join(threads: Vec<JoinHandle<()>>) -> Result<()> {
     for thread in threads {
         let name = thread.thread().name().unwrap_or("a thread").to_owned();
         if thread.join().is_err() {
-            return Err(Error::io("join", name, std::io::Error::other("the thread panicked")));
+            return Err(Error::io(
+                "join",
+                name,
+                std::io::Error::other("the thread panicked"),
+            ));
         }
     }
     Ok(())
@@ -81,6 +98,7 @@ impl Core {
                 background = wait(&self.work, background);
                 continue;
             }
+            background.flushes_begun += 1;
             drop(background);
             let flushed = self.flush_oldest();
             background = lock(&self.background);
@@ -91,7 +109,8 @@ impl Core {
                     background.tree_changes += 1;
                 }
                 Err(error) => {
-                    background = self.note_failure(background, &error, "flushing", true, &mut pause);
+                    background =
+                        self.note_failure(background, &error, "flushing", true, &mut pause);
                     if background.stopping {
                         return;
                     }
@@ -105,7 +124,9 @@ impl Core {
     /// Writes the oldest full memtable to a table and frees its part of the log.
     fn flush_oldest(&self) -> Result<()> {
         let view = self.views.load();
-        let Some(oldest) = view.full.first().cloned() else { return Ok(()) };
+        let Some(oldest) = view.full.first().cloned() else {
+            return Ok(());
+        };
         let next = view.full.get(1).unwrap_or(&view.active);
         let (end_lsn, end_sequence) = (next.start_lsn, next.start_sequence - 1);
         let started = self.storage.now();
@@ -115,7 +136,8 @@ impl Core {
         self.log.sync(end_lsn)?;
         if !oldest.table.is_empty() {
             let oldest_snapshot = self.oldest_snapshot();
-            self.tree.flush(oldest.table.iter(), end_sequence, oldest_snapshot)?;
+            self.tree
+                .flush(oldest.table.iter(), end_sequence, oldest_snapshot)?;
         }
         self.views.change(|view| {
             let full = view.full[1..].to_vec();
@@ -157,7 +179,8 @@ impl Core {
                     }
                 }
                 Err(error) => {
-                    background = self.note_failure(background, &error, "compacting", false, &mut pause);
+                    background =
+                        self.note_failure(background, &error, "compacting", false, &mut pause);
                 }
             }
         }
@@ -187,6 +210,23 @@ impl Core {
         lock(&self.background)
     }
 
+    /// Waits until no full memtable is left, or a flush that begins after this call fails.
+    pub(super) fn wait_flushed(&self) -> Result<()> {
+        let mut background = lock(&self.background);
+        let begun = background.flushes_begun;
+        while self.full_memtables.load(SeqCst) > 0 {
+            if let Some(cause) = &background.flush_failure
+                && background.flushes_begun > begun + 1
+            {
+                return Err(Error::Suspended {
+                    cause: Arc::clone(cause),
+                });
+            }
+            background = wait(&self.changed, background);
+        }
+        Ok(())
+    }
+
     fn oldest_snapshot(&self) -> u64 {
         self.snapshots.oldest(|| self.log.visible_sequence())
     }
@@ -194,14 +234,20 @@ impl Core {
     /// Shows the tree's newest version to readers.
     pub(super) fn adopt_version(&self) {
         self.views.change(|view| {
-            View::new(Arc::clone(&view.active), view.full.clone(), self.tree.version())
+            View::new(
+                Arc::clone(&view.active),
+                view.full.clone(),
+                self.tree.version(),
+            )
         });
         self.observe_pace();
     }
 
     /// Compacts a range by hand, beside the background threads.
     pub(super) fn compact_range(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Result<()> {
-        let outcome = self.tree.compact_range(lower, upper, &|| self.oldest_snapshot());
+        let outcome = self
+            .tree
+            .compact_range(lower, upper, &|| self.oldest_snapshot());
         self.adopt_version();
         lock(&self.background).tree_changes += 1;
         self.work.notify_all();
@@ -212,9 +258,14 @@ impl Core {
     pub(super) fn wait_idle(&self) -> Result<()> {
         let mut background = lock(&self.background);
         loop {
-            let failure = background.flush_failure.as_ref().or(background.compaction_failure.as_ref());
+            let failure = background
+                .flush_failure
+                .as_ref()
+                .or(background.compaction_failure.as_ref());
             if let Some(cause) = failure {
-                return Err(Error::Suspended { cause: Arc::clone(cause) });
+                return Err(Error::Suspended {
+                    cause: Arc::clone(cause),
+                });
             }
             let busy = self.full_memtables.load(SeqCst) > 0 || background.compacting > 0;
             if !busy && !self.tree.wants_compaction() {

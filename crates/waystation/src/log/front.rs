@@ -83,7 +83,7 @@ impl Log {
         let record_bytes = RECORD_HEADER_BYTES + payload_bytes;
         let mut front = self.front_with_room(record_bytes)?;
         let first_sequence = front.next_sequence;
-        let admitted = admit(front.layout.position(), first_sequence)?;
+        let admitted = admit(front.layout.boundary(), first_sequence)?;
         let ticket = front.next_ticket;
         front.next_ticket += 1;
         front.next_sequence += u64::from(operations);
@@ -157,6 +157,7 @@ impl Log {
     }
 
     /// Publishes the record: it is visible, with all before it, when this returns.
+    #[expect(clippy::needless_pass_by_value, reason = "a reservation is used up")]
     pub(crate) fn publish(&self, reservation: Reservation) {
         let last = reservation.last_sequence();
         self.publication
@@ -182,7 +183,7 @@ impl Log {
     /// the next one.
     pub(crate) fn at_front(&self, act: impl FnOnce(u64, u64)) {
         let front = lock(&self.front);
-        act(front.layout.position(), front.next_sequence);
+        act(front.layout.boundary(), front.next_sequence);
     }
 
     /// The highest sequence number of which it and all before it are visible.
@@ -197,7 +198,7 @@ impl Log {
 
     /// The position after the last record reserved so far.
     pub(crate) fn reserved_lsn(&self) -> u64 {
-        lock(&self.front).layout.position()
+        lock(&self.front).layout.boundary()
     }
 
     /// Waits for room in the ring, with the front locked on return.

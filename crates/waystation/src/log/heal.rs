@@ -45,7 +45,7 @@ impl Log {
         let (cut, end) = (state.durable_lsn, state.written_lsn);
         let salvage = doubtful_blocks(&state, cut, end);
         drop(state);
-        let healed = self.move_to_fresh_segment(number, cut, salvage);
+        let healed = self.move_to_fresh_segment(number, cut, &salvage);
         if healed.is_err() {
             self.storage.sleep(RETRY_PAUSE);
         }
@@ -73,12 +73,7 @@ impl Log {
     }
 
     /// Writes `[cut, end of salvage)` into a fresh, synced segment.
-    fn move_to_fresh_segment(
-        &self,
-        number: u64,
-        cut: u64,
-        salvage: Vec<Salvage>,
-    ) -> Result<Segment> {
+    fn move_to_fresh_segment(&self, number: u64, cut: u64, salvage: &[Salvage]) -> Result<Segment> {
         let bytes: u64 = salvage
             .iter()
             .flat_map(|s| &s.blocks)

@@ -69,6 +69,16 @@ impl Layout {
         self.position
     }
 
+    /// A position with every record placed so far before it and every later one behind it, such that making
+    /// the records before it durable reaches it: an empty block's header does not count.
+    pub(crate) fn boundary(&self) -> u64 {
+        if self.position == self.block_start + HEADER {
+            self.block_start
+        } else {
+            self.position
+        }
+    }
+
     /// Where the open block starts: everything below is closed.
     pub(crate) fn block_start(&self) -> u64 {
         self.block_start

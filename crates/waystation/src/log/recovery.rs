@@ -171,26 +171,12 @@ fn past_life(
 ) -> Result<Past> {
     let survey = survey(storage, dir, journal)?;
     let ring = leftover_ring(storage, dir, journal)?;
-    let mut first = true;
-    let mut checked = |record: Record<'_>| {
-        if std::mem::take(&mut first) && record.header.first_sequence > flushed_sequence + 1 {
-            return Err(Error::corruption(
-                dir,
-                0,
-                format!(
-                    "the log starts at sequence {} although only {flushed_sequence} is in tables",
-                    record.header.first_sequence
-                ),
-            ));
-        }
-        deliver(record)
-    };
     let replayed = replay(
         &survey.segments,
         Some(&ring),
         journal,
         flushed_sequence,
-        &mut checked,
+        deliver,
     )?;
     Ok(Past { survey, replayed })
 }

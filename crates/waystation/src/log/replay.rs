@@ -5,6 +5,10 @@
 //! valid ends the log, unless something shows that it had been durable: the clean-close mark, or the durable
 //! LSN of any valid block or segment behind it. Then it is corruption, and reported. What the last life had
 //! only in the staging ring follows, as far as its records check.
+//!
+//! Segments that were freed may still lie about, kept for use again or brought back by a power cut that lost
+//! their removal. They hold nothing but flushed records, and what follows them starts no later than right
+//! behind those: then a gap between them and the next segment is no loss.
 
 use super::segment::segment_number;
 use super::{RING_NAME, ring::RingBuffer};
@@ -212,6 +216,7 @@ struct Assembler<'a, F> {
     partial_lsn: u64,
     incarnation: u64,
     started: bool,
+    flushed_sequence: u64,
     last_sequence: Option<u64>,
     /// Whether the next record must continue the last one's sequence numbers.
     contiguous: bool,
@@ -226,13 +231,14 @@ pub(super) struct TailRecord {
 }
 
 impl<'a, F: FnMut(Record<'_>) -> Result<()>> Assembler<'a, F> {
-    fn new(deliver: &'a mut F) -> Self {
+    fn new(deliver: &'a mut F, flushed_sequence: u64) -> Self {
         Self {
             deliver,
             partial: Vec::new(),
             partial_lsn: 0,
             incarnation: 0,
             started: false,
+            flushed_sequence,
             last_sequence: None,
             contiguous: false,
             tail: None,
@@ -260,6 +266,19 @@ impl<'a, F: FnMut(Record<'_>) -> Result<()>> Assembler<'a, F> {
             }
         }
         Ok(Ok(()))
+    }
+
+    /// Whether nothing was delivered that is not in tables.
+    fn has_only_flushed(&self) -> bool {
+        self.last_sequence
+            .is_none_or(|last| last <= self.flushed_sequence)
+    }
+
+    /// Starts over behind a gap.
+    fn skip_gap(&mut self) {
+        self.partial.clear();
+        self.contiguous = false;
+        self.started = false;
     }
 
     /// An earlier life's unfinished record ends with that life; the next life may have skipped sequences.
@@ -307,13 +326,12 @@ impl<'a, F: FnMut(Record<'_>) -> Result<()>> Assembler<'a, F> {
         let Some((head, payload)) = record.split_first_chunk::<RECORD_HEADER_BYTES>() else {
             return Ok(false);
         };
-        let follows = self.last_sequence.is_none_or(|last| {
-            if self.contiguous {
-                header.first_sequence == last + 1
-            } else {
-                header.first_sequence > last
-            }
-        });
+        let first = header.first_sequence;
+        let known = self.last_sequence.unwrap_or(0).max(self.flushed_sequence);
+        let follows = first <= known + 1
+            && self
+                .last_sequence
+                .is_none_or(|last| first == last + 1 || (!self.contiguous && first > last));
         if !follows || !RecordHeader::matches(head, payload, lsn, self.incarnation) {
             return Ok(false);
         }
@@ -353,7 +371,7 @@ pub(crate) fn replay(
     flushed_sequence: u64,
     deliver: &mut impl FnMut(Record<'_>) -> Result<()>,
 ) -> Result<Replayed> {
-    let mut assembler = Assembler::new(deliver);
+    let mut assembler = Assembler::new(deliver, flushed_sequence);
     let mut cut = segments
         .first()
         .map_or(UNIT_BYTES as u64, |segment| segment.header.start_lsn);
@@ -378,15 +396,18 @@ pub(crate) fn replay(
         }
         cut = replay_segment(segment, limit, &mut assembler)?;
         if cut < limit {
+            if assembler.has_only_flushed() && goes_on(rest, limit, flushed_sequence)? {
+                assembler.skip_gap();
+                cut = limit;
+                continue;
+            }
             let bad = Bad {
                 segment,
                 lsn: cut,
                 clean_lsn: journal.clean_lsn,
             };
             bad.refuse_if_durable(rest)?;
-            if limit != u64::MAX {
-                break;
-            }
+            break;
         }
     }
     assembler.tail = Some(Vec::new());
@@ -400,12 +421,32 @@ pub(crate) fn replay(
     })
 }
 
-/// Whether a sealed segment holds nothing but flushed records up to `limit`. Only leading segments are
+/// Whether a sealed segment that others follow holds nothing but flushed records. Only leading segments are
 /// skipped for that, so that what is delivered has no hole.
 fn holds_only_flushed(segment: &Found, flushed_sequence: u64, limit: u64) -> Result<bool> {
-    Ok(segment
-        .footer()?
-        .is_some_and(|footer| footer.last_sequence <= flushed_sequence && footer.end_lsn >= limit))
+    Ok(limit != u64::MAX
+        && segment
+            .footer()?
+            .is_some_and(|footer| footer.last_sequence <= flushed_sequence))
+}
+
+/// Whether the log goes on at `limit` with what follows the flushed records, so that all before is dispensable.
+fn goes_on(rest: &[Found], limit: u64, flushed_sequence: u64) -> Result<bool> {
+    let Some(next) = rest
+        .iter()
+        .find(|segment| segment.header.start_lsn == limit)
+    else {
+        return Ok(false);
+    };
+    let mut reader = BlockReader::new(&*next.file, SEGMENT_HEADER_BYTES as u64, next.file.size()?);
+    while let Some((header, _)) = reader.block(|header| header.segment == next.header.number)? {
+        if header.seal.first_record != 0 {
+            return Ok(header.seal.first_sequence <= flushed_sequence + 1);
+        }
+        reader.offset += u64::from(header.seal.length);
+    }
+    // Nothing in it yet: what the ring holds has to follow.
+    Ok(true)
 }
 
 /// Delivers the records of one segment below `limit`; returns where its valid blocks end.

@@ -170,9 +170,9 @@ impl Segment {
         self.file.offset_of(self.end_lsn) + u64::from(length) + index <= self.file.header.capacity
     }
 
-    /// How full the segment is, between 0 and 1.
-    pub(super) fn fill(&self) -> f64 {
-        (self.end_lsn - self.file.header.start_lsn) as f64 / self.file.header.capacity as f64
+    /// Whether so little room is left that the next segment should be made ready.
+    pub(super) fn is_half_full(&self) -> bool {
+        (self.end_lsn - self.file.header.start_lsn) * 2 > self.file.header.capacity
     }
 }
 

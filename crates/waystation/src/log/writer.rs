@@ -25,6 +25,10 @@ const RUN_BYTES_MAX: u64 = 1024 * 1024;
 const SPARES_MAX: usize = 2;
 
 /// What the writer's lock guards.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, not one state in disguise"
+)]
 pub(super) struct WriterState {
     /// Closed blocks that no run has taken yet.
     queue: VecDeque<Seal>,
@@ -131,6 +135,14 @@ impl WriterState {
             .map_or(self.written_lsn, |run| end_of(&run.blocks))
     }
 
+    /// Whether the next segment should be made ready now.
+    fn wants_blank(&self) -> bool {
+        self.blank.is_none()
+            && !self.preparing
+            && self.suspension.is_none()
+            && self.current.is_half_full()
+    }
+
     /// Notes that a write to `file` has ended.
     fn note_write(&mut self, file: &Arc<SegmentFile>) {
         self.writes += 1;
@@ -194,7 +206,7 @@ impl Log {
                 self.note(&mut state, written);
                 continue;
             }
-            if self.wants_blank(&state) {
+            if state.wants_blank() {
                 state = self.prepare_blank(state);
                 continue;
             }
@@ -223,11 +235,6 @@ impl Log {
         lock(&self.writer).stopping = true;
         self.work.notify_all();
         self.progress.notify_all();
-    }
-
-    /// Whether [`Log::stop`] was called.
-    pub(super) fn is_stopping(state: &WriterState) -> bool {
-        state.stopping
     }
 
     /// Wakes a writer if what is copied by now makes a run.
@@ -305,7 +312,7 @@ impl Log {
         self.fetch_closed(&mut state);
         match self.take_run(&mut state) {
             Some(run) => (self.write_run(state, &run), true),
-            None if self.wants_blank(&state) => (self.prepare_blank(state), true),
+            None if state.wants_blank() => (self.prepare_blank(state), true),
             None => (state, false),
         }
     }
@@ -503,13 +510,6 @@ impl Log {
         self.ring.replace_header(&mut range, &header);
     }
 
-    fn wants_blank(&self, state: &WriterState) -> bool {
-        state.blank.is_none()
-            && !state.preparing
-            && state.suspension.is_none()
-            && state.current.fill() > 0.5
-    }
-
     fn prepare_blank<'a>(
         &'a self,
         mut state: MutexGuard<'a, WriterState>,
@@ -531,7 +531,6 @@ impl Log {
         state.preparing = false;
         match blank {
             Ok(blank) => state.blank = Some(blank),
-            // With room left in the current segment this is not yet a reason to stop.
             Err(error) => self.suspend(&mut state, &error),
         }
         self.work.notify_all();

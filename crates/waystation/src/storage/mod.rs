@@ -41,7 +41,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What a file is for. All input and output is metered by area.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Area {
     /// Log segments and the staging ring.
     Journal,

@@ -1,0 +1,297 @@
+//! kill -9 under mixed load: nothing acknowledged is lost, nothing wrong is returned.
+//!
+//! The writer is a process of its own (this test binary started again as the child). Each of its threads owns
+//! a set of keys and overwrites, deletes and batches them in an order that follows from the seed alone; after
+//! each acknowledgement it writes one line to a pipe. The oracle is this process: it knows what each thread
+//! does from the seed, and how far each thread got from the pipe. It shares no memory with the writer.
+//!
+//! After each kill the database is opened again: every thread's state must be that after k of its operations
+//! for some k at least as large as acknowledged (one more may have been under way), and the next child goes on
+//! from there. `WAYSTATION_KILLS` sets the number of cycles (default 100).
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use waystation::{Db, Durability, IterOptions, Options, WriteBatch};
+
+const THREADS: u64 = 4;
+const KEYS: u64 = 200;
+const CHILD: &str = "WAYSTATION_KILL_CHILD";
+
+/// A small generator, so that oracle and writer need not agree on a crate's.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// One write of one thread: puts (Some) and deletes (None), all or nothing, and whether it is synced.
+struct Step {
+    changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    synced: bool,
+}
+
+/// The `index`th write of `thread`.
+fn step(seed: u64, thread: u64, index: u64) -> Step {
+    let mut random = Random(seed ^ (thread << 48) ^ index.wrapping_mul(0x5851_f42d_4c95_7f2d));
+    let count = if random.below(10) == 0 {
+        1 + random.below(20)
+    } else {
+        1
+    };
+    let changes = (0..count)
+        .map(|_| {
+            let key = format!("thread{thread}/key{:04}", random.below(KEYS)).into_bytes();
+            let value = (random.below(4) != 0).then(|| {
+                let len = match random.below(100) {
+                    0 => 100_000,
+                    1..10 => 5_000,
+                    _ => random.below(300) as usize,
+                };
+                let mut value = index.to_le_bytes().to_vec();
+                value.resize(8 + len, random.next() as u8);
+                value
+            });
+            (key, value)
+        })
+        .collect();
+    // Each write also counts itself, so that the state tells how many there were.
+    let mut step = Step {
+        changes,
+        synced: random.below(50) == 0,
+    };
+    let counter = format!("thread{thread}/count").into_bytes();
+    step.changes
+        .push((counter, Some((index + 1).to_le_bytes().to_vec())));
+    step
+}
+
+fn options() -> Options {
+    // Small, so that segments roll, memtables flush and tables compact many times a second.
+    Options {
+        memtable_bytes: 512 << 10,
+        table_bytes: 256 << 10,
+        ring_bytes: 512 << 10,
+        log_segment_bytes: 1 << 20,
+        cache_bytes: 1 << 20,
+        ..Options::default()
+    }
+}
+
+/// Body of the child: writes until killed.
+fn write_until_killed(dir: &Path, seed: u64) {
+    let db = Db::open(dir, options()).expect("child opens");
+    let out = std::io::stdout();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (db, out) = (&db, &out);
+            scope.spawn(move || {
+                let counter = format!("thread{thread}/count").into_bytes();
+                let mut index = count(db, &counter);
+                loop {
+                    let step = step(seed, thread, index);
+                    let mut batch = WriteBatch::new();
+                    for (key, value) in &step.changes {
+                        match value {
+                            Some(value) => batch.put(key, value),
+                            None => batch.delete(key),
+                        }
+                    }
+                    let durability = if step.synced {
+                        Durability::PowerLoss
+                    } else {
+                        Durability::ProcessCrash
+                    };
+                    db.write(&batch, durability).expect("child writes");
+                    index += 1;
+                    // One write call a line, so that a kill cannot tear what was told.
+                    let mut out = out.lock();
+                    out.write_all(format!("{thread} {index}\n").as_bytes())
+                        .expect("tell");
+                    out.flush().expect("tell");
+                }
+            });
+        }
+    });
+}
+
+fn count(db: &Db, counter: &[u8]) -> u64 {
+    let bytes = db.get(counter).expect("get");
+    bytes.map_or(0, |bytes| {
+        u64::from_le_bytes(bytes.try_into().expect("a counter has eight bytes"))
+    })
+}
+
+/// What each thread has written so far, by the oracle's own reckoning.
+struct Oracle {
+    seed: u64,
+    done: Vec<u64>,
+    state: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Oracle {
+    fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            done: vec![0; THREADS as usize],
+            state: BTreeMap::new(),
+        }
+    }
+
+    /// Brings `thread` to `count` writes.
+    fn advance(&mut self, thread: u64, count: u64) {
+        for index in self.done[thread as usize]..count {
+            for (key, value) in step(self.seed, thread, index).changes {
+                match value {
+                    Some(value) => self.state.insert(key, value),
+                    None => self.state.remove(&key),
+                };
+            }
+        }
+        self.done[thread as usize] = count;
+    }
+
+    /// Opens the database and compares; `acknowledged` is what the pipe told. Mostly a copy is opened, so that
+    /// the next child recovers from the kill itself; sometimes the database, which a clean close ends.
+    fn verify(&mut self, dir: &Path, acknowledged: &[u64], cycle: u64) {
+        let copy = tempfile::tempdir().expect("tempdir");
+        let closes = cycle.is_multiple_of(10);
+        let dir = if closes {
+            dir
+        } else {
+            copy_files(dir, copy.path())
+        };
+        let db = Db::open(dir, options())
+            .unwrap_or_else(|error| panic!("cycle {cycle}, seed {}: {error}", self.seed));
+        for thread in 0..THREADS {
+            let found = count(&db, format!("thread{thread}/count").as_bytes());
+            let told = acknowledged[thread as usize];
+            assert!(
+                found >= told && found <= told + 1,
+                "cycle {cycle}, seed {}: thread {thread} was told {told} writes, {found} are there",
+                self.seed
+            );
+            self.advance(thread, found);
+        }
+        let mut iterator = db.iter(IterOptions::default()).expect("iter");
+        iterator.seek_to_first().expect("seek");
+        for (key, value) in &self.state {
+            assert!(
+                iterator.valid(),
+                "cycle {cycle}, seed {}: keys end early",
+                self.seed
+            );
+            assert_eq!(
+                String::from_utf8_lossy(iterator.key()),
+                String::from_utf8_lossy(key)
+            );
+            assert!(
+                iterator.value() == value,
+                "cycle {cycle}, seed {}: wrong value",
+                self.seed
+            );
+            iterator.next().expect("next");
+        }
+        assert!(
+            !iterator.valid(),
+            "cycle {cycle}, seed {}: more keys than written",
+            self.seed
+        );
+        drop(iterator);
+        if closes {
+            assert!(
+                db.check().expect("check").problems.is_empty(),
+                "tables are sound"
+            );
+        }
+        db.close().expect("close");
+    }
+}
+
+fn copy_files<'a>(source: &Path, target: &'a Path) -> &'a Path {
+    for entry in std::fs::read_dir(source).expect("list") {
+        let entry = entry.expect("entry");
+        std::fs::copy(entry.path(), target.join(entry.file_name())).expect("copy");
+    }
+    target
+}
+
+fn start_child(dir: &Path, seed: u64) -> Child {
+    Command::new(std::env::current_exe().expect("own path"))
+        .args([
+            "nothing_acknowledged_is_lost_to_kill_9",
+            "--exact",
+            "--nocapture",
+        ])
+        .env(CHILD, format!("{seed} {}", dir.display()))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("start child")
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_to_kill_9() {
+    if let Ok(child) = std::env::var(CHILD) {
+        let (seed, dir) = child.split_once(' ').expect("seed and directory");
+        write_until_killed(Path::new(dir), seed.parse().expect("seed"));
+    }
+    let kills: u64 =
+        std::env::var("WAYSTATION_KILLS").map_or(100, |n| n.parse().expect("a number"));
+    let seed = std::env::var("WAYSTATION_SEED")
+        .map_or_else(|_| fresh_seed(), |n| n.parse().expect("a number"));
+    println!("kill test: {kills} cycles, WAYSTATION_SEED={seed}");
+    let dir = tempfile::tempdir().expect("tempdir");
+    let mut oracle = Oracle::new(seed);
+    let mut random = Random(seed);
+    for cycle in 1..=kills {
+        let mut child = start_child(dir.path(), seed);
+        let mut pipe = child.stdout.take().expect("pipe");
+        let reader = std::thread::Builder::new()
+            .spawn(move || {
+                let mut told = Vec::new();
+                pipe.read_to_end(&mut told).expect("read pipe");
+                told
+            })
+            .expect("reader");
+        std::thread::sleep(Duration::from_millis(20 + random.below(250)));
+        child.kill().expect("kill");
+        child.wait().expect("wait");
+        let told = reader.join().expect("reader");
+        let mut acknowledged = oracle.done.clone();
+        for line in BufReader::new(&told[..]).lines().map_while(Result::ok) {
+            let Some((thread, index)) = line.split_once(' ') else {
+                continue;
+            };
+            if let (Ok(thread), Ok(index)) = (thread.parse::<usize>(), index.parse()) {
+                acknowledged[thread] = index;
+            }
+        }
+        oracle.verify(dir.path(), &acknowledged, cycle);
+    }
+    println!(
+        "kill test: {kills} kills, {} writes acknowledged, none lost",
+        oracle.done.iter().sum::<u64>()
+    );
+}
+
+fn fresh_seed() -> u64 {
+    u64::from(std::process::id())
+        ^ std::fs::metadata(".").map_or(0, |meta| {
+            meta.modified()
+                .ok()
+                .and_then(|t| t.elapsed().ok())
+                .map_or(0, |age| u64::from(age.subsec_nanos()) << 20)
+        })
+}

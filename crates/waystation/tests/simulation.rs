@@ -1,0 +1,384 @@
+//! Simulated crashes and faults on the whole engine.
+//!
+//! Each seed runs several lives of one database on a simulated machine. In each life a writer thread commits
+//! batches, some of them synced, while flushes and compactions run and, for some seeds, calls of the storage
+//! fail. At a random moment the machine ends: the process dies, or the power is cut. The oracle: what is found
+//! is the state after the first k batches of the commit order, and k covers everything acknowledged at its
+//! durability before that moment. Reads meanwhile, and at snapshots, must agree with the order too.
+//!
+//! `WAYSTATION_SEEDS` sets the number of seeds (default 1000), `WAYSTATION_SEED` runs a single one.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
+use waystation::storage::sim::Crash;
+use waystation::storage::{SimStorage, Storage};
+use waystation::{Db, Durability, Error, IterOptions, Options, WriteBatch};
+
+type State = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// The key that counts the batches: each batch sets it to its own index.
+const COUNTER: &[u8] = b"~count";
+const LIVES: usize = 4;
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// One operation of a batch: a key and its value, or its deletion.
+type Change = (Vec<u8>, Option<Vec<u8>>);
+
+/// The changes of batch `index`, which follow from the seed alone.
+fn changes(seed: u64, index: u64) -> Vec<Change> {
+    let mut random = Random(seed ^ index.wrapping_mul(0x5851_f42d_4c95_7f2d));
+    let count = if random.one_in(4) {
+        1 + random.below(12)
+    } else {
+        1
+    };
+    let mut changes: Vec<Change> = (0..count)
+        .map(|_| {
+            let key = format!("key{:03}", random.below(60)).into_bytes();
+            let value = (!random.one_in(3)).then(|| {
+                let len = match random.below(60) {
+                    0 => 40_000 + random.below(200_000),
+                    1..6 => random.below(5_000),
+                    _ => random.below(120),
+                };
+                vec![random.next() as u8; len as usize]
+            });
+            (key, value)
+        })
+        .collect();
+    changes.push((COUNTER.to_vec(), Some(index.to_le_bytes().to_vec())));
+    changes
+}
+
+fn batch(changes: &[Change]) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    for (key, value) in changes {
+        match value {
+            Some(value) => batch.put(key, value),
+            None => batch.delete(key),
+        }
+    }
+    batch
+}
+
+fn apply(state: &mut State, changes: Vec<Change>) {
+    for (key, value) in changes {
+        match value {
+            Some(value) => state.insert(key, value),
+            None => state.remove(&key),
+        };
+    }
+}
+
+fn options(random: &mut Random) -> Options {
+    Options {
+        memtable_bytes: (64 << 10) << random.below(3),
+        table_bytes: (64 << 10) << random.below(3),
+        block_bytes: 1024 << random.below(3),
+        ring_bytes: (256 << 10) << random.below(2),
+        log_segment_bytes: (256 << 10) << random.below(2),
+        cache_bytes: 64 << 10,
+        background_jobs: 1 + random.below(2) as usize,
+        filter_bits_per_key: if random.one_in(4) { 0 } else { 10 },
+        ..Options::default()
+    }
+}
+
+/// Faults for one life: something fails for a while, then heals.
+fn add_faults(rules: &FaultRules, random: &mut Random) {
+    for _ in 0..1 + random.below(3) {
+        let operation = [
+            Operation::Write,
+            Operation::Sync,
+            Operation::Preallocate,
+            Operation::Open,
+            Operation::Rename,
+            Operation::SyncDir,
+            Operation::Read,
+        ][random.below(7) as usize];
+        let refusal = if random.one_in(2) {
+            Refusal::InputOutput
+        } else {
+            Refusal::NoSpace
+        };
+        let fault = match random.below(3) {
+            0 => Fault::Torn(4096 * random.below(4) as usize, refusal),
+            1 => Fault::FailAfter(refusal),
+            _ => Fault::Fail(refusal),
+        };
+        rules.add(
+            Rule::new(operation, fault)
+                .after(random.below(60))
+                .times(1 + random.below(4)),
+        );
+    }
+}
+
+/// What the writer tells the oracle.
+#[derive(Default)]
+struct Told {
+    /// Batches below this index were acknowledged, whatever the durability.
+    acknowledged: AtomicU64,
+    /// Batches below this index were acknowledged as surviving a power loss.
+    synced: AtomicU64,
+    /// The machine has ended, and with it the writer's work.
+    over: AtomicBool,
+}
+
+/// Commits batches from `first` on until the machine is off or `limit` is reached.
+fn write_batches(db: &Db, seed: u64, first: u64, limit: u64, told: &Told, mut random: Random) {
+    let mut state: Option<(waystation::Snapshot, u64)> = None;
+    let mut index = first;
+    while index < limit && !told.over.load(SeqCst) {
+        let durability = if random.one_in(12) {
+            Durability::PowerLoss
+        } else {
+            Durability::ProcessCrash
+        };
+        match db.write(&batch(&changes(seed, index)), durability) {
+            Ok(()) => {
+                told.acknowledged.fetch_max(index + 1, SeqCst);
+                if durability == Durability::PowerLoss {
+                    told.synced.fetch_max(index + 1, SeqCst);
+                }
+                index += 1;
+            }
+            // Whether it counts, the counter tells: a failed sync leaves the batch visible.
+            Err(Error::Suspended { .. } | Error::Io { .. }) => match db.get(COUNTER) {
+                Ok(count) if count_of(count.as_deref()) > index => index += 1,
+                Ok(_) => std::thread::yield_now(),
+                Err(_) => return,
+            },
+            Err(error) => panic!("seed {seed}: batch {index}: {error}"),
+        }
+        if random.one_in(20) {
+            match state.take() {
+                // A snapshot sees the counter that it saw.
+                Some((snapshot, seen)) => {
+                    if let Ok(count) = db.get_at(COUNTER, &snapshot) {
+                        assert_eq!(
+                            count_of(count.as_deref()),
+                            seen,
+                            "seed {seed}: a snapshot moved"
+                        );
+                    }
+                }
+                None => {
+                    let snapshot = db.snapshot();
+                    state = Some((snapshot, index));
+                }
+            }
+        }
+        if random.one_in(150) {
+            let _ = db.flush();
+        }
+    }
+}
+
+/// How many batches a counter value stands for.
+fn count_of(value: Option<&[u8]>) -> u64 {
+    value.map_or(0, |bytes| {
+        u64::from_le_bytes(bytes.try_into().expect("eight bytes")) + 1
+    })
+}
+
+fn read_all(db: &Db, backwards: bool) -> waystation::Result<State> {
+    let mut state = State::new();
+    let mut iterator = db.iter(IterOptions::default())?;
+    if backwards {
+        iterator.seek_to_last()?
+    } else {
+        iterator.seek_to_first()?
+    }
+    while iterator.valid() {
+        let old = state.insert(iterator.key().to_vec(), iterator.value().to_vec());
+        assert!(old.is_none(), "a key came twice");
+        if backwards {
+            iterator.prev()?
+        } else {
+            iterator.next()?
+        }
+    }
+    Ok(state)
+}
+
+/// The oracle over all lives of one seed.
+struct Oracle {
+    seed: u64,
+    count: u64,
+    state: State,
+}
+
+impl Oracle {
+    /// Takes what a life left: between `least` and `most` batches, and exactly their state.
+    fn take(&mut self, db: &Db, least: u64, most: u64, how: &str) {
+        let seed = self.seed;
+        let found = count_of(db.get(COUNTER).expect("get").as_deref());
+        assert!(
+            (least..=most).contains(&found),
+            "seed {seed}, after {how}: {found} batches found, {least} to {most} expected"
+        );
+        assert!(found >= self.count, "seed {seed}: an older state came back");
+        while self.count < found {
+            apply(&mut self.state, changes(seed, self.count));
+            self.count += 1;
+        }
+        for backwards in [false, true] {
+            let state = read_all(db, backwards).expect("iterate");
+            if state != self.state {
+                let keys = |s: &State| {
+                    s.keys()
+                        .map(|k| String::from_utf8_lossy(k).into_owned())
+                        .collect::<Vec<_>>()
+                };
+                panic!(
+                    "seed {seed}, after {how} with {found} batches (backwards: {backwards}): wrong state\nfound    {:?}\nexpected {:?}",
+                    keys(&state),
+                    keys(&self.state)
+                );
+            }
+        }
+        for (key, value) in &self.state {
+            assert!(
+                db.get(key).expect("get").as_ref() == Some(value),
+                "seed {seed}: get differs"
+            );
+        }
+        let report = db.check().expect("check");
+        assert!(
+            report.problems.is_empty(),
+            "seed {seed}, after {how}: {report:?}"
+        );
+    }
+}
+
+fn run_seed(seed: u64) {
+    let mut random = Random(seed);
+    let dir = Path::new("/db");
+    let mut machine = SimStorage::new(seed);
+    let mut oracle = Oracle {
+        seed,
+        count: 0,
+        state: State::new(),
+    };
+    let (mut least, mut most) = (0, 0);
+    let mut how = "creation".to_owned();
+    for _ in 0..LIVES {
+        let options = options(&mut random);
+        let rules = FaultRules::new();
+        let storage: Arc<dyn Storage> = machine.with_faults(&rules);
+        let db = Db::open_with(storage, dir, options)
+            .unwrap_or_else(|error| panic!("seed {seed}, after {how}: cannot open: {error}"));
+        oracle.take(&db, least, most, &how);
+        if random.one_in(3) {
+            add_faults(&rules, &mut random);
+            how = format!("faults {rules:?}");
+        } else {
+            how.clear();
+        }
+        let told = Told::default();
+        told.acknowledged.store(oracle.count, SeqCst);
+        // What was found was made durable by the recovery that found it.
+        told.synced.store(oracle.count, SeqCst);
+        let length = 1 + random.below(250);
+        let stop_at = oracle.count + random.below(length);
+        let crash = if random.one_in(2) {
+            Crash::Process
+        } else {
+            Crash::PowerCut
+        };
+        let clean = random.one_in(8);
+        let writer_random = Random(random.next());
+        let crash_seed = random.next();
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                write_batches(
+                    &db,
+                    seed,
+                    oracle.count,
+                    oracle.count + length,
+                    &told,
+                    writer_random,
+                )
+            });
+            while told.acknowledged.load(SeqCst) < stop_at && !writer.is_finished() {
+                std::thread::yield_now();
+            }
+            if clean {
+                writer.join().expect("writer");
+                return;
+            }
+            least = match crash {
+                Crash::Process => told.acknowledged.load(SeqCst),
+                Crash::PowerCut => told.synced.load(SeqCst),
+            };
+            machine = machine.crash(crash_seed, crash);
+            told.over.store(true, SeqCst);
+            how = format!("{crash:?} {how}");
+        });
+        most = told.acknowledged.load(SeqCst) + 1;
+        if clean {
+            rules.clear();
+            how = format!("close {how}");
+            least = match db.close() {
+                Ok(()) => told.acknowledged.load(SeqCst),
+                Err(error) => panic!("seed {seed}: close: {error}"),
+            };
+        }
+        most = most.max(oracle.count + length);
+    }
+    let db = Db::open_with(machine, dir, options(&mut random))
+        .unwrap_or_else(|error| panic!("seed {seed}, after {how}: cannot open: {error}"));
+    oracle.take(&db, least, most, &how);
+}
+
+#[test]
+fn recovery_is_a_prefix_that_holds_everything_acknowledged() {
+    if let Ok(seed) = std::env::var("WAYSTATION_SEED") {
+        return run_seed(seed.parse().expect("a number"));
+    }
+    let seeds: u64 =
+        std::env::var("WAYSTATION_SEEDS").map_or(1000, |n| n.parse().expect("a number"));
+    let first: u64 =
+        std::env::var("WAYSTATION_FIRST_SEED").map_or(1, |n| n.parse().expect("a number"));
+    let next = AtomicU64::new(first);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, SeqCst);
+                    if seed >= first + seeds {
+                        return;
+                    }
+                    if let Err(panic) = std::panic::catch_unwind(|| run_seed(seed)) {
+                        println!("replay with: WAYSTATION_SEED={seed} cargo test -p waystation --test simulation");
+                        std::panic::resume_unwind(panic);
+                    }
+                }
+            });
+        }
+    });
+    println!("simulation: {seeds} seeds from {first}, no violation");
+}
