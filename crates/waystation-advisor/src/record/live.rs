@@ -20,7 +20,7 @@ use crate::units::seconds;
 
 const AREAS: [&str; 3] = ["fs", "journal", "swap"];
 /// Runs of each arrangement; the fastest counts.
-const RUNS: usize = 2;
+const RUNS: usize = 3;
 
 /// Rewrites random rows, a transaction each, with a rollback journal.
 const SQLITE_PREPARE: &str = "sqlite3 app.db 'PRAGMA journal_mode=DELETE; CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<20000) INSERT INTO t SELECT i, randomblob(1000) FROM n;' >/dev/null && awk 'BEGIN { srand(7); for (n = 0; n < 300; n++) { print \"BEGIN;\"; for (k = 0; k < 4; k++) print \"UPDATE t SET v=randomblob(1000) WHERE id=\" int(rand() * 20000) + 1 \";\"; print \"COMMIT;\" } }' >work.sql";
@@ -28,7 +28,7 @@ const SQLITE: &str = "sqlite3 app.db <work.sql";
 const WEB_PREPARE: &str = "mkdir -p www && i=0; while [ $i -lt 1500 ]; do head -c $((4096 + i % 40 * 1000)) /dev/urandom >www/$i; echo http://127.0.0.1:18080/$i; i=$((i+1)); done >urls && printf 'daemon off; pid nginx.pid; error_log error.log; events {} http { access_log access.log; server { listen 127.0.0.1:18080; root www; } }' >nginx.conf";
 const WEB: &str = "nginx -p \"$PWD\" -c nginx.conf & sleep 0.5; wget -q -i urls -P mirror; sync -f .; kill %1; wait";
 /// `PageRank` in plain Python over arrays that do not fit into the memory it may use.
-const GRAPH: &str = "import array,random\nn,m=1<<15,6_000_000\nr=random.Random(3)\ns=array.array('I',bytes(4*m));d=array.array('I',bytes(4*m))\nfor i in range(0,m,1024):\n  a=r.randrange(n)\n  for j in range(i,min(m,i+1024)): s[j]=a;d[j]=(a*31+j*17)%n\nrank=array.array('d',[1/n])*n\nfor _ in range(3):\n  out=array.array('d',bytes(8*n))\n  for i in range(0,m,128): out[d[i]]+=rank[s[i]]\n  rank=out\n";
+const GRAPH: &str = "import array,random\nn,m=1<<15,6_000_000\nr=random.Random(3)\ns=array.array('I',[0])*m;d=array.array('I',[0])*m\nfor i in range(0,m,1024):\n  a=r.randrange(n)\n  for j in range(i,min(m,i+1024)): s[j]=a;d[j]=(a*31+j*17)%n\nrank=array.array('d',[1/n])*n\nfor _ in range(3):\n  out=array.array('d',bytes(8*n))\n  for i in range(0,m,128): out[d[i]]+=rank[s[i]]\n  rank=out\n";
 
 struct Program {
     name: &'static str,
@@ -59,7 +59,7 @@ fn programs() -> [Program; 3] {
             needs: &["python3"],
             prepare: format!("cat >graph.py <<'END'\n{GRAPH}END"),
             run: "python3 graph.py".to_owned(),
-            memory_mib: 40,
+            memory_mib: 44,
         },
     ]
 }
@@ -235,18 +235,17 @@ fn arm(program: &Program, directory: &Path, fast: &[&str], stop: &Stop) -> Resul
     best.ok_or_else(|| Error::Refused("no run was made".to_owned()))
 }
 
-/// A device without moving parts whose latencies are the medians of what was recorded.
+/// A device without moving parts whose latencies are the means of what was recorded.
 fn fit(requests: &[Request]) -> DeviceModel {
-    let median_us = |op: Op, range: std::ops::Range<u32>| {
-        let mut latencies: Vec<u64> = requests
+    // Means, not medians: what waits adds up, tails included.
+    let mean_us = |op: Op, range: std::ops::Range<u32>| {
+        let latencies: Vec<u64> = requests
             .iter()
             .filter(|request| request.op == op && range.contains(&request.length))
             .filter_map(Request::latency_ns)
             .collect();
-        latencies.sort_unstable();
-        latencies
-            .get(latencies.len() / 2)
-            .map(|ns| *ns as f64 / 1_000.0)
+        let sum: u64 = latencies.iter().sum();
+        (!latencies.is_empty()).then(|| sum as f64 / latencies.len() as f64 / 1_000.0)
     };
     let bandwidth = |op: Op| {
         let mut rates: Vec<u64> = requests
@@ -267,9 +266,9 @@ fn fit(requests: &[Request]) -> DeviceModel {
     };
     let small = 1..65_537;
     DeviceModel::Flash(FlashModel {
-        read_us: median_us(Op::Read, small.clone()).unwrap_or(100.0),
-        write_us: median_us(Op::Write, small).unwrap_or(100.0),
-        flush_us: median_us(Op::Flush, 0..u32::MAX).unwrap_or(0.0),
+        read_us: mean_us(Op::Read, small.clone()).unwrap_or(100.0),
+        write_us: mean_us(Op::Write, small).unwrap_or(100.0),
+        flush_us: mean_us(Op::Flush, 0..u32::MAX).unwrap_or(0.0),
         read_bandwidth: bandwidth(Op::Read),
         write_bandwidth: bandwidth(Op::Write),
         channels: 32,
