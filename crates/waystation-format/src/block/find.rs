@@ -98,7 +98,7 @@ impl Block {
     fn walk(&self, mut at: u32, user_key: &[u8], trailer: u64) -> Result<Find, FormatError> {
         let entries = self.entries();
         let mut walk = Walk::new(user_key, trailer);
-        while at < self.restarts {
+        while at < self.end() {
             let header = header(entries, at).ok_or_else(|| damaged(at))?;
             let unshared = &entries[header.key_start as usize..header.value_start as usize];
             match walk.step(header.shared as usize, unshared) {

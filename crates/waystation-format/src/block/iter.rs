@@ -54,10 +54,11 @@ impl BlockIter {
         }
     }
 
-    /// Goes to another block, nowhere yet, in the same memory.
-    pub fn reset(&mut self, block: Block) {
-        self.block = block;
+    /// Goes to another block, nowhere yet, in the same memory; returns the one before.
+    pub fn reset(&mut self, block: Block) -> Block {
+        let before = std::mem::replace(&mut self.block, block);
         self.invalidate();
+        before
     }
 
     /// The block.
@@ -68,7 +69,7 @@ impl BlockIter {
     /// Whether there is an entry here.
     #[inline]
     pub fn valid(&self) -> bool {
-        self.current.at < self.block.restarts
+        self.current.at < self.block.end()
     }
 
     /// The key here. Empty if not valid.
@@ -81,7 +82,7 @@ impl BlockIter {
             ..
         } = self.current;
         let bytes = if key_in_block {
-            &self.block.data[..]
+            self.block.bytes()
         } else {
             &self.scratch[..]
         };
@@ -91,7 +92,7 @@ impl BlockIter {
     /// The value here. Empty if not valid.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        &self.block.data[self.value_range()]
+        &self.block.bytes()[self.value_range()]
     }
 
     /// Where in [`Block::bytes`] the value here lies.
@@ -108,7 +109,7 @@ impl BlockIter {
 
     /// Goes to the last entry.
     pub fn seek_to_last(&mut self) -> Result<(), FormatError> {
-        self.step_before(self.block.restarts)
+        self.step_before(self.block.end())
     }
 
     /// Goes to the first entry whose internal key is not below `target`, which is one.
@@ -138,7 +139,7 @@ impl BlockIter {
             self.scratch.extend_from_slice(&user_key[..shared - beyond]);
             self.scratch.extend_from_slice(&place.beyond[..beyond]);
             self.scratch.extend_from_slice(
-                &self.block.data[header.key_start as usize..header.value_start as usize],
+                &self.block.bytes()[header.key_start as usize..header.value_start as usize],
             );
             (key_start, key_end) = (0, self.scratch.len() as u32);
         }
@@ -210,7 +211,7 @@ impl BlockIter {
     #[inline]
     fn step_to(&mut self, at: u32) -> Result<(), FormatError> {
         self.remembered.clear();
-        if at == self.block.restarts {
+        if at == self.block.end() {
             self.invalidate();
             return Ok(());
         }
@@ -241,11 +242,11 @@ impl BlockIter {
     fn build_key(&mut self, header: &Header) {
         let shared = header.shared as usize;
         let start = self.current.key_start as usize;
-        let unshared = &self.block.data[header.key_start as usize..header.value_start as usize];
+        let unshared = &self.block.bytes()[header.key_start as usize..header.value_start as usize];
         if self.current.key_in_block {
             self.scratch.clear();
             self.scratch
-                .extend_from_slice(&self.block.data[start..start + shared]);
+                .extend_from_slice(&self.block.bytes()[start..start + shared]);
         } else {
             if start != 0 {
                 self.scratch.copy_within(start..start + shared, 0);
@@ -304,12 +305,12 @@ impl BlockIter {
             let shared = start..start + header.shared as usize;
             key_start = self.scratch.len() as u32;
             if before.key_in_block {
-                self.scratch.extend_from_slice(&self.block.data[shared]);
+                self.scratch.extend_from_slice(&self.block.bytes()[shared]);
             } else {
                 self.scratch.extend_from_within(shared);
             }
             self.scratch.extend_from_slice(
-                &self.block.data[header.key_start as usize..header.value_start as usize],
+                &self.block.bytes()[header.key_start as usize..header.value_start as usize],
             );
             key_end = self.scratch.len() as u32;
         }
@@ -338,7 +339,7 @@ impl BlockIter {
 
 fn nowhere(block: &Block) -> Entry {
     Entry {
-        at: block.restarts,
+        at: block.end(),
         key_start: 0,
         key_end: 0,
         key_in_block: true,

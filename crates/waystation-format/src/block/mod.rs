@@ -25,21 +25,24 @@ const RESTART_BYTES: usize = 4;
 
 /// A block in memory. Cheap to clone: clones share the bytes.
 #[derive(Debug, Clone)]
-pub struct Block {
-    data: Arc<[u8]>,
+pub struct Block(Arc<Contents>);
+
+#[derive(Debug)]
+struct Contents {
+    bytes: Vec<u8>,
     /// Where the entries end and the restart points begin.
     restarts: u32,
 }
 
 impl Block {
-    /// The block whose bytes, uncompressed and without trailer, are `data`.
-    pub fn new(data: impl Into<Arc<[u8]>>) -> Result<Self, FormatError> {
-        let data = data.into();
-        let end = data.len();
+    /// The block whose bytes, uncompressed and without trailer, are `bytes`.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, FormatError> {
+        let bytes = bytes.into();
+        let end = bytes.len();
         if u32::try_from(end).is_err() {
             return Err(FormatError::malformed(0, "a block is shorter than 4 GiB"));
         }
-        let Some((before, count)) = data.split_last_chunk::<RESTART_BYTES>() else {
+        let Some((before, count)) = bytes.split_last_chunk::<RESTART_BYTES>() else {
             return Err(FormatError::truncated(
                 end,
                 "a block ends with the number of its restart points",
@@ -53,24 +56,35 @@ impl Block {
             ));
         }
         let restarts = (before.len() - count * RESTART_BYTES) as u32;
-        Ok(Self { data, restarts })
+        Ok(Self(Arc::new(Contents { bytes, restarts })))
+    }
+
+    /// The memory of the block for the next one, if nobody else holds it.
+    pub fn into_bytes(self) -> Option<Vec<u8>> {
+        Arc::try_unwrap(self.0).ok().map(|contents| contents.bytes)
     }
 
     /// The bytes of the block.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &self.data
+        &self.0.bytes
     }
 
     /// How many bytes the block has.
     #[inline]
     pub fn byte_len(&self) -> usize {
-        self.data.len()
+        self.0.bytes.len()
+    }
+
+    /// Where the entries end.
+    #[inline]
+    fn end(&self) -> u32 {
+        self.0.restarts
     }
 
     #[inline]
     fn entries(&self) -> &[u8] {
-        &self.data[..self.restarts as usize]
+        &self.0.bytes[..self.0.restarts as usize]
     }
 
     /// The key at restart point `index`; `None` if it is not whole, or not there.
@@ -78,19 +92,19 @@ impl Block {
     fn restart_key(&self, index: usize) -> Option<&[u8]> {
         let header = entry::header(self.entries(), self.restart(index))?;
         (header.shared == 0)
-            .then(|| &self.data[header.key_start as usize..header.value_start as usize])
+            .then(|| &self.0.bytes[header.key_start as usize..header.value_start as usize])
     }
 
     #[inline]
     fn restart_count(&self) -> usize {
-        (self.data.len() - RESTART_BYTES - self.restarts as usize) / RESTART_BYTES
+        (self.0.bytes.len() - RESTART_BYTES - self.0.restarts as usize) / RESTART_BYTES
     }
 
     /// The offset of restart point `index`, which is below the count.
     #[inline]
     fn restart(&self, index: usize) -> u32 {
-        let at = self.restarts as usize + index * RESTART_BYTES;
-        self.data[at..]
+        let at = self.0.restarts as usize + index * RESTART_BYTES;
+        self.0.bytes[at..]
             .first_chunk()
             .map_or(u32::MAX, |bytes| u32::from_le_bytes(*bytes))
     }

@@ -257,7 +257,7 @@ proptest! {
     fn damaged_blocks_are_answered(
         entries in any_entries(), interval in 1..20_usize, at: prop::sample::Index, flip in 1..=255_u8,
     ) {
-        let mut bytes = build(&entries, interval).data.to_vec();
+        let mut bytes = build(&entries, interval).bytes().to_vec();
         let at = at.index(bytes.len());
         bytes[at] ^= flip;
         if let Ok(block) = Block::new(bytes) {

@@ -100,24 +100,25 @@ impl Compressor {
     }
 }
 
-/// The bytes that `payload` stands for, in `payload` itself or in `scratch`.
+/// Makes `out` the bytes that `payload` stands for.
 #[inline]
-pub(super) fn decompress<'a>(
+pub(super) fn decompress(
     kind: Compression,
-    payload: &'a [u8],
-    scratch: &'a mut Vec<u8>,
-) -> Result<&'a [u8], FormatError> {
+    payload: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), FormatError> {
     match kind {
-        Compression::None => Ok(payload),
-        Compression::Snappy => decompress_snappy(payload, scratch),
-        Compression::Zstd => decompress_zstd(payload, scratch),
+        Compression::None => {
+            out.clear();
+            out.extend_from_slice(payload);
+            Ok(())
+        }
+        Compression::Snappy => decompress_snappy(payload, out),
+        Compression::Zstd => decompress_zstd(payload, out),
     }
 }
 
-fn decompress_snappy<'a>(
-    payload: &[u8],
-    scratch: &'a mut Vec<u8>,
-) -> Result<&'a [u8], FormatError> {
+fn decompress_snappy(payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
     let damaged = FormatError::malformed(0, "a block is not well-formed Snappy");
     let Ok(length) = snap::raw::decompress_len(payload) else {
         return Err(damaged);
@@ -125,28 +126,25 @@ fn decompress_snappy<'a>(
     if length / SNAPPY_MAX_RATIO > payload.len() || length > MAX_BLOCK_BYTES {
         return Err(damaged);
     }
-    if scratch.len() < length {
-        scratch.resize(length, 0);
-    }
-    let out = &mut scratch[..length];
+    out.resize(length, 0); // writes no zeros where there is memory of a block before
     match snap::raw::Decoder::new().decompress(payload, out) {
-        Ok(written) if written == length => Ok(out),
+        Ok(written) if written == length => Ok(()),
         _ => Err(damaged),
     }
 }
 
-fn decompress_zstd<'a>(payload: &[u8], scratch: &'a mut Vec<u8>) -> Result<&'a [u8], FormatError> {
+fn decompress_zstd(payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
     let damaged = FormatError::malformed(0, "a block is not well-formed Zstandard");
     let length = match zstd::zstd_safe::get_frame_content_size(payload) {
         Ok(Some(length)) if length <= MAX_BLOCK_BYTES as u64 => length as usize,
         _ => return Err(damaged),
     };
-    scratch.clear();
-    scratch.reserve(length);
+    out.clear();
+    out.reserve(length);
     match zstd::bulk::Decompressor::new()
-        .and_then(|mut zstd| zstd.decompress_to_buffer(payload, scratch))
+        .and_then(|mut zstd| zstd.decompress_to_buffer(payload, out))
     {
-        Ok(written) if written == length => Ok(&scratch[..]),
+        Ok(written) if written == length => Ok(()),
         _ => Err(damaged),
     }
 }

@@ -24,7 +24,7 @@ mod writer;
 pub use compression::Compression;
 pub use filter::FilterBlock;
 pub use properties::Properties;
-pub use stored::{TRAILER_BYTES, decode_block};
+pub use stored::{StoredBlock, TRAILER_BYTES, decode_block};
 pub use writer::{TableOptions, TableWriter};
 
 use crate::error::FormatError;

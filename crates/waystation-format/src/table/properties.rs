@@ -7,7 +7,6 @@
 use crate::block::{Block, BlockBuilder, BlockIter};
 use crate::error::FormatError;
 use crate::varint;
-use std::sync::Arc;
 
 /// What a table says about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -59,7 +58,7 @@ impl Properties {
     }
 
     /// Reads a properties block from its bytes, uncompressed and without trailer.
-    pub fn decode(data: impl Into<Arc<[u8]>>) -> Result<Self, FormatError> {
+    pub fn decode(data: impl Into<Vec<u8>>) -> Result<Self, FormatError> {
         let mut properties = Self::default();
         let mut iter = BlockIter::new(Block::new(data)?);
         iter.seek_to_first()?;

@@ -65,13 +65,8 @@ impl LevelIterator {
 
     /// Makes table `position` the current one, nowhere yet.
     fn open(&mut self, position: usize) -> Result<&mut TableIterator> {
-        let table = match self.cache.get(&self.run.tables()[position]) {
-            Ok(table) => table,
-            Err(error) => {
-                self.table = None;
-                return Err(error);
-            }
-        };
+        let table = self.cache.get(&self.run.tables()[position]);
+        let table = table.inspect_err(|_| self.table = None)?;
         self.position = position;
         Ok(match &mut self.table {
             Some(iter) => {

@@ -1,77 +1,315 @@
 //! Blocks that were read lately, uncompressed, shared by all tables (and by all databases that share it).
 //!
-//! A table draws a number from the cache when it is opened, and its blocks are known by it and their offsets:
-//! file numbers of different databases may be alike.
+//! Every open table has a slot for each of its data blocks, so that a lookup, which knows the block's position,
+//! finds it without hashing and without a lock that others want. What the cache itself keeps is the order in
+//! which blocks came, to take the oldest when there are too many; one that was used since is passed over
+//! once and counts as new (the clock algorithm).
+//!
+//! While there is room, every block is kept. Once there is none, a block is kept only if it was missed before,
+//! lately: within the last one or two times as many misses as there are blocks. What is read once costs no
+//! eviction then, and does not wash out what is read often. (TinyLFU and S3-FIFO do this with sketches and
+//! queues of ghosts; here the slot remembers.) A scan that only passes by does not use the cache at all: see
+//! [`TableIterator`](super::TableIterator).
+//!
+//! ```text
+//! table:  slots [ . B . . | (none of this piece was ever cached) | . B B . ]
+//!                   ^                                                 ^
+//! cache:  ring    oldest ----------------------------------------> newest      (several, one lock each)
+//! ```
 
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use crate::sync::{Arc, Mutex, Weak, lock};
+use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
 use waystation_format::block::Block;
 
-/// What an entry of the cache costs beside the bytes of its block, roughly.
+/// Slots are made this many at a time, when the first of them is needed.
+const PIECE_SLOTS: usize = 64;
+/// What a cached block costs beside its bytes, roughly: slot, place in the ring, reference counts.
 const ENTRY_BYTES: usize = 96;
-/// What a block is taken to have, to size the cache's own tables.
-const EXPECTED_BLOCK_BYTES: usize = 4096;
+/// Less than this is no room.
+const ENOUGH_BYTES: u64 = 8 * 1024;
+/// There is a ring for every so many bytes, up to a number that keeps threads out of each other's way.
+const RING_BYTES: usize = 1 << 20;
+const MAX_RINGS: usize = 16;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct BlockKey {
-    table: u64,
-    offset: u64,
+#[derive(Debug, Default)]
+struct Slot {
+    block: Option<Block>,
+    /// The ring's generation when the block was missed last; 0 if it never was.
+    missed: u32,
+    /// Whether the block was used since the clock passed.
+    used: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct BlockWeight;
+/// Places for the data blocks of one table.
+#[derive(Debug)]
+pub(super) struct Slots {
+    pieces: Box<[OnceLock<Box<[Mutex<Slot>]>>]>,
+}
 
-impl Weighter<BlockKey, Block> for BlockWeight {
-    fn weight(&self, _: &BlockKey, block: &Block) -> u64 {
-        (block.byte_len() + ENTRY_BYTES) as u64
+impl Slots {
+    /// Places for `count` blocks.
+    pub(super) fn new(count: usize) -> Self {
+        let pieces = count.div_ceil(PIECE_SLOTS);
+        Self {
+            pieces: (0..pieces).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// The block at `position`, if it is cached.
+    #[inline]
+    pub(super) fn get(&self, position: usize) -> Option<Block> {
+        let piece = self.pieces[position / PIECE_SLOTS].get()?;
+        let mut slot = lock(&piece[position % PIECE_SLOTS]);
+        let block = slot.block.clone()?;
+        slot.used = true;
+        Some(block)
+    }
+
+    /// Puts `block` into its place, unless another thread read it, too, and was faster.
+    fn fill(&self, position: usize, block: &Block) -> bool {
+        let mut slot = lock(self.slot(position));
+        if slot.block.is_some() {
+            return false;
+        }
+        slot.block = Some(block.clone());
+        slot.used = false;
+        true
+    }
+
+    /// Notes a miss in `generation`; whether there was one in this generation or the one before.
+    fn miss(&self, position: usize, generation: u32) -> bool {
+        let mut slot = lock(self.slot(position));
+        let before = std::mem::replace(&mut slot.missed, generation);
+        before != 0 && generation - before <= 1
+    }
+
+    fn slot(&self, position: usize) -> &Mutex<Slot> {
+        let piece = self.pieces[position / PIECE_SLOTS]
+            .get_or_init(|| (0..PIECE_SLOTS).map(|_| Mutex::default()).collect());
+        &piece[position % PIECE_SLOTS]
     }
 }
 
 /// Blocks that were read lately.
 pub(crate) struct BlockCache {
-    blocks: Cache<BlockKey, Block, BlockWeight>,
-    tables: AtomicU64,
+    rings: Box<[Mutex<Ring>]>,
+    /// What each ring may keep.
+    ring_capacity: u64,
+}
+
+/// Some of the cached blocks, the oldest first.
+#[derive(Default)]
+struct Ring {
+    places: VecDeque<Place>,
+    /// Bytes in use, those of tables that were closed since included until the clock finds them.
+    bytes: u64,
+    /// How often as many blocks were missed as there are, and how many since.
+    generation: u32,
+    misses: usize,
+}
+
+/// Where a block is cached.
+struct Place {
+    slots: Weak<Slots>,
+    position: u32,
+    bytes: u32,
 }
 
 impl fmt::Debug for BlockCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BlockCache")
             .field("bytes", &self.bytes())
-            .field("capacity", &self.blocks.capacity())
+            .field("ring_capacity", &self.ring_capacity)
             .finish_non_exhaustive()
     }
 }
 
 impl BlockCache {
-    /// A cache of at most `capacity_bytes`.
+    /// A cache of about `capacity_bytes`.
     pub(crate) fn new(capacity_bytes: usize) -> Self {
-        let expected = (capacity_bytes / EXPECTED_BLOCK_BYTES).max(16);
+        let rings = (capacity_bytes / RING_BYTES).clamp(1, MAX_RINGS);
         Self {
-            blocks: Cache::with_weighter(expected, capacity_bytes as u64, BlockWeight),
-            tables: AtomicU64::new(0),
+            rings: (0..rings).map(|_| Mutex::default()).collect(),
+            ring_capacity: (capacity_bytes / rings) as u64,
         }
     }
 
     /// Bytes in use.
     pub(crate) fn bytes(&self) -> u64 {
-        self.blocks.weight()
+        self.rings.iter().map(|ring| lock(ring).bytes).sum()
     }
 
-    /// A number for a table that was opened.
-    pub(super) fn register(&self) -> u64 {
-        self.tables.fetch_add(1, Ordering::Relaxed)
+    /// Whether a block that was missed just now, at `position` of a table, should be kept.
+    pub(super) fn admits(&self, slots: &Slots, position: usize) -> bool {
+        let generation = {
+            let mut ring = lock(self.ring(position));
+            if ring.bytes + ENOUGH_BYTES <= self.ring_capacity {
+                return true;
+            }
+            ring.misses += 1;
+            if ring.misses > ring.places.len() {
+                ring.misses = 0;
+                ring.generation += 1;
+            }
+            ring.generation + 1
+        };
+        slots.miss(position, generation)
     }
 
-    /// The block of `table` at `offset`, if it is here.
-    #[inline]
-    pub(super) fn get(&self, table: u64, offset: u64) -> Option<Block> {
-        self.blocks.get(&BlockKey { table, offset })
+    fn ring(&self, position: usize) -> &Mutex<Ring> {
+        &self.rings[position % self.rings.len()]
     }
 
-    /// Keeps a block of `table`.
-    pub(super) fn insert(&self, table: u64, offset: u64, block: Block) {
-        self.blocks.insert(BlockKey { table, offset }, block);
+    /// Keeps `block`, which is at `position` of a table, unless it is longer than all that may be kept. Returns
+    /// the memory of a block that had to go for it, if any did and nobody reads it.
+    pub(super) fn insert(
+        &self,
+        slots: &Arc<Slots>,
+        position: usize,
+        block: &Block,
+    ) -> Option<Vec<u8>> {
+        let bytes = u32::try_from(block.byte_len() + ENTRY_BYTES).ok()?;
+        let place = Place {
+            slots: Arc::downgrade(slots),
+            position: u32::try_from(position).ok()?,
+            bytes,
+        };
+        if u64::from(bytes) > self.ring_capacity || !slots.fill(position, block) {
+            return None;
+        }
+        let ring = self.ring(position);
+        let (mut memory, mut passed) = (None, None);
+        while let Some(oldest) = self.oldest(ring, passed.take(), u64::from(bytes)) {
+            match oldest.take_unused() {
+                Unused::Used => passed = Some(oldest),
+                Unused::Taken(block) => memory = block.and_then(Block::into_bytes),
+            }
+        }
+        lock(ring).push(place);
+        memory
+    }
+
+    /// Puts the place that was passed over back as the newest; takes the oldest out, unless there is room for
+    /// `bytes` more.
+    fn oldest(&self, ring: &Mutex<Ring>, passed: Option<Place>, bytes: u64) -> Option<Place> {
+        let mut ring = lock(ring);
+        if let Some(place) = passed {
+            ring.push(place);
+        }
+        if ring.bytes + bytes <= self.ring_capacity {
+            return None;
+        }
+        let oldest = ring.places.pop_front()?;
+        ring.bytes -= u64::from(oldest.bytes);
+        Some(oldest)
+    }
+}
+
+impl Ring {
+    fn push(&mut self, place: Place) {
+        self.bytes += u64::from(place.bytes);
+        self.places.push_back(place);
+    }
+}
+
+enum Unused {
+    /// The block was used since the clock passed.
+    Used,
+    /// It was not, and is gone now (or was, with its table).
+    Taken(Option<Block>),
+}
+
+impl Place {
+    fn take_unused(&self) -> Unused {
+        let Some(slots) = self.slots.upgrade() else {
+            return Unused::Taken(None);
+        };
+        let mut slot = lock(slots.slot(self.position as usize));
+        if std::mem::take(&mut slot.used) {
+            Unused::Used
+        } else {
+            Unused::Taken(slot.block.take())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(bytes: usize) -> Block {
+        Block::new(vec![0; bytes]).unwrap()
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_what_is_used_stays() {
+        let cache = BlockCache::new(100 * (1000 + ENTRY_BYTES));
+        let slots = Arc::new(Slots::new(10_000));
+        for position in 0..10_000 {
+            cache.insert(&slots, position, &block(1000));
+            assert!(cache.bytes() <= 100 * (1000 + ENTRY_BYTES) as u64);
+            assert!(
+                slots.get(0).is_some(),
+                "used all the time, lost at {position}"
+            );
+        }
+        let kept = (0..10_000).filter(|&i| slots.get(i).is_some()).count();
+        assert_eq!(kept, 100);
+        assert!(slots.get(1).is_none());
+        assert_eq!(cache.insert(&slots, 1, &block(1000)).unwrap().len(), 1000);
+    }
+
+    #[test]
+    fn blocks_of_closed_tables_make_room() {
+        let cache = BlockCache::new(100_000);
+        for _ in 0..100 {
+            let slots = Arc::new(Slots::new(50));
+            for position in 0..50 {
+                cache.insert(&slots, position, &block(1000));
+            }
+            assert!(slots.get(49).is_some());
+        }
+        assert!(cache.bytes() <= 100_000);
+    }
+
+    #[test]
+    fn a_block_is_kept_once_and_never_one_too_long() {
+        let cache = BlockCache::new(10_000);
+        let slots = Arc::new(Slots::new(2));
+        cache.insert(&slots, 0, &block(1000));
+        cache.insert(&slots, 0, &block(1000));
+        assert_eq!(cache.bytes(), (1000 + ENTRY_BYTES) as u64);
+        cache.insert(&slots, 1, &block(10_000));
+        assert!(slots.get(1).is_none());
+        BlockCache::new(0).insert(&slots, 1, &block(4));
+        assert!(slots.get(1).is_none());
+    }
+
+    #[test]
+    fn threads_share_it() {
+        let cache = BlockCache::new(50_000);
+        let slots = Arc::new(Slots::new(200));
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (cache, slots) = (&cache, &slots);
+                scope.spawn(move || {
+                    for i in 0..5_000 {
+                        let position = (i * 7 + thread * 13) % 200;
+                        match slots.get(position) {
+                            Some(block) => assert_eq!(block.byte_len(), 1000 + position),
+                            None => drop(cache.insert(slots, position, &block(1000 + position))),
+                        }
+                    }
+                });
+            }
+        });
+        let kept: usize = (0..200)
+            .filter_map(|i| slots.get(i))
+            .map(|block| block.byte_len() + ENTRY_BYTES)
+            .sum();
+        assert_eq!(cache.bytes(), kept as u64);
+        assert!(kept <= 50_000);
     }
 }

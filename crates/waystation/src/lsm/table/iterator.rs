@@ -36,6 +36,8 @@ pub(crate) struct TableIterator {
     /// The data block the cursor is in, if it is in any.
     position: usize,
     block: Option<BlockIter>,
+    /// Memory of a block that was left, for the next one.
+    spare: Vec<u8>,
     ahead: ReadAhead,
 }
 
@@ -52,6 +54,7 @@ impl TableIterator {
             access,
             position: 0,
             block: None,
+            spare: Vec::new(),
             ahead: ReadAhead::default(),
         }
     }
@@ -70,29 +73,33 @@ impl TableIterator {
 
     /// Makes data block `position` the current one, nowhere yet.
     fn load(&mut self, position: usize) -> Result<&mut BlockIter> {
-        let handle = self.table.index().handle(position);
         let block = match self.access {
-            Access::Reader if self.ahead.run < CACHED_RUN => self.table.block(handle),
-            Access::Reader => match self.table.cached(handle) {
+            Access::Reader if self.ahead.run < CACHED_RUN => self.table.block(position),
+            Access::Reader => match self.table.cached(position) {
                 Some(block) => Ok(block),
-                None => self.ahead.block(&self.table, handle),
+                None => self.read_ahead(position),
             },
-            Access::Merge => self.ahead.block(&self.table, handle),
+            Access::Merge => self.read_ahead(position),
         };
         self.position = position;
-        match block {
-            Ok(block) => Ok(match &mut self.block {
-                Some(iter) => {
-                    iter.reset(block);
-                    iter
+        let block = block.inspect_err(|_| self.block = None)?;
+        match &mut self.block {
+            Some(iter) => {
+                if let Some(memory) = iter.reset(block).into_bytes() {
+                    self.spare = memory;
                 }
-                none => none.insert(BlockIter::new(block)),
-            }),
-            Err(error) => {
-                self.block = None;
-                Err(error)
+                Ok(iter)
             }
+            none => Ok(none.insert(BlockIter::new(block))),
         }
+    }
+
+    /// Data block `position`, read with what follows it.
+    fn read_ahead(&mut self, position: usize) -> Result<Block> {
+        let handle = self.table.index().handle(position);
+        let stored = self.ahead.read(&self.table, handle)?;
+        self.table
+            .decode(handle, stored, std::mem::take(&mut self.spare))
     }
 
     /// Makes the first entry of block `position` or of those after it the current one.
@@ -274,8 +281,8 @@ impl ReadAhead {
         self.bytes.clear();
     }
 
-    /// The block at `handle`, with as many bytes beyond it as the walk has earned.
-    fn block(&mut self, table: &Table, handle: BlockHandle) -> Result<Block> {
+    /// The stored block at `handle`; reads it with as many bytes beyond it as the walk has earned.
+    fn read(&mut self, table: &Table, handle: BlockHandle) -> Result<&[u8]> {
         let length = handle.length + TRAILER_BYTES as u64;
         let end = handle.offset + length;
         let held_end = self.offset + self.bytes.len() as u64;
@@ -283,7 +290,7 @@ impl ReadAhead {
             self.fill(table, handle.offset, end)?;
         }
         let start = (handle.offset - self.offset) as usize;
-        table.decode(handle, &self.bytes[start..start + length as usize])
+        Ok(&self.bytes[start..start + length as usize])
     }
 
     /// Reads `start..end` and the rest of the window, beyond it or before it.

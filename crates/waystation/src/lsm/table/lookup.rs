@@ -1,5 +1,6 @@
 //! What a point lookup asks, and what it finds.
 
+use super::reader::recycle;
 use std::ops::{Deref, Range};
 use waystation_format::block::Block;
 use waystation_format::bloom;
@@ -27,16 +28,33 @@ impl<'a> LookupKey<'a> {
 }
 
 /// A value where it lies in its block, which it keeps in memory.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct PinnedValue {
-    pub(super) block: Block,
-    pub(super) range: Range<usize>,
+    /// Always there until the value is dropped.
+    block: Option<Block>,
+    range: Range<usize>,
+}
+
+impl PinnedValue {
+    pub(super) fn new(block: Block, range: Range<usize>) -> Self {
+        let block = Some(block);
+        Self { block, range }
+    }
 }
 
 impl Deref for PinnedValue {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.block.bytes()[self.range.clone()]
+        let bytes = self.block.as_ref().map_or(&[][..], Block::bytes);
+        bytes.get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+impl Drop for PinnedValue {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            recycle(block);
+        }
     }
 }

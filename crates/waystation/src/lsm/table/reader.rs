@@ -3,14 +3,14 @@
 //! Every block that comes from storage is checked against its checksum before anything in it is believed.
 
 use super::TableFacts;
-use super::block_cache::BlockCache;
+use super::block_cache::{BlockCache, Slots};
 use super::index::Index;
 use super::iterator::{Access, TableIterator};
 use super::lookup::{LookupKey, PinnedValue};
 use crate::error::{Error, Result};
 use crate::lsm::Lookup;
 use crate::storage::File;
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 use waystation_format::FormatError;
@@ -18,7 +18,7 @@ use waystation_format::block::{Block, BlockIter};
 use waystation_format::key::ValueKind;
 use waystation_format::table::{
     BlockHandle, FILTER_NAME, FOOTER_BYTES, FilterBlock, Footer, PROPERTIES_NAME, Properties,
-    TRAILER_BYTES, decode_block,
+    StoredBlock, TRAILER_BYTES,
 };
 
 /// How much of a table's end is read at once when it is opened: mostly all that is wanted.
@@ -26,28 +26,36 @@ const TAIL_BYTES: u64 = 64 * 1024;
 /// Scratch memory above this is given back after use.
 const SCRATCH_KEPT_BYTES: usize = 1 << 20;
 
-/// Memory for the bytes of one block, as stored and as they are.
-#[derive(Default)]
-struct Scratch {
-    stored: Vec<u8>,
-    raw: Vec<u8>,
+thread_local! {
+    /// Memory to read the next block into, and memory for a block: without these, a thread that misses the
+    /// cache again and again would spend its time in the allocator.
+    static STORED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+/// Keeps the memory of a block that nobody else holds for the next one this thread reads.
+pub(super) fn recycle(block: Block) {
+    if let Some(memory) = block.into_bytes() {
+        keep_memory(memory);
+    }
+}
+
+fn keep_memory(memory: Vec<u8>) {
+    if memory.capacity() <= SCRATCH_KEPT_BYTES {
+        SPARE.set(memory);
+    }
 }
 
 /// An open table.
 pub(crate) struct Table {
     number: u64,
-    /// What the cache knows its blocks by.
-    cache_id: u64,
     file: Arc<dyn File>,
     data_end: u64,
     index: Index,
     filter: Option<FilterBlock>,
     facts: Option<TableFacts>,
     blocks: Arc<BlockCache>,
+    slots: Arc<Slots>,
 }
 
 impl fmt::Debug for Table {
@@ -74,8 +82,8 @@ impl Table {
         let (filter, facts) = tail.meta_blocks()?;
         Ok(Self {
             number,
-            cache_id: blocks.register(),
             data_end: tail.data_end,
+            slots: Arc::new(Slots::new(index.len())),
             index,
             filter,
             facts,
@@ -104,22 +112,25 @@ impl Table {
         if self.index.len() == 0 || self.is_ruled_out(key, None) {
             return Ok(Lookup::Missing);
         }
-        let handle = self
-            .index
-            .handle(self.index.find(key.user_key, key.trailer));
+        let position = self.index.find(key.user_key, key.trailer);
+        let handle = self.index.handle(position);
         if self.is_ruled_out(key, Some(handle)) {
             return Ok(Lookup::Missing);
         }
-        let block = self.block(handle)?;
+        let block = self.block(position)?;
         let found = block
             .get(key.user_key, key.trailer)
             .map_err(|error| self.damaged(handle, &error))?;
         let Some((trailer, range)) = found else {
+            recycle(block);
             return Ok(Lookup::Missing);
         };
         match ValueKind::from_byte(trailer as u8) {
-            Some(ValueKind::Value) => Ok(Lookup::Found(PinnedValue { block, range })),
-            Some(ValueKind::Deletion) => Ok(Lookup::Deleted),
+            Some(ValueKind::Value) => Ok(Lookup::Found(PinnedValue::new(block, range))),
+            Some(ValueKind::Deletion) => {
+                recycle(block);
+                Ok(Lookup::Deleted)
+            }
             None => Err(Error::corruption(
                 self.file.path(),
                 handle.offset,
@@ -166,27 +177,38 @@ impl Table {
         self.data_end
     }
 
-    /// The block at `handle`, from the cache or from storage into the cache.
+    /// Data block `position`, from the cache or from storage into the cache.
     #[inline]
-    pub(super) fn block(&self, handle: BlockHandle) -> Result<Block> {
-        if let Some(block) = self.cached(handle) {
+    pub(super) fn block(&self, position: usize) -> Result<Block> {
+        if let Some(block) = self.cached(position) {
             return Ok(block);
         }
-        let block = read_block(&*self.file, handle)?;
-        self.blocks
-            .insert(self.cache_id, handle.offset, block.clone());
+        let block = read_block(&*self.file, self.index.handle(position))?;
+        if self.blocks.admits(&self.slots, position)
+            && let Some(memory) = self.blocks.insert(&self.slots, position, &block)
+        {
+            keep_memory(memory);
+        }
         Ok(block)
     }
 
-    /// The block at `handle`, if the cache has it.
+    /// Data block `position`, if the cache has it.
     #[inline]
-    pub(super) fn cached(&self, handle: BlockHandle) -> Option<Block> {
-        self.blocks.get(self.cache_id, handle.offset)
+    pub(super) fn cached(&self, position: usize) -> Option<Block> {
+        self.slots.get(position)
     }
 
-    /// The block whose stored bytes, read at `handle`, are `stored`.
-    pub(super) fn decode(&self, handle: BlockHandle, stored: &[u8]) -> Result<Block> {
-        SCRATCH.with_borrow_mut(|scratch| decode(&*self.file, handle, stored, &mut scratch.raw))
+    /// The block whose stored bytes, read at `handle`, are `stored`; in the memory given.
+    pub(super) fn decode(
+        &self,
+        handle: BlockHandle,
+        stored: &[u8],
+        mut memory: Vec<u8>,
+    ) -> Result<Block> {
+        StoredBlock::check(stored)
+            .and_then(|stored| stored.decode(&mut memory))
+            .and_then(|()| Block::new(memory))
+            .map_err(|error| self.damaged(handle, &error))
     }
 
     #[cold]
@@ -241,8 +263,11 @@ impl<'a> Tail<'a> {
             read_exact(self.file, &mut read, handle.offset)?;
             &read
         };
-        let content = decode_block(stored, &mut Vec::new()).map(<[u8]>::to_vec);
-        content.map_err(|error| damaged(self.file, handle, &error))
+        let mut content = Vec::new();
+        StoredBlock::check(stored)
+            .and_then(|stored| stored.decode(&mut content))
+            .map_err(|error| damaged(self.file, handle, &error))?;
+        Ok(content)
     }
 
     fn block(&self, handle: BlockHandle) -> Result<Block> {
@@ -278,25 +303,32 @@ impl<'a> Tail<'a> {
     }
 }
 
+/// Reads the block at `handle`.
 fn read_block(file: &dyn File, handle: BlockHandle) -> Result<Block> {
-    SCRATCH.with_borrow_mut(|scratch| {
-        let length = handle.length as usize + TRAILER_BYTES;
-        if scratch.stored.len() < length {
-            scratch.stored.resize(length, 0);
-        }
-        read_exact(file, &mut scratch.stored[..length], handle.offset)?;
-        let block = decode(file, handle, &scratch.stored[..length], &mut scratch.raw);
-        if scratch.stored.len().max(scratch.raw.len()) > SCRATCH_KEPT_BYTES {
-            *scratch = Scratch::default();
-        }
-        block
-    })
-}
-
-fn decode(file: &dyn File, handle: BlockHandle, stored: &[u8], raw: &mut Vec<u8>) -> Result<Block> {
-    decode_block(stored, raw)
+    let mut stored = STORED.take();
+    stored.resize(handle.length as usize + TRAILER_BYTES, 0);
+    read_exact(file, &mut stored, handle.offset)?;
+    let bytes = decode(&mut stored);
+    if stored.capacity() <= SCRATCH_KEPT_BYTES {
+        STORED.set(stored);
+    }
+    bytes
         .and_then(Block::new)
         .map_err(|error| damaged(file, handle, &error))
+}
+
+/// The bytes of a stored block. If it is not compressed, they stay where they are, and `stored` gets other
+/// memory.
+fn decode(stored: &mut Vec<u8>) -> Result<Vec<u8>, FormatError> {
+    let block = StoredBlock::check(stored)?;
+    let mut bytes = SPARE.take();
+    if block.is_plain() {
+        std::mem::swap(stored, &mut bytes);
+        bytes.truncate(bytes.len() - TRAILER_BYTES);
+    } else {
+        block.decode(&mut bytes)?;
+    }
+    Ok(bytes)
 }
 
 pub(super) fn read_exact(file: &dyn File, buffer: &mut [u8], offset: u64) -> Result<()> {

@@ -453,7 +453,7 @@ fn tables_of_leveldb_are_read_with_their_filters() {
         while (starts.len() as u64) <= handle.offset >> 11 {
             starts.push(filters.len() as u32);
         }
-        let block = table.block(handle).unwrap();
+        let block = table.block(position).unwrap();
         let mut iter = waystation_format::block::BlockIter::new(block);
         let mut hashes = Vec::new();
         iter.seek_to_first().unwrap();
