@@ -10,8 +10,9 @@
 //! 3. when all levels are within their targets, tables that are mostly deletions are merged down, so that a
 //!    mass delete does not stay in the way of scans for long.
 //!
-//! When level 0 is due but has to wait for jobs on level 1, nothing new is started from level 1: level 0 would
-//! wait forever for a pause between them.
+//! When level 0 is the most due, but has to wait for jobs on level 1, nothing new is started from level 1: level
+//! 0 would wait forever for a pause between them. (Level 0 does not come first always: level 1 would grow, and
+//! with it the cost of merging level 0 into it.)
 
 use super::choice::{Choice, Discard, Move};
 use super::expand::{self, Inputs};
@@ -52,8 +53,6 @@ pub(crate) fn pick(context: &Context<'_>) -> Choice {
         .collect();
     due.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut level1_reserved = false;
-    // Level 0 first: writers wait for it.
-    due.sort_by_key(|&(_, level)| level != 0);
     for (_, level) in due {
         let choice = match level {
             0 => pick_level0(context),
