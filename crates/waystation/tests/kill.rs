@@ -56,7 +56,9 @@ fn step(seed: u64, thread: u64, index: u64) -> Step {
             let key = format!("thread{thread}/key{:04}", random.below(KEYS)).into_bytes();
             let value = (random.below(4) != 0).then(|| {
                 let len = match random.below(100) {
-                    0 => 100_000,
+                    // Longer than half the ring: staged piece by piece.
+                    0 if random.below(4) == 0 => 400_000,
+                    0 => 60_000,
                     1..10 => 5_000,
                     _ => random.below(300) as usize,
                 };
