@@ -1,0 +1,120 @@
+//! Verilates the compaction engine for every number of inputs we test, where Verilator is installed, and says so
+//! to the code by `cfg(verilator)`.
+//!
+//! The generated C++ is compiled optimised whatever the profile: a simulation in debug mode would be of no use.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The sizes that are built. `tb/simulator.cpp` and `src/ip/engine.rs` list them too.
+const SIZES: [u32; 5] = [1, 2, 4, 9, 13];
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(verilator)");
+    println!("cargo::rerun-if-env-changed=PATH");
+    println!("cargo::rerun-if-env-changed=VERILATOR");
+    let hardware = PathBuf::from("../../hw/compaction_ip");
+    println!("cargo::rerun-if-changed={}", hardware.join("rtl").display());
+    println!("cargo::rerun-if-changed={}", hardware.join("tb").display());
+    let verilator = env::var("VERILATOR").unwrap_or_else(|_| "verilator".to_owned());
+    let Some(include) = verilator_root(&verilator).map(|root| root.join("include")) else {
+        println!(
+            "cargo::warning=verilator was not found: the compaction engine is not simulated and its tests are ignored (apt-get install verilator)"
+        );
+        return;
+    };
+    let Some(directory) = env::var_os("OUT_DIR").map(PathBuf::from) else {
+        return;
+    };
+    for size in SIZES {
+        verilate(&verilator, &hardware, &directory, size);
+    }
+    compile(&hardware, &directory, &include);
+    println!("cargo::rustc-cfg=verilator");
+}
+
+/// Where Verilator keeps its run-time sources; `None` if there is no Verilator.
+fn verilator_root(verilator: &str) -> Option<PathBuf> {
+    let output = Command::new(verilator)
+        .args(["--getenv", "VERILATOR_ROOT"])
+        .output()
+        .ok()?;
+    let root = String::from_utf8(output.stdout).ok()?;
+    let root = PathBuf::from(root.trim());
+    root.join("include/verilated.cpp").exists().then_some(root)
+}
+
+/// Translates the design with `size` inputs into C++ of that name.
+fn verilate(verilator: &str, hardware: &Path, directory: &Path, size: u32) {
+    let target = model_directory(directory, size);
+    // Sources of an earlier version of the design must not be compiled again.
+    if target.exists() {
+        fs::remove_dir_all(&target).expect("the build directory can be emptied");
+    }
+    let mut sources: Vec<OsString> = files(&hardware.join("rtl"), "sv");
+    sources.sort();
+    let status = Command::new(verilator)
+        .args(["--cc", "-Wall", "--assert", "-O3", "--x-assign", "fast", "--x-initial", "fast"])
+        .args(["--top-module", "compaction_ip"])
+        .arg(format!("-GN={size}"))
+        .args(["--prefix", &format!("Vcompaction_ip_{size}")])
+        .arg("--Mdir")
+        .arg(&target)
+        .args(sources)
+        .status()
+        .expect("verilator runs: it told its root a moment ago");
+    assert!(status.success(), "verilator refused the design");
+}
+
+/// Compiles the models, the memory beside them, and Verilator's run-time into one library.
+fn compile(hardware: &Path, directory: &Path, include: &Path) {
+    let bench = hardware.join("tb");
+    let base = || {
+        let mut build = cc::Build::new();
+        build
+            .cpp(true)
+            .std("c++17")
+            .opt_level(2)
+            .debug(false)
+            .warnings(false)
+            .flag_if_supported("-fno-strict-aliasing")
+            .define("VL_USER_STOP", None)
+            .include(include)
+            .include(include.join("vltstd"))
+            .include(&bench);
+        build
+    };
+    for size in SIZES {
+        let model = model_directory(directory, size);
+        base()
+            .include(&model)
+            .files(files(&model, "cpp"))
+            .file(bench.join("model.cpp"))
+            .define("INPUTS", size.to_string().as_str())
+            .define("MODEL_HEADER", format!("\"Vcompaction_ip_{size}.h\"").as_str())
+            .compile(&format!("compaction_ip_{size}"));
+    }
+    base()
+        .file(bench.join("simulator.cpp"))
+        .file(include.join("verilated.cpp"))
+        .file(include.join("verilated_threads.cpp"))
+        .compile("compaction_ip");
+}
+
+fn model_directory(directory: &Path, size: u32) -> PathBuf {
+    directory.join(format!("model-{size}"))
+}
+
+/// The files with this extension in a directory.
+fn files(directory: &Path, extension: &str) -> Vec<OsString> {
+    fs::read_dir(directory)
+        .expect("the directory is there")
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
+        .map(PathBuf::into_os_string)
+        .collect()
+}
