@@ -9,12 +9,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The sizes that are built. `tb/simulator.cpp` and `src/ip/engine.rs` list them too.
-const SIZES: [u32; 5] = [1, 2, 4, 9, 13];
+/// The sizes that are built, unless the environment variable of that name lists others.
+const SIZES: &str = "1,2,4,9,13";
+const SIZES_VARIABLE: &str = "WAYSTATION_IP_SIZES";
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(verilator)");
-    println!("cargo::rerun-if-env-changed=PATH");
+    println!("cargo::rerun-if-env-changed={SIZES_VARIABLE}");
     println!("cargo::rerun-if-env-changed=VERILATOR");
     let hardware = PathBuf::from("../../hw/compaction_ip");
     println!("cargo::rerun-if-changed={}", hardware.join("rtl").display());
@@ -29,11 +30,30 @@ fn main() {
     let Some(directory) = env::var_os("OUT_DIR").map(PathBuf::from) else {
         return;
     };
-    for size in SIZES {
+    let sizes = sizes();
+    for &size in &sizes {
         verilate(&verilator, &hardware, &directory, size);
     }
-    compile(&hardware, &directory, &include);
+    compile(&hardware, &directory, &include, &sizes);
+    let list: Vec<String> = sizes.iter().map(u32::to_string).collect();
+    println!("cargo::rustc-env=WAYSTATION_IP_BUILT={}", list.join(","));
     println!("cargo::rustc-cfg=verilator");
+}
+
+/// The numbers of inputs to build engines for, in rising order.
+fn sizes() -> Vec<u32> {
+    let list = env::var(SIZES_VARIABLE).unwrap_or_else(|_| SIZES.to_owned());
+    let mut sizes: Vec<u32> = list
+        .split(',')
+        .map(|size| size.trim().parse().expect("the sizes are numbers"))
+        .collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    assert!(
+        sizes.iter().all(|size| (1..=13).contains(size)),
+        "{SIZES_VARIABLE}: an engine has 1 to 13 inputs"
+    );
+    sizes
 }
 
 /// Where Verilator keeps its run-time sources; `None` if there is no Verilator.
@@ -70,7 +90,7 @@ fn verilate(verilator: &str, hardware: &Path, directory: &Path, size: u32) {
 }
 
 /// Compiles the models, the memory beside them, and Verilator's run-time into one library.
-fn compile(hardware: &Path, directory: &Path, include: &Path) {
+fn compile(hardware: &Path, directory: &Path, include: &Path, sizes: &[u32]) {
     let bench = hardware.join("tb");
     let base = || {
         let mut build = cc::Build::new();
@@ -87,17 +107,28 @@ fn compile(hardware: &Path, directory: &Path, include: &Path) {
             .include(&bench);
         build
     };
-    for size in SIZES {
+    for &size in sizes {
         let model = model_directory(directory, size);
+        // What Verilator calls slow runs once; optimising it would cost more than it saves.
+        let (slow, fast): (Vec<_>, Vec<_>) = files(&model, "cpp")
+            .into_iter()
+            .partition(|file| file.to_string_lossy().contains("__Slow"));
         base()
             .include(&model)
-            .files(files(&model, "cpp"))
+            .opt_level(0)
+            .files(slow)
+            .compile(&format!("compaction_ip_{size}_slow"));
+        base()
+            .include(&model)
+            .files(fast)
             .file(bench.join("model.cpp"))
             .define("INPUTS", size.to_string().as_str())
             .define("MODEL_HEADER", format!("\"Vcompaction_ip_{size}.h\"").as_str())
             .compile(&format!("compaction_ip_{size}"));
     }
+    let list: String = sizes.iter().map(|size| format!("F({size}) ")).collect();
     base()
+        .define("SIZES", list.as_str())
         .file(bench.join("simulator.cpp"))
         .file(include.join("verilated.cpp"))
         .file(include.join("verilated_threads.cpp"))

@@ -48,6 +48,7 @@ module burst_issuer #(
   // Transfers under way, per input.
   logic [N-1:0] active;
   logic [15:0] active_wide;
+  logic [N-1:0] current_one;
   logic in_body[16];
   logic untouched[16];
   logic [28:0] next_word[16];
@@ -69,6 +70,7 @@ module burst_issuer #(
   logic [4:0] to_border;
 
   assign active_wide = 16'(active);
+  always_comb for (int i = 0; i < N; i++) current_one[i] = current == 4'(i);
   assign eligible = room & (active | queue_valid);
   assign queue_select = current;
   assign to_border = 5'd16 - {1'b0, at_word[3:0]};
@@ -164,7 +166,7 @@ module burst_issuer #(
             at_left <= tail_address[2:0] > 3'd3 ? 22'd2 : 22'd1;
             first   <= 1'b1;
           end else first <= kind == KIND_BODY ? at_first : kind == KIND_DESCRIPTOR;
-          if (kind != KIND_DESCRIPTOR) active <= active | N'(16'd1 << current);
+          if (kind != KIND_DESCRIPTOR) active <= active | current_one;
           state <= kind == KIND_TAIL && !active_wide[current] ? SIZE : ISSUE;
           if (kind == KIND_END) begin
             beats <= 5'd0;
@@ -188,7 +190,7 @@ module burst_issuer #(
           if (sent && (told || asked_ready)) state <= NEXT;
         end
         NEXT: begin
-          if (kind == KIND_END || (kind == KIND_BODY && last)) active <= active & ~N'(16'd1 << current);
+          if (kind == KIND_END || (kind == KIND_BODY && last)) active <= active & ~current_one;
           state <= PICK;
         end
         default: state <= PICK;

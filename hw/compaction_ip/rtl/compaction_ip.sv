@@ -38,7 +38,9 @@ module compaction_ip #(
     input  logic        b_valid,
     input  logic        b_error
 );
+`ifndef SYNTHESIS
   if (N < 1 || N > 13) $error("compaction_ip: 1 to 13 inputs");
+`endif
 
   logic core_reset, running;
   logic [55:0] snapshot;
@@ -123,10 +125,12 @@ module compaction_ip #(
         .clk, .reset(core_reset), .write(value_write), .write_data(value_word), .full(value_full),
         .valid(value_valid[i]), .data(value_words[64*i+:64]), .pop(value_pop[i])
     );
-    // The issuer asks only for what fits.
+  `ifndef SYNTHESIS
+  // The issuer asks only for what fits.
     always_ff @(posedge clk) if (!core_reset) begin
       assert (!(queue_full && queue_write[i])) else $error("compaction_ip: more words than were asked for");
     end
+`endif
   end
 
   // ---- Merge, filter, encode.
@@ -144,7 +148,9 @@ module compaction_ip #(
   logic command_slot, index_busy, dropped_shadowed, dropped_vanished, written, filter_error;
   logic [3:0] command_source, filter_code;
   logic [4:0] key_address, index_address;
-  logic [6:0] command_shared, command_user_length;
+  logic [6:0] command_shared, command_user_length, command_rest_key;
+  logic [2:0] command_header_bytes;
+  logic [3:0] command_head_bytes, command_head_key, command_next_key;
   logic [20:0] command_value_length;
   logic [23:0] command_offset, command_entries;
   logic [24:0] command_block_length;
@@ -155,6 +161,7 @@ module compaction_ip #(
       .key_address, .key_word(write_key_word), .index_address, .index_word,
       .command_valid, .command_ready, .index_busy, .command_drop, .command_record, .command_cut, .command_first,
       .command_restart, .command_slot, .command_source, .command_shared, .command_user_length,
+      .command_header_bytes, .command_head_bytes, .command_head_key, .command_next_key, .command_rest_key,
       .command_value_length, .command_offset, .command_block_length, .command_entries,
       .dropped_shadowed, .dropped_vanished, .written, .error_valid(filter_error), .error_code(filter_code)
   );
@@ -170,6 +177,7 @@ module compaction_ip #(
   encoder #(.N(N)) encode (
       .clk, .reset(core_reset), .command_valid, .command_ready, .command_drop, .command_record, .command_cut,
       .command_first, .command_restart, .command_slot, .command_source, .command_shared, .command_user_length,
+      .command_header_bytes, .command_head_bytes, .command_head_key, .command_next_key, .command_rest_key,
       .command_value_length, .command_offset, .command_block_length, .command_entries,
       .key_address, .key_word(write_key_word), .value_valid, .value_words, .value_pop,
       .chunk_ready, .chunk_valid, .chunk, .chunk_bytes, .chunk_begins, .chunk_ends, .chunk_flush,

@@ -63,6 +63,8 @@ module decoder (
   logic [2:0] index;
   logic [2:0] turn;
   logic [7:0] shared_left, user_left, before_left;
+  // The same, of the word at hand: 0 to 8. Kept beside the sums so that no sum lies on the way of the window.
+  logic [3:0] shared_here, user_here, before_here;
 
   // Slots.
   logic [67:0] slots[32];
@@ -88,13 +90,10 @@ module decoder (
   // ---- How many bytes the step at hand takes from the stream.
   logic step, advance;
   logic [3:0] taken;
-  logic [3:0] shared_here, user_here, before_here, key_taken;
+  logic [3:0] key_taken;
   logic [3:0] lane_after;
   logic window_ready;
 
-  assign shared_here = shared_left > 8'd8 ? 4'd8 : shared_left[3:0];
-  assign user_here = user_left > 8'd8 ? 4'd8 : user_left[3:0];
-  assign before_here = before_left > 8'd8 ? 4'd8 : before_left[3:0];
   assign key_taken = user_here > shared_here ? user_here - shared_here : 4'd0;
   assign window_ready = near_valid && far_valid;
 
@@ -118,7 +117,14 @@ module decoder (
   assign key_length = {1'b0, header[6:0]} + {1'b0, header[14:8]};
   assign key_length_before = has_before ? {1'b0, before_length} + 8'd8 : 8'd0;
 
-  logic [3:0] trailer_kept;
+  // How much of a length lies in the first word of it, and in the word after the one at hand.
+  function automatic [3:0] in_first(input [7:0] length);
+    in_first = length > 8'd8 ? 4'd8 : length[3:0];
+  endfunction
+  function automatic [3:0] in_next(input [7:0] length);
+    in_next = length > 8'd15 ? 4'd8 : length > 8'd8 ? {1'b0, length[2:0]} : 4'd0;
+  endfunction
+
   logic slot_free;
   assign slot_free = !slot_ready[fill_slot];
   always_comb begin
@@ -139,8 +145,8 @@ module decoder (
       end
       TRAIL: begin
         step   = window_ready && slot_free && (!reaches || turned_in);
-        taken  = 4'd8 - trailer_kept;
-        amount = lane - trailer_kept[2:0];
+        taken  = 4'd8 - shared_here;
+        amount = lane - shared_here[2:0];
       end
       VALUE: begin
         step  = window_ready && !value_full;
@@ -154,7 +160,8 @@ module decoder (
 
   // ---- Key words.
   logic [7:0] keep, behind;
-  assign trailer_kept = shared_left > 8'd8 ? 4'd8 : shared_left[3:0];
+  logic [3:0] trailer_kept;
+  assign trailer_kept = shared > user_length ? 4'(shared - user_length) : 4'd0;
   always_comb begin
     source = reaches ? extension : before_word;
     for (int j = 0; j < 8; j++) begin
@@ -247,6 +254,9 @@ module decoder (
           shared_left  <= {1'b0, header[6:0]};
           user_left    <= key_length - 8'd8;
           before_left  <= {1'b0, before_length};
+          shared_here  <= in_first({1'b0, header[6:0]});
+          user_here    <= in_first(key_length - 8'd8);
+          before_here  <= in_first({1'b0, before_length});
           turn         <= 3'd0 - before_length[2:0];
           index        <= 3'd0;
           turned_in     <= 1'b0;
@@ -271,12 +281,15 @@ module decoder (
           shared_left <= shared_left > 8'd8 ? shared_left - 8'd8 : 8'd0;
           before_left <= before_left > 8'd8 ? before_left - 8'd8 : 8'd0;
           user_left   <= user_left - 8'd8;
+          shared_here <= in_next(shared_left);
+          user_here   <= in_next(user_left);
+          before_here <= in_next(before_left);
           turned_in    <= 1'b0;
           if (user_left > 8'd8) begin
             index <= index + 3'd1;
             state <= reaches ? EXTEND : WORD;
           end else begin
-            shared_left <= shared > user_length ? {1'b0, shared} - {1'b0, user_length} : 8'd0;
+            shared_here <= trailer_kept;
             in_trail    <= 1'b1;
             turn        <= user_length[2:0] - before_length[2:0];
             state       <= reaches ? EXTEND : TRAIL;

@@ -75,7 +75,10 @@ module desc_walker #(
 
   assign write_bit_wide = 16'(write_bit);
   assign read_bit_wide = 16'(read_bit);
-  assign blocked = 16'({full | done}) | (16'hffff << N);
+  always_comb begin
+    blocked = 16'hffff;
+    for (int i = 0; i < N; i++) blocked[i] = full[i] | done[i];
+  end
   assign {queue_end, queue_length, queue_address} = queue[{queue_select, read_bit_wide[queue_select]}];
 
   assign request_valid = state == ASK;

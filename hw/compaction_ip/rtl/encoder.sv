@@ -24,6 +24,11 @@ module encoder #(
     input  logic [  3:0] command_source,
     input  logic [  6:0] command_shared,
     input  logic [  6:0] command_user_length,
+    input  logic [  2:0] command_header_bytes,
+    input  logic [  3:0] command_head_bytes,
+    input  logic [  3:0] command_head_key,
+    input  logic [  3:0] command_next_key,
+    input  logic [  6:0] command_rest_key,
     input  logic [ 20:0] command_value_length,
     input  logic [ 23:0] command_offset,
     input  logic [ 24:0] command_block_length,
@@ -66,7 +71,9 @@ module encoder #(
   logic [23:0] offset, entries;
   logic [24:0] length;
   logic [N-1:0] source_one;
-  logic has_user;
+  logic [3:0] head_bytes, key_bytes, next_key, trailer_index, key_at;
+  logic [6:0] rest_key;
+  logic [2:0] key_amount;
 
   logic [23:0] restart_offsets[64];
   logic [6:0] restarts, restart_at;
@@ -80,31 +87,18 @@ module encoder #(
     header = {24'b0, 1'b0, unshared, 1'b0, shared};
     if (value_length[20:14] != 7'd0) begin
       header[39:16] = {1'b0, value_length[20:14], 1'b1, value_length[13:7], 1'b1, value_length[6:0]};
-      header_bytes  = 3'd5;
     end else if (value_length[13:7] != 7'd0) begin
       header[31:16] = {1'b0, value_length[13:7], 1'b1, value_length[6:0]};
-      header_bytes  = 3'd4;
     end else begin
       header[23:16] = {1'b0, value_length[6:0]};
-      header_bytes  = 3'd3;
     end
   end
 
-  // ---- Key bytes: what is left of the word at `position`, turned to the lane where it is wanted.
+  // ---- Key bytes: those of the word at hand, turned to the lane where they are wanted.
   logic [63:0] key_lanes, key_turned;
-  logic [6:0] user_left;
-  logic [3:0] in_word, available, room, key_bytes;
-  logic [2:0] key_amount;
-  assign user_left = user_length - position;
-  assign in_word = 4'd8 - {1'b0, position[2:0]};
-  assign available = user_left < {3'b0, in_word} ? user_left[3:0] : in_word;
-  assign room = state == HEAD ? 4'd8 - {1'b0, header_bytes} : 4'd8;
-  assign key_bytes = available < room ? available : room;
-  assign key_amount = state == HEAD ? position[2:0] - header_bytes : position[2:0];
-  // The trailer follows the words of the user key (an empty key has one, empty).
-  logic [3:0] trailer_index;
-  assign trailer_index = user_length == 7'd0 ? 4'd1 : 4'((user_length + 7'd7) >> 3);
-  assign key_address = {slot, state == TRAILER ? trailer_index : {1'b0, position[5:3]}};
+  logic [6:0] position_after;
+  assign position_after = position + {3'b0, key_bytes};
+  assign key_address = {slot, key_at};
   always_comb begin
     for (int j = 0; j < 8; j++) key_lanes[8*j+:8] = key_word[4+8*(7-j)+:8];
   end
@@ -131,7 +125,7 @@ module encoder #(
     unique case (state)
       HEAD: begin
         for (int j = 0; j < 5; j++) if (3'(j) < header_bytes) data[8*j+:8] = header[8*j+:8];
-        bytes = {1'b0, header_bytes} + (has_user ? key_bytes : 4'd0);
+        bytes = head_bytes;
       end
       KEY: ;
       TRAILER: begin
@@ -169,8 +163,8 @@ module encoder #(
   always_comb begin
     state_after = IDLE;
     unique case (state)
-      HEAD: state_after = user_left != {3'b0, key_bytes} && has_user ? KEY : TRAILER;
-      KEY: state_after = user_left != {3'b0, key_bytes} ? KEY : TRAILER;
+      HEAD: state_after = next_key != 4'd0 ? KEY : TRAILER;
+      KEY: state_after = rest_key != 7'd0 ? KEY : TRAILER;
       TRAILER: state_after = value_length != 21'd0 ? VALUE : cut ? RESTART : IDLE;
       VALUE: state_after = !last_value ? VALUE : cut ? RESTART : IDLE;
       DISCARD: state_after = !last_value ? DISCARD : IDLE;
@@ -207,7 +201,20 @@ module encoder #(
       if (moves) begin
         state <= state_after;
         unique case (state)
-          HEAD, KEY: position <= position + {3'b0, has_user ? key_bytes : 4'd0};
+          HEAD: begin
+            position   <= position_after;
+            key_amount <= position_after[2:0];
+            key_bytes  <= next_key;
+            key_at     <= next_key != 4'd0 ? {1'b0, position_after[5:3]} : trailer_index;
+          end
+          // From the second of these on the words are whole but for the last.
+          KEY: begin
+            position   <= position_after;
+            key_amount <= 3'd0;
+            key_bytes  <= rest_key > 7'd8 ? 4'd8 : rest_key[3:0];
+            rest_key   <= rest_key > 7'd8 ? rest_key - 7'd8 : 7'd0;
+            key_at     <= rest_key != 7'd0 ? {1'b0, position_after[5:3]} : trailer_index;
+          end
           VALUE, DISCARD: value_left <= value_left - 21'd8;
           RESTART: restart_at <= restart_at + 7'd1;
           END: begin
@@ -238,7 +245,15 @@ module encoder #(
           user_length  <= command_user_length;
           length       <= command_block_length;
           entries      <= command_entries;
-          has_user     <= command_shared != command_user_length;
+          header_bytes <= command_header_bytes;
+          head_bytes   <= command_head_bytes;
+          key_bytes    <= command_head_key;
+          next_key     <= command_next_key;
+          rest_key     <= command_rest_key;
+          key_amount   <= command_shared[2:0] - command_header_bytes;
+          key_at       <= {1'b0, command_shared[5:3]};
+          // The trailer follows the words of the user key (an empty key has one, empty).
+          trailer_index <= command_user_length == 7'd0 ? 4'd1 : 4'((command_user_length + 7'd7) >> 3);
         end
         restart_at <= 7'd0;
       end

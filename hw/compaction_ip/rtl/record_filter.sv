@@ -42,6 +42,11 @@ module record_filter (
     output logic [ 3:0] command_source,
     output logic [ 6:0] command_shared,
     output logic [ 6:0] command_user_length,
+    output logic [ 2:0] command_header_bytes,
+    output logic [ 3:0] command_head_bytes,
+    output logic [ 3:0] command_head_key,
+    output logic [ 3:0] command_next_key,
+    output logic [ 6:0] command_rest_key,
     output logic [20:0] command_value_length,
     output logic [23:0] command_offset,
     output logic [24:0] command_block_length,
@@ -139,7 +144,15 @@ module record_filter (
   assign header_bytes = value_length[20:14] != 7'd0 ? 3'd5 : value_length[13:7] != 7'd0 ? 3'd4 : 3'd3;
   assign limit = {1'b0, block_bytes};
 
-  assign record_ready = state == IDLE && (!command_valid || command_ready) && !index_busy;
+  // How the unshared user key is cut into chunks: what of its first word fits behind the header, the rest of that word
+  // or the next one, and what comes after that.
+  logic [6:0] unshared, behind;
+  logic [3:0] in_word, in_first, in_head, room;
+  assign in_first = unshared < {3'b0, in_word} ? unshared[3:0] : in_word;
+  assign room = 4'd8 - {1'b0, command_header_bytes};
+  assign behind = unshared - {3'b0, in_word};
+
+  assign record_ready = state == IDLE && !command_valid && !index_busy;
   assign dropped_shadowed = state == SHARE && drop_shadowed;
   assign dropped_vanished = state == SHARE && !drop_shadowed && drop_vanished;
   assign written = state == SHARE && !drop_shadowed && !drop_vanished;
@@ -207,6 +220,9 @@ module record_filter (
           command_user_length  <= user_length;
           command_value_length <= value_length;
           command_offset       <= filled[23:0];
+          command_header_bytes <= header_bytes;
+          unshared             <= user_length - shared;
+          in_word              <= 4'd8 - {1'b0, shared[2:0]};
           restarts_after       <= restarts + {6'b0, restart};
           state                <= drop_shadowed || drop_vanished ? GIVE : SIZE;
         end
@@ -218,10 +234,21 @@ module record_filter (
           block_empty   <= 1'b0;
           last_slot     <= !last_slot;
           last_length   <= user_length;
+          in_word       <= in_first;
+          in_head       <= in_first < room ? in_first : room;
           state         <= FIT;
         end
         FIT: begin
-          estimate <= filled + {16'b0, restarts, 2'b0} + 25'd4;
+          estimate           <= filled + {16'b0, restarts, 2'b0} + 25'd4;
+          command_head_key   <= in_head;
+          command_head_bytes <= {1'b0, command_header_bytes} + in_head;
+          if (in_word != in_head) begin
+            command_next_key <= in_word - in_head;
+            command_rest_key <= behind;
+          end else begin
+            command_next_key <= behind > 7'd8 ? 4'd8 : behind[3:0];
+            command_rest_key <= behind > 7'd8 ? behind - 7'd8 : 7'd0;
+          end
           state    <= GIVE;
         end
         default: begin

@@ -7,20 +7,18 @@ uint64_t assertion_failures = 0;
 // An assertion of the design failed: counted, and reported by the Rust side.
 void vl_stop(const char*, int, const char*) { ++assertion_failures; }
 
-std::unique_ptr<Simulator> make_compaction_ip_1();
-std::unique_ptr<Simulator> make_compaction_ip_2();
-std::unique_ptr<Simulator> make_compaction_ip_4();
-std::unique_ptr<Simulator> make_compaction_ip_9();
-std::unique_ptr<Simulator> make_compaction_ip_13();
+
+// SIZES is given by build.rs: F(1) F(2) ... for every number of inputs that was built.
+#define F(n) std::unique_ptr<Simulator> make_compaction_ip_##n();
+SIZES
+#undef F
 
 extern "C" {
 Simulator* waystation_ip_create(uint32_t inputs) {
     switch (inputs) {
-        case 1: return make_compaction_ip_1().release();
-        case 2: return make_compaction_ip_2().release();
-        case 4: return make_compaction_ip_4().release();
-        case 9: return make_compaction_ip_9().release();
-        case 13: return make_compaction_ip_13().release();
+#define F(n) case n: return make_compaction_ip_##n().release();
+        SIZES
+#undef F
         default: return nullptr;
     }
 }

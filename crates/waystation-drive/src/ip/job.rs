@@ -220,7 +220,7 @@ pub enum IpError {
     #[error("this build has no simulated engine, because verilator was not installed when it was made")]
     NotBuilt,
     /// There is no engine of this size.
-    #[error("there is no engine with {0} inputs; there are engines with 1, 2, 4, 9 and 13")]
+    #[error("this build has no engine with {0} inputs, only with {sizes:?}", sizes = super::sizes())]
     NoSuchSize(usize),
     /// The job does not fit the engine.
     #[error("{0}")]

@@ -18,7 +18,7 @@ mod job;
 pub mod reference;
 pub mod table;
 
-pub use engine::{Engine, MemoryTiming, Progress, SIZES, Traffic};
+pub use engine::{Engine, MemoryTiming, Progress, Traffic, sizes};
 pub use job::{
     Block, Counters, Failure, FailureKind, IpError, Job, Limits, Output, Settings, TableImage,
 };
