@@ -11,10 +11,16 @@ use std::process::Command;
 
 /// The sizes that are built, unless the environment variable of that name lists others.
 const SIZES: &str = "1,2,4,9,13";
+const LEVELDB_HEADER: &str = "/usr/include/leveldb/c.h";
 const SIZES_VARIABLE: &str = "WAYSTATION_IP_SIZES";
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(verilator)");
+    println!("cargo::rustc-check-cfg=cfg(leveldb)");
+    println!("cargo::rerun-if-changed={LEVELDB_HEADER}");
+    if Path::new(LEVELDB_HEADER).exists() {
+        println!("cargo::rustc-cfg=leveldb"); // tests compare with it
+    }
     println!("cargo::rerun-if-env-changed={SIZES_VARIABLE}");
     println!("cargo::rerun-if-env-changed=VERILATOR");
     let hardware = PathBuf::from("../../hw/compaction_ip");

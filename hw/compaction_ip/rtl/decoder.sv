@@ -57,7 +57,7 @@ module decoder (
   logic has_before;
   logic [20:0] value_bytes, value_left;
   logic [21:0] entry_bytes;
-  logic check_entry;
+  logic check_entry, key_bad, entry_bad;
   logic [63:0] trailer, extension;
   logic reaches, turned_in, in_trail;
   logic [2:0] index;
@@ -98,10 +98,11 @@ module decoder (
   assign window_ready = near_valid && far_valid;
 
   logic [2:0] header_bytes;
-  logic header_bad;
+  logic header_bad, value_long;
   logic [20:0] header_value;
   always_comb begin
-    header_bad = header[7] || header[15] || (header[23] && header[31] && header[39]);
+    header_bad = header[7] || header[15];
+    value_long = header[23] && header[31] && header[39];
     header_value = {header[38:32], header[30:24], header[22:16]};
     header_bytes = 3'd5;
     if (!header[23]) begin
@@ -116,6 +117,11 @@ module decoder (
   logic [7:0] key_length, key_length_before;
   assign key_length = {1'b0, header[6:0]} + {1'b0, header[14:8]};
   assign key_length_before = has_before ? {1'b0, before_length} + 8'd8 : 8'd0;
+
+  // A key that ends within what it shares, and is shorter than the one before, would come before it.
+  logic lengths_bad;
+  assign lengths_bad = header_bad || key_length < 8'd8 || key_length > 8'd72 || {1'b0, header[6:0]} > key_length_before
+      || (header[14:8] < 7'd8 && key_length_before > key_length);
 
   // How much of a length lies in the first word of it, and in the word after the one at hand.
   function automatic [3:0] in_first(input [7:0] length);
@@ -209,6 +215,8 @@ module decoder (
       near_valid  <= 1'b0;
       far_valid   <= 1'b0;
       check_entry <= 1'b0;
+      key_bad     <= 1'b0;
+      entry_bad   <= 1'b0;
       error_code  <= 4'd0;
     end else begin
       // The window moves by a word or fills a gap.
@@ -250,7 +258,6 @@ module decoder (
           user_length  <= 7'(key_length - 8'd8);
           value_bytes  <= header_value;
           entry_bytes  <= {1'b0, header_value} + {14'b0, key_length} - {15'b0, header[6:0]} + {19'b0, header_bytes};
-          check_entry  <= 1'b1;
           shared_left  <= {1'b0, header[6:0]};
           user_left    <= key_length - 8'd8;
           before_left  <= {1'b0, before_length};
@@ -263,12 +270,6 @@ module decoder (
           in_trail     <= 1'b0;
           reaches      <= has_before && header[6:0] > before_length;
           state        <= has_before && header[6:0] > before_length ? EXTEND : WORD;
-          // A key that ends within what it shares, and is shorter than the one before, would come before it.
-          if (header_bad || key_length < 8'd8 || key_length > 8'd72 || {1'b0, header[6:0]} > key_length_before
-              || (header[14:8] < 7'd8 && key_length_before > key_length)) begin
-            error_code <= ERROR_KEY;
-            state      <= FAIL;
-          end
         end
         // The bytes of the old trailer take their place, in a key word or (once the key is whole) in the new trailer.
         EXTEND: begin
@@ -315,14 +316,15 @@ module decoder (
         default: state <= FAIL;
       endcase
 
-      // A cycle behind PARSE: the entry must end within the block.
-      if (check_entry) begin
-        check_entry  <= 1'b0;
-        entries_left <= entries_left - {2'b0, entry_bytes};
-        if ({2'b0, entry_bytes} > entries_left) begin
-          error_code <= ERROR_ENTRY;
-          state      <= FAIL;
-        end
+      // A cycle behind PARSE the lengths are checked, a cycle later that counts: the record's first words may be in
+      // their slot by then, but a job with an error gives nothing.
+      check_entry <= state == PARSE && step;
+      key_bad     <= check_entry && lengths_bad;
+      entry_bad   <= check_entry && (value_long || {2'b0, entry_bytes} > entries_left);
+      if (check_entry) entries_left <= entries_left - {2'b0, entry_bytes};
+      if (key_bad || entry_bad) begin
+        error_code <= key_bad ? ERROR_KEY : ERROR_ENTRY;
+        state      <= FAIL;
       end
     end
   end
