@@ -4,13 +4,14 @@ mod common;
 
 use common::random::Random;
 use common::{Keys, Recipe, Values, build, record};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use tempfile::tempdir;
 use waystation_drive::ip::{Engine, Job, Output, Settings, TableImage, reference, sizes, table};
-use waystation_format::filename::{FileKind, current_content, manifest_name, parse, table_name};
+use waystation_format::filename::{current_content, manifest_name, table_name};
 use waystation_format::key::{ValueKind, compare_internal, user_key};
-use waystation_format::leveldb_log::RecordWriter;
+use waystation_format::leveldb_log::{RecordReader, RecordWriter};
 use waystation_format::table::decode_block;
 use waystation_format::version_edit::{NewFile, VersionEdit};
 use waystation_oracle::{LevelDb, Operation};
@@ -79,16 +80,28 @@ fn leveldb_reads(output: &Output) -> Vec<(Vec<u8>, Vec<u8>)> {
     entries
 }
 
+/// The numbers of the tables that the MANIFEST lists. (A compaction cut off by closing leaves half a table behind.)
+fn live_tables(path: &Path) -> BTreeSet<u64> {
+    let current = fs::read_to_string(path.join("CURRENT")).unwrap();
+    let manifest = fs::read(path.join(current.trim())).unwrap();
+    let mut records = RecordReader::new(&manifest);
+    let mut tables = BTreeSet::new();
+    while let Some(record) = records.next().unwrap() {
+        let edit = VersionEdit::decode(record).unwrap();
+        for (_, number) in &edit.deleted_files {
+            tables.remove(number);
+        }
+        tables.extend(edit.new_files.iter().map(|file| file.number));
+    }
+    tables
+}
+
 /// The tables of a LevelDB directory, chained into as few inputs as their ranges allow.
 fn chained_tables(path: &Path) -> Vec<Vec<TableImage>> {
-    let mut tables: Vec<(Vec<u8>, Vec<u8>, TableImage)> = fs::read_dir(path)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| {
-            let name = path.file_name().unwrap().to_string_lossy();
-            matches!(parse(&name), Some(FileKind::Table(_)))
-        })
-        .map(|path| {
+    let mut tables: Vec<(Vec<u8>, Vec<u8>, TableImage)> = live_tables(path)
+        .into_iter()
+        .map(|number| {
+            let path = path.join(table_name(number));
             let image = table::read(fs::read(&path).unwrap()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let edge = |last: bool| {
                 let handle = if last { image.blocks[image.blocks.len() - 1] } else { image.blocks[0] };

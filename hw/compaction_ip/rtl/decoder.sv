@@ -87,14 +87,13 @@ module decoder (
   end
   byte_rotate turn_window (.data(mixed), .amount(amount), .result(turned));
 
-  // ---- How many bytes the step at hand takes from the stream.
+  // ---- How many bytes the step at hand takes from the stream: known beforehand, in `take_here`, but for headers.
   logic step, advance;
   logic [3:0] taken;
-  logic [3:0] key_taken;
+  logic [3:0] take_here, take_first, take_next;
   logic [3:0] lane_after;
   logic window_ready;
 
-  assign key_taken = user_here > shared_here ? user_here - shared_here : 4'd0;
   assign window_ready = near_valid && far_valid;
 
   logic [2:0] header_bytes;
@@ -116,7 +115,6 @@ module decoder (
 
   logic [7:0] key_length, key_length_before;
   assign key_length = {1'b0, header[6:0]} + {1'b0, header[14:8]};
-  assign key_length_before = has_before ? {1'b0, before_length} + 8'd8 : 8'd0;
 
   // A key that ends within what it shares, and is shorter than the one before, would come before it.
   logic lengths_bad;
@@ -135,10 +133,9 @@ module decoder (
   assign slot_free = !slot_ready[fill_slot];
   always_comb begin
     step   = 1'b0;
-    taken  = 4'd8;
+    taken  = take_here;
     amount = lane;
     unique case (state)
-      HEAD: taken = 4'd0;
       PARSE: begin
         step  = window_ready;
         taken = {1'b0, header_bytes};
@@ -146,23 +143,26 @@ module decoder (
       EXTEND: amount = turn;
       WORD: begin
         step   = window_ready && slot_free && (!reaches || turned_in);
-        taken  = key_taken;
         amount = lane - shared_here[2:0];
       end
       TRAIL: begin
         step   = window_ready && slot_free && (!reaches || turned_in);
-        taken  = 4'd8 - shared_here;
         amount = lane - shared_here[2:0];
       end
-      VALUE: begin
-        step  = window_ready && !value_full;
-        taken = value_left[20:3] != 18'd0 ? 4'd8 : {1'b0, value_left[2:0]};
-      end
+      VALUE: step = window_ready && !value_full;
       default: ;
     endcase
   end
   assign lane_after = {1'b0, lane} + taken;
   assign advance = step && lane_after[3];
+
+  // Of the first word: what neither the shared bytes nor the end of the key leave out. Of the next: likewise.
+  always_comb begin
+    take_first = 4'd8 - {1'b0, header[2:0]};
+    if (header[14:11] == 4'd1 && {1'b0, header[10:8]} < take_first) take_first = {1'b0, header[10:8]};
+    if (header[6:3] != 4'd0 || header[14:11] == 4'd0) take_first = 4'd0;
+  end
+  assign take_next = in_next(user_left) > in_next(shared_left) ? in_next(user_left) - in_next(shared_left) : 4'd0;
 
   // ---- Key words.
   logic [7:0] keep, behind;
@@ -246,6 +246,7 @@ module decoder (
           words_left   <= in_data[24:3];
           entries_left <= in_data[48:25];
           has_before   <= 1'b0;
+          key_length_before <= 8'd0;
           state        <= in_data[63] ? DONE : in_data[48:25] == 24'd0 ? SKIP : FILL;
         end
         FILL: if (window_ready) state <= HEAD;
@@ -264,6 +265,7 @@ module decoder (
           shared_here  <= in_first({1'b0, header[6:0]});
           user_here    <= in_first(key_length - 8'd8);
           before_here  <= in_first({1'b0, before_length});
+          take_here    <= take_first;
           turn         <= 3'd0 - before_length[2:0];
           index        <= 3'd0;
           turned_in     <= 1'b0;
@@ -285,12 +287,14 @@ module decoder (
           shared_here <= in_next(shared_left);
           user_here   <= in_next(user_left);
           before_here <= in_next(before_left);
+          take_here   <= take_next;
           turned_in    <= 1'b0;
           if (user_left > 8'd8) begin
             index <= index + 3'd1;
             state <= reaches ? EXTEND : WORD;
           end else begin
             shared_here <= trailer_kept;
+            take_here   <= 4'd8 - trailer_kept;
             in_trail    <= 1'b1;
             turn        <= user_length[2:0] - before_length[2:0];
             state       <= reaches ? EXTEND : TRAIL;
@@ -300,15 +304,18 @@ module decoder (
           trailer               <= built;
           has_before            <= 1'b1;
           before_length         <= user_length;
+          key_length_before     <= {1'b0, user_length} + 8'd8;
           slot_ready[fill_slot] <= 1'b1;
           slot_value[fill_slot] <= value_bytes;
           fill_slot             <= !fill_slot;
           value_left            <= value_bytes;
+          take_here             <= value_bytes[20:3] != 18'd0 ? 4'd8 : {1'b0, value_bytes[2:0]};
           in_trail              <= 1'b0;
           state                 <= value_bytes != 21'd0 ? VALUE : entries_left == 24'd0 ? SKIP : HEAD;
         end
         VALUE: if (step) begin
-          value_left <= value_left - {17'b0, taken};
+          value_left <= value_left - 21'd8;
+          take_here  <= value_left[20:4] != 17'd0 ? 4'd8 : {1'b0, value_left[2:0]};
           if (value_left <= 21'd8) state <= entries_left == 24'd0 ? SKIP : HEAD;
         end
         SKIP: if (words_left == 22'd0 || (in_pop && words_left == 22'd1)) state <= OPEN;
