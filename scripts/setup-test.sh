@@ -2,9 +2,10 @@
 # Installs the Debian packages the tests link against or run. Quiet when everything is there.
 #   libleveldb-dev, libsnappy-dev   the real LevelDB: written by one, read by the other, and back
 #   g++                             the linker, and C++ of build scripts
+#   verilator                       the compaction engine, simulated
 set -euo pipefail
 exec </dev/null
-packages=(g++ make libleveldb-dev libsnappy-dev)
+packages=(g++ make libleveldb-dev libsnappy-dev verilator)
 
 if ! command -v dpkg-query >/dev/null; then
     echo "setup: this is no Debian; please install the equivalents of: ${packages[*]}" >&2

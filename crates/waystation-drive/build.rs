@@ -1,7 +1,8 @@
 //! Verilates the compaction engine for every number of inputs we test, where Verilator is installed, and says so
 //! to the code by `cfg(verilator)`.
 //!
-//! The generated C++ is compiled optimised whatever the profile: a simulation in debug mode would be of no use.
+//! The generated C++ is compiled optimised in every profile that optimises at all; the dev profile does not, so that
+//! checking the code stays quick.
 
 use std::env;
 use std::ffi::OsString;
@@ -83,7 +84,16 @@ fn verilate(verilator: &str, hardware: &Path, directory: &Path, size: u32) {
     let mut sources: Vec<OsString> = files(&hardware.join("rtl"), "sv");
     sources.sort();
     let status = Command::new(verilator)
-        .args(["--cc", "-Wall", "--assert", "-O3", "--x-assign", "fast", "--x-initial", "fast"])
+        .args([
+            "--cc",
+            "-Wall",
+            "--assert",
+            "-O3",
+            "--x-assign",
+            "fast",
+            "--x-initial",
+            "fast",
+        ])
         .args(["--top-module", "compaction_ip"])
         .arg(format!("-GN={size}"))
         .args(["--prefix", &format!("Vcompaction_ip_{size}")])
@@ -98,12 +108,17 @@ fn verilate(verilator: &str, hardware: &Path, directory: &Path, size: u32) {
 /// Compiles the models, the memory beside them, and Verilator's run-time into one library.
 fn compile(hardware: &Path, directory: &Path, include: &Path, sizes: &[u32]) {
     let bench = hardware.join("tb");
+    let optimisation = if env::var("OPT_LEVEL").is_ok_and(|level| level == "0") {
+        0
+    } else {
+        2
+    };
     let base = || {
         let mut build = cc::Build::new();
         build
             .cpp(true)
             .std("c++17")
-            .opt_level(2)
+            .opt_level(optimisation)
             .debug(false)
             .warnings(false)
             .flag_if_supported("-fno-strict-aliasing")
@@ -129,12 +144,15 @@ fn compile(hardware: &Path, directory: &Path, include: &Path, sizes: &[u32]) {
             .files(fast)
             .file(bench.join("model.cpp"))
             .define("INPUTS", size.to_string().as_str())
-            .define("MODEL_HEADER", format!("\"Vcompaction_ip_{size}.h\"").as_str())
+            .define(
+                "MODEL_HEADER",
+                format!("\"Vcompaction_ip_{size}.h\"").as_str(),
+            )
             .compile(&format!("compaction_ip_{size}"));
     }
-    let list: String = sizes.iter().map(|size| format!("F({size}) ")).collect();
+    let list: Vec<String> = sizes.iter().map(|size| format!("F({size})")).collect();
     base()
-        .define("SIZES", list.as_str())
+        .define("SIZES", list.join(" ").as_str())
         .file(bench.join("simulator.cpp"))
         .file(include.join("verilated.cpp"))
         .file(include.join("verilated_threads.cpp"))

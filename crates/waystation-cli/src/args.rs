@@ -69,6 +69,12 @@ Examples:
   waystation place advise run.trace --fast 20MB,64MB"
     )]
     Place(waystation_advisor::PlaceCommand),
+    /// Compact tables through the compaction engine in hardware, simulated
+    #[command(after_help = "\
+Examples:
+  waystation ip run -N 4 000005.ldb 000007.ldb 000009.ldb -o 000011.ldb
+  waystation ip run -N 2 --bottom 000012.ldb 000013.ldb,000014.ldb")]
+    Ip(waystation_drive::command::IpCommand),
 }
 
 /// How keys and values are written.

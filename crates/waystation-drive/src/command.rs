@@ -2,7 +2,9 @@
 //!
 //! The command line mounts [`IpCommand`] as a subcommand and calls [`IpCommand::run`].
 
-use crate::ip::{Counters, Engine, IpError, Job, Settings, Traffic, image, reference, sizes, table};
+use crate::ip::{
+    Counters, Engine, IpError, Job, Settings, Traffic, image, reference, sizes, table,
+};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs;
@@ -152,9 +154,22 @@ impl Run {
         traffic: &Traffic,
     ) -> io::Result<()> {
         let c = counters;
-        writeln!(out, "engine          {} inputs (built: {:?})", self.inputs, sizes())?;
-        writeln!(out, "blocks in       {} ({} bytes)", c.blocks_in, c.bytes_in)?;
-        writeln!(out, "blocks out      {} ({} bytes)", c.blocks_out, c.bytes_out)?;
+        writeln!(
+            out,
+            "engine          {} inputs (built: {:?})",
+            self.inputs,
+            sizes()
+        )?;
+        writeln!(
+            out,
+            "blocks in       {} ({} bytes)",
+            c.blocks_in, c.bytes_in
+        )?;
+        writeln!(
+            out,
+            "blocks out      {} ({} bytes)",
+            c.blocks_out, c.bytes_out
+        )?;
         writeln!(
             out,
             "records         {} in = {} out + {} shadowed + {} vanished",
@@ -185,7 +200,10 @@ impl Run {
             traffic.waits_write
         )?;
         if self.verify {
-            writeln!(out, "verified        the software reference gives the same bytes")?;
+            writeln!(
+                out,
+                "verified        the software reference gives the same bytes"
+            )?;
         }
         if let Some(path) = &self.output {
             writeln!(out, "written         {}", path.display())?;

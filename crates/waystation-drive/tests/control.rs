@@ -1,10 +1,14 @@
 //! The life of a job: given up in the middle, given up by the watchdog, refused before it begins.
 
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
 mod common;
 
 use common::{Keys, Recipe, Values};
 use waystation_drive::ip::image;
-use waystation_drive::ip::{Engine, FailureKind, IpError, Job, MemoryTiming, Settings, reference, sizes};
+use waystation_drive::ip::{
+    Engine, FailureKind, IpError, Job, MemoryTiming, Settings, reference, sizes,
+};
 
 fn recipe(inputs: usize) -> Recipe {
     Recipe {
@@ -50,7 +54,10 @@ fn a_memory_that_never_answers_is_noticed() {
     let mut engine = Engine::new(size).unwrap();
     let job = recipe(size).job();
     engine.set_watchdog(500);
-    engine.set_timing(MemoryTiming { latency: 2000, ..MemoryTiming::default() });
+    engine.set_timing(MemoryTiming {
+        latency: 2000,
+        ..MemoryTiming::default()
+    });
     match engine.run(&job, |_| ()) {
         Err(IpError::Failed(failure)) => assert_eq!(failure.kind, FailureKind::Watchdog),
         other => panic!("{other:?}"),
@@ -66,10 +73,22 @@ fn a_memory_that_never_answers_is_noticed() {
 fn what_does_not_fit_is_refused_before_anything_begins() {
     let size = sizes()[0];
     let mut engine = Engine::new(size).unwrap();
-    let wide = Job { inputs: vec![Vec::new(); size + 1], settings: Settings::default() };
-    assert!(matches!(engine.run(&wide, |_| ()), Err(IpError::Refused(_))));
-    let interval = Settings { restart_interval: 0, ..Settings::default() };
-    let job = Job { inputs: Vec::new(), settings: interval };
+    let wide = Job {
+        inputs: vec![Vec::new(); size + 1],
+        settings: Settings::default(),
+    };
+    assert!(matches!(
+        engine.run(&wide, |_| ()),
+        Err(IpError::Refused(_))
+    ));
+    let interval = Settings {
+        restart_interval: 0,
+        ..Settings::default()
+    };
+    let job = Job {
+        inputs: Vec::new(),
+        settings: interval,
+    };
     assert!(matches!(engine.run(&job, |_| ()), Err(IpError::Refused(_))));
     assert!(matches!(Engine::new(77), Err(IpError::NoSuchSize(77))));
 }
@@ -77,11 +96,22 @@ fn what_does_not_fit_is_refused_before_anything_begins() {
 #[test]
 fn compressed_blocks_and_long_keys_are_found_beforehand() {
     use waystation_format::key::ValueKind;
-    let long = common::build(&[common::record(&[1; 65], 1, ValueKind::Value, b"")], 4096, 16);
-    let job = |table| Job { inputs: vec![vec![table]], settings: Settings::default() };
+    let long = common::build(
+        &[common::record(&[1; 65], 1, ValueKind::Value, b"")],
+        4096,
+        16,
+    );
+    let job = |table| Job {
+        inputs: vec![vec![table]],
+        settings: Settings::default(),
+    };
     let refused = |job: &Job| image::survey(job).unwrap_err().to_string();
     assert!(refused(&job(long)).contains("a key has 65 bytes"));
-    let large = common::build(&[common::record(b"k", 1, ValueKind::Value, &vec![0; 1 << 21])], 4096, 16);
+    let large = common::build(
+        &[common::record(b"k", 1, ValueKind::Value, &vec![0; 1 << 21])],
+        4096,
+        16,
+    );
     assert!(refused(&job(large)).contains("2097152 bytes"));
     let mut snappy = common::build(&[common::record(b"k", 1, ValueKind::Value, b"v")], 4096, 16);
     let at = (snappy.blocks[0].offset + snappy.blocks[0].length) as usize;

@@ -1,5 +1,7 @@
 //! What is damaged is caught, or does no harm; nothing hangs and nothing is silent.
 
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
 mod common;
 
 use common::{build, record};
@@ -15,7 +17,10 @@ fn engine() -> Engine {
     let size = sizes().into_iter().find(|&size| size >= 2).unwrap();
     let mut engine = Engine::new(size).unwrap();
     engine.set_watchdog(3000);
-    engine.set_timing(MemoryTiming { latency: 4, ..MemoryTiming::default() });
+    engine.set_timing(MemoryTiming {
+        latency: 4,
+        ..MemoryTiming::default()
+    });
     engine
 }
 
@@ -24,16 +29,34 @@ fn small_job() -> Job {
     let input = |first: u64| {
         let mut records: Vec<_> = (0..12)
             .map(|number| {
-                let kind = if number == 5 { ValueKind::Deletion } else { ValueKind::Value };
-                let key = format!("key{:0width$}", number * 2 + first, width = 2 + first as usize);
-                let value = vec![number as u8; if kind == ValueKind::Value { number as usize * 2 } else { 0 }];
+                let kind = if number == 5 {
+                    ValueKind::Deletion
+                } else {
+                    ValueKind::Value
+                };
+                let key = format!(
+                    "key{:0width$}",
+                    number * 2 + first,
+                    width = 2 + first as usize
+                );
+                let value = vec![
+                    number as u8;
+                    if kind == ValueKind::Value {
+                        number as usize * 2
+                    } else {
+                        0
+                    }
+                ];
                 record(key.as_bytes(), 10 + number * 2 + first, kind, &value)
             })
             .collect();
         records.push(record(b"last", 90 + first, ValueKind::Value, b"of both"));
         vec![build(&records, 256, 4)]
     };
-    Job { inputs: vec![input(0), input(1)], settings: Settings::default() }
+    Job {
+        inputs: vec![input(0), input(1)],
+        settings: Settings::default(),
+    }
 }
 
 #[derive(Default, Debug)]
@@ -46,13 +69,21 @@ struct Tally {
 }
 
 /// Flips every bit of a region, one at a time.
-fn flip_all(engine: &mut Engine, job: &Job, image: &mut Image, region: Region, expected: &Output) -> Tally {
+fn flip_all(
+    engine: &mut Engine,
+    job: &Job,
+    image: &mut Image,
+    region: Region,
+    expected: &Output,
+) -> Tally {
     let mut tally = Tally::default();
     for bit in 0..region.bytes as usize * 8 {
         let at = region.address as usize + bit / 8;
         image.memory[at] ^= 1 << (bit % 8);
         match engine.run_image(job, image, &mut |_| ()) {
-            Err(IpError::Failed(failure)) if failure.kind == FailureKind::Watchdog => tally.hanging += 1,
+            Err(IpError::Failed(failure)) if failure.kind == FailureKind::Watchdog => {
+                tally.hanging += 1;
+            }
             Err(IpError::Failed(failure)) => {
                 tally.caught += 1;
                 *tally.kinds.entry(failure.kind).or_default() += 1;
@@ -61,7 +92,11 @@ fn flip_all(engine: &mut Engine, job: &Job, image: &mut Image, region: Region, e
             Err(error) => panic!("bit {bit}: {error}"),
             Ok((output, traffic)) => {
                 assert_eq!(traffic.violations, 0);
-                if output == *expected { tally.harmless += 1 } else { tally.silent += 1 }
+                if output == *expected {
+                    tally.harmless += 1;
+                } else {
+                    tally.silent += 1;
+                }
             }
         }
         image.memory[at] ^= 1 << (bit % 8);
@@ -83,8 +118,16 @@ fn every_single_flipped_bit_is_caught_or_harmless() {
     let blocks = &job.inputs[0][0].blocks;
     assert!(blocks.len() > 1, "there is a block border");
     let end = blocks[blocks.len() - 1].end().unwrap() as u32;
-    let data = Region { bytes: end, ..image.tables[0][0] };
-    for region in [data, image.lists[0], image.block_lists[0][0], image.lists[1]] {
+    let data = Region {
+        bytes: end,
+        ..image.tables[0][0]
+    };
+    for region in [
+        data,
+        image.lists[0],
+        image.block_lists[0][0],
+        image.lists[1],
+    ] {
         let tally = flip_all(&mut engine, &job, &mut image, region, &expected);
         assert_eq!(tally.silent + tally.hanging, 0);
         // Every bit of these is covered by a checksum, so none is without effect.
@@ -105,7 +148,10 @@ fn failure(engine: &mut Engine, job: &Job) -> (FailureKind, Option<u8>) {
 }
 
 fn job_of(tables: Vec<TableImage>) -> Job {
-    Job { inputs: tables.into_iter().map(|table| vec![table]).collect(), settings: Settings::default() }
+    Job {
+        inputs: tables.into_iter().map(|table| vec![table]).collect(),
+        settings: Settings::default(),
+    }
 }
 
 /// Seals a block again after its contents were changed.
@@ -121,7 +167,16 @@ fn seal(table: &mut TableImage) {
 #[cfg_attr(not(verilator), ignore = "verilator is not installed")]
 fn what_the_engine_does_not_take_is_named_with_its_input() {
     let mut engine = engine();
-    let good = || build(&[record(b"a", 1, ValueKind::Value, b"x"), record(b"b", 2, ValueKind::Value, b"y")], 4096, 16);
+    let good = || {
+        build(
+            &[
+                record(b"a", 1, ValueKind::Value, b"x"),
+                record(b"b", 2, ValueKind::Value, b"y"),
+            ],
+            4096,
+            16,
+        )
+    };
     let changed = |change: &dyn Fn(&mut Vec<u8>, usize)| {
         let mut table = good();
         let handle = table.blocks[0];
@@ -131,11 +186,30 @@ fn what_the_engine_does_not_take_is_named_with_its_input() {
     };
     // Entry 0: 00 09 01 'a' trailer 'x' is 13 bytes long; then entry 1, the restart array, the type.
     let cases: Vec<(TableImage, FailureKind)> = vec![
-        (build(&[record(&[7; 65], 1, ValueKind::Value, b"")], 4096, 16), FailureKind::Key),
-        (build(&[record(b"a", 1, ValueKind::Value, &vec![1; 1 << 21])], 4096, 16), FailureKind::Entry),
-        (changed(&|bytes, length| bytes[length] = 1), FailureKind::BlockType),
-        (changed(&|bytes, length| bytes[length - 4] = 200), FailureKind::Restarts),
-        (changed(&|bytes, length| bytes[length - 4] = 0), FailureKind::Restarts),
+        (
+            build(&[record(&[7; 65], 1, ValueKind::Value, b"")], 4096, 16),
+            FailureKind::Key,
+        ),
+        (
+            build(
+                &[record(b"a", 1, ValueKind::Value, &vec![1; 1 << 21])],
+                4096,
+                16,
+            ),
+            FailureKind::Entry,
+        ),
+        (
+            changed(&|bytes, length| bytes[length] = 1),
+            FailureKind::BlockType,
+        ),
+        (
+            changed(&|bytes, length| bytes[length - 4] = 200),
+            FailureKind::Restarts,
+        ),
+        (
+            changed(&|bytes, length| bytes[length - 4] = 0),
+            FailureKind::Restarts,
+        ),
         (changed(&|bytes, _| bytes[0] = 1), FailureKind::Key),
         (changed(&|bytes, _| bytes[1] = 7), FailureKind::Key),
         (changed(&|bytes, _| bytes[2] = 100), FailureKind::Entry),
@@ -148,7 +222,10 @@ fn what_the_engine_does_not_take_is_named_with_its_input() {
     }
     let mut broken = good();
     broken.bytes[3] ^= 0x40;
-    assert_eq!(failure(&mut engine, &job_of(vec![broken, good()])), (FailureKind::BlockChecksum, Some(0)));
+    assert_eq!(
+        failure(&mut engine, &job_of(vec![broken, good()])),
+        (FailureKind::BlockChecksum, Some(0))
+    );
 }
 
 #[test]
@@ -160,13 +237,21 @@ fn descriptors_of_other_places_are_refused() {
     let swap = |a: Region, b: Region, bytes: usize| {
         let mut image = good.clone();
         for at in 0..bytes {
-            image.memory.swap(a.address as usize + at, b.address as usize + at);
+            image
+                .memory
+                .swap(a.address as usize + at, b.address as usize + at);
         }
         image
     };
     let blocks = good.block_lists[0][0];
-    let second = Region { address: blocks.address + 16, bytes: 16 };
-    for image in [swap(good.lists[0], good.lists[1], 32), swap(blocks, second, 16)] {
+    let second = Region {
+        address: blocks.address + 16,
+        bytes: 16,
+    };
+    for image in [
+        swap(good.lists[0], good.lists[1], 32),
+        swap(blocks, second, 16),
+    ] {
         match engine.run_image(&job, &image, &mut |_| ()) {
             Err(IpError::Failed(failure)) => assert_eq!(failure.kind, FailureKind::DescriptorField),
             other => panic!("{other:?}"),
@@ -176,7 +261,9 @@ fn descriptors_of_other_places_are_refused() {
     let mut far = good.clone();
     far.lists[0].address = 0x7000_0000;
     match engine.run_image(&job, &far, &mut |_| ()) {
-        Err(IpError::Failed(failure)) => assert_eq!((failure.kind, failure.input), (FailureKind::Bus, None)),
+        Err(IpError::Failed(failure)) => {
+            assert_eq!((failure.kind, failure.input), (FailureKind::Bus, None));
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -188,16 +275,32 @@ fn too_little_room_is_an_error_and_more_is_found() {
     let job = small_job();
     let image = image::build(&job, 64).unwrap();
     match engine.run_image(&job, &image, &mut |_| ()) {
-        Err(IpError::Failed(failure)) => assert_eq!((failure.kind, failure.input), (FailureKind::Space, None)),
+        Err(IpError::Failed(failure)) => {
+            assert_eq!((failure.kind, failure.input), (FailureKind::Space, None));
+        }
         other => panic!("{other:?}"),
     }
     // Keys that share almost everything grow manyfold when every entry is a restart point.
     let records: Vec<_> = (0..3000u64)
         .map(|number| record(&[b'k'; 64], MAX_SEQUENCE - number, ValueKind::Value, b""))
         .collect();
-    let settings = Settings { smallest_snapshot: 0, restart_interval: 1, ..Settings::default() };
-    let job = Job { inputs: vec![vec![build(&records, 65536, 3000)]], settings };
+    let settings = Settings {
+        smallest_snapshot: 0,
+        restart_interval: 1,
+        ..Settings::default()
+    };
+    let job = Job {
+        inputs: vec![vec![build(&records, 65536, 3000)]],
+        settings,
+    };
     let (output, _) = engine.run(&job, |_| ()).unwrap();
-    assert!(output.bytes.len() > 4 * job.inputs[0][0].blocks.iter().map(|block| block.length as usize).sum::<usize>());
+    assert!(
+        output.bytes.len()
+            > 4 * job.inputs[0][0]
+                .blocks
+                .iter()
+                .map(|block| block.length as usize)
+                .sum::<usize>()
+    );
     assert!(output == reference::run(&job).unwrap());
 }

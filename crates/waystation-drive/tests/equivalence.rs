@@ -1,12 +1,16 @@
 //! The hardware gives what the software reference gives, byte for byte.
 
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
 mod common;
 
 use common::coverage::Coverage;
 use common::random::Random;
 use common::{Keys, Recipe, Values, build, record};
 use std::env;
-use waystation_drive::ip::{Engine, Job, MemoryTiming, Output, Settings, Traffic, reference, sizes};
+use waystation_drive::ip::{
+    Engine, Job, MemoryTiming, Output, Settings, Traffic, reference, sizes,
+};
 use waystation_format::key::ValueKind;
 
 /// Runs a job both ways and compares; what the hardware gave.
@@ -18,10 +22,17 @@ fn compare(engine: &mut Engine, job: &Job, what: &str) -> (Output, Traffic) {
     };
     assert_eq!(output.counters, expected.counters, "{what}");
     assert_eq!(output.blocks, expected.blocks, "{what}");
-    let differs = output.bytes.iter().zip(&expected.bytes).position(|(a, b)| a != b);
+    let differs = output
+        .bytes
+        .iter()
+        .zip(&expected.bytes)
+        .position(|(a, b)| a != b);
     assert_eq!(differs, None, "{what}: the first byte that differs");
     assert_eq!(output.bytes.len(), expected.bytes.len(), "{what}");
-    assert_eq!(traffic.violations, 0, "{what}: rules of the channels broken");
+    assert_eq!(
+        traffic.violations, 0,
+        "{what}: rules of the channels broken"
+    );
     (output, traffic)
 }
 
@@ -51,14 +62,21 @@ fn random_jobs_are_bit_identical_and_cover_every_situation() {
             let seed = job_number * 100 + inputs as u64;
             let recipe = Recipe::random(seed, inputs);
             let job = recipe.job();
-            let timing = if job_number % 2 == 0 { MemoryTiming::default() } else { hesitating(seed) };
+            let timing = if job_number % 2 == 0 {
+                MemoryTiming::default()
+            } else {
+                hesitating(seed)
+            };
             engine.set_timing(timing);
             let (output, traffic) = compare(&mut engine, &job, &format!("{recipe:?}, {timing:?}"));
             coverage.note(&job, &output, &traffic);
         }
     }
     let missed = coverage.report();
-    assert!(missed == 0 || sizes().len() < 5, "{missed} situations were never met");
+    assert!(
+        missed == 0 || sizes().len() < 5,
+        "{missed} situations were never met"
+    );
 }
 
 #[test]
@@ -77,7 +95,12 @@ fn values_up_to_two_megabytes_pass() {
                             let mut value = vec![0; values[at as usize]];
                             Random::new(input * 7 + at).fill(&mut value);
                             let key = format!("{at}{input}");
-                            record(key.as_bytes(), 1 + at * 13 + input, ValueKind::Value, &value)
+                            record(
+                                key.as_bytes(),
+                                1 + at * 13 + input,
+                                ValueKind::Value,
+                                &value,
+                            )
                         })
                         .collect();
                     vec![build(&records, 4096, 16)]
@@ -100,8 +123,17 @@ fn many_versions_of_a_key_survive_block_ends_on_both_sides() {
                     let records: Vec<_> = (0..120)
                         .rev()
                         .map(|version| {
-                            let kind = if version % 5 == 0 { ValueKind::Deletion } else { ValueKind::Value };
-                            record(b"the only key", 1 + version * inputs as u64 + input, kind, b"value")
+                            let kind = if version % 5 == 0 {
+                                ValueKind::Deletion
+                            } else {
+                                ValueKind::Value
+                            };
+                            record(
+                                b"the only key",
+                                1 + version * inputs as u64 + input,
+                                kind,
+                                b"value",
+                            )
                         })
                         .collect();
                     vec![build(&records, 200, 16)]
@@ -109,12 +141,21 @@ fn many_versions_of_a_key_survive_block_ends_on_both_sides() {
                 .collect();
             let job = Job {
                 inputs: tables,
-                settings: Settings { smallest_snapshot: snapshot, block_bytes: 256, ..Settings::default() },
+                settings: Settings {
+                    smallest_snapshot: snapshot,
+                    block_bytes: 256,
+                    ..Settings::default()
+                },
             };
             let (output, _) = compare(&mut engine, &job, &format!("snapshot {snapshot}"));
             assert!(output.counters.balance());
             let one = snapshot == u64::MAX >> 8;
-            assert_eq!(output.counters.records_out == 1, one, "{:?}", output.counters);
+            assert_eq!(
+                output.counters.records_out == 1,
+                one,
+                "{:?}",
+                output.counters
+            );
         }
     }
 }
@@ -124,7 +165,10 @@ fn many_versions_of_a_key_survive_block_ends_on_both_sides() {
 fn nothing_in_gives_nothing_out() {
     for inputs in sizes() {
         let mut engine = Engine::new(inputs).unwrap();
-        let nothing = Job { inputs: vec![Vec::new(); inputs], settings: Settings::default() };
+        let nothing = Job {
+            inputs: vec![Vec::new(); inputs],
+            settings: Settings::default(),
+        };
         let (output, _) = compare(&mut engine, &nothing, "no tables");
         assert!(output.bytes.is_empty() && output.blocks.is_empty());
         let recipe = Recipe {
@@ -137,7 +181,10 @@ fn nothing_in_gives_nothing_out() {
             chains: true,
             block_bytes: 1024,
             restart_interval: 16,
-            settings: Settings { bottom: true, ..Settings::default() },
+            settings: Settings {
+                bottom: true,
+                ..Settings::default()
+            },
         };
         let (output, _) = compare(&mut engine, &recipe.job(), "deletions only");
         assert_eq!(output.counters.records_out, 0);
@@ -154,10 +201,17 @@ fn equal_internal_keys_keep_the_order_of_their_inputs() {
             inputs: (0..inputs)
                 .map(|input| {
                     let value = format!("from {input}");
-                    vec![build(&[record(b"same", 9, ValueKind::Value, value.as_bytes())], 4096, 16)]
+                    vec![build(
+                        &[record(b"same", 9, ValueKind::Value, value.as_bytes())],
+                        4096,
+                        16,
+                    )]
                 })
                 .collect(),
-            settings: Settings { smallest_snapshot: 3, ..Settings::default() },
+            settings: Settings {
+                smallest_snapshot: 3,
+                ..Settings::default()
+            },
         };
         let (output, _) = compare(&mut engine, &job, "a tie");
         assert_eq!(common::records(&output)[0].1, b"from 0");

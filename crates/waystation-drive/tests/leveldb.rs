@@ -1,5 +1,7 @@
 //! Tables that LevelDB wrote go through the hardware, and LevelDB reads what comes out.
 
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
 mod common;
 
 use common::random::Random;
@@ -62,7 +64,10 @@ fn visible(output: &Output) -> Vec<(Vec<u8>, Vec<u8>)> {
 fn leveldb_reads(output: &Output) -> Vec<(Vec<u8>, Vec<u8>)> {
     let directory = tempdir().unwrap();
     install(directory.path(), output);
-    let settings = waystation_oracle::Settings { snappy: false, ..Default::default() };
+    let settings = waystation_oracle::Settings {
+        snappy: false,
+        ..Default::default()
+    };
     let db = LevelDb::open(directory.path(), settings).unwrap();
     let entries = db.entries().unwrap();
     let mut backwards = db.entries_backwards().unwrap();
@@ -74,7 +79,9 @@ fn leveldb_reads(output: &Output) -> Vec<(Vec<u8>, Vec<u8>)> {
     }
     for (key, _) in common::records(output) {
         let user = user_key(&key);
-        let there = entries.binary_search_by(|entry| entry.0.as_slice().cmp(user)).is_ok();
+        let there = entries
+            .binary_search_by(|entry| entry.0.as_slice().cmp(user))
+            .is_ok();
         assert_eq!(db.get(user).unwrap().is_some(), there);
     }
     entries
@@ -102,16 +109,25 @@ fn chained_tables(path: &Path) -> Vec<Vec<TableImage>> {
         .into_iter()
         .map(|number| {
             let path = path.join(table_name(number));
-            let image = table::read(fs::read(&path).unwrap()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let image = table::read(fs::read(&path).unwrap())
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let edge = |last: bool| {
-                let handle = if last { image.blocks[image.blocks.len() - 1] } else { image.blocks[0] };
+                let handle = if last {
+                    image.blocks[image.blocks.len() - 1]
+                } else {
+                    image.blocks[0]
+                };
                 let start = handle.offset as usize;
                 let mut scratch = Vec::new();
                 let bytes = &image.bytes[start..handle.end().unwrap() as usize];
                 let contents = decode_block(bytes, &mut scratch).unwrap();
                 let block = waystation_format::block::Block::new(contents).unwrap();
                 let mut entries = waystation_format::block::BlockIter::new(block);
-                if last { entries.seek_to_last().unwrap() } else { entries.seek_to_first().unwrap() }
+                if last {
+                    entries.seek_to_last().unwrap();
+                } else {
+                    entries.seek_to_first().unwrap();
+                }
                 entries.key().to_vec()
             };
             (edge(false), edge(true), image)
@@ -120,7 +136,10 @@ fn chained_tables(path: &Path) -> Vec<Vec<TableImage>> {
     tables.sort_by(|a, b| compare_internal(&a.0, &b.0));
     let mut inputs: Vec<(Vec<u8>, Vec<TableImage>)> = Vec::new();
     for (first, last, image) in tables {
-        match inputs.iter_mut().find(|input| compare_internal(&input.0, &first).is_lt()) {
+        match inputs
+            .iter_mut()
+            .find(|input| compare_internal(&input.0, &first).is_lt())
+        {
             Some(input) => {
                 input.0 = last;
                 input.1.push(image);
@@ -132,8 +151,18 @@ fn chained_tables(path: &Path) -> Vec<Vec<TableImage>> {
 }
 
 /// Writes a database with overwrites and deletions; its entries. All of it ends in tables, none in the log.
-fn write_database(path: &Path, seed: u64, block_bytes: usize, restart_interval: i32) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let settings = waystation_oracle::Settings { snappy: false, block_bytes, restart_interval, ..Default::default() };
+fn write_database(
+    path: &Path,
+    seed: u64,
+    block_bytes: usize,
+    restart_interval: i32,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let settings = waystation_oracle::Settings {
+        snappy: false,
+        block_bytes,
+        restart_interval,
+        ..Default::default()
+    };
     let mut random = Random::new(seed);
     for _ in 0..3 {
         let db = LevelDb::open(path, settings).unwrap();
@@ -154,7 +183,10 @@ fn write_database(path: &Path, seed: u64, block_bytes: usize, restart_interval: 
 }
 
 #[test]
-#[cfg_attr(not(all(verilator, leveldb)), ignore = "verilator or libleveldb is not installed")]
+#[cfg_attr(
+    not(all(verilator, leveldb)),
+    ignore = "verilator or libleveldb is not installed"
+)]
 fn leveldbs_tables_are_compacted_and_read_back_by_leveldb() {
     for (seed, block_bytes, restart_interval) in [(1, 4096, 16), (2, 1024, 3), (3, 4096, 1)] {
         let source = tempdir().unwrap();
@@ -162,8 +194,14 @@ fn leveldbs_tables_are_compacted_and_read_back_by_leveldb() {
         let inputs = chained_tables(source.path());
         assert!(inputs.len() > 1, "the tables overlap");
         for size in sizes().into_iter().filter(|&size| size >= inputs.len()) {
-            let settings = Settings { bottom: true, ..Settings::default() };
-            let job = Job { inputs: inputs.clone(), settings };
+            let settings = Settings {
+                bottom: true,
+                ..Settings::default()
+            };
+            let job = Job {
+                inputs: inputs.clone(),
+                settings,
+            };
             let (output, _) = Engine::new(size).unwrap().run(&job, |_| ()).unwrap();
             assert!(output == reference::run(&job).unwrap());
             assert_eq!(leveldb_reads(&output), expected);
@@ -172,11 +210,17 @@ fn leveldbs_tables_are_compacted_and_read_back_by_leveldb() {
 }
 
 #[test]
-#[cfg_attr(not(all(verilator, leveldb)), ignore = "verilator or libleveldb is not installed")]
+#[cfg_attr(
+    not(all(verilator, leveldb)),
+    ignore = "verilator or libleveldb is not installed"
+)]
 fn leveldb_reads_random_outputs() {
     for size in sizes() {
         let mut engine = Engine::new(size).unwrap();
-        for (number, keys) in [Keys::Digits, Keys::Tricky, Keys::Long].into_iter().enumerate() {
+        for (number, keys) in [Keys::Digits, Keys::Tricky, Keys::Long]
+            .into_iter()
+            .enumerate()
+        {
             let recipe = Recipe {
                 seed: number as u64,
                 inputs: size,
@@ -187,7 +231,11 @@ fn leveldb_reads_random_outputs() {
                 chains: false,
                 block_bytes: 1024,
                 restart_interval: 16,
-                settings: Settings { smallest_snapshot: 700, block_bytes: 512, ..Settings::default() },
+                settings: Settings {
+                    smallest_snapshot: 700,
+                    block_bytes: 512,
+                    ..Settings::default()
+                },
             };
             let job = recipe.job();
             let (output, _) = engine.run(&job, |_| ()).unwrap();
@@ -198,7 +246,10 @@ fn leveldb_reads_random_outputs() {
 
 /// The index entry of the first block has an empty user key: a scan never looks at it, a seek does.
 #[test]
-#[cfg_attr(not(all(verilator, leveldb)), ignore = "verilator or libleveldb is not installed")]
+#[cfg_attr(
+    not(all(verilator, leveldb)),
+    ignore = "verilator or libleveldb is not installed"
+)]
 fn leveldb_seeks_past_an_empty_index_key() {
     for size in sizes() {
         let mut records: Vec<_> = (1..=40)
@@ -210,8 +261,15 @@ fn leveldb_seeks_past_an_empty_index_key() {
         for number in 0..40u8 {
             records.push(record(&[number], 100, ValueKind::Value, b"of one byte"));
         }
-        let settings = Settings { smallest_snapshot: 0, block_bytes: 300, ..Settings::default() };
-        let job = Job { inputs: vec![vec![build(&records, 4096, 16)]], settings };
+        let settings = Settings {
+            smallest_snapshot: 0,
+            block_bytes: 300,
+            ..Settings::default()
+        };
+        let job = Job {
+            inputs: vec![vec![build(&records, 4096, 16)]],
+            settings,
+        };
         let (output, _) = Engine::new(size).unwrap().run(&job, |_| ()).unwrap();
         assert_eq!(output.blocks[0].last_key.len(), 8);
         let entries = leveldb_reads(&output);

@@ -2,6 +2,7 @@
 
 mod dump;
 mod inspect;
+mod ip;
 mod place;
 
 use crate::args::{Cli, Command};
@@ -28,6 +29,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Find(args) => inspect::find(&mut context, &args),
         Command::Dump(args) => dump::dump(&mut context, &args),
         Command::Place(command) => place::place(&context, command),
+        Command::Ip(command) => ip::ip(&mut context, &command),
     };
     // What was printed before a failure is still worth reading.
     let finished = context.output.finish();

@@ -8,7 +8,9 @@ use super::job::{Counters, Failure, FailureKind, IpError, Job, Output};
 /// The numbers of inputs there are engines for in this build; none without Verilator.
 pub fn sizes() -> Vec<usize> {
     let list = option_env!("WAYSTATION_IP_BUILT").unwrap_or_default();
-    list.split(',').filter_map(|size| size.parse().ok()).collect()
+    list.split(',')
+        .filter_map(|size| size.parse().ok())
+        .collect()
 }
 
 /// How the memory beside the engine behaves.
@@ -139,8 +141,7 @@ impl Engine {
 impl Engine {
     /// An engine with so many inputs; those of [`sizes`] are built.
     pub fn new(inputs: usize) -> Result<Self, IpError> {
-        let simulator =
-            ffi::Simulator::new(inputs as u32).ok_or(IpError::NoSuchSize(inputs))?;
+        let simulator = ffi::Simulator::new(inputs as u32).ok_or(IpError::NoSuchSize(inputs))?;
         Ok(Self {
             simulator,
             inputs,
@@ -284,7 +285,9 @@ impl Engine {
             ));
         }
         self.load(image);
-        let snapshot = settings.smallest_snapshot.min(waystation_format::key::MAX_SEQUENCE);
+        let snapshot = settings
+            .smallest_snapshot
+            .min(waystation_format::key::MAX_SEQUENCE);
         self.write(register::SNAPSHOT_LOW, snapshot as u32);
         self.write(register::SNAPSHOT_HIGH, (snapshot >> 32) as u32);
         let flags = u32::from(settings.bottom) | u32::from(settings.restart_interval) << 8;
@@ -346,7 +349,9 @@ impl Engine {
             violations,
         };
         if !counters.balance() {
-            return Err(IpError::Inconsistent(format!("the records do not balance: {counters:?}")));
+            return Err(IpError::Inconsistent(format!(
+                "the records do not balance: {counters:?}"
+            )));
         }
         if counts[9] != counters.blocks_in {
             return Err(IpError::Inconsistent(format!(

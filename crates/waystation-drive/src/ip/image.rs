@@ -64,8 +64,14 @@ pub fn build(job: &Job, out_bytes: usize) -> Result<Image, IpError> {
         lists: Vec::new(),
         block_lists: Vec::new(),
         tables: Vec::new(),
-        index: Region { address: 0, bytes: 0 },
-        out: Region { address: 0, bytes: 0 },
+        index: Region {
+            address: 0,
+            bytes: 0,
+        },
+        out: Region {
+            address: 0,
+            bytes: 0,
+        },
     };
     for (number, input) in job.inputs.iter().enumerate() {
         let mut descriptors = Vec::new();
@@ -79,7 +85,9 @@ pub fn build(job: &Job, out_bytes: usize) -> Result<Image, IpError> {
             block_lists.push(blocks);
             tables.push(bytes);
         }
-        image.lists.push(layout.place(&descriptors, TABLE_DESCRIPTOR_BYTES)?);
+        image
+            .lists
+            .push(layout.place(&descriptors, TABLE_DESCRIPTOR_BYTES)?);
         image.block_lists.push(block_lists);
         image.tables.push(tables);
     }
@@ -114,10 +122,14 @@ impl Layout {
 
 fn check_blocks(table: &TableImage) -> Result<(), IpError> {
     if table.blocks.len() >= 1 << 24 {
-        return Err(IpError::Refused("a table has 2^24 blocks or more".to_owned()));
+        return Err(IpError::Refused(
+            "a table has 2^24 blocks or more".to_owned(),
+        ));
     }
     for handle in &table.blocks {
-        let inside = handle.end().is_some_and(|end| end <= table.bytes.len() as u64);
+        let inside = handle
+            .end()
+            .is_some_and(|end| end <= table.bytes.len() as u64);
         if !inside || handle.length > Limits::BLOCK_BYTES as u64 || handle.length < 8 {
             return Err(IpError::Refused(format!(
                 "a block of {} bytes at {} does not lie within its table or is longer than {} bytes",
@@ -175,7 +187,12 @@ pub fn index_entries(bytes: &[u8], count: usize) -> Result<Vec<Block>, IpError> 
         .chunks_exact(INDEX_ENTRY_BYTES)
         .take(count)
         .map(|entry| {
-            let word = |at: usize| entry[at..].first_chunk::<4>().copied().map(u32::from_le_bytes);
+            let word = |at: usize| {
+                entry[at..]
+                    .first_chunk::<4>()
+                    .copied()
+                    .map(u32::from_le_bytes)
+            };
             let (offset, length) = (word(0), word(4));
             let (entries, key_bytes) = (word(8), word(12));
             let (Some(offset), Some(length)) = (offset, length) else {
@@ -184,7 +201,9 @@ pub fn index_entries(bytes: &[u8], count: usize) -> Result<Vec<Block>, IpError> 
             let (Some(entries), Some(key_bytes)) = (entries, key_bytes) else {
                 return Err(inconsistent());
             };
-            let user_key = entry.get(24..24 + key_bytes as usize).ok_or_else(inconsistent)?;
+            let user_key = entry
+                .get(24..24 + key_bytes as usize)
+                .ok_or_else(inconsistent)?;
             let mut last_key = user_key.to_vec();
             last_key.extend_from_slice(&entry[16..24]);
             Ok(Block {
@@ -204,7 +223,10 @@ pub fn survey(job: &Job) -> Result<(), IpError> {
     for table in job.tables() {
         check_blocks(table)?;
         for handle in &table.blocks {
-            let (start, end) = (handle.offset as usize, (handle.offset + handle.length) as usize);
+            let (start, end) = (
+                handle.offset as usize,
+                (handle.offset + handle.length) as usize,
+            );
             if table.bytes[end] != 0 {
                 return Err(IpError::Refused(
                     "a table is compressed; the engine takes uncompressed blocks only".to_owned(),

@@ -217,7 +217,9 @@ impl std::fmt::Display for Failure {
 #[derive(Debug, Error)]
 pub enum IpError {
     /// The crate was built without Verilator.
-    #[error("this build has no simulated engine, because verilator was not installed when it was made")]
+    #[error(
+        "this build has no simulated engine, because verilator was not installed when it was made"
+    )]
     NotBuilt,
     /// There is no engine of this size.
     #[error("this build has no engine with {0} inputs, only with {sizes:?}", sizes = super::sizes())]

@@ -162,7 +162,7 @@ impl Filter {
     fn judge(&mut self, internal_key: &[u8]) -> Verdict {
         let user_key = key::user_key(internal_key);
         let trailer = key::trailer(internal_key);
-        let (sequence, deletion) = (trailer >> 8, trailer & 0xff == 0);
+        let (sequence, deletion) = (trailer >> 8, trailer as u8 == 0);
         let shadowed = self.hides && self.user_key.as_deref() == Some(user_key);
         self.user_key = Some(user_key.to_vec());
         self.hides = sequence <= self.settings.smallest_snapshot;
@@ -210,7 +210,11 @@ impl Encoder {
             self.since_restart = 0;
         } else {
             let last = key::user_key(&self.last_key);
-            shared = last.iter().zip(user_key).take_while(|(a, b)| a == b).count();
+            shared = last
+                .iter()
+                .zip(user_key)
+                .take_while(|(a, b)| a == b)
+                .count();
         }
         varint::put_u64(&mut self.entries, shared as u64);
         varint::put_u64(&mut self.entries, (internal_key.len() - shared) as u64);

@@ -86,9 +86,18 @@ impl Coverage {
     fn inputs(&mut self, job: &Job) {
         let image = image::build(job, 64).unwrap();
         let empty = job.inputs.iter().filter(|input| input.is_empty()).count();
-        self.hit("input: none of the inputs has a record", empty == job.inputs.len());
-        self.hit("input: one is empty beside others", empty > 0 && empty < job.inputs.len());
-        self.hit("input: a chain of tables", job.inputs.iter().any(|input| input.len() > 1));
+        self.hit(
+            "input: none of the inputs has a record",
+            empty == job.inputs.len(),
+        );
+        self.hit(
+            "input: one is empty beside others",
+            empty > 0 && empty < job.inputs.len(),
+        );
+        self.hit(
+            "input: a chain of tables",
+            job.inputs.iter().any(|input| input.len() > 1),
+        );
         for (input, regions) in job.inputs.iter().zip(&image.tables) {
             for (table, region) in input.iter().zip(regions) {
                 for handle in &table.blocks {
@@ -120,7 +129,10 @@ impl Coverage {
             let value = value as usize;
             let (user_before, length) = (key.len().saturating_sub(8), shared + unshared - 8);
             let foreign = entries > 0 && shared > user_before;
-            self.hit("key: shares bytes with the trailer of another key", foreign && length > user_before);
+            self.hit(
+                "key: shares bytes with the trailer of another key",
+                foreign && length > user_before,
+            );
             self.hit(
                 "key: shares all of the key before and some of its trailer",
                 foreign && length == user_before,
@@ -131,7 +143,8 @@ impl Coverage {
             key.extend_from_slice(&block[at..at + unshared]);
             at += unshared + value;
             entries += 1;
-            let prefix = entries > 1 && length > user_before && key.starts_with(&before[..user_before]);
+            let prefix =
+                entries > 1 && length > user_before && key.starts_with(&before[..user_before]);
             self.hit("key: a prefix of the next", prefix);
             self.hit("key: empty", length == 0);
             self.hit("key: 1 to 7 bytes", (1..8).contains(&length));
@@ -140,8 +153,11 @@ impl Coverage {
             self.hit("value: empty", value == 0);
             self.hit("value: length of two bytes", (128..16384).contains(&value));
             self.hit("value: length of three bytes", value >= 16384);
-            self.hit("value: ends within a word", value % 8 != 0);
-            self.hit("value: ends with a word", value > 0 && value % 8 == 0);
+            self.hit("value: ends within a word", !value.is_multiple_of(8));
+            self.hit(
+                "value: ends with a word",
+                value > 0 && value.is_multiple_of(8),
+            );
         }
         self.hit("block: one entry", entries == 1);
     }
@@ -153,7 +169,8 @@ impl Coverage {
             let start = begin as usize;
             let user = &pair[0].last_key[..pair[0].last_key.len() - 8];
             // The first entry of a block shares nothing: header, then the whole key.
-            let (_, value) = waystation_format::varint::get_u32(&output.bytes[start + 2..]).unwrap();
+            let (_, value) =
+                waystation_format::varint::get_u32(&output.bytes[start + 2..]).unwrap();
             let length = usize::from(output.bytes[start + 1]) - 8;
             let key = &output.bytes[start + 2 + value..][..length];
             self.hit("output: versions of a key in two blocks", key == user);
@@ -162,7 +179,10 @@ impl Coverage {
             self.hit("output: a block with one entry", block.entries == 1);
             let kind = block.handle.offset + block.handle.length;
             self.hit("output: checksum in one word", kind % 8 < 4);
-            self.hit("output: checksum across two words", (4..7).contains(&(kind % 8)));
+            self.hit(
+                "output: checksum across two words",
+                (4..7).contains(&(kind % 8)),
+            );
             let end = kind as usize;
             let restarts = output.bytes[end - 4..end].first_chunk::<4>().unwrap();
             let all = u32::from_le_bytes(*restarts) == 64;

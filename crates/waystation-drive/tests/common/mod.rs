@@ -1,5 +1,10 @@
 //! Random jobs: records of many shapes, spread over inputs and tables, and what a run of them covers.
-#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test uses its part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "each test uses its part"
+)]
 
 pub mod coverage;
 pub mod random;
@@ -16,7 +21,7 @@ pub type Record = (Vec<u8>, Vec<u8>);
 /// What user keys look like.
 #[derive(Debug, Clone, Copy)]
 pub enum Keys {
-    /// Sixteen digits, as db_bench writes.
+    /// Sixteen digits, as `db_bench` writes.
     Digits,
     /// Up to 64 bytes out of a few byte values that trailers have too, many a prefix of another.
     Tricky,
@@ -59,7 +64,13 @@ impl Recipe {
     /// A recipe drawn at random, all from the seed.
     pub fn random(seed: u64, inputs: usize) -> Self {
         let mut random = Random::new(seed);
-        let keys = random.pick(&[Keys::Digits, Keys::Tricky, Keys::Tricky, Keys::Few, Keys::Long]);
+        let keys = random.pick(&[
+            Keys::Digits,
+            Keys::Tricky,
+            Keys::Tricky,
+            Keys::Few,
+            Keys::Long,
+        ]);
         let values = random.pick(&[
             Values::Empty,
             Values::Fixed(100),
@@ -130,7 +141,9 @@ impl Recipe {
 
     fn user_key(&self, random: &mut Random) -> Vec<u8> {
         match self.keys {
-            Keys::Digits => format!("{:016}", random.below(self.records as u64 * 8 + 1)).into_bytes(),
+            Keys::Digits => {
+                format!("{:016}", random.below(self.records as u64 * 8 + 1)).into_bytes()
+            }
             Keys::Tricky => {
                 let length = match random.below(4) {
                     0 => random.below(4),
@@ -144,7 +157,7 @@ impl Recipe {
             Keys::Few => vec![b'k'; random.below(6) as usize],
             Keys::Long => {
                 let mut key = vec![b'x'; 60];
-                key.extend_from_slice(&(random.below(2000) as u32).to_be_bytes());
+                key.extend_from_slice(format!("{:04}", random.below(2000)).as_bytes());
                 key
             }
         }
@@ -167,7 +180,11 @@ impl Recipe {
         if records.is_empty() {
             return Vec::new();
         }
-        let pieces = if self.chains { 1 + random.below(3) as usize } else { 1 };
+        let pieces = if self.chains {
+            1 + random.below(3) as usize
+        } else {
+            1
+        };
         records
             .chunks(records.len().div_ceil(pieces))
             .map(|records| build(records, self.block_bytes, self.restart_interval))
@@ -213,7 +230,8 @@ pub fn records(output: &waystation_drive::ip::Output) -> Vec<Record> {
         let end = start + block.handle.length as usize + 5;
         let mut scratch = Vec::new();
         let contents =
-            waystation_format::table::decode_block(&output.bytes[start..end], &mut scratch).unwrap();
+            waystation_format::table::decode_block(&output.bytes[start..end], &mut scratch)
+                .unwrap();
         let block = waystation_format::block::Block::new(contents).unwrap();
         let mut entries = waystation_format::block::BlockIter::new(block);
         entries.seek_to_first().unwrap();
