@@ -21,9 +21,9 @@ use waystation_format::batch::BatchIter;
 
 /// The name of the lock file, `LevelDB`'s.
 const LOCK_NAME: &str = "LOCK";
-/// Tables in level 0 from which on they are merged; level 1 is to hold about as much as they do then, so that
-/// the first merge down costs about one byte a byte.
-const LEVEL0_TRIGGER: usize = 4;
+/// What the tree's state holds once the log beside it belongs to it: gone when another program wrote to the
+/// directory since.
+const LOG_STATE: &str = "log";
 /// The file whose presence makes a directory a database.
 const CURRENT_NAME: &str = "CURRENT";
 
@@ -32,7 +32,9 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
     prepare_directory(&*storage, path, &options)?;
     let lock = storage.lock(&path.join(LOCK_NAME))?;
     let tree = Tree::open(&storage, path, tree_settings(&options))?;
-    let mut replay = Replay::new(options.memtable_bytes, tree.flushed_sequence());
+    let mut state = tree.state();
+    let knows_log = state.contains_key(LOG_STATE);
+    let mut replay = Replay::new(options.memtable_bytes, tree.flushed_sequence(), knows_log);
     let settings = LogSettings {
         segment_bytes: options.log_segment_bytes as u64,
         ring_bytes: options.ring_bytes,
@@ -41,6 +43,10 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
     let recovered = log::open(&storage, path, &settings, flushed, &mut |record| {
         replay.record(path, &record)
     })?;
+    if !knows_log {
+        state.insert(LOG_STATE.to_owned(), Vec::new());
+        tree.set_state(state)?;
+    }
     let core = Arc::new(assemble(storage, path, options, recovered, tree, replay));
     let workers = Workers::start(&core)?;
     Ok(Db {
@@ -82,7 +88,6 @@ fn prepare_directory(storage: &dyn Storage, path: &Path, options: &Options) -> R
 }
 
 fn tree_settings(options: &Options) -> TreeSettings {
-    let table_bytes = options.table_bytes as u64;
     TreeSettings {
         table: TableSettings {
             block_bytes: options.block_bytes,
@@ -90,13 +95,7 @@ fn tree_settings(options: &Options) -> TreeSettings {
             filter_bits_per_key: options.filter_bits_per_key,
             ..TableSettings::default()
         },
-        shape: Shape {
-            level0_trigger: LEVEL0_TRIGGER,
-            level_base_bytes: (options.memtable_bytes as u64 * LEVEL0_TRIGGER as u64)
-                .max(table_bytes),
-            fan_out: 10,
-            table_bytes,
-        },
+        shape: Shape::new(options.memtable_bytes as u64, options.table_bytes as u64),
         cache_bytes: options.cache_bytes,
         max_open_tables: options.max_open_tables,
     }
@@ -106,6 +105,10 @@ fn tree_settings(options: &Options) -> TreeSettings {
 struct Replay {
     memtable_bytes: usize,
     flushed_sequence: u64,
+    /// Whether the log belongs to the tables.
+    knows_log: bool,
+    /// Whether a record was taken.
+    began: bool,
     full: Vec<LoggedMemTable>,
     active: LoggedMemTable,
     reserved: usize,
@@ -114,10 +117,12 @@ struct Replay {
 }
 
 impl Replay {
-    fn new(memtable_bytes: usize, flushed_sequence: u64) -> Self {
+    fn new(memtable_bytes: usize, flushed_sequence: u64, knows_log: bool) -> Self {
         Self {
             memtable_bytes,
             flushed_sequence,
+            knows_log,
+            began: false,
             full: Vec::new(),
             active: LoggedMemTable {
                 table: Arc::new(MemTable::new(memtable_bytes)),
@@ -135,6 +140,7 @@ impl Replay {
         if header.last_sequence() <= self.flushed_sequence {
             return Ok(());
         }
+        self.check_belongs(dir, header.first_sequence)?;
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         scratch.extend_from_slice(&header.first_sequence.to_le_bytes());
@@ -154,6 +160,26 @@ impl Replay {
         self.make_room(room, record.lsn, header.first_sequence);
         apply(&self.active.table, operations, header.first_sequence);
         self.scratch = scratch;
+        Ok(())
+    }
+
+    /// Refuses a log that does not go on where the tables end.
+    fn check_belongs(&mut self, dir: &Path, first_sequence: u64) -> Result<()> {
+        if !self.knows_log {
+            let reason = "its log holds writes that belong to other tables than those in it; remove the files \
+                          named journal* and JOURNAL to open it without them";
+            return Err(Error::Incompatible {
+                path: dir.to_owned(),
+                reason: reason.to_owned(),
+            });
+        }
+        if !std::mem::replace(&mut self.began, true) && first_sequence > self.flushed_sequence + 1 {
+            let reason = format!(
+                "its tables end with write {}, and its log begins with write {first_sequence}",
+                self.flushed_sequence
+            );
+            return Err(Error::corruption(dir, 0, reason));
+        }
         Ok(())
     }
 

@@ -31,7 +31,6 @@ use crate::error::Result;
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex};
-pub(crate) use stats::Pressure;
 use stats::Totals;
 use std::path::{Path, PathBuf};
 
@@ -56,8 +55,6 @@ pub(crate) struct Tree {
     tables: Arc<TableCache>,
     blocks: Arc<BlockCache>,
     versions: VersionSet,
-    /// State from before the directory was opened by LevelDB, or of no directory of ours, is not found.
-    found_state: bool,
     running: Mutex<Running>,
     claim_given_up: Condvar,
     flushing: Mutex<()>,
@@ -90,7 +87,6 @@ impl Tree {
             tables: Arc::new(tables),
             blocks,
             versions,
-            found_state: found.state.is_some(),
             running: Mutex::new(Running::default()),
             claim_given_up: Condvar::new(),
             flushing: Mutex::new(()),
@@ -165,13 +161,8 @@ impl Tree {
         }
     }
 
-    /// Whether the state kept in this directory before was found; if not, the directory is new, or LevelDB
-    /// wrote to it since: whatever else of ours is in it is from before, and void.
-    pub(crate) fn found_state(&self) -> bool {
-        self.found_state
-    }
-
-    /// What the rooms above keep beside the tree.
+    /// What the rooms above keep beside the tree; empty if the directory is new, or if another program wrote to it
+    /// since: whatever else of ours is in it is void then.
     pub(crate) fn state(&self) -> State {
         self.versions.state()
     }

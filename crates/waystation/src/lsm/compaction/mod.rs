@@ -25,9 +25,9 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use choice::{Choice, Discard, Move};
+pub(crate) use choice::Choice;
 pub(crate) use claim::{Claim, Running};
-pub(crate) use job::{Grandparent, JOB_FORMAT, Job, JobInput, OutputLayout, OutputLimits};
+pub(crate) use job::{Grandparent, JOB_FORMAT, Job, OutputLayout, OutputLimits};
 pub(crate) use pick::{Context, grandparents, pick, pick_clean, pick_range, ranges_from};
 pub(crate) use run::{JobResult, Workplace, run};
 
@@ -49,13 +49,12 @@ pub(crate) struct Shape {
 impl Shape {
     /// The shape for memtables of `memtable_bytes` and tables of `table_bytes`.
     ///
-    /// Four tables of level 0 make it due; level 1 holds eight memtables, so that merging level 0 into it
-    /// rewrites about twice what comes in, and a database of a few gigabytes has two large levels and not
-    /// three. Fan-out 10 as everywhere: a lower one saves rewriting in theory, and costs a level in practice.
+    /// Level 1 is to hold as much as level 0 does when it is due, so that merging level 0 into it rewrites about
+    /// one byte per byte and holds nobody up for long; see docs/compaction.md for the alternatives.
     pub(crate) fn new(memtable_bytes: u64, table_bytes: u64) -> Self {
         Self {
             level0_trigger: 4,
-            level_base_bytes: memtable_bytes.max(table_bytes).saturating_mul(8),
+            level_base_bytes: memtable_bytes.saturating_mul(4).max(table_bytes),
             fan_out: 10,
             table_bytes,
         }

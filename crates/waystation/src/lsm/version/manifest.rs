@@ -200,7 +200,6 @@ fn new_file(level: usize, table: &TableMeta) -> NewFile {
 pub(crate) struct ManifestWriter {
     file: Arc<dyn File>,
     records: RecordWriter,
-    number: u64,
     bytes: u64,
     digest: u32,
     snapshot_bytes: u64,
@@ -220,7 +219,6 @@ impl ManifestWriter {
         let mut writer = Self {
             file,
             records,
-            number,
             bytes: 0,
             digest: 0,
             snapshot_bytes: 0,
@@ -240,11 +238,6 @@ impl ManifestWriter {
         self.bytes += framed.len() as u64;
         self.digest = extend(self.digest, &framed);
         Ok(())
-    }
-
-    /// The file number.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
     }
 
     /// Bytes written, and their crc32c.

@@ -30,14 +30,12 @@ mod tests;
 pub(crate) use fence::Fence;
 pub(crate) use files::read_file;
 pub(crate) use range::UserRange;
-pub(crate) use recover::{Listing, Recovered, recover};
-pub(crate) use set::{Found, Progress, VersionSet};
+pub(crate) use set::{Progress, VersionSet};
 pub(crate) use side::{SIDE_FILE, SideFile, SideFileError, State};
 
 use super::table::TableMeta;
 use crate::sync::Arc;
 use std::cmp::{Ordering, Reverse};
-use std::fmt::Write as _;
 use waystation_format::key::{compare_internal, trailer};
 pub(crate) use waystation_format::version_edit::LEVELS;
 
@@ -103,24 +101,6 @@ impl Version {
     /// All tables with their levels, level by level.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<TableMeta>)> {
         (0..LEVELS).flat_map(|level| self.levels[level].iter().map(move |table| (level, table)))
-    }
-
-    /// The deepest level that has tables, or 0.
-    pub(crate) fn deepest(&self) -> usize {
-        (0..LEVELS)
-            .rev()
-            .find(|&level| !self.levels[level].is_empty())
-            .unwrap_or(0)
-    }
-
-    /// The one table of a sorted `level` that can hold the first entry at or after `internal_key`.
-    pub(crate) fn seek(&self, level: usize, internal_key: &[u8]) -> Option<&Arc<TableMeta>> {
-        debug_assert!(level > 0, "level 0 is not sorted by key");
-        let tables = &self.levels[level];
-        let at = tables.partition_point(|table| {
-            compare_internal(&table.largest, internal_key) == Ordering::Less
-        });
-        tables.get(at)
     }
 
     /// The one table of a sorted `level` that can hold the newest version of `user_key` up to `snapshot`.
@@ -217,20 +197,5 @@ impl Version {
             }
         }
         Ok(())
-    }
-
-    /// Tables and bytes per level in one line, for the log: `4+0+12 tables, 130 MB`.
-    pub(crate) fn summary(&self) -> String {
-        let mut line = String::new();
-        for level in 0..=self.deepest() {
-            let separator = if level == 0 { "" } else { "+" };
-            let _ = write!(line, "{separator}{}", self.levels[level].len());
-        }
-        let _ = write!(
-            line,
-            " tables, {} MB",
-            self.bytes.iter().sum::<u64>() / 1_000_000
-        );
-        line
     }
 }

@@ -64,9 +64,4 @@ impl<'a> UserRange<'a> {
     pub(crate) fn overlaps_table(&self, table: &TableMeta) -> bool {
         self.overlaps(&UserRange::of(table))
     }
-
-    /// Whether `key` is in the range.
-    pub(crate) fn contains(&self, key: &[u8]) -> bool {
-        !self.is_after(key) && !self.is_before(key)
-    }
 }

@@ -46,8 +46,6 @@ pub(crate) struct Progress {
 /// What opening found.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// Whether the database was made just now.
-    pub created: bool,
     /// LevelDB's write-ahead logs that no table covers yet, the oldest first.
     pub foreign_logs: Vec<u64>,
     /// The state kept before; `None` if there is none, or LevelDB wrote to the directory since.
@@ -81,7 +79,6 @@ impl VersionSet {
         let listing = Listing::read(&*storage, dir)?;
         let recovered = recover(&*storage, dir, &listing)?;
         let found = Found {
-            created: recovered.is_none(),
             foreign_logs: recovered
                 .as_ref()
                 .map_or(Vec::new(), |found| found.foreign_logs.clone()),

@@ -3,7 +3,8 @@
 use super::super::cut::Cutter;
 use super::super::retain::{Retain, Verdict};
 use super::{LAYOUT, facts, internal, table};
-use crate::lsm::compaction::{Grandparent, JOB_FORMAT, Job, JobInput, OutputLimits};
+use crate::lsm::compaction::job::JobInput;
+use crate::lsm::compaction::{Grandparent, JOB_FORMAT, Job, OutputLimits};
 use waystation_format::key::{ValueKind, append};
 
 fn job() -> Job {

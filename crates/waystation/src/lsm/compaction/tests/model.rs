@@ -259,7 +259,10 @@ impl Model {
             let tables: Vec<&Arc<TableMeta>> = if level == 0 {
                 self.version.level(0).iter().collect()
             } else {
-                self.version.seek(level, &lookup).into_iter().collect()
+                self.version
+                    .seek_version(level, user_key(&lookup), snapshot)
+                    .into_iter()
+                    .collect()
             };
             for table in tables {
                 let entries = &self.content[&table.number];

@@ -214,7 +214,7 @@ fn a_checkpoint_is_a_database_of_its_own() {
     history.compare(&tree, history.last);
     for copy in ["/linked", "/copied"] {
         let copy = Tree::open(&storage, Path::new(copy), small()).unwrap();
-        assert!(!copy.found_state());
+        assert!(copy.state().is_empty());
         assert_eq!(copy.flushed_sequence(), then.last);
         then.compare(&copy, then.last);
         settle(&copy, then.last);

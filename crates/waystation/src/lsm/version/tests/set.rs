@@ -3,7 +3,8 @@
 use crate::error::Result;
 use crate::lsm::table::TableMeta;
 use crate::lsm::version::manifest::{Manifest, Numbers, snapshot_edit};
-use crate::lsm::version::{Change, Fence, Found, Progress, State, Version, VersionSet};
+use crate::lsm::version::set::Found;
+use crate::lsm::version::{Change, Fence, Progress, State, Version, VersionSet};
 use crate::storage::Storage;
 use crate::storage::os::OsStorage;
 use crate::sync::Arc;
@@ -85,7 +86,7 @@ fn listed(version: &Version) -> Vec<(usize, u64)> {
 fn a_new_database_is_fenced_from_its_first_moment() {
     let fixture = Fixture::new();
     let (set, found) = fixture.open().unwrap();
-    assert!(found.created && found.foreign_logs.is_empty() && found.state.is_none());
+    assert!(found.foreign_logs.is_empty() && found.state.is_none());
     let manifest = fixture.read_manifest();
     assert_eq!(manifest.fence, Fence::Closed);
     assert_eq!(
@@ -100,7 +101,7 @@ fn a_new_database_is_fenced_from_its_first_moment() {
     drop(set);
 
     let (set, found) = fixture.open().unwrap();
-    assert!(!found.created && found.state == Some(State::new()));
+    assert_eq!(found.state, Some(State::new()));
     set.remove_garbage(|_| unreachable!("there are no tables"));
     assert_eq!(
         fixture.names(),
@@ -301,7 +302,7 @@ fn a_directory_of_leveldb_opens_in_place() {
     }
     let (set, found) = fixture.open().unwrap();
     assert_eq!(found.foreign_logs, [7, 9]);
-    assert!(found.state.is_none() && !found.created);
+    assert!(found.state.is_none());
     assert_eq!(listed(&set.current()), [(0, 8), (2, 5)]);
     assert_eq!(set.flushed_through(), 1234);
     assert_eq!(fixture.read_manifest().fence, Fence::Closed);
@@ -352,7 +353,7 @@ fn the_state_is_kept_until_leveldb_writes_to_the_directory() {
 
 #[test]
 fn reading_writes_nothing() {
-    use crate::lsm::version::{Listing, recover};
+    use crate::lsm::version::recover::{Listing, recover};
     let fixture = Fixture::new();
     let path: &Path = fixture.dir.path();
     let read = || {
