@@ -7,7 +7,7 @@
 //!
 //! While there is room, every block is kept. Once there is none, a block is kept only if it was missed before,
 //! lately: within the last one or two times as many misses as there are blocks. What is read once costs no
-//! eviction then, and does not wash out what is read often. (TinyLFU and S3-FIFO do this with sketches and
+//! eviction then, and does not wash out what is read often. (`TinyLFU` and S3-FIFO do this with sketches and
 //! queues of ghosts; here the slot remembers.) A scan that only passes by does not use the cache at all: see
 //! [`TableIterator`](super::TableIterator).
 //!
@@ -42,10 +42,12 @@ struct Slot {
     used: bool,
 }
 
+type Piece = Box<[Mutex<Slot>]>;
+
 /// Places for the data blocks of one table.
 #[derive(Debug)]
 pub(super) struct Slots {
-    pieces: Box<[OnceLock<Box<[Mutex<Slot>]>>]>,
+    pieces: Box<[OnceLock<Piece>]>,
 }
 
 impl Slots {

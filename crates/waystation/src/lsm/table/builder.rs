@@ -59,11 +59,6 @@ impl TableBuilder {
         self.writer.estimated_bytes()
     }
 
-    /// How many entries there are so far.
-    pub(crate) fn entries(&self) -> u64 {
-        self.writer.entries()
-    }
-
     /// Completes the table and makes its content durable. Its name is durable once its directory is synced.
     /// On an error the file is removed.
     pub(crate) fn finish(mut self) -> Result<TableMeta> {

@@ -59,11 +59,6 @@ impl TableIterator {
         }
     }
 
-    /// The table.
-    pub(crate) fn table(&self) -> &Arc<Table> {
-        &self.table
-    }
-
     /// Goes to another table, in the same memory.
     pub(crate) fn reset(&mut self, table: Arc<Table>) {
         self.table = table;

@@ -19,7 +19,7 @@ pub(super) mod tests;
 pub(crate) use block_cache::BlockCache;
 pub(crate) use builder::TableBuilder;
 pub(crate) use iterator::TableIterator;
-pub(crate) use lookup::{LookupKey, PinnedValue};
+pub(crate) use lookup::LookupKey;
 pub(crate) use meta::{TableFacts, TableMeta};
 pub(crate) use reader::Table;
 pub(crate) use table_cache::TableCache;

@@ -1,13 +1,21 @@
 //! A file that is written once, from its beginning to its end, in large aligned pieces.
 //!
-//! Direct transfers want addresses, offsets and lengths in whole units. Bytes gather in one aligned buffer,
-//! which is written when it is full; the last piece is padded with zeros to a whole unit and the file then
-//! cut to its true length.
+//! Direct transfers want addresses, offsets and lengths in whole units. Bytes gather in an aligned buffer; when
+//! it is full, a helper thread writes it while the next one is filled, so that encoding and writing overlap:
+//!
+//! ```text
+//!   append -> [ filling ]  --full-->  ( waiting )  -->  [ writing ] -> file
+//!                  ^                                         |
+//!                  +------------------ idle <----------------+
+//! ```
+//!
+//! The last piece is padded with zeros to a whole unit and the file then cut to its true length. A file shorter
+//! than a piece never sees a helper. Nothing is written after [`Output`] is gone: dropping it waits.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::storage::{AlignedBuffer, Area, File, OpenMode, Storage, Transfer};
+use crate::sync::{Arc, Condvar, Mutex, lock, thread, wait};
 use std::path::Path;
-use std::sync::Arc;
 
 /// The length of a piece. At a megabyte a direct write reaches the speed of the device.
 const PIECE_BYTES: usize = 1 << 20;
@@ -15,9 +23,10 @@ const PIECE_BYTES: usize = 1 << 20;
 /// A file that is written once, from its beginning to its end.
 pub(super) struct Output {
     file: Arc<dyn File>,
-    buffer: AlignedBuffer,
-    /// How many bytes of the file were written.
-    written: u64,
+    filling: AlignedBuffer,
+    /// How many bytes of the file were written or handed to the helper.
+    handed: u64,
+    helper: Option<Helper>,
 }
 
 impl Output {
@@ -26,8 +35,9 @@ impl Output {
         let file = storage.open(path, OpenMode::Create, Transfer::Direct, Area::Tables)?;
         Ok(Self {
             file,
-            buffer: AlignedBuffer::with_capacity(PIECE_BYTES),
-            written: 0,
+            filling: AlignedBuffer::with_capacity(PIECE_BYTES),
+            handed: 0,
+            helper: None,
         })
     }
 
@@ -36,14 +46,14 @@ impl Output {
         self.file.path()
     }
 
-    /// Appends `bytes`.
+    /// Appends `bytes`. An error may be that of a piece appended earlier.
     pub(super) fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let room = PIECE_BYTES - self.buffer.len();
+            let room = PIECE_BYTES - self.filling.len();
             let (now, later) = bytes.split_at(bytes.len().min(room));
-            self.buffer.extend_from_slice(now);
-            if self.buffer.len() == PIECE_BYTES {
-                self.write_buffer()?;
+            self.filling.extend_from_slice(now);
+            if self.filling.len() == PIECE_BYTES {
+                self.hand_over()?;
             }
             bytes = later;
         }
@@ -53,10 +63,13 @@ impl Output {
     /// Completes the file and makes its content durable; its length. What was written around the page cache
     /// is asked into it, because it will be read soon.
     pub(super) fn finish(mut self) -> Result<u64> {
-        let length = self.written + self.buffer.len() as u64;
-        if !self.buffer.is_empty() {
-            self.buffer.pad_to(self.file.alignment());
-            self.write_buffer()?;
+        let length = self.handed + self.filling.len() as u64;
+        if let Some(helper) = self.helper.take() {
+            helper.join()?;
+        }
+        if !self.filling.is_empty() {
+            self.filling.pad_to(self.file.alignment());
+            self.file.write_at(&self.filling, self.handed)?;
             self.file.truncate(length)?;
         }
         self.file.sync()?;
@@ -66,10 +79,130 @@ impl Output {
         Ok(length)
     }
 
-    fn write_buffer(&mut self) -> Result<()> {
-        self.file.write_at(&self.buffer, self.written)?;
-        self.written += self.buffer.len() as u64;
-        self.buffer.clear();
+    /// Gives the full buffer to the helper and goes on with an empty one.
+    fn hand_over(&mut self) -> Result<()> {
+        let helper = match &self.helper {
+            Some(helper) => helper,
+            None => self.helper.insert(Helper::start(&self.file)?),
+        };
+        let full = std::mem::take(&mut self.filling);
+        self.handed += full.len() as u64;
+        self.filling = helper.hand(full)?;
         Ok(())
+    }
+}
+
+/// The thread that writes pieces.
+struct Helper {
+    desk: Arc<Desk>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+/// Where buffers change hands.
+#[derive(Default)]
+struct Desk {
+    state: Mutex<DeskState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct DeskState {
+    waiting: Option<AlignedBuffer>,
+    idle: Option<AlignedBuffer>,
+    failed: Option<Error>,
+    closed: bool,
+}
+
+impl Helper {
+    fn start(file: &Arc<dyn File>) -> Result<Self> {
+        let desk = Arc::new(Desk::default());
+        let (its_desk, its_file) = (Arc::clone(&desk), Arc::clone(file));
+        let thread = thread::Builder::new()
+            .name("waystation-table".into())
+            .spawn(move || its_desk.serve(&*its_file))
+            .map_err(|error| Error::io("start a thread to write", file.path(), error))?;
+        Ok(Self {
+            desk,
+            thread: Some(thread),
+        })
+    }
+
+    /// Hands `full` over once the one before is being written; an empty buffer in exchange.
+    fn hand(&self, full: AlignedBuffer) -> Result<AlignedBuffer> {
+        let mut state = lock(&self.desk.state);
+        while state.waiting.is_some() && state.failed.is_none() {
+            state = wait(&self.desk.changed, state);
+        }
+        if let Some(error) = &state.failed {
+            return Err(error.clone());
+        }
+        state.waiting = Some(full);
+        let idle = state.idle.take();
+        drop(state);
+        self.desk.changed.notify_all();
+        Ok(idle.unwrap_or_else(|| AlignedBuffer::with_capacity(PIECE_BYTES)))
+    }
+
+    /// Waits until all that was handed over is written.
+    fn join(mut self) -> Result<()> {
+        self.stop();
+        match lock(&self.desk.state).failed.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn stop(&mut self) {
+        lock(&self.desk.state).closed = true;
+        self.desk.changed.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            let died = std::io::Error::other("the thread that wrote it died");
+            lock(&self.desk.state).failed = Some(Error::io("write", Path::new("a table"), died));
+        }
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Desk {
+    /// Writes what is handed over, in order, until there is no more or a write fails.
+    fn serve(&self, file: &dyn File) {
+        let mut offset = 0;
+        while let Some(mut buffer) = self.next() {
+            let written = file.write_at(&buffer, offset);
+            offset += buffer.len() as u64;
+            buffer.clear();
+            let failed = written.is_err();
+            {
+                let mut state = lock(&self.state);
+                state.idle = Some(buffer);
+                state.failed = written.err();
+            }
+            self.changed.notify_all();
+            if failed {
+                return;
+            }
+        }
+    }
+
+    fn next(&self) -> Option<AlignedBuffer> {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(buffer) = state.waiting.take() {
+                drop(state);
+                self.changed.notify_all();
+                return Some(buffer);
+            }
+            if state.closed {
+                return None;
+            }
+            state = wait(&self.changed, state);
+        }
     }
 }

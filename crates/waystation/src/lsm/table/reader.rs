@@ -48,7 +48,6 @@ fn keep_memory(memory: Vec<u8>) {
 
 /// An open table.
 pub(crate) struct Table {
-    number: u64,
     file: Arc<dyn File>,
     data_end: u64,
     index: Index,
@@ -61,17 +60,15 @@ pub(crate) struct Table {
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Table")
-            .field("number", &self.number)
             .field("path", &self.file.path())
             .finish_non_exhaustive()
     }
 }
 
 impl Table {
-    /// Opens table `number`, whose footer ends at `file_bytes` of `file`.
+    /// Opens the table whose footer ends at `file_bytes` of `file`.
     pub(crate) fn open(
         file: Arc<dyn File>,
-        number: u64,
         file_bytes: u64,
         blocks: Arc<BlockCache>,
     ) -> Result<Self> {
@@ -81,7 +78,6 @@ impl Table {
             .map_err(|error| damaged(&*file, tail.footer.index, &error))?;
         let (filter, facts) = tail.meta_blocks()?;
         Ok(Self {
-            number,
             data_end: tail.data_end,
             slots: Arc::new(Slots::new(index.len())),
             index,
@@ -90,11 +86,6 @@ impl Table {
             blocks,
             file,
         })
-    }
-
-    /// The file number.
-    pub(crate) fn number(&self) -> u64 {
-        self.number
     }
 
     /// What the table says about itself; `None` if it was not written by us.

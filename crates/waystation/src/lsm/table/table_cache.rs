@@ -67,7 +67,7 @@ impl TableCache {
             }
             opened => opened,
         }?;
-        Table::open(file, meta.number, meta.file_bytes, Arc::clone(&self.blocks))
+        Table::open(file, meta.file_bytes, Arc::clone(&self.blocks))
     }
 
     fn open_file(&self, path: &Path) -> Result<Arc<dyn File>> {
