@@ -15,16 +15,6 @@
     clippy::cast_precision_loss,
     reason = "figures for people: 2^53 operations are not exceeded"
 )]
-#![cfg_attr(
-    not(feature = "rivals"),
-    allow(
-        dead_code,
-        unused_imports,
-        unused_variables,
-        reason = "without rivals, and until the engine lands, nothing is measured"
-    )
-)]
-
 mod cli;
 mod clock;
 mod commands;

@@ -2,7 +2,7 @@
 //! or memory. It is told what to do on its standard input (see [`crate::protocol`]).
 
 use crate::clock;
-use crate::engines::{Engine, EngineKind, OpenSettings, check_built};
+use crate::engines::{Engine, EngineKind, OpenSettings, Waystation, check_built};
 #[cfg(feature = "rivals")]
 use crate::engines::{Fjall, LevelDb, RocksDb};
 use crate::error::{Error, Result};
@@ -44,12 +44,16 @@ pub(crate) fn work(settings: &str) -> Result<()> {
 fn dispatch(settings: &OpenSettings, commands: &Receiver<Command>) -> Result<()> {
     check_built(&[settings.engine])?;
     match settings.engine {
+        EngineKind::Waystation | EngineKind::WaystationTuned => {
+            serve::<Waystation>(settings, commands)
+        }
         #[cfg(feature = "rivals")]
         EngineKind::LevelDb | EngineKind::LevelDbTuned => serve::<LevelDb>(settings, commands),
         #[cfg(feature = "rivals")]
         EngineKind::RocksDb | EngineKind::RocksDbTuned => serve::<RocksDb>(settings, commands),
         #[cfg(feature = "rivals")]
         EngineKind::Fjall => serve::<Fjall>(settings, commands),
+        #[cfg(not(feature = "rivals"))]
         other => Err(Error::Refused(format!("{other} is not in this build"))),
     }
 }

@@ -10,6 +10,7 @@ mod fjall;
 mod leveldb;
 #[cfg(feature = "rivals")]
 mod rocksdb;
+mod waystation;
 
 use crate::error::{Error, Result};
 use clap::ValueEnum;
@@ -18,8 +19,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(crate) use self::waystation::Waystation;
 #[cfg(feature = "rivals")]
-pub(crate) use {fjall::Fjall, leveldb::LevelDb, rocksdb::RocksDb};
+pub(crate) use self::{fjall::Fjall, leveldb::LevelDb, rocksdb::RocksDb};
 
 /// An engine in one of its configurations.
 #[derive(
@@ -29,6 +31,10 @@ pub(crate) use {fjall::Fjall, leveldb::LevelDb, rocksdb::RocksDb};
 pub(crate) enum EngineKind {
     /// Waystation as it comes
     Waystation,
+    /// Waystation with 64 MB memtables and 256 MB cache: the memory of the tuned rivals
+    #[value(name = "waystation-tuned")]
+    #[serde(rename = "waystation-tuned")]
+    WaystationTuned,
     /// LevelDB 1.23 as it comes: 4 MB write buffer, 8 MB cache, no filter
     #[value(name = "leveldb")]
     #[serde(rename = "leveldb")]
@@ -54,6 +60,7 @@ impl EngineKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Waystation => "waystation",
+            Self::WaystationTuned => "waystation-tuned",
             Self::LevelDb => "leveldb",
             Self::LevelDbTuned => "leveldb-tuned",
             Self::RocksDb => "rocksdb",
@@ -64,18 +71,25 @@ impl EngineKind {
 
     /// Whether this build of the program holds it.
     pub(crate) fn is_built(self) -> bool {
-        cfg!(feature = "rivals") && self != Self::Waystation
+        cfg!(feature = "rivals") || matches!(self, Self::Waystation | Self::WaystationTuned)
     }
 
     /// Whether it is a configuration of choice rather than the engine as it comes.
     pub(crate) fn is_tuned(self) -> bool {
-        matches!(self, Self::LevelDbTuned | Self::RocksDbTuned)
+        matches!(
+            self,
+            Self::WaystationTuned | Self::LevelDbTuned | Self::RocksDbTuned
+        )
     }
 
     /// What it is set to, for the report.
     pub(crate) fn settings(self) -> &'static str {
         match self {
-            Self::Waystation | Self::Fjall => "default",
+            Self::Waystation => {
+                "default: memtable 32 MB, cache 64 MB, filter 10, snappy, direct I/O"
+            }
+            Self::WaystationTuned => "memtable 64 MB, cache 256 MB, filter 10, snappy, direct I/O",
+            Self::Fjall => "default",
             Self::LevelDb => "default: write_buffer 4 MB, block_cache 8 MB, no filter, snappy",
             Self::LevelDbTuned => {
                 "write_buffer 64 MB, block_cache 256 MB, bloom 10, max_file_size 32 MB, snappy"
@@ -91,7 +105,7 @@ impl EngineKind {
     /// The engine's version.
     pub(crate) fn version(self) -> &'static str {
         match self {
-            Self::Waystation => env!("CARGO_PKG_VERSION"),
+            Self::Waystation | Self::WaystationTuned => env!("CARGO_PKG_VERSION"),
             Self::LevelDb | Self::LevelDbTuned => "1.23",
             Self::RocksDb | Self::RocksDbTuned => env!("WAYSTATION_BENCH_ROCKSDB_VERSION"),
             Self::Fjall => env!("WAYSTATION_BENCH_FJALL_VERSION"),

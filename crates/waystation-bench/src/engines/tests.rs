@@ -96,6 +96,12 @@ fn behaves<E: Engine>(kind: EngineKind) {
     engine.close().expect("it closes");
 }
 
+#[test]
+fn waystation_behaves() {
+    behaves::<Waystation>(EngineKind::Waystation);
+    behaves::<Waystation>(EngineKind::WaystationTuned);
+}
+
 #[cfg(feature = "rivals")]
 #[test]
 fn leveldb_behaves() {
@@ -118,13 +124,13 @@ fn fjall_behaves() {
 
 #[test]
 fn an_engine_that_is_not_built_names_the_way_to_it() {
-    let result = check_built(&[EngineKind::Fjall, EngineKind::LevelDb]);
+    let result = check_built(&[EngineKind::Waystation, EngineKind::LevelDb]);
     if cfg!(feature = "rivals") {
         assert!(result.is_ok());
     } else {
         let message = result.expect_err("it is not there").to_string();
         assert!(
-            message.contains("fjall") && message.contains("make bench-build"),
+            message.contains("leveldb") && message.contains("make bench-build"),
             "{message}"
         );
     }

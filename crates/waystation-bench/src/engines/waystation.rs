@@ -1,0 +1,129 @@
+//! Waystation itself, through its public interface only.
+
+use super::{Cursor, Engine, EngineKind, OpenSettings};
+use crate::error::{Error, Result};
+use std::time::Duration;
+use waystation::{Db, DbIterator, Durability, IterOptions, Options, WriteBatch};
+
+const MB: usize = 1 << 20;
+
+/// An open Waystation.
+pub(crate) struct Waystation(Db);
+
+fn failed<T>(operation: &'static str, result: waystation::Result<T>) -> Result<T> {
+    result.map_err(|error| Error::engine(Waystation::NAME, operation, error))
+}
+
+impl Engine for Waystation {
+    const NAME: &'static str = "waystation";
+
+    type Cursor<'a> = WaystationCursor;
+
+    fn open(settings: &OpenSettings) -> Result<Self> {
+        let mut options = Options::default();
+        if settings.engine == EngineKind::WaystationTuned {
+            options.memtable_bytes = 64 * MB;
+            options.cache_bytes = 256 * MB;
+        }
+        if let Some(bytes) = settings.memtable_bytes {
+            options.memtable_bytes = bytes;
+        }
+        Ok(Self(failed(
+            "open",
+            Db::open(&settings.directory, options),
+        )?))
+    }
+
+    #[inline]
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        failed("put", self.0.put(key, value))
+    }
+
+    #[inline]
+    fn put_sync(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.put(key, value);
+        failed("put", self.0.write(&batch, Durability::PowerLoss))
+    }
+
+    #[inline]
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        failed("delete", self.0.delete(key))
+    }
+
+    #[inline]
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        match failed("get", self.0.get(key))? {
+            Some(found) => {
+                *value = found;
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn cursor(&self) -> Result<WaystationCursor> {
+        let iterator = failed("make an iterator", self.0.iter(IterOptions::default()))?;
+        Ok(WaystationCursor(iterator))
+    }
+
+    fn wait_idle(&self) -> Result<Duration> {
+        failed("come to rest", self.0.wait_idle())?;
+        Ok(Duration::ZERO)
+    }
+
+    fn close(self) -> Result<()> {
+        failed("close", self.0.close())
+    }
+}
+
+/// Waystation's iterator.
+pub(crate) struct WaystationCursor(DbIterator);
+
+impl WaystationCursor {
+    #[inline]
+    fn landed(&self, result: waystation::Result<()>) -> Result<bool> {
+        failed("iterate", result)?;
+        Ok(self.0.valid())
+    }
+}
+
+impl Cursor for WaystationCursor {
+    fn seek_to_first(&mut self) -> Result<bool> {
+        let result = self.0.seek_to_first();
+        self.landed(result)
+    }
+
+    fn seek_to_last(&mut self) -> Result<bool> {
+        let result = self.0.seek_to_last();
+        self.landed(result)
+    }
+
+    #[inline]
+    fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        let result = self.0.seek(key);
+        self.landed(result)
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<bool> {
+        let result = self.0.next();
+        self.landed(result)
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<bool> {
+        let result = self.0.prev();
+        self.landed(result)
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.0.key()
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        self.0.value()
+    }
+}
