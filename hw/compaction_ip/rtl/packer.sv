@@ -111,7 +111,8 @@ module packer (
   crc32c_byte step_byte (.state(finish_state), .data(finish_data[7:0]), .next(finish_next));
   assign masked = {~finish_state[14:0], ~finish_state[31:15]} + 32'ha282ead8;
   assign begin_finish = word_valid && word_ends;
-  assign second_there = write_position != hole && write_position != hole + 29'd1;
+  // A cycle late, which only delays: the hole is known three cycles before this counts.
+  always_ff @(posedge clk) second_there <= write_position != hole && write_position != hole + 29'd1;
   assign filling = finish == FIRST || (finish == SECOND && second_there);
 
   always_ff @(posedge clk) begin
