@@ -13,14 +13,23 @@ use super::writer::{Unsynced, WriterState};
 use super::{Log, Suspension};
 use crate::error::Result;
 use crate::sync::atomic::Ordering::SeqCst;
-use crate::sync::{Arc, MutexGuard, lock, wait};
+use crate::sync::{Arc, MutexGuard, lock, thread, wait};
 
 /// How many syncs may be under way.
 const LEADERS_MAX: usize = 2;
+/// How often a leader looks again for company before it goes.
+const GATHER_ROUNDS_MAX: usize = 4;
 
 impl Log {
     /// Makes every record that ends at or below `lsn` survive a power loss. The record must be published.
     pub(crate) fn sync(&self, lsn: u64) -> Result<()> {
+        self.sync_callers.fetch_add(1, SeqCst);
+        let outcome = self.lead_or_follow(lsn);
+        self.sync_callers.fetch_sub(1, SeqCst);
+        outcome
+    }
+
+    fn lead_or_follow(&self, lsn: u64) -> Result<()> {
         let mut state = lock(&self.writer);
         loop {
             if state.durable_lsn >= lsn {
@@ -32,8 +41,22 @@ impl Log {
             if state.syncs_running < LEADERS_MAX {
                 state = self.lead(state);
             } else {
-                state = wait(&self.progress, state);
+                state = wait(&self.durability, state);
             }
+        }
+    }
+
+    /// Lets threads that are about to ask for a sync do so: those that the last sync woke run now, write and
+    /// come back, and one sync serves them all. Costs a lone caller one system call.
+    fn gather(&self) {
+        let mut callers = self.sync_callers.load(SeqCst);
+        for _ in 0..GATHER_ROUNDS_MAX {
+            thread::yield_now();
+            let now = self.sync_callers.load(SeqCst);
+            if now <= callers {
+                return;
+            }
+            callers = now;
         }
     }
 
@@ -46,6 +69,7 @@ impl Log {
     fn lead<'a>(&'a self, mut state: MutexGuard<'a, WriterState>) -> MutexGuard<'a, WriterState> {
         state.syncs_running += 1;
         drop(state);
+        self.gather();
         let (end, records_end) = self.close_block();
         self.publication.wait_copied(records_end);
         let mut state = lock(&self.writer);
@@ -61,8 +85,10 @@ impl Log {
             state = self.sync_segments(state);
         }
         state.syncs_running -= 1;
-        self.progress.notify_all();
-        self.work.notify_all();
+        self.durability.notify_all();
+        if state.suspension.is_some() {
+            self.work.notify_all();
+        }
         state
     }
 

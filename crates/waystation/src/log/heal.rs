@@ -57,6 +57,7 @@ impl Log {
         }
         self.work.notify_all();
         self.progress.notify_all();
+        self.durability.notify_all();
         drop(state);
         self.notify_space();
         lock(&self.writer)

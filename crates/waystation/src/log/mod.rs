@@ -29,7 +29,6 @@ mod ring;
 mod segment;
 mod writer;
 
-pub(crate) use front::Reservation;
 pub(crate) use recovery::{LogSettings, Recovered, open};
 pub(crate) use replay::Record;
 pub(crate) use segment::{segment_name, segment_number};
@@ -76,8 +75,12 @@ pub(crate) struct Log {
     writer: Mutex<WriterState>,
     /// With `writer`: there may be something to write out, to prepare or to heal.
     work: Condvar,
-    /// With `writer`: something was written, made durable, suspended or healed.
+    /// With `writer`: something was written, suspended or healed.
     progress: Condvar,
+    /// With `writer`: a sync ended, or the log was suspended or healed.
+    durability: Condvar,
+    /// Threads within [`Log::sync`].
+    sync_callers: AtomicUsize,
     /// A publication past this position wakes a writer.
     wake_at_lsn: AtomicU64,
     suspended: AtomicBool,

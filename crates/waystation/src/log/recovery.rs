@@ -292,6 +292,8 @@ fn assemble(
         writer: Mutex::new(WriterState::new(current, sealed)),
         work: Condvar::new(),
         progress: Condvar::new(),
+        durability: Condvar::new(),
+        sync_callers: AtomicUsize::new(0),
         wake_at_lsn: AtomicU64::new(u64::MAX),
         suspended: AtomicBool::new(false),
     }

@@ -21,6 +21,8 @@ use waystation_format::log::{BLOCK_HEADER_BYTES, IndexEntry, Seal, finish_block}
 
 /// A run is no longer than this: past it a device's throughput no longer grows.
 const RUN_BYTES_MAX: u64 = 1024 * 1024;
+/// A synced run shorter than this is one of many: see [`Segment::zeros_due`].
+const SMALL_RUN_BYTES: u64 = 64 * 1024;
 /// How many files of freed segments are kept for use again.
 const SPARES_MAX: usize = 2;
 
@@ -40,6 +42,8 @@ pub(super) struct WriterState {
     pub(super) durable_lsn: u64,
     pub(super) current: Segment,
     header_due: bool,
+    /// A run is being written behind which zeros are; nothing behind it may be taken meanwhile.
+    zeroing: bool,
     pub(super) sealed: VecDeque<SealedSegment>,
     footers_due: VecDeque<(Arc<SegmentFile>, Footer)>,
     spares: Vec<PathBuf>,
@@ -81,6 +85,8 @@ struct Run {
     file: Arc<SegmentFile>,
     blocks: Arc<[Seal]>,
     header_due: bool,
+    /// To be filled with zeros first: position and length.
+    zeros: Option<(u64, u64)>,
     durable_lsn: u64,
 }
 
@@ -110,6 +116,7 @@ impl WriterState {
             durable_lsn: end,
             current,
             header_due: false,
+            zeroing: false,
             sealed,
             footers_due: VecDeque::new(),
             spares: Vec::new(),
@@ -214,12 +221,12 @@ impl Log {
             let ready = self.ready_lsn(&state).saturating_sub(state.taken_lsn());
             let pressed = state.stopping || self.space_sleepers.load(SeqCst) > 0;
             if ready >= self.run_target() || (pressed && ready > 0) {
-                if let Some(run) = self.take_run(&mut state) {
+                if let Some(run) = self.take_run(&mut state, false) {
                     state = self.write_run(state, &run);
                     continue;
                 }
                 // No room in the segment and no blank one: prepared above on the next turn.
-                if !state.preparing {
+                if !state.preparing && !state.zeroing {
                     continue;
                 }
             }
@@ -310,7 +317,7 @@ impl Log {
         mut state: MutexGuard<'a, WriterState>,
     ) -> (MutexGuard<'a, WriterState>, bool) {
         self.fetch_closed(&mut state);
-        match self.take_run(&mut state) {
+        match self.take_run(&mut state, true) {
             Some(run) => (self.write_run(state, &run), true),
             None if state.wants_blank() => (self.prepare_blank(state), true),
             None => (state, false),
@@ -324,6 +331,9 @@ impl Log {
             state.suspension = Some(Suspension::new(error));
         }
         self.suspended.store(true, SeqCst);
+        self.progress.notify_all();
+        self.durability.notify_all();
+        self.work.notify_all();
     }
 
     /// Suspends the log if `result` failed.
@@ -368,8 +378,9 @@ impl Log {
         }
     }
 
-    fn take_run(&self, state: &mut WriterState) -> Option<Run> {
-        if state.suspension.is_some() {
+    /// Takes the next run; `synced` if a sync waits for it.
+    fn take_run(&self, state: &mut WriterState, synced: bool) -> Option<Run> {
+        if state.suspension.is_some() || state.zeroing {
             return None;
         }
         let ready = self.ready_lsn(state);
@@ -390,8 +401,14 @@ impl Log {
             blocks.extend(state.queue.pop_front());
         }
         let blocks: Arc<[Seal]> = blocks.into();
+        let is_small = end_of(&blocks) - first.start_lsn < SMALL_RUN_BYTES;
+        let zeros = (synced && is_small)
+            .then(|| state.current.zeros_due())
+            .flatten();
+        state.zeroing = zeros.is_some();
         let run = Run {
             file: Arc::clone(&state.current.file),
+            zeros,
             blocks: Arc::clone(&blocks),
             header_due: std::mem::take(&mut state.header_due),
             durable_lsn: state.durable_lsn,
@@ -439,14 +456,21 @@ impl Log {
         let written = self.transfer(run);
         let mut state = lock(&self.writer);
         state.transfers -= 1;
+        if run.zeros.is_some() {
+            state.zeroing = false;
+        }
         state.note_write(&run.file);
         match written {
             Ok(()) => self.complete(&mut state, run.end_lsn()),
             // It stays in flight, undone, so that nothing behind it is released; healing queues it again.
             Err(error) => self.suspend(&mut state, &error),
         }
+        // The other writer has something to do only if it had to wait for this run.
+        let others_wait = run.zeros.is_some() || state.suspension.is_some() || state.stopping;
         self.progress.notify_all();
-        self.work.notify_all();
+        if others_wait {
+            self.work.notify_all();
+        }
         drop(state);
         self.notify_space();
         lock(&self.writer)
@@ -472,6 +496,9 @@ impl Log {
     fn transfer(&self, run: &Run) -> Result<()> {
         if run.header_due {
             run.file.write_header()?;
+        }
+        if let Some((lsn, len)) = run.zeros {
+            run.file.zero(lsn, len)?;
         }
         for seal in run.blocks.iter() {
             self.finish(seal, run);
