@@ -34,6 +34,10 @@ Exit codes:
 
 /// One command.
 #[derive(Debug, Subcommand)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one value a process: its size costs nothing"
+)]
 pub(crate) enum Command {
     /// Show what the files hold: levels, bytes, log, sequence numbers (read-only)
     #[command(after_help = "\

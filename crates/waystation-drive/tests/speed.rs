@@ -120,7 +120,7 @@ fn the_cycle_law_holds() {
 
 #[test]
 #[cfg_attr(not(verilator), ignore = "verilator is not installed")]
-#[expect(
+#[allow(
     clippy::disallowed_methods,
     reason = "prints how fast the simulation runs"
 )]

@@ -110,7 +110,7 @@ fn options(random: &mut Random) -> Options {
 
 /// Faults for one life: something fails for a while, then heals.
 fn add_faults(rules: &FaultRules, random: &mut Random) {
-    for _ in 0..1 + random.below(3) {
+    for _ in 0..=random.below(3) {
         let operation = [
             Operation::Write,
             Operation::Sync,
@@ -176,21 +176,14 @@ fn write_batches(db: &Db, seed: u64, first: u64, limit: u64, told: &Told, mut ra
             Err(error) => panic!("seed {seed}: batch {index}: {error}"),
         }
         if random.one_in(20) {
-            match state.take() {
+            if let Some((snapshot, seen)) = state.take() {
                 // A snapshot sees the counter that it saw.
-                Some((snapshot, seen)) => {
-                    if let Ok(count) = db.get_at(COUNTER, &snapshot) {
-                        assert_eq!(
-                            count_of(count.as_deref()),
-                            seen,
-                            "seed {seed}: a snapshot moved"
-                        );
-                    }
+                if let Ok(count) = db.get_at(COUNTER, &snapshot) {
+                    let now = count_of(count.as_deref());
+                    assert_eq!(now, seen, "seed {seed}: a snapshot moved");
                 }
-                None => {
-                    let snapshot = db.snapshot();
-                    state = Some((snapshot, index));
-                }
+            } else {
+                state = Some((db.snapshot(), index));
             }
         }
         if random.one_in(150) {
@@ -210,17 +203,17 @@ fn read_all(db: &Db, backwards: bool) -> waystation::Result<State> {
     let mut state = State::new();
     let mut iterator = db.iter(IterOptions::default())?;
     if backwards {
-        iterator.seek_to_last()?
+        iterator.seek_to_last()?;
     } else {
-        iterator.seek_to_first()?
+        iterator.seek_to_first()?;
     }
     while iterator.valid() {
         let old = state.insert(iterator.key().to_vec(), iterator.value().to_vec());
         assert!(old.is_none(), "a key came twice");
         if backwards {
-            iterator.prev()?
+            iterator.prev()?;
         } else {
-            iterator.next()?
+            iterator.next()?;
         }
     }
     Ok(state)
@@ -323,7 +316,7 @@ fn run_seed(seed: u64) {
                     oracle.count + length,
                     &told,
                     writer_random,
-                )
+                );
             });
             while told.acknowledged.load(SeqCst) < stop_at && !writer.is_finished() {
                 std::thread::yield_now();

@@ -22,8 +22,9 @@ pub(super) fn ip(context: &mut Context, command: &IpCommand) -> Result<(), Failu
 fn code(error: &CommandError) -> u8 {
     match error {
         CommandError::File { .. } => failure::CANNOT_OPEN,
-        CommandError::Table { .. } => failure::DAMAGED,
-        CommandError::Ip(IpError::Failed(_) | IpError::Format(_)) => failure::DAMAGED,
+        CommandError::Table { .. } | CommandError::Ip(IpError::Failed(_) | IpError::Format(_)) => {
+            failure::DAMAGED
+        }
         CommandError::Ip(IpError::Refused(_) | IpError::NoSuchSize(_) | IpError::NotBuilt) => {
             failure::USAGE
         }

@@ -155,17 +155,13 @@ impl DbIterator {
 
     /// Goes to the first key.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        match self.bounds.lower.take() {
-            Some(lower) => {
-                let sought = self.seek_from(&lower);
-                self.bounds.lower = Some(lower);
-                sought
-            }
-            None => {
-                self.merged.seek_to_first()?;
-                self.settle_forward(false)
-            }
+        if let Some(lower) = self.bounds.lower.take() {
+            let sought = self.seek_from(&lower);
+            self.bounds.lower = Some(lower);
+            return sought;
         }
+        self.merged.seek_to_first()?;
+        self.settle_forward(false)
     }
 
     /// Goes to the last key.
@@ -176,9 +172,9 @@ impl DbIterator {
                 set_target(&mut self.target, upper, MAX_SEQUENCE);
                 self.merged.seek(&self.target)?;
                 if self.merged.valid() {
-                    self.merged.prev()?
+                    self.merged.prev()?;
                 } else {
-                    self.merged.seek_to_last()?
+                    self.merged.seek_to_last()?;
                 }
             }
             None => self.merged.seek_to_last()?,
@@ -233,9 +229,9 @@ impl DbIterator {
                 let shown = self.saved_key.len() - 8;
                 self.saved_key.truncate(shown);
                 if self.merged.valid() {
-                    self.merged.next()?
+                    self.merged.next()?;
                 } else {
-                    self.merged.seek_to_first()?
+                    self.merged.seek_to_first()?;
                 }
             }
             Position::Nowhere => panic!("next() of a cursor that is on no entry"),

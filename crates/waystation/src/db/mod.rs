@@ -154,6 +154,10 @@ impl Db {
     }
 
     /// A cursor over the keys, at the options' snapshot or now. It is on no entry until it is sent somewhere.
+    #[expect(
+        clippy::iter_not_returning_iterator,
+        reason = "a cursor, as every engine of this kind has"
+    )]
     pub fn iter(&self, options: IterOptions) -> Result<DbIterator> {
         let (mut view, mut sequence) = self.core.views.read_point(&self.core.log);
         if let Some(snapshot) = &options.snapshot {

@@ -22,6 +22,12 @@ const SLEEP_MIN: Duration = Duration::from_micros(300);
 /// A rate below this would be a standstill (bytes per second).
 const RATE_MIN: f64 = 1_000_000.0;
 
+/// A rate or a duration as a whole number; negative ones do not occur.
+#[expect(clippy::cast_sign_loss, reason = "see above")]
+fn whole(value: f64) -> u64 {
+    value.max(0.0) as u64
+}
+
 /// The factor, of the drained rate, at which writes are admitted; `None` for no limit.
 pub(crate) fn admitted_share(memory_fill: f64, level0_tables: usize) -> Option<f64> {
     // From half of the memory on: twice what is drained, falling to a twentieth when it is used up.
@@ -69,7 +75,7 @@ impl Pace {
         let rate = bytes as f64 / elapsed.as_secs_f64().max(1e-6);
         let old = self.drained_rate.load(Relaxed) as f64;
         self.drained_rate
-            .store((old * 0.7 + rate * 0.3) as u64, Relaxed);
+            .store(whole(old * 0.7 + rate * 0.3), Relaxed);
     }
 
     /// How long writers were held back so far.
@@ -91,7 +97,7 @@ impl Pace {
         };
         let rate = (self.drained_rate.load(Relaxed) as f64 * share).max(RATE_MIN);
         let now = storage.now().as_nanos() as u64;
-        let cost = (bytes as f64 / rate * 1e9) as u64;
+        let cost = whole(bytes as f64 / rate * 1e9);
         // Time in which nothing was written is not saved up.
         let booked = self.booked_until.load(Relaxed).max(now) + cost;
         self.booked_until.store(booked, Relaxed);

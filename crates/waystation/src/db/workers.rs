@@ -48,7 +48,7 @@ impl Workers {
             workers
                 .log_writers
                 .push(spawn(core, "waystation-log", |core| {
-                    core.log.writer_loop()
+                    core.log.writer_loop();
                 })?);
         }
         workers

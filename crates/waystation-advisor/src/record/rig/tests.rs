@@ -138,9 +138,7 @@ impl System for Scripted {
             {
                 Ok(String::new())
             }
-            Some(path) if path == "/run/x.json" => {
-                self.state.clone().ok_or_else(|| "No such file".to_owned())
-            }
+            Some("/run/x.json") => self.state.clone().ok_or_else(|| "No such file".to_owned()),
             _ => Err("No such file or directory".to_owned()),
         }
     }

@@ -36,12 +36,6 @@ impl<'a> Target<'a> {
         Self::new(user_key, trailer)
     }
 
-    /// The user key.
-    #[inline]
-    pub(super) fn user_key(&self) -> &'a [u8] {
-        self.user_key
-    }
-
     /// Whether this place is behind that of `internal_key`, which has a trailer.
     #[inline]
     pub(super) fn is_after(&self, internal_key: &[u8]) -> bool {
