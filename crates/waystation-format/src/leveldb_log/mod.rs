@@ -18,7 +18,7 @@ mod tests;
 mod writer;
 
 pub use reader::{Ending, RecordReader};
-pub use search::begins_record_after;
+pub use search::{begins_record_after, misses_sector};
 pub use writer::RecordWriter;
 
 /// The length of a block.

@@ -1,4 +1,4 @@
-//! Looks for life behind a place that does not check.
+//! Tells a write that a crash has torn from damage, at a place that does not check.
 
 use super::{BLOCK_BYTES, FIRST, FULL, HEADER_BYTES};
 use crate::checksum;
@@ -17,6 +17,31 @@ pub fn begins_record_after(file: &[u8], offset: u64) -> bool {
         let block_end = (at / BLOCK_BYTES + 1) * BLOCK_BYTES;
         begins_record(&file[at..block_end.min(file.len())])
     })
+}
+
+/// What a device writes whole or not at all.
+const SECTOR_BYTES: usize = 512;
+
+/// Whether a crash may have left what does not check at `offset`, if everything up to `whole_through` did: a
+/// sector that was never written reads as zeros. Where there is none, something else changed the bytes.
+///
+/// Looks no further than the end of the block, behind which the reader goes on.
+pub fn misses_sector(file: &[u8], whole_through: u64, offset: u64) -> bool {
+    let offset = usize::try_from(offset)
+        .unwrap_or(usize::MAX)
+        .min(file.len());
+    let end = (offset / BLOCK_BYTES + 1)
+        .saturating_mul(BLOCK_BYTES)
+        .min(file.len());
+    let mut at = usize::try_from(whole_through).unwrap_or(usize::MAX);
+    while at < end {
+        let sector_end = ((at / SECTOR_BYTES + 1) * SECTOR_BYTES).min(end);
+        if file[at..sector_end].iter().all(|&byte| byte == 0) {
+            return true;
+        }
+        at = sector_end;
+    }
+    false
 }
 
 fn begins_record(bytes: &[u8]) -> bool {

@@ -107,8 +107,6 @@ struct Replay {
     flushed_sequence: u64,
     /// Whether the log belongs to the tables.
     knows_log: bool,
-    /// Whether a record was taken.
-    began: bool,
     full: Vec<LoggedMemTable>,
     active: LoggedMemTable,
     reserved: usize,
@@ -122,7 +120,6 @@ impl Replay {
             memtable_bytes,
             flushed_sequence,
             knows_log,
-            began: false,
             full: Vec::new(),
             active: LoggedMemTable {
                 table: Arc::new(MemTable::new(memtable_bytes)),
@@ -140,7 +137,7 @@ impl Replay {
         if header.last_sequence() <= self.flushed_sequence {
             return Ok(());
         }
-        self.check_belongs(dir, header.first_sequence)?;
+        self.check_belongs(dir)?;
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         scratch.extend_from_slice(&header.first_sequence.to_le_bytes());
@@ -163,8 +160,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Refuses a log that does not go on where the tables end.
-    fn check_belongs(&mut self, dir: &Path, first_sequence: u64) -> Result<()> {
+    /// Refuses a log that is not that of the tables.
+    fn check_belongs(&self, dir: &Path) -> Result<()> {
         if !self.knows_log {
             let reason = "its log holds writes that belong to other tables than those in it; remove the files \
                           named journal* and JOURNAL to open it without them";
@@ -172,13 +169,6 @@ impl Replay {
                 path: dir.to_owned(),
                 reason: reason.to_owned(),
             });
-        }
-        if !std::mem::replace(&mut self.began, true) && first_sequence > self.flushed_sequence + 1 {
-            let reason = format!(
-                "its tables end with write {}, and its log begins with write {first_sequence}",
-                self.flushed_sequence
-            );
-            return Err(Error::corruption(dir, 0, reason));
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::lsm::version::{Change, Progress, read_file};
 use std::path::Path;
 use waystation_format::filename::log_name;
 use waystation_format::key::MAX_SEQUENCE;
-use waystation_format::leveldb_log::{RecordReader, begins_record_after};
+use waystation_format::leveldb_log::{RecordReader, misses_sector};
 
 /// Entries are written to a table once they have this many bytes.
 const BATCH_BYTES: usize = 32 << 20;
@@ -46,10 +46,10 @@ impl Tree {
                 Ok(Some(record)) => entries
                     .add(record)
                     .map_err(|reason| Error::corruption(path, began, reason))?,
-                Err(error) if begins_record_after(content, error.offset()) => {
+                Err(error) if !misses_sector(content, began, error.offset()) => {
                     return Err(Error::corruption(path, error.offset(), error.reason()));
                 }
-                // The end, or the last write, torn by a crash: it was never complete.
+                // The end; or sectors that a power cut kept from the medium. What follows them was not synced.
                 Ok(None) | Err(_) => return Ok(()),
             }
             if entries.bytes() >= BATCH_BYTES {

@@ -1,8 +1,8 @@
 //! The MANIFEST: a log of version edits, in LevelDB's format.
 //!
 //! Edits are appended and synced one at a time, so that only the last one can be torn by a crash. Reading cuts
-//! a torn last edit off; an edit that does not check although another begins behind it is damage, and
-//! reported: cutting there would lose tables.
+//! a torn last edit off. An edit that does not check although another begins behind it, or although all its
+//! sectors were written, is damage, and reported: cutting there would lose tables.
 
 use super::{Change, Fence, LEVELS, Version, files};
 use crate::error::{Error, Result};
@@ -14,7 +14,9 @@ use std::path::Path;
 use waystation_format::FormatError;
 use waystation_format::checksum::extend;
 use waystation_format::filename::manifest_name;
-use waystation_format::leveldb_log::{RecordReader, RecordWriter, begins_record_after};
+use waystation_format::leveldb_log::{
+    RecordReader, RecordWriter, begins_record_after, misses_sector,
+};
 use waystation_format::version_edit::{NewFile, VersionEdit};
 
 /// What stands in a MANIFEST besides the tables.
@@ -59,7 +61,8 @@ impl Manifest {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    if begins_record_after(&content, error.offset()) {
+                    let is_last = !begins_record_after(&content, error.offset());
+                    if !is_last || !misses_sector(&content, began, error.offset()) {
                         return Err(Error::corruption(path, error.offset(), error.reason()));
                     }
                     break;

@@ -150,13 +150,54 @@ fn a_torn_last_edit_is_cut_off_wherever_it_tore() {
         let manifest = fixture.read_manifest();
         assert_eq!(manifest.version.level(1).len(), 2, "at {length}");
     }
-    // Half of its sectors never arrived.
-    for middle in last + 1..whole.len() {
+}
+
+#[test]
+fn sectors_that_never_arrived_are_cut_off_too() {
+    let fixture = Fixture::new();
+    let (set, _) = fixture.open().unwrap();
+    let key = |number: u64| format!("{number:06}{}", "k".repeat(900));
+    let mut whole_edits = Vec::new();
+    for number in 1..20 {
+        let table = fixture.table(
+            set.new_file_number(),
+            &key(number * 2),
+            &key(number * 2 + 1),
+        );
+        whole_edits.push(std::fs::metadata(fixture.current_manifest()).unwrap().len() as usize);
+        set.apply(&add(1, &table), Progress::default()).unwrap();
+    }
+    let path = fixture.current_manifest();
+    let whole = std::fs::read(&path).unwrap();
+    let last = *whole_edits.last().unwrap();
+    for sector in last / 512..=(whole.len() - 1) / 512 {
+        // As the sector was before the edit was written.
         let mut torn = whole.clone();
-        torn[middle..].fill(0);
+        let end = (sector * 512 + 512).min(torn.len());
+        torn[last.max(sector * 512)..end].fill(0);
         std::fs::write(&path, &torn).unwrap();
-        let manifest = fixture.read_manifest();
-        assert!(manifest.version.level(1).len() >= 2, "at {middle}");
+        assert_eq!(
+            fixture.read_manifest().version.level(1).len(),
+            18,
+            "sector {sector}"
+        );
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_the_last_edit_is_no_torn_write() {
+    let fixture = filled();
+    let path = fixture.current_manifest();
+    let whole = std::fs::read(&path).unwrap();
+    for bit in last_edit(&whole) * 8..whole.len() * 8 {
+        let mut content = whole.clone();
+        content[bit / 8] ^= 1 << (bit % 8);
+        std::fs::write(&path, content).unwrap();
+        let error = error_of(&fixture);
+        assert!(
+            matches!(error, Error::Corruption { .. }),
+            "bit {bit}: {error}"
+        );
     }
 }
 
