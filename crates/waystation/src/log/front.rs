@@ -247,9 +247,9 @@ impl Log {
         drop(self.front_when(|_| lsn));
     }
 
-    /// The front, once nothing lies beyond the ring's window (a long record reserves ahead of it).
+    /// The front, once no record lies beyond the ring's window (a long one reserves ahead of it).
     fn front_within_ring(&self) -> MutexGuard<'_, Front> {
-        self.front_when(|front| front.layout.position())
+        self.front_when(|front| front.layout.boundary())
     }
 
     /// The front, once the ring's window reaches `needed(front)`.

@@ -372,9 +372,9 @@ pub(crate) fn replay(
     deliver: &mut impl FnMut(Record<'_>) -> Result<()>,
 ) -> Result<Replayed> {
     let mut assembler = Assembler::new(deliver, flushed_sequence);
-    let mut cut = segments
-        .first()
-        .map_or(UNIT_BYTES as u64, |segment| segment.header.start_lsn);
+    // Not the first one's start: a healing may have cut it, and what lay before may have been freed.
+    let starts = segments.iter().map(|segment| segment.header.start_lsn);
+    let mut cut = starts.min().unwrap_or(UNIT_BYTES as u64);
     for (index, segment) in segments.iter().enumerate() {
         let rest = &segments[index + 1..];
         let limit = rest

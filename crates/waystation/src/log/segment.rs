@@ -49,6 +49,8 @@ impl BlankSegment {
         let mode = match recycled {
             Some(old) => {
                 storage.rename(old, &path)?;
+                // Or a power cut could show what is written from now on under the old name.
+                storage.sync_dir(path.parent().unwrap_or(Path::new("")))?;
                 OpenMode::ReadWrite
             }
             None => OpenMode::Create,

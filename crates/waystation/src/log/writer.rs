@@ -258,24 +258,26 @@ impl Log {
         self.work.notify_all();
     }
 
-    /// Frees segments of which every record is below `lsn`.
+    /// Frees segments of which every record is below `lsn`; the last of them only once something behind it is
+    /// durable, and with it the header of a segment that the next life can begin with.
     pub(crate) fn release_below(&self, lsn: u64) -> Result<()> {
         let mut removals = Vec::new();
         let mut state = lock(&self.writer);
+        let durable = state.durable_lsn;
         while state
             .sealed
             .front()
-            .is_some_and(|segment| segment.end_lsn <= lsn)
+            .is_some_and(|segment| segment.end_lsn <= lsn && segment.end_lsn < durable)
         {
             let Some(segment) = state.sealed.pop_front() else {
                 break;
             };
             state.unsynced.retain(|it| it.file.path != segment.path);
-            let footer_due = state
-                .footers_due
-                .iter()
-                .any(|due| due.0.path == segment.path);
-            if state.spares.len() < SPARES_MAX && !footer_due && segment.file.is_some() {
+            // Whoever still holds the file may be about to write its footer.
+            let unshared = segment
+                .file
+                .is_some_and(|file| Arc::strong_count(&file) == 1);
+            if state.spares.len() < SPARES_MAX && unshared {
                 state.spares.push(segment.path);
             } else {
                 removals.push(segment.path);
