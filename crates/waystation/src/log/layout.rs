@@ -64,11 +64,6 @@ impl Layout {
         }
     }
 
-    /// The position after the last record placed (or after the open block's header).
-    pub(crate) fn position(&self) -> u64 {
-        self.position
-    }
-
     /// A position with every record placed so far before it and every later one behind it, such that making
     /// the records before it durable reaches it: an empty block's header does not count.
     pub(crate) fn boundary(&self) -> u64 {
