@@ -1,6 +1,6 @@
 //! What can be said on the command line. Help is part of the interface: every command shows examples.
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// Read, write, inspect, check and export a Waystation (or LevelDB) database.
@@ -39,6 +39,39 @@ Exit codes:
     reason = "one value a process: its size costs nothing"
 )]
 pub(crate) enum Command {
+    /// Store a value under a key (creates the database if missing)
+    #[command(after_help = "\
+Examples:
+  waystation put /data/cars car17:speed 50
+  waystation put /data/cars 'car17:\\x00raw' - < photo.jpg    the value from standard input, as it is
+  waystation put --hex /data/cars 00ff 0102 --sync")]
+    Put(Put),
+    /// Print the value of a key
+    #[command(after_help = "\
+Examples:
+  waystation get /data/cars car17:speed
+  waystation get --raw /data/cars car17:photo > photo.jpg
+  waystation --json get /data/cars car17:speed")]
+    Get(Get),
+    /// List keys and values in order
+    #[command(after_help = "\
+Examples:
+  waystation scan /data/cars --prefix car17:
+  waystation scan /data/cars --from car17 --to car18 --limit 10 --reverse
+  waystation scan /data/cars --keys-only | wc -l")]
+    Scan(Scan),
+    /// Delete keys
+    #[command(after_help = "\
+Examples:
+  waystation delete /data/cars car17:speed
+  waystation delete /data/cars car17:speed car17:fuel --sync")]
+    Delete(Delete),
+    /// Store many lines `key<TAB>value` (creates the database if missing)
+    #[command(after_help = "\
+Examples:
+  waystation import /data/cars readings.tsv
+  waystation scan /data/cars | waystation import /data/copy -")]
+    Import(Import),
     /// Show what the files hold: levels, bytes, log, sequence numbers (read-only)
     #[command(after_help = "\
 Examples:
@@ -63,6 +96,23 @@ Examples:
 Examples:
   waystation find /data/cars car17:speed")]
     Find(Find),
+    /// Rewrite a range (or everything) into its final level
+    #[command(after_help = "\
+Examples:
+  waystation compact /data/cars
+  waystation compact /data/cars --from car17 --to car18")]
+    Compact(Compact),
+    /// Write a plain LevelDB directory with the same content; the source stays as it is
+    #[command(after_help = "\
+Examples:
+  waystation export-leveldb /data/cars /data/cars-leveldb
+  waystation export-leveldb --compression none /data/cars /data/cars-leveldb")]
+    ExportLeveldb(Export),
+    /// Make a copy that can be opened by itself, sharing table files by hard links where possible
+    #[command(after_help = "\
+Examples:
+  waystation checkpoint /data/cars /backup/cars-monday")]
+    Checkpoint(Checkpoint),
     /// Find out what a little fast storage is worth for an application, and where to put it
     #[command(
         subcommand,
@@ -97,6 +147,88 @@ pub(crate) struct Database {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Put {
+    /// The database directory
+    pub(crate) db: PathBuf,
+    /// The key
+    pub(crate) key: String,
+    /// The value; `-` reads it from standard input, byte by byte as it is
+    pub(crate) value: String,
+    /// Return only when the write survives a power cut
+    #[arg(long)]
+    pub(crate) sync: bool,
+    #[command(flatten)]
+    pub(crate) notation: Notation,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    /// The database directory
+    pub(crate) db: PathBuf,
+    /// The key
+    pub(crate) key: String,
+    /// Print the value's bytes as they are, without a newline
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) raw: bool,
+    #[command(flatten)]
+    pub(crate) notation: Notation,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Scan {
+    /// The database directory
+    pub(crate) db: PathBuf,
+    /// Only keys that begin so
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    pub(crate) prefix: Option<String>,
+    /// Only keys from here on
+    #[arg(long, value_name = "KEY")]
+    pub(crate) from: Option<String>,
+    /// Only keys before this one
+    #[arg(long, value_name = "KEY")]
+    pub(crate) to: Option<String>,
+    /// Stop after so many
+    #[arg(long, value_name = "N")]
+    pub(crate) limit: Option<u64>,
+    /// From the last key to the first
+    #[arg(long)]
+    pub(crate) reverse: bool,
+    /// Print no values
+    #[arg(long)]
+    pub(crate) keys_only: bool,
+    #[command(flatten)]
+    pub(crate) notation: Notation,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Delete {
+    /// The database directory
+    pub(crate) db: PathBuf,
+    /// The keys, deleted together: all or none
+    #[arg(required = true)]
+    pub(crate) keys: Vec<String>,
+    /// Return only when the deletion survives a power cut
+    #[arg(long)]
+    pub(crate) sync: bool,
+    #[command(flatten)]
+    pub(crate) notation: Notation,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// The database directory
+    pub(crate) db: PathBuf,
+    /// The file to read; `-` is standard input
+    #[arg(default_value = "-")]
+    pub(crate) file: PathBuf,
+    /// Lines written together as one atomic batch
+    #[arg(long, value_name = "LINES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) batch: u32,
+    #[command(flatten)]
+    pub(crate) notation: Notation,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Dump {
     /// The file: table, MANIFEST, log segment, ring, side file, LevelDB log, CURRENT
     pub(crate) file: PathBuf,
@@ -115,6 +247,48 @@ pub(crate) struct Find {
     pub(crate) key: String,
     #[command(flatten)]
     pub(crate) notation: Notation,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Compact {
+    /// The database directory
+    pub(crate) db: PathBuf,
+    /// Only keys from here on
+    #[arg(long, value_name = "KEY")]
+    pub(crate) from: Option<String>,
+    /// Only keys before this one
+    #[arg(long, value_name = "KEY")]
+    pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) notation: Notation,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// The database directory
+    pub(crate) db: PathBuf,
+    /// The directory to write; it must not exist, or be empty
+    pub(crate) target: PathBuf,
+    /// How blocks are compressed (LevelDB 1.23 knows no other)
+    #[arg(long, value_enum, default_value_t = ExportCompression::Snappy)]
+    pub(crate) compression: ExportCompression,
+}
+
+/// What LevelDB 1.23 can read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportCompression {
+    /// Snappy
+    Snappy,
+    /// None
+    None,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Checkpoint {
+    /// The database directory
+    pub(crate) db: PathBuf,
+    /// The directory to make; it must not exist
+    pub(crate) target: PathBuf,
 }
 
 #[cfg(test)]
@@ -142,5 +316,16 @@ mod tests {
                 subcommand.get_name()
             );
         }
+    }
+
+    #[test]
+    fn a_prefix_and_bounds_exclude_each_other() {
+        assert!(
+            Cli::try_parse_from(["waystation", "scan", "db", "--prefix", "a", "--from", "b"])
+                .is_err()
+        );
+        assert!(
+            Cli::try_parse_from(["waystation", "scan", "db", "--from", "a", "--to", "b"]).is_ok()
+        );
     }
 }

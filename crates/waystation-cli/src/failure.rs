@@ -2,6 +2,7 @@
 
 use crate::notation::NotationError;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use waystation::Error;
 
@@ -39,6 +40,11 @@ impl Failure {
             code,
             message: None,
         }
+    }
+
+    /// A file the command itself reads or writes refused.
+    pub(crate) fn file(operation: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::from(Error::io(operation, path, source))
     }
 
     /// Says it on standard error; the exit code.

@@ -23,6 +23,11 @@ impl Output {
         self.is_json
     }
 
+    /// Bytes as they are.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.writer.write_all(bytes)
+    }
+
     /// One line of text.
     pub(crate) fn line(&mut self, text: impl std::fmt::Display) -> io::Result<()> {
         writeln!(self.writer, "{text}")

@@ -9,7 +9,7 @@ pub mod storage;
 mod sync;
 
 pub use db::{
-    AreaStats, BATCH_BYTES_MAX, Compression, Db, DbIterator, Durability, IterOptions,
+    AreaStats, BATCH_BYTES_MAX, Compression, Db, DbIterator, Durability, Exported, IterOptions,
     KEY_BYTES_MAX, Options, Snapshot, Stats, VALUE_BYTES_MAX, WriteBatch,
 };
 pub use error::{Error, Result};

@@ -336,6 +336,10 @@ fn run_seed(seed: u64) {
         most = told.acknowledged.load(SeqCst) + 1;
         if clean {
             rules.clear();
+            // It heals by itself once the cause is gone, though not at once.
+            while db.flush().is_err() {
+                std::thread::yield_now();
+            }
             how = format!("close {how}");
             least = match db.close() {
                 Ok(()) => told.acknowledged.load(SeqCst),

@@ -3,11 +3,16 @@
 mod dump;
 mod inspect;
 mod ip;
+mod maintain;
 mod place;
+mod read;
+mod write;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
 use crate::output::Output;
+use std::path::Path;
+use waystation::{Db, Error, Options};
 
 /// What every command is told besides its own arguments.
 pub(crate) struct Context {
@@ -24,15 +29,52 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         quiet: cli.quiet,
     };
     let result = match cli.command {
+        Command::Put(args) => write::put(&args),
+        Command::Delete(args) => write::delete(&args),
+        Command::Import(args) => write::import(&mut context, &args),
+        Command::Get(args) => read::get(&mut context, &args),
+        Command::Scan(args) => read::scan(&mut context, args),
         Command::Stats(args) => inspect::stats(&mut context, &args),
         Command::Check(args) => inspect::check(&mut context, &args),
         Command::Find(args) => inspect::find(&mut context, &args),
         Command::Dump(args) => dump::dump(&mut context, &args),
         Command::Place(command) => place::place(&context, command),
         Command::Ip(command) => ip::ip(&mut context, &command),
+        Command::Compact(args) => maintain::compact(&mut context, args),
+        Command::ExportLeveldb(args) => maintain::export(&mut context, &args),
+        Command::Checkpoint(args) => maintain::checkpoint(&mut context, &args),
     };
     // What was printed before a failure is still worth reading.
     let finished = context.output.finish();
     result?;
     Ok(finished?)
+}
+
+/// Opens a database that must exist.
+fn open_existing(path: &Path) -> Result<Db, Failure> {
+    require_path(path)?;
+    Ok(Db::open(
+        path,
+        Options {
+            create_if_missing: false,
+            ..Options::default()
+        },
+    )?)
+}
+
+/// Opens a database, made if missing.
+fn open_or_create(path: &Path) -> Result<Db, Failure> {
+    require_path(path)?;
+    Ok(Db::open(path, Options::default())?)
+}
+
+/// An empty path is a forgotten variable in a script, never the working directory.
+fn require_path(path: &Path) -> Result<(), Failure> {
+    if path.as_os_str().is_empty() {
+        return Err(Error::InvalidArgument(
+            "the path is empty; name the database directory".to_owned(),
+        )
+        .into());
+    }
+    Ok(())
 }

@@ -10,6 +10,7 @@
 //! - [`workers`]: flushing and compacting in the background; [`pace`]: how writers are held back
 //! - [`open`]: from a directory to a database and back
 
+mod export;
 mod iterator;
 mod open;
 mod options;
@@ -20,6 +21,7 @@ mod stats;
 mod view;
 mod workers;
 
+pub use export::Exported;
 pub use iterator::{DbIterator, IterOptions};
 pub use options::{
     BATCH_BYTES_MAX, Compression, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX,

@@ -75,10 +75,10 @@ fn prepare_directory(storage: &dyn Storage, path: &Path, options: &Options) -> R
         )));
     }
     if !exists && !options.create_if_missing {
-        return Err(Error::InvalidArgument(format!(
-            "there is no database in {}; allow its creation, or check the path",
-            path.display()
-        )));
+        return Err(Error::Incompatible {
+            path: path.to_owned(),
+            reason: "there is no database in it; allow its creation, or check the path".into(),
+        });
     }
     if listed.is_err() {
         storage.create_dir(path)

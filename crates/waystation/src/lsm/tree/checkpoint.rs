@@ -29,7 +29,10 @@ impl Tree {
         }
         self.versions
             .write_copy(&version, flushed_through, target)?;
-        if let Some(parent) = target.parent() {
+        if let Some(parent) = target
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+        {
             self.storage.sync_dir(parent)?;
         }
         Ok(flushed_through)

@@ -1,0 +1,85 @@
+//! compact, checkpoint, export-leveldb.
+
+use super::{Context, open_existing, require_path};
+use crate::args::{Checkpoint, Compact, Export, ExportCompression};
+use crate::failure::Failure;
+use crate::notation::Style;
+use crate::output::{bytes_text, count_text};
+use crate::progress::{Unit, bar, spinner};
+use serde::Serialize;
+use std::ops::Bound;
+use waystation::Compression;
+
+/// How long it took, as JSON.
+#[derive(Serialize)]
+struct Took {
+    seconds: f64,
+}
+
+fn say_done(context: &mut Context, what: &str, seconds: f64) -> Result<(), Failure> {
+    if context.output.is_json() {
+        context.output.json(&Took { seconds })?;
+    } else {
+        context
+            .output
+            .line(format_args!("{what} in {seconds:.2} s"))?;
+    }
+    Ok(())
+}
+
+/// Rewrites a range into its final level.
+pub(super) fn compact(context: &mut Context, args: Compact) -> Result<(), Failure> {
+    let style = Style::from(args.notation);
+    let from = args.from.map(|key| style.parse(&key)).transpose()?;
+    let to = args.to.map(|key| style.parse(&key)).transpose()?;
+    let db = open_existing(&args.db)?;
+    let progress = spinner("compacting", context.quiet);
+    let lower = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
+    let upper = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    let compacted = db.compact_range(lower, upper);
+    progress.finish_and_clear();
+    // A failed compaction takes nothing away: close in any case, and report the first failure.
+    let closed = db.close();
+    compacted.and(closed)?;
+    say_done(context, "compacted", progress.elapsed().as_secs_f64())
+}
+
+/// Makes a copy that can be opened by itself.
+pub(super) fn checkpoint(context: &mut Context, args: &Checkpoint) -> Result<(), Failure> {
+    require_path(&args.target)?;
+    let db = open_existing(&args.db)?;
+    let progress = spinner("copying", context.quiet);
+    let copied = db.checkpoint(&args.target);
+    progress.finish_and_clear();
+    let closed = db.close();
+    copied.and(closed)?;
+    say_done(context, "checkpoint made", progress.elapsed().as_secs_f64())
+}
+
+/// Writes a plain LevelDB directory.
+pub(super) fn export(context: &mut Context, args: &Export) -> Result<(), Failure> {
+    require_path(&args.target)?;
+    let compression = match args.compression {
+        ExportCompression::Snappy => Compression::Snappy,
+        ExportCompression::None => Compression::None,
+    };
+    let db = open_existing(&args.db)?;
+    let progress = bar("exporting", Unit::Entries, 0, context.quiet);
+    let exported = db.export_leveldb(&args.target, compression, &mut |entries| {
+        progress.set_position(entries);
+    });
+    progress.finish_and_clear();
+    let closed = db.close();
+    let exported = exported.and_then(|exported| closed.map(|()| exported))?;
+    if context.output.is_json() {
+        context.output.json(&exported)?;
+    } else {
+        context.output.line(format_args!(
+            "{} entries in {} tables, {}",
+            count_text(exported.entries),
+            count_text(exported.tables),
+            bytes_text(exported.table_bytes)
+        ))?;
+    }
+    Ok(())
+}

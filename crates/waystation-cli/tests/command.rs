@@ -1,0 +1,164 @@
+//! The command from outside: what goes in comes out, and every wrong call is answered by a sentence and an
+//! exit code, never by a panic.
+
+#![allow(
+    clippy::format_collect,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "small texts and sizes of a test"
+)]
+
+mod support;
+
+use std::fs;
+use support::{Shell, text};
+
+#[test]
+fn what_is_put_is_got_scanned_and_deleted() {
+    let shell = Shell::new();
+    shell.ok(&["put", "db", "b", "2"]);
+    shell.ok(&["put", "db", "a", "one two", "--sync"]);
+    shell.ok(&["put", "db", r"c\x00\xff", r"tab\there"]);
+    assert_eq!(shell.ok(&["get", "db", "a"]), "one two\n");
+    assert_eq!(
+        shell.ok(&["get", "--hex", "db", "63 00 ff".replace(' ', "").as_str()]),
+        "7461620968657265\n"
+    );
+    assert_eq!(shell.ok(&["get", "--raw", "db", r"c\x00\xff"]), "tab\there");
+    assert_eq!(
+        shell.ok(&["scan", "db"]),
+        "a\tone two\nb\t2\nc\\x00\\xff\ttab\\there\n"
+    );
+    assert_eq!(
+        shell.ok(&["scan", "db", "--reverse", "--keys-only", "--limit", "2"]),
+        "c\\x00\\xff\nb\n"
+    );
+    assert_eq!(
+        shell.ok(&["scan", "db", "--from", "b", "--to", "c"]),
+        "b\t2\n"
+    );
+    assert_eq!(
+        shell.ok(&["scan", "db", "--prefix", "c"]),
+        "c\\x00\\xff\ttab\\there\n"
+    );
+    assert_eq!(
+        shell.ok(&["--json", "scan", "db", "--to", "b"]),
+        "{\"key\":\"a\",\"value\":\"one two\"}\n"
+    );
+    shell.ok(&["delete", "db", "a", "b"]);
+    assert_eq!(shell.ok(&["scan", "db", "--keys-only"]), "c\\x00\\xff\n");
+    let missing = shell.fails(1, &["get", "db", "a"]);
+    assert!(missing.contains("holds no key a"), "{missing}");
+}
+
+#[test]
+fn a_value_comes_from_standard_input_as_it_is() {
+    let shell = Shell::new();
+    shell.ok_with_input(&["put", "db", "k", "-"], b"a\n\xff\0");
+    assert_eq!(shell.ok(&["get", "--hex", "db", "6b"]), "610aff00\n");
+}
+
+#[test]
+fn what_is_scanned_imports_into_the_same_database() {
+    let shell = Shell::new();
+    let lines: String = (0..2_500)
+        .map(|n| format!("key{:04}\tvalue\\x0{} {n}\n", n * 7 % 2_500, n % 10))
+        .collect();
+    let said = shell.ok_with_input(&["import", "db"], lines.as_bytes());
+    assert!(said.starts_with("2,500 entries"), "{said}");
+    let scanned = shell.ok(&["scan", "db"]);
+    assert_eq!(scanned.lines().count(), 2_500);
+    fs::write(shell.path("dump.tsv"), &scanned).unwrap();
+    shell.ok(&["import", "copy", "dump.tsv", "--batch", "7"]);
+    assert_eq!(shell.ok(&["scan", "copy"]), scanned);
+
+    let bad = shell.fails_with_input(2, &["import", "other"], b"a\t1\nno tab\n");
+    assert!(bad.contains("line 2") && bad.contains("no tab"), "{bad}");
+}
+
+#[test]
+fn stats_check_find_and_dump_show_what_is_in_the_files() {
+    let shell = Shell::new();
+    let lines: String = (0..20_000)
+        .map(|n| format!("key{:06}\t{n} {}\n", n * 7919 % 20_000, "v".repeat(50)))
+        .collect();
+    shell.ok_with_input(&["import", "db", "-"], lines.as_bytes());
+    shell.ok(&["put", "db", "key000007", "changed"]);
+    shell.ok(&["delete", "db", "key000008"]);
+    shell.ok(&["compact", "db", "--from", "key01", "--to", "key02"]);
+
+    let stats: serde_json::Value =
+        serde_json::from_str(&shell.ok(&["--json", "stats", "db"])).unwrap();
+    assert!(stats["table_bytes"].as_u64().unwrap() > 10_000, "{stats}");
+    assert!(shell.ok(&["stats", "db"]).contains("not included"));
+
+    let report: serde_json::Value =
+        serde_json::from_str(&shell.ok(&["--json", "check", "db"])).unwrap();
+    assert_eq!(report["problems"].as_array().unwrap().len(), 0);
+    assert!(report["entries"].as_u64().unwrap() >= 19_999, "{report}");
+    assert!(shell.ok(&["check", "db"]).starts_with("sound: "));
+
+    let found = shell.ok(&["find", "db", "key000007"]);
+    assert!(
+        found.lines().next().unwrap().ends_with("= changed"),
+        "{found}"
+    );
+    assert!(
+        shell
+            .ok(&["find", "db", "key000008"])
+            .lines()
+            .next()
+            .unwrap()
+            .ends_with("deleted")
+    );
+    shell.fails(1, &["find", "db", "nothing"]);
+
+    for entry in fs::read_dir(shell.path("db")).unwrap() {
+        let path = entry.unwrap().path();
+        let dumped = shell.ok(&["dump", "--entries", "3", text(&path)]);
+        let is_empty = path.ends_with("LOCK") || path.ends_with("LOG");
+        assert!(is_empty || !dumped.is_empty(), "{}", path.display());
+        shell.ok(&["--json", "dump", "--entries", "3", text(&path)]);
+    }
+}
+
+#[test]
+fn checkpoints_and_exports_are_databases_of_their_own() {
+    let shell = Shell::new();
+    let lines: String = (0..5_000).map(|n| format!("key{n:06}\t{n}\n")).collect();
+    shell.ok_with_input(&["import", "db", "-"], lines.as_bytes());
+    shell.ok(&["checkpoint", "db", "copy"]);
+    let exported = shell.ok(&["export-leveldb", "db", "plain"]);
+    assert!(exported.starts_with("5,000 entries in "), "{exported}");
+    shell.ok(&["put", "db", "key000000", "changed"]);
+    let expected: String = lines;
+    for other in ["copy", "plain"] {
+        assert!(shell.ok(&["check", other]).starts_with("sound: "));
+        assert_eq!(shell.ok(&["scan", other]), expected, "{other}");
+    }
+    let plain: serde_json::Value =
+        serde_json::from_str(&shell.ok(&["--json", "stats", "plain"])).unwrap();
+    assert_eq!(plain["levels"].as_array().unwrap().len(), 7);
+    for command in ["checkpoint", "export-leveldb"] {
+        let refused = shell.fails_in(&[2, 3, 5], &[command, "db", "copy"]);
+        assert!(refused.contains("copy"), "{refused}");
+    }
+    let empty = Shell::new();
+    empty.ok(&["put", "db", "k", "v"]);
+    empty.ok(&["delete", "db", "k"]);
+    assert!(
+        empty
+            .ok(&["export-leveldb", "db", "plain", "--compression", "none"])
+            .starts_with("0 entries in 0 tables")
+    );
+    assert_eq!(empty.ok(&["scan", "plain"]), "");
+}
+
+#[test]
+fn output_that_nobody_reads_is_no_failure() {
+    let shell = Shell::new();
+    let lines: String = (0..50_000).map(|n| format!("key{n:06}\t{n}\n")).collect();
+    shell.ok_with_input(&["import", "db", "-"], lines.as_bytes());
+    let status = shell.status_with_closed_output(&["scan", "db"]);
+    assert!(status.success(), "{status}");
+}

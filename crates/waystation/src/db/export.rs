@@ -1,0 +1,110 @@
+//! Export: the database as a plain `LevelDB` directory.
+//!
+//! The entries of one snapshot are written to a fresh database in the target, which is closed cleanly: its
+//! memory goes to tables and its comparator gets `LevelDB`'s name back. What is left of ours beside that (log
+//! segments, ring, side files) is removed, so that nothing in the directory is strange to `LevelDB`.
+
+use super::options::{Compression, Durability, Options};
+use super::{Db, IterOptions, WriteBatch};
+use crate::error::{Error, Result};
+use crate::log::{JOURNAL_NAME, RING_NAME, segment_number};
+use crate::lsm::version::SIDE_FILE;
+use crate::storage::Storage;
+use crate::sync::Arc;
+use std::path::Path;
+
+/// Entries are handed over in batches of about this size (bytes).
+const BATCH_BYTES: usize = 256 * 1024;
+
+/// What an export wrote.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Exported {
+    /// Entries written.
+    pub entries: u64,
+    /// Tables they are in.
+    pub tables: u64,
+    /// The tables' bytes.
+    pub table_bytes: u64,
+}
+
+impl Db {
+    /// Writes the database as it is now to the new directory `target`, as a plain `LevelDB` database.
+    /// `progress` hears how many entries are written, now and then.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if `target` is not empty, or for a compression that `LevelDB` 1.23 cannot
+    /// read (zstd).
+    pub fn export_leveldb(
+        &self,
+        target: &Path,
+        compression: Compression,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Exported> {
+        let storage = &self.core.storage;
+        if compression == Compression::Zstd {
+            return Err(Error::InvalidArgument(
+                "LevelDB 1.23 cannot read zstd; export with snappy or none".into(),
+            ));
+        }
+        match storage.list(target) {
+            Ok(entries) if !entries.is_empty() => {
+                let reason = format!("{} is not empty; name a new directory", target.display());
+                return Err(Error::InvalidArgument(reason));
+            }
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
+        }
+        let options = Options {
+            compression,
+            ..self.core.options.clone()
+        };
+        let options = Options {
+            create_if_missing: true,
+            error_if_exists: true,
+            ..options
+        };
+        let fresh = Self::open_with(Arc::clone(storage), target, options)?;
+        let entries = self.copy_entries(&fresh, progress)?;
+        fresh.flush()?;
+        fresh.wait_idle()?;
+        let levels = fresh.stats().tree.levels;
+        fresh.close()?;
+        remove_own_files(&**storage, target)?;
+        Ok(Exported {
+            entries,
+            tables: levels.iter().map(|level| level.tables as u64).sum(),
+            table_bytes: levels.iter().map(|level| level.bytes).sum(),
+        })
+    }
+
+    fn copy_entries(&self, target: &Self, progress: &mut dyn FnMut(u64)) -> Result<u64> {
+        let mut cursor = self.iter(IterOptions::default())?;
+        let mut batch = WriteBatch::new();
+        let mut entries = 0;
+        cursor.seek_to_first()?;
+        while cursor.valid() {
+            batch.put(cursor.key(), cursor.value());
+            entries += 1;
+            if batch.byte_len() >= BATCH_BYTES {
+                target.write(&batch, Durability::ProcessCrash)?;
+                batch.clear();
+                progress(entries);
+            }
+            cursor.next()?;
+        }
+        target.write(&batch, Durability::ProcessCrash)?;
+        progress(entries);
+        Ok(entries)
+    }
+}
+
+/// Removes what `LevelDB` would not know from a database that was closed cleanly.
+fn remove_own_files(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    let own = [JOURNAL_NAME, RING_NAME, SIDE_FILE];
+    for entry in storage.list(dir)? {
+        if own.contains(&&*entry.name) || segment_number(&entry.name).is_some() {
+            storage.remove(&dir.join(&entry.name))?;
+        }
+    }
+    storage.sync_dir(dir)
+}
