@@ -1,3 +1,5 @@
+//! The planner on cases small enough to reckon by hand.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Splits, recommendations and their reasons on small made-up traces.
+
 use std::path::{Path, PathBuf};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Every format written reads back as the same events.
+
 use std::path::PathBuf;
 
 use super::*;

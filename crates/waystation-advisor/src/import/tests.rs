@@ -1,3 +1,5 @@
+//! Each importer on samples of its format, and on malformed rows: file, line, reason.
+
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};

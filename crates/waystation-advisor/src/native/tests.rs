@@ -1,3 +1,5 @@
+//! The columnar format: round trips, and damage noticed.
+
 use super::*;
 use crate::error::Error;
 use crate::event::{Area, Flags, NOT_COMPLETED, Op, Role};

@@ -1,3 +1,5 @@
+//! Figures of a characterisation worked out by hand, and the shape of what is printed.
+
 use super::*;
 use crate::event::{Area, Role};
 

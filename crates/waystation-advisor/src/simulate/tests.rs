@@ -1,3 +1,5 @@
+//! The closed loop on traces small enough to reckon by hand.
+
 use super::*;
 use crate::event::{Area, Flags, NOT_COMPLETED, Op, Request, Role, TraceInfo};
 

@@ -1,3 +1,5 @@
+//! The measured runs and what the simulator says of them.
+
 use super::*;
 
 fn testdata() -> PathBuf {

@@ -1,3 +1,5 @@
+//! The laboratory on a pretended machine: every step that fails or dies leaves nothing behind.
+
 use std::collections::BTreeSet;
 
 use super::*;
