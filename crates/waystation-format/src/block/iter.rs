@@ -61,9 +61,9 @@ impl BlockIter {
         before
     }
 
-    /// The block.
-    pub fn block(&self) -> &Block {
-        &self.block
+    /// The block, given back.
+    pub fn into_block(self) -> Block {
+        self.block
     }
 
     /// Whether there is an entry here.

@@ -4,7 +4,7 @@
 //! through the cache; a cursor that goes on reads ahead in growing windows and leaves the cache as it is, so that
 //! a long scan neither pays for the cache block by block nor washes it out.
 
-use super::reader::{Table, read_exact};
+use super::reader::{Table, read_exact, recycle};
 use crate::error::Result;
 use crate::lsm::iter::InternalIterator;
 use std::sync::Arc;
@@ -231,6 +231,15 @@ impl InternalIterator for TableIterator {
     #[inline]
     fn value(&self) -> &[u8] {
         self.block.as_ref().map_or(&[], BlockIter::value)
+    }
+}
+
+/// A cursor that was made for one seek leaves its block's memory for the next.
+impl Drop for TableIterator {
+    fn drop(&mut self) {
+        if let Some(iter) = self.block.take() {
+            recycle(iter.into_block());
+        }
     }
 }
 
