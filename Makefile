@@ -7,7 +7,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help test bench-build bench lint docs setup clean
+.PHONY: help run test soak bench-build bench lint docs setup clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -15,8 +15,21 @@ help: ## List the targets
 setup: ## Install what the tests need
 	scripts/setup-test.sh
 
+run: ## Build, load a real trace, query it, show the result
+	$(CARGO) build --release --locked -p waystation-cli
+	scripts/demo.sh $(TARGET)/release/waystation
+
+# Fan-ins of the compaction engine that `make test` simulates; all of them: `make soak-ip WAYSTATION_IP_SIZES=1,2,4,9,13`.
+WAYSTATION_IP_SIZES ?= 2,4
+export WAYSTATION_IP_SIZES
+
 test: setup ## Every test (under 30 minutes on two cores)
 	$(CARGO) test --workspace --locked --no-fail-fast
+
+soak: ## Kills, simulated crashes and random histories for hours (SEEDS=, KILLS=)
+	WAYSTATION_KILLS=$(or $(KILLS),2000) $(CARGO) test --release -p waystation --test kill -- --nocapture
+	WAYSTATION_FIRST_SEED=$(or $(FIRST),100000) WAYSTATION_SEEDS=$(or $(SEEDS),100000) $(CARGO) test --release -p waystation --test simulation -- --nocapture
+	WAYSTATION_MODEL_SEEDS=$(or $(MODELS),2000) $(CARGO) test --release -p waystation --test model -- --nocapture
 
 bench-build: ## Build the benchmark with its rivals LevelDB, RocksDB and fjall (about 25 minutes, once)
 	crates/waystation-bench/build-rivals.sh
