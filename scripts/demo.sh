@@ -21,7 +21,7 @@ show() {
 }
 
 say "1. The input: rows t_s,device,cell,event"
-gzip -dc data/bologna_hex250m.csv.gz | head -3
+gzip -dc data/bologna_hex250m.csv.gz | sed -n 1,3p
 # One row becomes one entry: key car:sensor:time, value what happened. Copy c is another set of cars, 97 s later.
 gzip -dc data/bologna_hex250m.csv.gz | awk -F, -v copies="$copies" 'NR > 1 {
     for (c = 0; c < copies; c++)
