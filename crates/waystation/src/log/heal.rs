@@ -116,6 +116,8 @@ impl WriterState {
         self.sealed.push_back(self.current.as_sealed());
         for segment in &mut self.sealed {
             segment.end_lsn = segment.end_lsn.min(cut);
+            // What lies behind was given up: the next healing must not look there.
+            segment.blocks.retain(|block| block.start_lsn < cut);
         }
     }
 }
