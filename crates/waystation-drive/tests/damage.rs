@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{build, record};
+use common::{Keys, Recipe, Values, build, record};
 use std::collections::BTreeMap;
 use waystation_drive::ip::image::{self, Image, Region};
 use waystation_drive::ip::{
@@ -12,9 +12,8 @@ use waystation_drive::ip::{
 };
 use waystation_format::key::{MAX_SEQUENCE, ValueKind};
 
-/// The smallest engine with two inputs or more, with a watchdog that does not wait long.
-fn engine() -> Engine {
-    let size = sizes().into_iter().find(|&size| size >= 2).unwrap();
+/// An engine with a watchdog that does not wait long.
+fn engine_of(size: usize) -> Engine {
     let mut engine = Engine::new(size).unwrap();
     engine.set_watchdog(3000);
     engine.set_timing(MemoryTiming {
@@ -24,10 +23,17 @@ fn engine() -> Engine {
     engine
 }
 
-/// Two inputs of two blocks; keys of several lengths, one shared by both inputs, a deletion.
-fn small_job() -> Job {
+/// The smallest engine with two inputs or more.
+fn engine() -> Engine {
+    engine_of(sizes().into_iter().find(|&size| size >= 2).unwrap())
+}
+
+/// Two inputs of two blocks, keys of several lengths, one shared by all inputs, a deletion; the other inputs are
+/// one record each.
+fn small_job(inputs: usize) -> Job {
     let input = |first: u64| {
-        let mut records: Vec<_> = (0..12)
+        let many = if first < 2 { 12 } else { 0 };
+        let mut records: Vec<_> = (0..many)
             .map(|number| {
                 let kind = if number == 5 {
                     ValueKind::Deletion
@@ -50,11 +56,11 @@ fn small_job() -> Job {
                 record(key.as_bytes(), 10 + number * 2 + first, kind, &value)
             })
             .collect();
-        records.push(record(b"last", 90 + first, ValueKind::Value, b"of both"));
+        records.push(record(b"last", 90 + first, ValueKind::Value, b"of all"));
         vec![build(&records, 256, 4)]
     };
     Job {
-        inputs: vec![input(0), input(1)],
+        inputs: (0..inputs as u64).map(input).collect(),
         settings: Settings::default(),
     }
 }
@@ -105,37 +111,90 @@ fn flip_all(
     tally
 }
 
+/// All that a checksum covers, of one input: the data blocks of its tables with their trailers, and its descriptors.
+fn regions(job: &Job, image: &Image, input: usize) -> Vec<Region> {
+    let mut regions = vec![image.lists[input]];
+    regions.extend(&image.block_lists[input]);
+    for (table, region) in job.inputs[input].iter().zip(&image.tables[input]) {
+        let end = table.blocks[table.blocks.len() - 1].end().unwrap();
+        regions.push(Region {
+            bytes: end as u32,
+            ..*region
+        });
+    }
+    regions
+}
+
+/// Flips every bit of every region of these inputs, one at a time: each must be caught; how many were.
+fn flip_inputs(engine: &mut Engine, job: &Job, inputs: &[usize]) -> u64 {
+    let expected = reference::run(job).unwrap();
+    let mut image = image::build(job, job.input_bytes() as usize + 4096).unwrap();
+    let (output, _) = engine.run_image(job, &image, &mut |_| ()).unwrap();
+    assert!(output == expected);
+    let mut caught = 0;
+    for &input in inputs {
+        for region in regions(job, &image, input) {
+            let tally = flip_all(engine, job, &mut image, region, &expected);
+            assert_eq!(tally.silent + tally.hanging, 0);
+            // Every bit of these is covered by a checksum, so none is without effect.
+            assert_eq!(tally.harmless, 0);
+            assert_eq!(tally.caught, u64::from(region.bytes) * 8);
+            caught += tally.caught;
+        }
+    }
+    let (output, _) = engine.run_image(job, &image, &mut |_| ()).unwrap();
+    assert!(output == expected, "the engine is as good as new");
+    caught
+}
+
 #[test]
 #[cfg_attr(not(verilator), ignore = "verilator is not installed")]
-fn every_single_flipped_bit_is_caught_or_harmless() {
-    let mut engine = engine();
-    let job = small_job();
-    let expected = reference::run(&job).unwrap();
-    let mut image = image::build(&job, 4096).unwrap();
-    let (output, _) = engine.run_image(&job, &image, &mut |_| ()).unwrap();
-    assert!(output == expected);
-    // The data blocks of the first input, with their trailers.
-    let blocks = &job.inputs[0][0].blocks;
-    assert!(blocks.len() > 1, "there is a block border");
-    let end = blocks[blocks.len() - 1].end().unwrap() as u32;
-    let data = Region {
-        bytes: end,
-        ..image.tables[0][0]
-    };
-    for region in [
-        data,
-        image.lists[0],
-        image.block_lists[0][0],
-        image.lists[1],
-    ] {
-        let tally = flip_all(&mut engine, &job, &mut image, region, &expected);
-        assert_eq!(tally.silent + tally.hanging, 0);
-        // Every bit of these is covered by a checksum, so none is without effect.
-        assert_eq!(tally.harmless, 0);
-        assert_eq!(tally.caught, u64::from(region.bytes) * 8);
+fn every_single_flipped_bit_is_caught() {
+    for size in sizes() {
+        let mut engine = engine_of(size);
+        let job = small_job(size);
+        assert!(job.inputs[0][0].blocks.len() > 1, "there is a block border");
+        let mut inputs = vec![0, size - 1];
+        inputs.dedup();
+        let caught = flip_inputs(&mut engine, &job, &inputs);
+        println!("{size} inputs: {caught} flipped bits, all caught");
     }
-    let (output, _) = engine.run_image(&job, &image, &mut |_| ()).unwrap();
-    assert!(output == expected, "the engine is as good as new");
+}
+
+/// The same over every input of larger jobs, with chains of tables and memory that hesitates: `make soak-ip`.
+#[test]
+#[ignore = "takes an hour; make soak-ip runs it"]
+fn every_single_flipped_bit_of_larger_jobs_is_caught() {
+    for size in sizes() {
+        let mut engine = engine_of(size);
+        for (seed, keys) in [(1, Keys::Tricky), (2, Keys::Digits), (3, Keys::Few)] {
+            let job = Recipe {
+                seed,
+                inputs: size,
+                records: 20 * size,
+                keys,
+                values: Values::Fixed(9),
+                deletions: 30,
+                chains: true,
+                block_bytes: 128,
+                restart_interval: 4,
+                settings: Settings {
+                    smallest_snapshot: 10,
+                    block_bytes: 256,
+                    ..Settings::default()
+                },
+            }
+            .job();
+            engine.set_timing(MemoryTiming {
+                latency: 4,
+                hesitations: [[0; 4], [90; 4]][usize::from(seed == 2)],
+                seed,
+            });
+            let inputs: Vec<usize> = (0..size).filter(|&i| !job.inputs[i].is_empty()).collect();
+            let caught = flip_inputs(&mut engine, &job, &inputs);
+            println!("{size} inputs, {keys:?} keys: {caught} flipped bits, all caught");
+        }
+    }
 }
 
 /// Runs a job that must fail; how, and at which input.
@@ -232,7 +291,7 @@ fn what_the_engine_does_not_take_is_named_with_its_input() {
 #[cfg_attr(not(verilator), ignore = "verilator is not installed")]
 fn descriptors_of_other_places_are_refused() {
     let mut engine = engine();
-    let job = small_job();
+    let job = small_job(2);
     let good = image::build(&job, 4096).unwrap();
     let swap = |a: Region, b: Region, bytes: usize| {
         let mut image = good.clone();
@@ -272,7 +331,7 @@ fn descriptors_of_other_places_are_refused() {
 #[cfg_attr(not(verilator), ignore = "verilator is not installed")]
 fn too_little_room_is_an_error_and_more_is_found() {
     let mut engine = engine();
-    let job = small_job();
+    let job = small_job(2);
     let image = image::build(&job, 64).unwrap();
     match engine.run_image(&job, &image, &mut |_| ()) {
         Err(IpError::Failed(failure)) => {

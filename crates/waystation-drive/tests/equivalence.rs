@@ -87,9 +87,11 @@ fn values_up_to_two_megabytes_pass() {
         let job = Job {
             inputs: (0..inputs as u64)
                 .map(|input| {
-                    let bytes = [0, 1 << 20, (2 << 20) - 1][input as usize % 3];
-                    let bytes = if inputs > 4 { bytes / 8 } else { bytes };
-                    let values = [bytes, 7, 16_384, 16_383, 128, 127, 0];
+                    // The largest there are, spread over the inputs.
+                    let large = [1 << 20, (2 << 20) - 1, 1_000_003];
+                    let bytes = large.get(input as usize).copied().unwrap_or(9000);
+                    let second = if inputs == 1 { large[1] } else { 7 };
+                    let values = [bytes, second, 16_384, 16_383, 128, 127, 0];
                     let records: Vec<_> = (0..7u64)
                         .map(|at| {
                             let mut value = vec![0; values[at as usize]];
@@ -109,6 +111,83 @@ fn values_up_to_two_megabytes_pass() {
             settings: Settings::default(),
         };
         compare(&mut engine, &job, &format!("{inputs} inputs"));
+        engine.set_timing(MemoryTiming {
+            hesitations: [60; 4],
+            ..MemoryTiming::default()
+        });
+        compare(
+            &mut engine,
+            &job,
+            &format!("{inputs} inputs, hesitating memory"),
+        );
+    }
+}
+
+#[test]
+#[cfg_attr(not(verilator), ignore = "verilator is not installed")]
+fn an_empty_input_at_any_place_is_passed_over() {
+    for inputs in sizes() {
+        let mut engine = Engine::new(inputs).unwrap();
+        for empty in 0..inputs {
+            let mut job = Recipe {
+                seed: empty as u64,
+                inputs,
+                records: 40 * inputs,
+                keys: Keys::Tricky,
+                values: Values::Fixed(30),
+                deletions: 40,
+                chains: false,
+                block_bytes: 300,
+                restart_interval: 4,
+                settings: Settings::default(),
+            }
+            .job();
+            job.inputs[empty].clear();
+            compare(&mut engine, &job, &format!("{empty} of {inputs} is empty"));
+            // The last inputs may be left out altogether.
+            job.inputs.truncate(empty);
+            compare(&mut engine, &job, &format!("{empty} of {inputs} are there"));
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(not(verilator), ignore = "verilator is not installed")]
+fn empty_keys_and_keys_of_64_bytes_stand_beside_each_other() {
+    for inputs in sizes() {
+        let mut engine = Engine::new(inputs).unwrap();
+        for (timing, restart_interval) in [(MemoryTiming::default(), 16), (hesitating(8), 1)] {
+            engine.set_timing(timing);
+            let job = Job {
+                inputs: (0..inputs as u64)
+                    .map(|input| {
+                        let mut records = Vec::new();
+                        for version in (0..3).rev() {
+                            let sequence = 1 + version * 20 + input;
+                            records.push(record(b"", sequence, ValueKind::Value, b"of nothing"));
+                        }
+                        // Keys that differ in their last byte only, and one that is a prefix of them.
+                        records.push(record(&[9; 63], 500 + input, ValueKind::Value, b""));
+                        for last in 0..20u8 {
+                            let mut key = [9; 64];
+                            key[63] = last * 12 + input as u8;
+                            records.push(record(&key, 600 + input, ValueKind::Value, &[last; 64]));
+                        }
+                        vec![build(&records, 256, restart_interval)]
+                    })
+                    .collect(),
+                settings: Settings {
+                    smallest_snapshot: 25,
+                    block_bytes: 256,
+                    restart_interval: restart_interval as u8,
+                    ..Settings::default()
+                },
+            };
+            let (output, _) = compare(&mut engine, &job, &format!("{inputs} inputs, {timing:?}"));
+            let keys = common::user_keys(&common::records(&output));
+            assert!(keys.contains(&b""[..]) && keys.iter().any(|key| key.len() == 64));
+            assert_eq!(keys.len(), 2 + 20 * inputs.min(12) + inputs / 13);
+        }
     }
 }
 

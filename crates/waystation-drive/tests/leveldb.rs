@@ -10,7 +10,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use tempfile::tempdir;
-use waystation_drive::ip::{Engine, Job, Output, Settings, TableImage, reference, sizes, table};
+use waystation_drive::ip::{
+    Engine, Job, MemoryTiming, Output, Settings, TableImage, reference, sizes, table,
+};
 use waystation_format::filename::{current_content, manifest_name, table_name};
 use waystation_format::key::{ValueKind, compare_internal, user_key};
 use waystation_format::leveldb_log::{RecordReader, RecordWriter};
@@ -77,6 +79,7 @@ fn leveldb_reads(output: &Output) -> Vec<(Vec<u8>, Vec<u8>)> {
     for (key, value) in &entries {
         assert_eq!(db.get(key).unwrap().as_ref(), Some(value));
     }
+    seeks_find_what_follows(&db, output, &entries);
     for (key, _) in common::records(output) {
         let user = user_key(&key);
         let there = entries
@@ -85,6 +88,25 @@ fn leveldb_reads(output: &Output) -> Vec<(Vec<u8>, Vec<u8>)> {
         assert_eq!(db.get(user).unwrap().is_some(), there);
     }
     entries
+}
+
+/// An iterator, sought to each key, to just before and to just behind it, stands where it should.
+fn seeks_find_what_follows(db: &LevelDb, output: &Output, entries: &[(Vec<u8>, Vec<u8>)]) {
+    let mut targets = vec![Vec::new()];
+    for (key, _) in common::records(output) {
+        let user = user_key(&key);
+        let mut behind = user.to_vec();
+        behind.push(0);
+        targets.extend([
+            user[..user.len().saturating_sub(1)].to_vec(),
+            user.to_vec(),
+            behind,
+        ]);
+    }
+    for target in targets {
+        let first = entries.partition_point(|entry| entry.0 < target);
+        assert_eq!(db.seek(&target).unwrap().as_ref(), entries.get(first));
+    }
 }
 
 /// The numbers of the tables that the MANIFEST lists. (A compaction cut off by closing leaves half a table behind.)
@@ -205,6 +227,46 @@ fn leveldbs_tables_are_compacted_and_read_back_by_leveldb() {
             let (output, _) = Engine::new(size).unwrap().run(&job, |_| ()).unwrap();
             assert!(output == reference::run(&job).unwrap());
             assert_eq!(leveldb_reads(&output), expected);
+        }
+    }
+}
+
+/// Every size, each input full of LevelDB's tables, with and without a memory that hesitates.
+#[test]
+#[cfg_attr(
+    not(all(verilator, leveldb)),
+    ignore = "verilator or libleveldb is not installed"
+)]
+fn leveldbs_tables_on_every_input_are_merged_bit_for_bit() {
+    for size in sizes() {
+        let mut engine = Engine::new(size).unwrap();
+        let inputs = (0..size)
+            .map(|input| {
+                let directory = tempdir().unwrap();
+                let (block_bytes, interval) = [(4096, 16), (1024, 3), (700, 1)][input % 3];
+                write_database(directory.path(), 100 + input as u64, block_bytes, interval);
+                chained_tables(directory.path()).swap_remove(0)
+            })
+            .collect();
+        let mut job = Job {
+            inputs,
+            settings: Settings::default(),
+        };
+        for (bottom, smallest_snapshot) in [(true, u64::MAX >> 8), (false, 2000)] {
+            job.settings.bottom = bottom;
+            job.settings.smallest_snapshot = smallest_snapshot;
+            let expected = reference::run(&job).unwrap();
+            for hesitations in [[0; 4], [128, 60, 0, 0], [0, 0, 60, 160], [90; 4]] {
+                engine.set_timing(MemoryTiming {
+                    hesitations,
+                    seed: size as u64,
+                    ..MemoryTiming::default()
+                });
+                let (output, traffic) = engine.run(&job, |_| ()).unwrap();
+                assert!(output == expected, "{size} inputs, {hesitations:?}");
+                assert_eq!(traffic.violations, 0);
+            }
+            leveldb_reads(&expected);
         }
     }
 }

@@ -43,6 +43,7 @@ unsafe extern "C" {
     pub(crate) fn leveldb_iter_valid(iterator: Handle) -> c_uchar;
     pub(crate) fn leveldb_iter_seek_to_first(iterator: Handle);
     pub(crate) fn leveldb_iter_seek_to_last(iterator: Handle);
+    pub(crate) fn leveldb_iter_seek(iterator: Handle, key: *const c_char, key_len: usize);
     pub(crate) fn leveldb_iter_next(iterator: Handle);
     pub(crate) fn leveldb_iter_prev(iterator: Handle);
     pub(crate) fn leveldb_iter_key(iterator: Handle, len: *mut usize) -> *const c_char;

@@ -133,6 +133,22 @@ impl LevelDb {
         self.walk(ffi::leveldb_iter_seek_to_last, ffi::leveldb_iter_prev)
     }
 
+    /// The first entry at or behind a key, as an iterator's seek finds it.
+    pub fn seek(&self, key: &[u8]) -> Result<Option<Entry>, String> {
+        let mut error = ptr::null_mut();
+        // SAFETY: the iterator lives from its create to its destroy below; the target's slice is live during the seek;
+        // key and value are asked for only while the iterator is valid, and copied before it dies.
+        unsafe {
+            let iterator = ffi::leveldb_create_iterator(self.db, self.read);
+            ffi::leveldb_iter_seek(iterator, chars(key), key.len());
+            let entry = (ffi::leveldb_iter_valid(iterator) != 0).then(|| entry(iterator));
+            ffi::leveldb_iter_get_error(iterator, &raw mut error);
+            ffi::leveldb_iter_destroy(iterator);
+            take_error(error)?;
+            Ok(entry)
+        }
+    }
+
     fn walk(
         &self,
         start: unsafe extern "C" fn(Handle),
@@ -145,10 +161,7 @@ impl LevelDb {
             let iterator = ffi::leveldb_create_iterator(self.db, self.read);
             start(iterator);
             while ffi::leveldb_iter_valid(iterator) != 0 {
-                let (mut key_len, mut value_len) = (0_usize, 0_usize);
-                let key = ffi::leveldb_iter_key(iterator, &raw mut key_len);
-                let value = ffi::leveldb_iter_value(iterator, &raw mut value_len);
-                entries.push((copy(key, key_len), copy(value, value_len)));
+                entries.push(entry(iterator));
                 step(iterator);
             }
             ffi::leveldb_iter_get_error(iterator, &raw mut error);
@@ -202,6 +215,20 @@ impl Drop for LevelDb {
 
 fn chars(bytes: &[u8]) -> *const c_char {
     bytes.as_ptr().cast()
+}
+
+/// The entry an iterator stands on.
+///
+/// # Safety
+/// `iterator` must be alive and valid.
+unsafe fn entry(iterator: Handle) -> Entry {
+    let (mut key_len, mut value_len) = (0_usize, 0_usize);
+    // SAFETY: the caller's promise; key and value stay until the iterator moves, and are copied before.
+    unsafe {
+        let key = ffi::leveldb_iter_key(iterator, &raw mut key_len);
+        let value = ffi::leveldb_iter_value(iterator, &raw mut value_len);
+        (copy(key, key_len), copy(value, value_len))
+    }
 }
 
 /// # Safety

@@ -15,6 +15,7 @@ mod engine;
 mod ffi;
 pub mod image;
 mod job;
+pub mod law;
 pub mod reference;
 pub mod table;
 
