@@ -7,7 +7,8 @@
 //!
 //! - [`pipeline`]: how a write becomes visible and durable
 //! - [`view`]: what a read pins; [`snapshot`]: what compaction must keep for it; [`iterator`]: the cursor
-//! - [`workers`]: flushing and compacting in the background; [`pace`]: how writers are held back
+//! - [`workers`]: flushing and compacting in the background; [`rest`]: what is done when nobody writes;
+//!   [`pace`]: how writers are held back
 //! - [`open`]: from a directory to a database and back
 
 mod export;
@@ -16,6 +17,7 @@ mod open;
 mod options;
 mod pace;
 mod pipeline;
+mod rest;
 mod snapshot;
 mod stats;
 mod view;
@@ -36,7 +38,7 @@ use crate::lsm::iter::MergingIterator;
 use crate::lsm::tree::{CheckReport, Tree};
 use crate::lsm::{Lookup, iter::Source};
 use crate::storage::{DirectoryLock, Storage};
-use crate::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Arc, Condvar, Mutex};
 use pace::Pace;
 use pipeline::Active;
@@ -86,11 +88,17 @@ struct Core {
     active_reserved: AtomicUsize,
     full_memtables: AtomicUsize,
     pace: Pace,
+    /// The last write that was followed by a rest.
+    rested_at: AtomicU64,
+    /// Whether the watcher for rests sleeps until something is written.
+    sleeping: AtomicBool,
     background: Mutex<Background>,
     /// With `background`: there may be something to flush or compact.
     work: Condvar,
     /// With `background`: something was flushed or compacted, failed or recovered.
     changed: Condvar,
+    /// With `background`: something was written after a rest.
+    wake: Condvar,
 }
 
 impl Db {
@@ -211,7 +219,7 @@ impl Db {
             .compact_range(bytes(lower).as_deref(), bytes(upper).as_deref())
     }
 
-    /// Waits until no flush and no compaction is due.
+    /// Waits until nobody writes any more (for a quarter of a second) and neither flush nor compaction is due.
     pub fn wait_idle(&self) -> Result<()> {
         self.core.wait_idle()
     }

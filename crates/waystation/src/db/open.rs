@@ -14,7 +14,7 @@ use crate::lsm::memtable::MemTable;
 use crate::lsm::table::TableSettings;
 use crate::lsm::tree::{Tree, TreeSettings};
 use crate::storage::Storage;
-use crate::sync::atomic::AtomicUsize;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
 use std::path::Path;
 use waystation_format::batch::BatchIter;
@@ -24,6 +24,8 @@ const LOCK_NAME: &str = "LOCK";
 /// What the tree's state holds once the log beside it belongs to it: gone when another program wrote to the
 /// directory since.
 const LOG_STATE: &str = "log";
+/// No write has this sequence number.
+const NEVER: u64 = u64::MAX;
 /// The file whose presence makes a directory a database.
 const CURRENT_NAME: &str = "CURRENT";
 
@@ -220,9 +222,12 @@ fn assemble(
         active_reserved: AtomicUsize::new(replay.reserved),
         full_memtables,
         pace: Pace::new(),
+        rested_at: AtomicU64::new(NEVER),
+        sleeping: AtomicBool::new(false),
         background: Mutex::new(Background::default()),
         work: Condvar::new(),
         changed: Condvar::new(),
+        wake: Condvar::new(),
     };
     core.observe_pace();
     core

@@ -91,6 +91,7 @@ impl Core {
         apply(&memtable.table, batch, reservation.first_sequence);
         let end = reservation.end_lsn();
         self.log.publish(reservation);
+        self.end_rest();
         match durability {
             Durability::ProcessCrash => Ok(()),
             Durability::PowerLoss => self.log.sync(end),

@@ -1,4 +1,5 @@
-//! The background threads: two that write the log out, one that flushes, some that compact.
+//! The background threads: two that write the log out, one that flushes, one that watches for rests, some that
+//! compact.
 //!
 //! A failed flush or compaction is tried again after a pause that grows to a second; meanwhile writers run
 //! until memory is full and then get [`Error::Suspended`] with the cause. Reads are not touched.
@@ -27,8 +28,8 @@ pub(super) struct Background {
     /// Compactions under way.
     compacting: usize,
     /// Counted up whenever the tree changes, so that nobody sleeps on an old look.
-    tree_changes: u64,
-    stopping: bool,
+    pub(super) tree_changes: u64,
+    pub(super) stopping: bool,
 }
 
 /// The running threads.
@@ -54,6 +55,9 @@ impl Workers {
         workers
             .others
             .push(spawn(core, "waystation-flush", Core::flush_loop)?);
+        workers
+            .others
+            .push(spawn(core, "waystation-rest", Core::rest_loop)?);
         for _ in 0..core.options.background_jobs {
             workers
                 .others
@@ -158,7 +162,7 @@ impl Core {
             let seen = background.tree_changes;
             background.compacting += 1;
             drop(background);
-            let outcome = self.tree.compact_once(&|| self.oldest_snapshot());
+            let outcome = self.tree.compact_once(&|| self.oldest_snapshot(), self.is_at_rest());
             if matches!(outcome, Ok(true)) {
                 self.adopt_version();
             }
@@ -254,7 +258,7 @@ impl Core {
         outcome
     }
 
-    /// Waits until nothing is to be flushed or compacted.
+    /// Waits until nobody writes and nothing is to be flushed or compacted.
     pub(super) fn wait_idle(&self) -> Result<()> {
         let mut background = lock(&self.background);
         loop {
@@ -268,8 +272,12 @@ impl Core {
                 });
             }
             let busy = self.full_memtables.load(SeqCst) > 0 || background.compacting > 0;
-            if !busy && !self.tree.wants_compaction() {
+            let at_rest = self.is_at_rest();
+            if !busy && at_rest && !self.tree.wants_compaction(true) {
                 return Ok(());
+            }
+            if !at_rest {
+                self.wake.notify_all();
             }
             background = wait(&self.changed, background);
         }
@@ -281,6 +289,7 @@ impl Core {
         let flushed = self.wait_flushed();
         lock(&self.background).stopping = true;
         self.work.notify_all();
+        self.wake.notify_all();
         self.changed.notify_all();
         self.tree.cancel();
         let others = join(workers.others);

@@ -8,7 +8,9 @@
 //!    moves the most data down per byte rewritten (no compaction pointer
 //!    has to be remembered, and the worst table waits, not the next one);
 //! 3. when all levels are within their targets, tables that are mostly deletions are merged down, so that a
-//!    mass delete does not stay in the way of scans for long.
+//!    mass delete does not stay in the way of scans for long;
+//! 4. when nobody writes either, what is left of level 0 is merged down, if that is cheap for what it holds:
+//!    every read has to look into each table of level 0.
 //!
 //! When level 0 is the most due, but has to wait for jobs on level 1, nothing new is started from level 1: level
 //! 0 would wait forever for a pause between them. (Level 0 does not come first always: level 1 would grow, and
@@ -28,6 +30,9 @@ const BOTTOM: usize = LEVELS - 1;
 /// At least this many deletions make a table worth merging for their sake.
 const MANY_DELETIONS: u64 = 1_000;
 
+/// At rest level 0 is merged down unless that rewrites more than so many bytes of level 1 for each of its own.
+const REST_BYTES_PER_BYTE: u64 = 4;
+
 /// What a choice is made from.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
@@ -41,6 +46,8 @@ pub(crate) struct Context<'a> {
     pub running: &'a Running,
     /// The oldest sequence number that a reader may read at.
     pub smallest_snapshot: u64,
+    /// Whether nobody wrote for a while.
+    pub at_rest: bool,
 }
 
 /// The next thing worth doing.
@@ -64,7 +71,10 @@ pub(crate) fn pick(context: &Context<'_>) -> Choice {
             something => return something,
         }
     }
-    pick_deletions(context)
+    match pick_deletions(context) {
+        Choice::Nothing if context.at_rest => pick_rest(context),
+        choice => choice,
+    }
 }
 
 /// How far `level` is over its target, if it is. Tables already on their way out do not count.
@@ -240,6 +250,22 @@ fn pick_deletions(context: &Context<'_>) -> Choice {
         }
     }
     Choice::Nothing
+}
+
+/// Level 0 into level 1 though it is not due.
+fn pick_rest(context: &Context<'_>) -> Choice {
+    let Some(seed) = context.version.level(0).last() else {
+        return Choice::Nothing;
+    };
+    let inputs = expand::with_next_level(context.version, context.shape, 0, seed);
+    let (own, rewritten) = (expand::sum_bytes(&inputs.upper), expand::sum_bytes(&inputs.lower));
+    if rewritten > own.saturating_mul(REST_BYTES_PER_BYTE) || inputs.conflicts(context.running) {
+        return Choice::Nothing;
+    }
+    if inputs.upper.len() == 1 && may_move(context, &inputs) {
+        return as_move(&inputs);
+    }
+    Choice::Merge(describe(context, &inputs))
 }
 
 fn is_mostly_deletions(table: &TableMeta) -> bool {

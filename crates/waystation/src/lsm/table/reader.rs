@@ -10,6 +10,7 @@ use super::lookup::{LookupKey, PinnedValue};
 use crate::error::{Error, Result};
 use crate::lsm::Lookup;
 use crate::storage::File;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
@@ -46,9 +47,15 @@ fn keep_memory(memory: Vec<u8>) {
     }
 }
 
+/// The first read in each piece of a table of this length brings the whole piece near: tables are written
+/// around the page cache, and one read of this length takes the device little longer than one of a block.
+const NEAR_BYTES: u64 = 128 * 1024;
+
 /// An open table.
 pub(crate) struct Table {
     file: Arc<dyn File>,
+    /// Which pieces were read from, a bit each.
+    near: Box<[AtomicU64]>,
     data_end: u64,
     index: Index,
     filter: Option<FilterBlock>,
@@ -78,6 +85,7 @@ impl Table {
             .map_err(|error| damaged(&*file, tail.footer.index, &error))?;
         let (filter, facts) = tail.meta_blocks()?;
         Ok(Self {
+            near: near_pieces(tail.data_end),
             data_end: tail.data_end,
             slots: Arc::new(Slots::new(index.len())),
             index,
@@ -174,13 +182,24 @@ impl Table {
         if let Some(block) = self.cached(position) {
             return Ok(block);
         }
-        let block = read_block(&*self.file, self.index.handle(position))?;
+        let handle = self.index.handle(position);
+        self.bring_near(handle.offset);
+        let block = read_block(&*self.file, handle)?;
         if self.blocks.admits(&self.slots, position)
             && let Some(memory) = self.blocks.insert(&self.slots, position, &block)
         {
             keep_memory(memory);
         }
         Ok(block)
+    }
+
+    /// Has the piece of the table around `offset` fetched, once.
+    fn bring_near(&self, offset: u64) {
+        let piece = offset / NEAR_BYTES;
+        let (word, bit) = (&self.near[(piece / 64) as usize], 1 << (piece % 64));
+        if word.load(Relaxed) & bit == 0 && word.fetch_or(bit, Relaxed) & bit == 0 {
+            self.file.prefetch(piece * NEAR_BYTES, NEAR_BYTES);
+        }
     }
 
     /// Data block `position`, if the cache has it.
@@ -206,6 +225,11 @@ impl Table {
     pub(super) fn damaged(&self, handle: BlockHandle, error: &FormatError) -> Error {
         damaged(&*self.file, handle, error)
     }
+}
+
+fn near_pieces(data_end: u64) -> Box<[AtomicU64]> {
+    let words = data_end / NEAR_BYTES / 64 + 1;
+    (0..words).map(|_| AtomicU64::new(0)).collect()
 }
 
 /// The end of a table while it is opened.

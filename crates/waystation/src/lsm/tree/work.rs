@@ -44,8 +44,12 @@ struct Work<'t> {
 
 impl Tree {
     /// Does the next thing worth doing; whether there was any. `oldest_snapshot` gives the oldest sequence
-    /// number that anybody reads at, or will.
-    pub(crate) fn compact_once(&self, oldest_snapshot: &dyn Fn() -> u64) -> Result<bool> {
+    /// number that anybody reads at, or will; `at_rest` says that nobody wrote for a while.
+    pub(crate) fn compact_once(
+        &self,
+        oldest_snapshot: &dyn Fn() -> u64,
+        at_rest: bool,
+    ) -> Result<bool> {
         if self.is_cancelled() {
             return Ok(false);
         }
@@ -54,21 +58,25 @@ impl Tree {
             let version = self.version();
             let snapshot = oldest_snapshot();
             self.last_snapshot.store(snapshot, Ordering::Relaxed);
-            let choice = pick(&self.context(&version, &running, snapshot));
+            let choice = pick(&Context {
+                at_rest,
+                ..self.context(&version, &running, snapshot)
+            });
             self.claim(&mut running, choice, version)
         };
         work.map_or(Ok(false), |work| self.do_work(work))
     }
 
     /// Whether [`compact_once`](Self::compact_once) would find something to do.
-    pub(crate) fn wants_compaction(&self) -> bool {
+    pub(crate) fn wants_compaction(&self, at_rest: bool) -> bool {
         let running = lock(&self.running);
         let version = self.version();
         let snapshot = self.last_snapshot.load(Ordering::Relaxed);
-        !matches!(
-            pick(&self.context(&version, &running, snapshot)),
-            Choice::Nothing
-        )
+        let context = Context {
+            at_rest,
+            ..self.context(&version, &running, snapshot)
+        };
+        !matches!(pick(&context), Choice::Nothing)
     }
 
     /// Brings all keys from `lower` to `upper` (both included) to the deepest level that has any, and drops
@@ -181,6 +189,7 @@ impl Tree {
             layout: OutputLayout::from(&self.settings.table),
             running,
             smallest_snapshot,
+            at_rest: false,
         }
     }
 

@@ -187,6 +187,7 @@ impl Model {
             layout: LAYOUT,
             running: &self.running,
             smallest_snapshot: self.smallest_snapshot,
+            at_rest: self.smallest_snapshot.is_multiple_of(2),
         };
         let choice = pick(&context);
         let Some((tables, level, range)) = choice.footprint() else {

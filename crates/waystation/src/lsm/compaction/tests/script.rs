@@ -49,6 +49,7 @@ struct State {
     change: Change,
     running: Running,
     snapshot: u64,
+    at_rest: bool,
 }
 
 fn answer(question: &str) -> String {
@@ -57,6 +58,7 @@ fn answer(question: &str) -> String {
         change: Change::default(),
         running: Running::default(),
         snapshot: 1000,
+        at_rest: false,
     };
     let mut level = 0;
     let mut out = String::new();
@@ -68,6 +70,7 @@ fn answer(question: &str) -> String {
             "running" => {
                 state.running.add(parse_claim(&words[1..]));
             }
+            "rest" => state.at_rest = true,
             "snapshot" => state.snapshot = words[1].parse().unwrap(),
             "pick" | "compact" => ask(&state, &words, &mut out),
             _ => state
@@ -87,6 +90,7 @@ fn ask(state: &State, words: &[&str], out: &mut String) {
         layout: LAYOUT,
         running: &state.running,
         smallest_snapshot: state.snapshot,
+        at_rest: state.at_rest,
     };
     if words[0] == "pick" {
         describe(&pick(&context), out);

@@ -34,7 +34,7 @@ fn live(storage: &Arc<dyn Storage>, history: &mut History) -> u64 {
             break;
         }
         acknowledged = history.last;
-        if round % 2 == 1 && tree.compact_once(&|| acknowledged).is_err() {
+        if round % 2 == 1 && tree.compact_once(&|| acknowledged, false).is_err() {
             break;
         }
     }
@@ -133,7 +133,7 @@ fn after_a_passing_failure_everything_goes_on() {
                     );
                 }
                 let mut tries = 0;
-                while tree.compact_once(&|| 0).is_err() {
+                while tree.compact_once(&|| 0, false).is_err() {
                     tries += 1;
                     assert!(
                         tries < 5,

@@ -67,7 +67,7 @@ fn tree_writes(tree: &Tree, random: &mut Random, content: &mut Content, flushes:
             memtable.push(&key, sequence, value.as_deref());
         }
         flush(tree, &mut memtable, sequence, sequence).unwrap();
-        while random.below(3) > 0 && tree.compact_once(&|| sequence).unwrap() {}
+        while random.below(3) > 0 && tree.compact_once(&|| sequence, false).unwrap() {}
     }
 }
 

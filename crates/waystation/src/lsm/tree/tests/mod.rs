@@ -169,7 +169,7 @@ pub(super) fn assert_sound(tree: &Tree) {
 /// Compacts until nothing is due.
 pub(super) fn settle(tree: &Tree, oldest: u64) {
     let mut rounds = 0;
-    while tree.compact_once(&|| oldest).unwrap() {
+    while tree.compact_once(&|| oldest, false).unwrap() {
         rounds += 1;
         assert!(rounds < 10_000, "the tree never comes to rest");
     }

@@ -68,7 +68,7 @@ proptest! {
                     flush(&tree, &mut memtable, history.last, oldest).unwrap();
                 }
                 Step::Compact => {
-                    tree.compact_once(&|| oldest).unwrap();
+                    tree.compact_once(&|| oldest, false).unwrap();
                 }
                 Step::CompactRange(first, last) => {
                     tree.compact_range(Some(&key(first)), Some(&key(last)), &|| oldest).unwrap();

@@ -160,7 +160,7 @@ fn a_failed_job_leaves_nothing_and_is_done_again() {
             let before = listed_tables(&tree.version());
             let fault = Fault::Fail(Refusal::NoSpace);
             rules.add(Rule::new(operation, fault).on("ldb").after(after).times(1));
-            let failed = tree.compact_once(&|| history.last).is_err();
+            let failed = tree.compact_once(&|| history.last, false).is_err();
             if failed {
                 assert_eq!(listed_tables(&tree.version()), before);
                 assert_eq!(table_files(&*machine), before, "{operation:?} {after}");
@@ -181,9 +181,9 @@ fn a_cancelled_tree_starts_nothing_and_flushes_all_the_same() {
     for memtable in 0..6 {
         fill(&tree, &mut history, memtable..300, 3);
     }
-    assert!(tree.wants_compaction());
+    assert!(tree.wants_compaction(false));
     tree.cancel();
-    assert!(!tree.compact_once(&|| history.last).unwrap());
+    assert!(!tree.compact_once(&|| history.last, false).unwrap());
     let by_hand = tree.compact_range(None, None, &|| history.last);
     assert!(matches!(by_hand, Err(Error::Closed(_))));
     fill(&tree, &mut history, 0..300, 3);
@@ -253,7 +253,7 @@ fn threads_flush_compact_and_read_at_once() {
         let compact = || {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
                 // What a reader may need: nothing is read below the newest flush here.
-                if !tree.compact_once(&|| tree.flushed_sequence()).unwrap() {
+                if !tree.compact_once(&|| tree.flushed_sequence(), false).unwrap() {
                     std::thread::yield_now();
                 }
             }
