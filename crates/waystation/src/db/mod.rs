@@ -176,8 +176,10 @@ impl Db {
             sequence = snapshot.sequence();
         }
         let bounds = options.bounds();
+        // One that is empty by now holds nothing up to `sequence`.
         let mut sources: Vec<Source> = view
             .memtables()
+            .filter(|table| !table.is_empty())
             .map(|table| Source::from(table.iter()))
             .collect();
         self.core.tree.sources(

@@ -9,8 +9,9 @@
 //!    has to be remembered, and the worst table waits, not the next one);
 //! 3. when all levels are within their targets, tables that are mostly deletions are merged down, so that a
 //!    mass delete does not stay in the way of scans for long;
-//! 4. when nobody writes either, what is left of level 0 is merged down, if that is cheap for what it holds:
-//!    every read has to look into each table of level 0.
+//! 4. when nobody writes either, tables are merged down that overlap little for what they hold: every read
+//!    has to look into each table of level 0 and into each level. What is merged at [`REST_BYTES_PER_BYTE`]
+//!    would have to be merged later at up to the levels' fan-out, so no more is rewritten on the whole.
 //!
 //! When level 0 is the most due, but has to wait for jobs on level 1, nothing new is started from level 1: level
 //! 0 would wait forever for a pause between them. (Level 0 does not come first always: level 1 would grow, and
@@ -30,7 +31,10 @@ const BOTTOM: usize = LEVELS - 1;
 /// At least this many deletions make a table worth merging for their sake.
 const MANY_DELETIONS: u64 = 1_000;
 
-/// At rest level 0 is merged down unless that rewrites more than so many bytes of level 1 for each of its own.
+/// The cost of a merge is counted in bytes of the next level for so many of the table's own.
+const COST_UNIT: u64 = 1024;
+
+/// At rest tables are merged down if that rewrites at most so many bytes of the next level for each of theirs.
 const REST_BYTES_PER_BYTE: u64 = 4;
 
 /// What a choice is made from.
@@ -64,7 +68,7 @@ pub(crate) fn pick(context: &Context<'_>) -> Choice {
         let choice = match level {
             0 => pick_level0(context),
             1 if level1_reserved => Choice::Nothing,
-            _ => pick_sorted(context, level),
+            _ => pick_sorted(context, level, u64::MAX, context.shape.target_bytes(level)),
         };
         match choice {
             Choice::Nothing => level1_reserved |= level == 0,
@@ -119,8 +123,8 @@ fn pick_level0(context: &Context<'_>) -> Choice {
     Choice::Nothing
 }
 
-/// What `level` (1 to 5) should give to the next one.
-fn pick_sorted(context: &Context<'_>, level: usize) -> Choice {
+/// What `level` (1 to 5), which should keep `kept_bytes`, should give to the next one; at most at `cost_max`.
+fn pick_sorted(context: &Context<'_>, level: usize, cost_max: u64, kept_bytes: u64) -> Choice {
     let mut candidates: Vec<(u64, u64, &Arc<TableMeta>)> = staying(context, level)
         .into_iter()
         .map(|table| {
@@ -129,14 +133,15 @@ fn pick_sorted(context: &Context<'_>, level: usize) -> Choice {
                 .overlapping(level + 1, &UserRange::of(table));
             let cost: u64 = below.iter().map(|table| table.file_bytes).sum();
             (
-                cost * 1024 / table.file_bytes.max(1),
+                cost.saturating_mul(COST_UNIT) / table.file_bytes.max(1),
                 table.file_bytes,
                 table,
             )
         })
+        .filter(|&(cost, ..)| cost <= cost_max)
         .collect();
     candidates.sort_by_key(|&(cost, ..)| cost);
-    let moved = pick_moves(context, level, &candidates);
+    let moved = pick_moves(context, level, &candidates, kept_bytes);
     if !moved.is_empty() {
         return Choice::Move(Move {
             from: level,
@@ -153,14 +158,15 @@ fn pick_sorted(context: &Context<'_>, level: usize) -> Choice {
     Choice::Nothing
 }
 
-/// Tables of `level` that can sink as they are, as many as bring the level back to its target.
+/// Tables of `level` that can sink as they are, until the level has only `kept_bytes`.
 fn pick_moves(
     context: &Context<'_>,
     level: usize,
     candidates: &[(u64, u64, &Arc<TableMeta>)],
+    kept_bytes: u64,
 ) -> Vec<Arc<TableMeta>> {
     let held: u64 = candidates.iter().map(|&(_, bytes, _)| bytes).sum();
-    let mut excess = held.saturating_sub(context.shape.target_bytes(level));
+    let mut excess = held.saturating_sub(kept_bytes);
     let mut tables = Vec::new();
     for &(cost, bytes, table) in candidates {
         if cost > 0 || excess == 0 {
@@ -252,8 +258,25 @@ fn pick_deletions(context: &Context<'_>) -> Choice {
     Choice::Nothing
 }
 
-/// Level 0 into level 1 though it is not due.
+/// What is not due, but makes fewer places for readers to look into.
 fn pick_rest(context: &Context<'_>) -> Choice {
+    match pick_rest_level0(context) {
+        Choice::Nothing => {}
+        choice => return choice,
+    }
+    // Into an empty level nothing is moved: that would make no place less.
+    let mut levels = (1..BOTTOM).filter(|&level| context.version.level_bytes(level + 1) > 0);
+    levels
+        .find_map(|level| {
+            match pick_sorted(context, level, REST_BYTES_PER_BYTE * COST_UNIT, 0) {
+                Choice::Nothing => None,
+                choice => Some(choice),
+            }
+        })
+        .unwrap_or(Choice::Nothing)
+}
+
+fn pick_rest_level0(context: &Context<'_>) -> Choice {
     let Some(seed) = context.version.level(0).last() else {
         return Choice::Nothing;
     };
