@@ -1,6 +1,7 @@
 //! Settings of a database: plain data, each with its user named.
 
 use crate::error::{Error, Result};
+use crate::storage::memory_bytes;
 use waystation_format::log::UNIT_BYTES;
 
 pub use waystation_format::table::Compression;
@@ -48,7 +49,8 @@ pub struct Options {
     pub compression: Compression,
     /// Bits a key in a table's filter; 0 for no filters. Default: 10, about 1 % false positives.
     pub filter_bits_per_key: u32,
-    /// Memory for uncompressed blocks. Default: 64 MiB.
+    /// Memory for uncompressed blocks. Default: a 64th of what the machine has (or the control group may use),
+    /// from 8 to 256 MiB.
     pub cache_bytes: usize,
     /// The staging ring of the log: the end of the log that has not reached its segment. Default: 16 MiB.
     pub ring_bytes: usize,
@@ -72,7 +74,7 @@ impl Default for Options {
             table_bytes: 8 * MIB,
             compression: Compression::Snappy,
             filter_bits_per_key: 10,
-            cache_bytes: 64 * MIB,
+            cache_bytes: default_cache_bytes(),
             ring_bytes: 16 * MIB,
             log_segment_bytes: 64 * MIB,
             background_jobs: 2,
@@ -80,6 +82,10 @@ impl Default for Options {
             direct_io: true,
         }
     }
+}
+
+fn default_cache_bytes() -> usize {
+    usize::try_from(memory_bytes() / 64).map_or(256 * MIB, |share| share.clamp(8 * MIB, 256 * MIB))
 }
 
 impl Options {

@@ -2,9 +2,11 @@
 
 mod file;
 mod lock;
+mod memory;
 mod ring;
 
 use self::file::KernelFile;
+pub(crate) use self::memory::memory_bytes;
 use super::raw::RawStorage;
 use super::{DirectoryLock, Entry, Metered, OpenMode, Ring};
 use rustix::fs::{Mode, OFlags};

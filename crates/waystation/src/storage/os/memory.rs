@@ -1,0 +1,22 @@
+//! How much memory there is to use.
+
+/// Where the kernel says what the control group of this process may use, as a container sees it.
+const GROUP_LIMIT: &str = "/sys/fs/cgroup/memory.max";
+
+/// The bytes of memory this process may use at most: the machine's, or its control group's if that is less.
+pub(crate) fn memory_bytes() -> u64 {
+    let machine = rustix::system::sysinfo();
+    let total = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
+    let limit = std::fs::read_to_string(GROUP_LIMIT).ok();
+    let limit = limit.and_then(|text| text.trim().parse::<u64>().ok());
+    limit.map_or(total, |limit| limit.min(total))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn there_is_some() {
+        let bytes = super::memory_bytes();
+        assert!((1 << 24..1 << 50).contains(&bytes), "{bytes}");
+    }
+}
