@@ -3,6 +3,7 @@
 //! Hostile lengths: a payload that claims to become longer than its compression could make it, or longer
 //! than any block is, is refused before memory is taken for it.
 
+use super::snappy;
 use crate::error::FormatError;
 use std::fmt;
 
@@ -120,17 +121,13 @@ pub(super) fn decompress(
 
 fn decompress_snappy(payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
     let damaged = FormatError::malformed(0, "a block is not well-formed Snappy");
-    let Ok(length) = snap::raw::decompress_len(payload) else {
+    let Some((length, start)) = snappy::output_length(payload) else {
         return Err(damaged);
     };
     if length / SNAPPY_MAX_RATIO > payload.len() || length > MAX_BLOCK_BYTES {
         return Err(damaged);
     }
-    out.resize(length, 0); // writes no zeros where there is memory of a block before
-    match snap::raw::Decoder::new().decompress(payload, out) {
-        Ok(written) if written == length => Ok(()),
-        _ => Err(damaged),
-    }
+    snappy::decode(&payload[start..], length, out).ok_or(damaged)
 }
 
 fn decompress_zstd(payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {

@@ -16,6 +16,7 @@
 mod compression;
 mod filter;
 mod properties;
+mod snappy;
 mod stored;
 #[cfg(test)]
 mod tests;
