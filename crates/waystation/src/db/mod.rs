@@ -182,12 +182,14 @@ impl Db {
             .filter(|table| !table.is_empty())
             .map(|table| Source::from(table.iter()))
             .collect();
+        let in_memory = sources.len();
         self.core.tree.sources(
             &view.version,
             bounds.lower.as_deref(),
             bounds.upper.as_deref(),
             &mut sources,
         );
+        self.core.charge_readers(sources.len() - in_memory);
         let merged = MergingIterator::new(sources);
         Ok(DbIterator::new(
             merged,

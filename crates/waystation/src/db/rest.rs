@@ -52,9 +52,7 @@ impl Core {
             self.rotate_now();
         }
         self.rested_at.store(sequence, SeqCst);
-        // Compactors look again, under this lock.
-        lock(&self.background).tree_changes += 1;
-        self.work.notify_all();
+        self.look_again();
         self.changed.notify_all();
     }
 

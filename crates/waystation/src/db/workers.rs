@@ -162,7 +162,9 @@ impl Core {
             let seen = background.tree_changes;
             background.compacting += 1;
             drop(background);
-            let outcome = self.tree.compact_once(&|| self.oldest_snapshot(), self.is_at_rest());
+            let outcome = self
+                .tree
+                .compact_once(&|| self.oldest_snapshot(), self.is_at_rest());
             if matches!(outcome, Ok(true)) {
                 self.adopt_version();
             }
@@ -247,14 +249,26 @@ impl Core {
         self.observe_pace();
     }
 
+    /// A cursor was made that looks into so many places of the tree; most are sent somewhere once.
+    pub(super) fn charge_readers(&self, places: usize) {
+        if self.tree.charge_readers(places.saturating_sub(1) as u64) {
+            self.look_again();
+        }
+    }
+
+    /// Has the background threads look again for something to do.
+    pub(super) fn look_again(&self) {
+        lock(&self.background).tree_changes += 1;
+        self.work.notify_all();
+    }
+
     /// Compacts a range by hand, beside the background threads.
     pub(super) fn compact_range(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Result<()> {
         let outcome = self
             .tree
             .compact_range(lower, upper, &|| self.oldest_snapshot());
         self.adopt_version();
-        lock(&self.background).tree_changes += 1;
-        self.work.notify_all();
+        self.look_again();
         outcome
     }
 

@@ -11,6 +11,7 @@
 
 mod check;
 mod checkpoint;
+mod credit;
 mod entries;
 mod flush;
 mod foreign_log;
@@ -31,6 +32,7 @@ use crate::error::Result;
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex};
+use credit::Credit;
 use stats::Totals;
 use std::path::{Path, PathBuf};
 
@@ -62,6 +64,7 @@ pub(crate) struct Tree {
     /// The smallest snapshot a compaction was asked to respect last.
     last_snapshot: AtomicU64,
     totals: Mutex<Totals>,
+    credit: Credit,
 }
 
 impl Tree {
@@ -93,6 +96,7 @@ impl Tree {
             cancelled: AtomicBool::new(false),
             last_snapshot: AtomicU64::new(0),
             totals: Mutex::new(Totals::default()),
+            credit: Credit::default(),
         };
         tree.take_over_logs(&found.foreign_logs)?;
         tree.remove_garbage();
@@ -159,6 +163,11 @@ impl Tree {
         for level in (1..LEVELS).filter(|&level| version.overlaps(level, &range)) {
             add(Run::Level(Arc::clone(version), level));
         }
+    }
+
+    /// A reader had to look into `places` more than one; whether compactors should look again for that.
+    pub(crate) fn charge_readers(&self, places: u64) -> bool {
+        self.credit.add(places)
     }
 
     /// What the rooms above keep beside the tree; empty if the directory is new, or if another program wrote to it

@@ -9,9 +9,10 @@
 //!    has to be remembered, and the worst table waits, not the next one);
 //! 3. when all levels are within their targets, tables that are mostly deletions are merged down, so that a
 //!    mass delete does not stay in the way of scans for long;
-//! 4. when nobody writes either, tables are merged down that overlap little for what they hold: every read
-//!    has to look into each table of level 0 and into each level. What is merged at [`REST_BYTES_PER_BYTE`]
-//!    would have to be merged later at up to the levels' fan-out, so no more is rewritten on the whole.
+//! 4. for the sake of readers, who have to look into each table of level 0 and into each level, more is merged
+//!    down: when nobody writes, what overlaps little for what it holds (it would have to be merged later at up
+//!    to the levels' fan-out, so no more is rewritten on the whole); and at any time, what readers have paid
+//!    for by looking into several places (LevelDB's compactions for seeks).
 //!
 //! When level 0 is the most due, but has to wait for jobs on level 1, nothing new is started from level 1: level
 //! 0 would wait forever for a pause between them. (Level 0 does not come first always: level 1 would grow, and
@@ -31,9 +32,6 @@ const BOTTOM: usize = LEVELS - 1;
 /// At least this many deletions make a table worth merging for their sake.
 const MANY_DELETIONS: u64 = 1_000;
 
-/// The cost of a merge is counted in bytes of the next level for so many of the table's own.
-const COST_UNIT: u64 = 1024;
-
 /// At rest tables are merged down if that rewrites at most so many bytes of the next level for each of theirs.
 const REST_BYTES_PER_BYTE: u64 = 4;
 
@@ -52,6 +50,8 @@ pub(crate) struct Context<'a> {
     pub smallest_snapshot: u64,
     /// Whether nobody wrote for a while.
     pub at_rest: bool,
+    /// Bytes that may be merged because of what readers paid for looking into several places.
+    pub credit_bytes: u64,
 }
 
 /// The next thing worth doing.
@@ -68,7 +68,7 @@ pub(crate) fn pick(context: &Context<'_>) -> Choice {
         let choice = match level {
             0 => pick_level0(context),
             1 if level1_reserved => Choice::Nothing,
-            _ => pick_sorted(context, level, u64::MAX, context.shape.target_bytes(level)),
+            _ => pick_sorted(context, level),
         };
         match choice {
             Choice::Nothing => level1_reserved |= level == 0,
@@ -76,7 +76,7 @@ pub(crate) fn pick(context: &Context<'_>) -> Choice {
         }
     }
     match pick_deletions(context) {
-        Choice::Nothing if context.at_rest => pick_rest(context),
+        Choice::Nothing => pick_for_readers(context),
         choice => choice,
     }
 }
@@ -123,25 +123,10 @@ fn pick_level0(context: &Context<'_>) -> Choice {
     Choice::Nothing
 }
 
-/// What `level` (1 to 5), which should keep `kept_bytes`, should give to the next one; at most at `cost_max`.
-fn pick_sorted(context: &Context<'_>, level: usize, cost_max: u64, kept_bytes: u64) -> Choice {
-    let mut candidates: Vec<(u64, u64, &Arc<TableMeta>)> = staying(context, level)
-        .into_iter()
-        .map(|table| {
-            let below = context
-                .version
-                .overlapping(level + 1, &UserRange::of(table));
-            let cost: u64 = below.iter().map(|table| table.file_bytes).sum();
-            (
-                cost.saturating_mul(COST_UNIT) / table.file_bytes.max(1),
-                table.file_bytes,
-                table,
-            )
-        })
-        .filter(|&(cost, ..)| cost <= cost_max)
-        .collect();
-    candidates.sort_by_key(|&(cost, ..)| cost);
-    let moved = pick_moves(context, level, &candidates, kept_bytes);
+/// What `level` (1 to 5) should give to the next one.
+fn pick_sorted(context: &Context<'_>, level: usize) -> Choice {
+    let candidates = candidates(context, level);
+    let moved = pick_moves(context, level, &candidates);
     if !moved.is_empty() {
         return Choice::Move(Move {
             from: level,
@@ -149,8 +134,9 @@ fn pick_sorted(context: &Context<'_>, level: usize, cost_max: u64, kept_bytes: u
             tables: moved,
         });
     }
-    for (.., seed) in candidates {
-        let inputs = expand::with_next_level(context.version, context.shape, level, seed);
+    for candidate in candidates {
+        let inputs =
+            expand::with_next_level(context.version, context.shape, level, candidate.table);
         if !inputs.conflicts(context.running) {
             return Choice::Merge(describe(context, &inputs));
         }
@@ -158,17 +144,43 @@ fn pick_sorted(context: &Context<'_>, level: usize, cost_max: u64, kept_bytes: u
     Choice::Nothing
 }
 
-/// Tables of `level` that can sink as they are, until the level has only `kept_bytes`.
+/// A table that might be merged down.
+struct Candidate<'v> {
+    table: &'v Arc<TableMeta>,
+    /// Bytes of the next level that this would rewrite for 1024 of its own.
+    cost: u64,
+}
+
+/// The tables of `level` that stay, the cheapest first.
+fn candidates<'v>(context: &Context<'v>, level: usize) -> Vec<Candidate<'v>> {
+    let mut candidates: Vec<_> = staying(context, level)
+        .into_iter()
+        .map(|table| {
+            let below = context
+                .version
+                .overlapping(level + 1, &UserRange::of(table));
+            let rewritten: u64 = below.iter().map(|table| table.file_bytes).sum();
+            let cost = rewritten.saturating_mul(1024) / table.file_bytes.max(1);
+            Candidate { table, cost }
+        })
+        .collect();
+    candidates.sort_by_key(|candidate| candidate.cost);
+    candidates
+}
+
+/// Tables of `level` that can sink as they are, as many as bring the level back to its target.
 fn pick_moves(
     context: &Context<'_>,
     level: usize,
-    candidates: &[(u64, u64, &Arc<TableMeta>)],
-    kept_bytes: u64,
+    candidates: &[Candidate<'_>],
 ) -> Vec<Arc<TableMeta>> {
-    let held: u64 = candidates.iter().map(|&(_, bytes, _)| bytes).sum();
-    let mut excess = held.saturating_sub(kept_bytes);
+    let held: u64 = candidates
+        .iter()
+        .map(|candidate| candidate.table.file_bytes)
+        .sum();
+    let mut excess = held.saturating_sub(context.shape.target_bytes(level));
     let mut tables = Vec::new();
-    for &(cost, bytes, table) in candidates {
+    for &Candidate { table, cost } in candidates {
         if cost > 0 || excess == 0 {
             break;
         }
@@ -176,7 +188,7 @@ fn pick_moves(
         let alone = inputs.upper.len() == 1 && inputs.lower.is_empty();
         if alone && may_move(context, &inputs) && !inputs.conflicts(context.running) {
             tables.push(Arc::clone(table));
-            excess = excess.saturating_sub(bytes);
+            excess = excess.saturating_sub(table.file_bytes);
         }
     }
     tables
@@ -258,37 +270,36 @@ fn pick_deletions(context: &Context<'_>) -> Choice {
     Choice::Nothing
 }
 
-/// What is not due, but makes fewer places for readers to look into.
-fn pick_rest(context: &Context<'_>) -> Choice {
-    match pick_rest_level0(context) {
-        Choice::Nothing => {}
-        choice => return choice,
-    }
-    // Into an empty level nothing is moved: that would make no place less.
-    let mut levels = (1..BOTTOM).filter(|&level| context.version.level_bytes(level + 1) > 0);
-    levels
-        .find_map(|level| {
-            match pick_sorted(context, level, REST_BYTES_PER_BYTE * COST_UNIT, 0) {
-                Choice::Nothing => None,
-                choice => Some(choice),
+/// What is not due, but leaves readers fewer places to look into.
+fn pick_for_readers(context: &Context<'_>) -> Choice {
+    let worth_it = |inputs: &Inputs<'_>| {
+        let (own, rewritten) = (
+            expand::sum_bytes(&inputs.upper),
+            expand::sum_bytes(&inputs.lower),
+        );
+        let cheap = context.at_rest && rewritten <= own.saturating_mul(REST_BYTES_PER_BYTE);
+        let paid_for = inputs.bytes() <= context.credit_bytes;
+        (cheap || paid_for) && !inputs.conflicts(context.running)
+    };
+    let level0 = context.version.level(0).last().map(|seed| (0, seed));
+    // Nothing is merged down into an empty level: that would make no place less.
+    let levels = (1..BOTTOM).filter(|&level| context.version.level_bytes(level + 1) > 0);
+    let deeper = levels.flat_map(|level| {
+        let candidates = candidates(context, level).into_iter();
+        candidates.map(move |candidate| (level, candidate.table))
+    });
+    level0
+        .into_iter()
+        .chain(deeper)
+        .map(|(level, seed)| expand::with_next_level(context.version, context.shape, level, seed))
+        .find(worth_it)
+        .map_or(Choice::Nothing, |inputs| {
+            if inputs.upper.len() == 1 && may_move(context, &inputs) {
+                as_move(&inputs)
+            } else {
+                Choice::Merge(describe(context, &inputs))
             }
         })
-        .unwrap_or(Choice::Nothing)
-}
-
-fn pick_rest_level0(context: &Context<'_>) -> Choice {
-    let Some(seed) = context.version.level(0).last() else {
-        return Choice::Nothing;
-    };
-    let inputs = expand::with_next_level(context.version, context.shape, 0, seed);
-    let (own, rewritten) = (expand::sum_bytes(&inputs.upper), expand::sum_bytes(&inputs.lower));
-    if rewritten > own.saturating_mul(REST_BYTES_PER_BYTE) || inputs.conflicts(context.running) {
-        return Choice::Nothing;
-    }
-    if inputs.upper.len() == 1 && may_move(context, &inputs) {
-        return as_move(&inputs);
-    }
-    Choice::Merge(describe(context, &inputs))
 }
 
 fn is_mostly_deletions(table: &TableMeta) -> bool {

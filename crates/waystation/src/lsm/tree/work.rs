@@ -60,8 +60,13 @@ impl Tree {
             self.last_snapshot.store(snapshot, Ordering::Relaxed);
             let choice = pick(&Context {
                 at_rest,
+                credit_bytes: self.credit.bytes(),
                 ..self.context(&version, &running, snapshot)
             });
+            if let Choice::Merge(job) = &choice {
+                self.credit
+                    .pay(job.tables().map(|table| table.file_bytes).sum());
+            }
             self.claim(&mut running, choice, version)
         };
         work.map_or(Ok(false), |work| self.do_work(work))
@@ -190,6 +195,7 @@ impl Tree {
             running,
             smallest_snapshot,
             at_rest: false,
+            credit_bytes: 0,
         }
     }
 

@@ -50,6 +50,7 @@ struct State {
     running: Running,
     snapshot: u64,
     at_rest: bool,
+    credit_bytes: u64,
 }
 
 fn answer(question: &str) -> String {
@@ -59,6 +60,7 @@ fn answer(question: &str) -> String {
         running: Running::default(),
         snapshot: 1000,
         at_rest: false,
+        credit_bytes: 0,
     };
     let mut level = 0;
     let mut out = String::new();
@@ -71,6 +73,7 @@ fn answer(question: &str) -> String {
                 state.running.add(parse_claim(&words[1..]));
             }
             "rest" => state.at_rest = true,
+            "credit" => state.credit_bytes = words[1].parse().unwrap(),
             "snapshot" => state.snapshot = words[1].parse().unwrap(),
             "pick" | "compact" => ask(&state, &words, &mut out),
             _ => state
@@ -91,6 +94,7 @@ fn ask(state: &State, words: &[&str], out: &mut String) {
         running: &state.running,
         smallest_snapshot: state.snapshot,
         at_rest: state.at_rest,
+        credit_bytes: state.credit_bytes,
     };
     if words[0] == "pick" {
         describe(&pick(&context), out);

@@ -253,7 +253,10 @@ fn threads_flush_compact_and_read_at_once() {
         let compact = || {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
                 // What a reader may need: nothing is read below the newest flush here.
-                if !tree.compact_once(&|| tree.flushed_sequence(), false).unwrap() {
+                if !tree
+                    .compact_once(&|| tree.flushed_sequence(), false)
+                    .unwrap()
+                {
                     std::thread::yield_now();
                 }
             }
