@@ -201,6 +201,11 @@ fn check_limits(batch: &WriteBatch) -> Result<usize> {
         }
         room += room_of(&operation);
     }
+    // Many tiny operations take several times their bytes.
+    if room > MemTable::MAX_CAPACITY_BYTES {
+        let limit = MemTable::MAX_CAPACITY_BYTES;
+        return Err(too_long("batch, in memory,", room, limit));
+    }
     Ok(room)
 }
 

@@ -39,8 +39,8 @@ pub(crate) struct MemTable {
 }
 
 impl MemTable {
-    /// The largest capacity: well within what 32-bit offsets reach.
-    pub(crate) const MAX_CAPACITY_BYTES: usize = 2 << 30;
+    /// The largest capacity: with the reserve for tall towers still within what 32-bit offsets reach.
+    pub(crate) const MAX_CAPACITY_BYTES: usize = 3 << 30;
 
     /// An empty memtable for entries whose [`MemTable::entry_bytes`] add up to `capacity_bytes`, which is at
     /// most [`MemTable::MAX_CAPACITY_BYTES`].

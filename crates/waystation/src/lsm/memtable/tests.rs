@@ -447,3 +447,12 @@ fn check_order(table: &Arc<MemTable>, forward: bool) {
         }
     }
 }
+
+/// The reserve and the head of the largest table are still within the offsets' reach. Touches few pages.
+#[test]
+#[cfg(not(miri))]
+fn the_largest_capacity_can_be_had() {
+    let table = MemTable::new(MemTable::MAX_CAPACITY_BYTES);
+    insert(&table, b"key", 1, Some(b"value"));
+    assert_eq!(table.get(b"key", 1), Lookup::Found(&b"value"[..]));
+}
