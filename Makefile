@@ -7,7 +7,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help run test soak bench-build bench lint docs setup clean
+.PHONY: help run test models soak bench-build bench lint docs setup clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -25,6 +25,11 @@ export WAYSTATION_IP_SIZES
 
 test: setup ## Every test (under 30 minutes on two cores)
 	$(CARGO) test --workspace --locked --no-fail-fast
+	$(MAKE) models
+
+models: setup ## What threads share, under model checkers (shuttle, loom); part of `make test`
+	RUSTFLAGS="--cfg shuttle" $(CARGO) test -p waystation --lib --locked --target-dir $(TARGET)/shuttle model_tests
+	RUSTFLAGS="--cfg loom" $(CARGO) test -p waystation --lib --locked --target-dir $(TARGET)/loom memtable::model_tests
 
 soak: ## Kills, simulated crashes and random histories for hours (SEEDS=, KILLS=)
 	WAYSTATION_KILLS=$(or $(KILLS),2000) $(CARGO) test --release -p waystation --test kill -- --nocapture

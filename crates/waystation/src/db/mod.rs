@@ -13,6 +13,9 @@
 
 mod export;
 mod iterator;
+#[cfg(test)]
+#[cfg(shuttle)]
+mod model_tests;
 mod open;
 mod options;
 mod pace;

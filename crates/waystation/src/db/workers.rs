@@ -8,8 +8,8 @@ use super::Core;
 use super::view::View;
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering::SeqCst;
+use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, MutexGuard, lock, wait};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Threads that write the log out: one writes while the other checksums.
@@ -69,7 +69,7 @@ impl Workers {
 
 fn spawn(core: &Arc<Core>, name: &str, body: fn(&Core)) -> Result<JoinHandle<()>> {
     let shared = Arc::clone(core);
-    std::thread::Builder::new()
+    thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || body(&shared))
         .map_err(|error| Error::io("start thread", name, error))

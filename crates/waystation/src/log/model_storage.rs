@@ -12,7 +12,12 @@ use std::time::Duration;
 /// A storage that gives way and watches.
 pub(crate) struct Watched(pub(crate) Arc<dyn Storage>);
 
-struct WatchedFile(Arc<dyn File>);
+struct WatchedFile {
+    inner: Arc<dyn File>,
+    /// Whether reads give way. Those of tables do not: one that opens a table holds a lock that shuttle does
+    /// not know of (the table cache's), and a thread that waited for that would wait for ever.
+    reads_give_way: bool,
+}
 
 impl Storage for Watched {
     fn open(
@@ -23,7 +28,10 @@ impl Storage for Watched {
         area: Area,
     ) -> Result<Arc<dyn File>> {
         let file = self.0.open(path, mode, transfer, area)?;
-        Ok(Arc::new(WatchedFile(file)))
+        Ok(Arc::new(WatchedFile {
+            inner: file,
+            reads_give_way: area == Area::Journal,
+        }))
     }
     fn map_ring(&self, path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)> {
         self.0.map_ring(path, bytes)
@@ -76,13 +84,15 @@ impl Storage for Watched {
 
 impl File for WatchedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        thread::yield_now();
-        self.0.read_at(buffer, offset)
+        if self.reads_give_way {
+            thread::yield_now();
+        }
+        self.inner.read_at(buffer, offset)
     }
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         let before = data.to_vec();
         thread::yield_now();
-        let written = self.0.write_at(data, offset);
+        let written = self.inner.write_at(data, offset);
         thread::yield_now();
         assert!(
             before == data,
@@ -92,30 +102,30 @@ impl File for WatchedFile {
     }
     fn sync(&self) -> Result<()> {
         thread::yield_now();
-        let synced = self.0.sync();
+        let synced = self.inner.sync();
         thread::yield_now();
         synced
     }
     fn preallocate(&self, bytes: u64) -> Result<()> {
         thread::yield_now();
-        self.0.preallocate(bytes)
+        self.inner.preallocate(bytes)
     }
     fn truncate(&self, bytes: u64) -> Result<()> {
-        self.0.truncate(bytes)
+        self.inner.truncate(bytes)
     }
     fn size(&self) -> Result<u64> {
-        self.0.size()
+        self.inner.size()
     }
     fn is_direct(&self) -> bool {
-        self.0.is_direct()
+        self.inner.is_direct()
     }
     fn alignment(&self) -> usize {
-        self.0.alignment()
+        self.inner.alignment()
     }
     fn prefetch(&self, offset: u64, length: u64) {
-        self.0.prefetch(offset, length);
+        self.inner.prefetch(offset, length);
     }
     fn path(&self) -> &Path {
-        self.0.path()
+        self.inner.path()
     }
 }

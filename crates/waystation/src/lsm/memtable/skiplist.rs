@@ -29,11 +29,12 @@ use super::arena::{
     Arena, Entry, FIRST_FREE, HEAD, HEADER_BYTES, LINK_BYTES, MAX_HEIGHT, NIL, NODE_ALIGNMENT, Node,
 };
 use super::target::Target;
+use crate::sync::atomic::AtomicU64;
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use loom::sync::atomic::AtomicU32;
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use waystation_format::key::TRAILER_BYTES;
 
 /// A tower up to here is part of what every entry pays for; more is taken from the reserve.
