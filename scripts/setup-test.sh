@@ -3,9 +3,11 @@
 #   libleveldb-dev, libsnappy-dev   the real LevelDB: written by one, read by the other, and back
 #   g++                             the linker, and C++ of build scripts
 #   verilator                       the compaction engine, simulated
+# With arguments: these packages instead (`make area` asks for yosys so).
 set -euo pipefail
 exec </dev/null
 packages=(g++ make libleveldb-dev libsnappy-dev verilator)
+[ $# -eq 0 ] || packages=("$@")
 
 if ! command -v dpkg-query >/dev/null; then
     echo "setup: this is no Debian; please install the equivalents of: ${packages[*]}" >&2

@@ -14,6 +14,8 @@ use std::process::Command;
 const SIZES: &str = "1,2,4,9,13";
 const LEVELDB_HEADER: &str = "/usr/include/leveldb/c.h";
 const SIZES_VARIABLE: &str = "WAYSTATION_IP_SIZES";
+/// If this environment variable is set, engines can record their signals (and are slower).
+const TRACE_VARIABLE: &str = "WAYSTATION_IP_TRACE";
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(verilator)");
@@ -23,6 +25,7 @@ fn main() {
         println!("cargo::rustc-cfg=leveldb"); // tests compare with it
     }
     println!("cargo::rerun-if-env-changed={SIZES_VARIABLE}");
+    println!("cargo::rerun-if-env-changed={TRACE_VARIABLE}");
     println!("cargo::rerun-if-env-changed=VERILATOR");
     let hardware = PathBuf::from("../../hw/compaction_ip");
     println!("cargo::rerun-if-changed={}", hardware.join("rtl").display());
@@ -63,6 +66,11 @@ fn sizes() -> Vec<u32> {
     sizes
 }
 
+/// Whether engines shall be able to record their signals.
+fn tracing() -> bool {
+    env::var_os(TRACE_VARIABLE).is_some()
+}
+
 /// Where Verilator keeps its run-time sources; `None` if there is no Verilator.
 fn verilator_root(verilator: &str) -> Option<PathBuf> {
     let output = Command::new(verilator)
@@ -96,6 +104,7 @@ fn verilate(verilator: &str, hardware: &Path, directory: &Path, size: u32) {
         ])
         .args(["--top-module", "compaction_ip"])
         .arg(format!("-GN={size}"))
+        .args(tracing().then_some("--trace"))
         .args(["--prefix", &format!("Vcompaction_ip_{size}")])
         .arg("--Mdir")
         .arg(&target)
@@ -108,11 +117,8 @@ fn verilate(verilator: &str, hardware: &Path, directory: &Path, size: u32) {
 /// Compiles the models, the memory beside them, and Verilator's run-time into one library.
 fn compile(hardware: &Path, directory: &Path, include: &Path, sizes: &[u32]) {
     let bench = hardware.join("tb");
-    let optimisation = if env::var("OPT_LEVEL").is_ok_and(|level| level == "0") {
-        0
-    } else {
-        2
-    };
+    // The models are long straight code that no cache holds: higher levels compile longer and run no faster.
+    let optimisation = u32::from(env::var("OPT_LEVEL").is_ok_and(|level| level != "0"));
     let base = || {
         let mut build = cc::Build::new();
         build
@@ -123,6 +129,7 @@ fn compile(hardware: &Path, directory: &Path, include: &Path, sizes: &[u32]) {
             .warnings(false)
             .flag_if_supported("-fno-strict-aliasing")
             .define("VL_USER_STOP", None)
+            .define("VM_TRACE", if tracing() { "1" } else { "0" })
             .include(include)
             .include(include.join("vltstd"))
             .include(&bench);
@@ -151,12 +158,16 @@ fn compile(hardware: &Path, directory: &Path, include: &Path, sizes: &[u32]) {
             .compile(&format!("compaction_ip_{size}"));
     }
     let list: Vec<String> = sizes.iter().map(|size| format!("F({size})")).collect();
-    base()
+    let mut runtime = base();
+    runtime
         .define("SIZES", list.join(" ").as_str())
         .file(bench.join("simulator.cpp"))
         .file(include.join("verilated.cpp"))
-        .file(include.join("verilated_threads.cpp"))
-        .compile("compaction_ip");
+        .file(include.join("verilated_threads.cpp"));
+    if tracing() {
+        runtime.file(include.join("verilated_vcd_c.cpp"));
+    }
+    runtime.compile("compaction_ip");
 }
 
 fn model_directory(directory: &Path, size: u32) -> PathBuf {

@@ -1,26 +1,37 @@
 #!/usr/bin/env bash
-# Maps the compaction engine to the XC7Z045 with Yosys and prints a table: whole engine by number of inputs, then block
-# by block. Post-synthesis estimates: no place and route, no timing. Netlists stay in target/area.
+# Maps the compaction engine to the XC7Z045 with Yosys: the whole engine by number of inputs, then block by block, into
+# docs/figures/compaction-engine-area.tsv, beside the plot that is drawn of it. Post-synthesis estimates: no place and
+# route, no timing. Netlists, and the longest path of each, stay in target/area.
+#   SIZES="1 4 9"   other numbers of inputs (then nothing in docs changes: the table goes to target/area)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-out=${CARGO_TARGET_DIR:-$here/../../../target}/area
-mkdir -p "$out"
-command -v yosys >/dev/null || { echo "area: please install yosys (apt-get install yosys)" >&2; exit 1; }
+root=$(cd "$here/../../.." && pwd)
+out=${CARGO_TARGET_DIR:-$root/target}/area
+figures=$root/docs/figures
+table=$figures/compaction-engine-area.tsv
+new=$out/area.tsv.new
+[ -z "${SIZES:-}" ] || table=$out/area.tsv
+mkdir -p "$out" "$figures"
 
 row() { # block, N (or -)
     local netlist=$out/$1-$2.json size=()
     [ "$2" = - ] || size=("chparam -set N $2 $1;")
     nice yosys -q -p "read_verilog -sv $here/../rtl/*.sv; ${size[*]} synth_xilinx -family xc7 -flatten -top $1; write_json $netlist" \
         >"$out/$1-$2.log" 2>&1 || { tail -3 "$out/$1-$2.log" >&2; exit 1; }
-    read -r luts memory flip_flops rams levels < <(python3 "$here/depth.py" "$netlist" "$1")
-    printf '| %-15s | %3s | %6d | %5.1f | %6d | %6d | %5s | %6d |\n' "$1" "$2" "$luts" \
-        "$(python3 -c "print($luts / 2186)")" "$memory" "$flip_flops" "$rams" "$levels"
+    python3 "$here/depth.py" "$netlist" "$1" --path >"$out/$1-$2.path"
+    printf '%s\t%s\t%s\n' "$1" "$2" "$(head -1 "$out/$1-$2.path")" | tee -a "$new" >&2
 }
 
-yosys -V
-echo '| block           |   N |   LUTs |   %   | of RAM |    FFs | BRAM  | levels |'
-echo '|-----------------|-----|--------|-------|--------|--------|-------|--------|'
-for n in ${SIZES:-1 2 4 9 13}; do row compaction_ip "$n"; done
-[ -n "${WHOLE_ONLY:-}" ] && exit 0
+rm -f "$new"
+{
+    echo "# $(yosys -V), synth_xilinx -family xc7 -flatten; made by: make area"
+    printf 'block\tN\tLUTs\tof them RAM\tflip-flops\tRAMB36\tlevels\n'
+} | tee "$new" >&2
+for n in ${SIZES:-1 2 4 6 9 11 13}; do row compaction_ip "$n"; done
 for block in word_fifo decoder record_filter packer write_back; do row "$block" -; done
 for block in desc_walker burst_issuer read_return merger encoder control; do row "$block" 9; done
+mv "$new" "$table"
+python3 "$here/plot.py" "$table" >"${table%.tsv}.svg"
+python3 "$here/table.py" "$table"
+echo "the longest path of N=9, from its end:"
+tail -n +2 "$out/compaction_ip-9.path" 2>/dev/null || true

@@ -208,6 +208,44 @@ module compaction_ip #(
       .error_valid(write_error), .error_code(write_code)
   );
 
+`ifndef SYNTHESIS
+  // ---- Every offer inside stays until it is taken; what is taken was offered. (tb/machine.h watches the channels.)
+  handshake #(.WIDTH(30)) request_kept (
+      .clk, .reset(core_reset || !running), .valid(request_valid), .ready(request_ready),
+      .payload({request_word, request_is_table})
+  );
+  handshake #(.WIDTH(40)) asked_kept (
+      .clk, .reset(core_reset), .valid(asked_valid), .ready(asked_ready), .payload(asked)
+  );
+  handshake #(.WIDTH(24 + 25 + 24 + 21 + 7 * 3 + 4 * 4 + 3 + 6)) command_kept (
+      .clk, .reset(core_reset), .valid(command_valid), .ready(command_ready),
+      .payload({command_offset, command_block_length, command_entries, command_value_length, command_shared,
+                command_user_length, command_rest_key, command_source, command_head_bytes, command_head_key,
+                command_next_key, command_header_bytes, command_drop, command_record, command_cut, command_first,
+                command_restart, command_slot})
+  );
+  handshake #(.WIDTH(64 + 4 + 3)) chunk_kept (
+      .clk, .reset(core_reset), .valid(chunk_valid), .ready(chunk_ready),
+      .payload({chunk, chunk_bytes, chunk_begins, chunk_ends, chunk_flush})
+  );
+  handshake #(.WIDTH(32 + 25 + 24 + 1 + 7)) block_kept (
+      .clk, .reset(core_reset), .valid(block_valid), .ready(block_ready),
+      .payload({block_offset, block_length, block_entries, block_slot, block_key_length})
+  );
+  for (genvar i = 0; i < N; i++) begin : g_offer
+    handshake key_kept (.clk, .reset(core_reset), .valid(key_ready[i]), .ready(key_pop[i]), .payload(1'b0));
+    handshake block_queue_kept (
+        .clk, .reset(core_reset), .valid(block_queued[i]), .ready(block_taken[i]), .payload(1'b0)
+    );
+  end
+  always_ff @(posedge clk) if (!core_reset) begin
+    assert ((key_pop & ~key_ready) == '0) else $error("compaction_ip: a key was taken that was not there");
+    assert ((block_taken & ~block_queued) == '0) else $error("compaction_ip: a block was taken that was not there");
+    assert (!(record_begin && !record_ready)) else $error("compaction_ip: a record was begun that nobody takes");
+    assert (!(read_enable && read_position == committed)) else $error("compaction_ip: a word was read before it was whole");
+  end
+`endif
+
   // ---- Control.
   logic [3:0] decoder_code, decoder_input;
   logic any_decoder_error, progress, work_finished, memory_idle;

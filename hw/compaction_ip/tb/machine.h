@@ -4,10 +4,14 @@
 // with a probability (n of 256 per cycle, seeded), and every rule of the channels is checked in every cycle.
 #pragma once
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
 #include <vector>
+#if VM_TRACE
+#include "verilated_vcd_c.h"
+#endif
 
 // How memory behaves. Mirrored by `Memory` in crates/waystation-drive/src/ip/ffi.rs.
 struct MemorySettings {
@@ -94,11 +98,34 @@ class Machine final : public Simulator {
         model.b_error = answers > 0 && answers_bad;
         model.clk = 0;
         model.eval();
+        record(0);
         observe();
         model.clk = 1;
         model.eval();
+        record(1);
         ++traffic.cycles;
     }
+
+    // Signals go to the file that WAYSTATION_IP_VCD names, in builds with tracing: two steps a cycle, at the first of
+    // which all that the coming edge exchanges has settled.
+#if VM_TRACE
+    VerilatedVcdC trace;
+    uint64_t traced = 0;
+    void open_trace() {
+        const char* path = std::getenv("WAYSTATION_IP_VCD");
+        if (path == nullptr) return;
+        Verilated::traceEverOn(true);
+        model.trace(&trace, 99);
+        trace.open(path);
+    }
+    void record(int half) {
+        if (trace.isOpen()) trace.dump(2 * traced + half);
+        traced += half;
+    }
+#else
+    void open_trace() {}
+    void record(int) {}
+#endif
 
     // What is exchanged at the coming edge.
     void observe() {
@@ -164,6 +191,7 @@ class Machine final : public Simulator {
 
 public:
     Machine() {
+        open_trace();
         model.clk = 0;
         model.reset = 1;
         model.csr_write = 0;
@@ -172,7 +200,12 @@ public:
         for (int i = 0; i < 4; i++) cycle();
         model.reset = 0;
     }
-    ~Machine() override { model.final(); }
+    ~Machine() override {
+        model.final();
+#if VM_TRACE
+        trace.close();
+#endif
+    }
     void configure(const MemorySettings& chosen) override {
         settings = chosen;
         random_state = chosen.seed | 1;
