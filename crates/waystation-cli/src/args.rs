@@ -127,7 +127,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   waystation ip run -N 4 000005.ldb 000007.ldb 000009.ldb -o 000011.ldb
-  waystation ip run -N 2 --bottom 000012.ldb 000013.ldb,000014.ldb")]
+  waystation ip run -N 2 --bottom 000012.ldb 000013.ldb,000014.ldb --verify
+  waystation --json ip run 000005.ldb 000007.ldb | jq .cycles_per_byte_in")]
     Ip(waystation_drive::command::IpCommand),
 }
 

@@ -268,3 +268,22 @@ fn what_stands_for_no_bytes_and_unknown_arguments_are_explained() {
     );
     assert!(shell.ok(&["--help"]).contains("Exit codes"));
 }
+
+#[test]
+fn the_compaction_engine_says_what_it_does_not_take() {
+    let shell = Shell::new();
+    let missing = shell.fails_in(&[2, 3], &["--json", "ip", "run", "missing.ldb"]);
+    assert!(
+        missing.contains("missing.ldb")
+            || missing.contains("no engine")
+            || missing.contains("verilator"),
+        "{missing}"
+    );
+    let size = shell.fails(2, &["ip", "run", "-N", "77", "missing.ldb"]);
+    assert!(
+        size.contains("no engine with 77 inputs") || size.contains("verilator"),
+        "{size}"
+    );
+    let many = shell.fails(2, &["ip", "run", "-N", "1", "a.ldb", "b.ldb"]);
+    assert!(many.contains("2 inputs for an engine of 1"), "{many}");
+}

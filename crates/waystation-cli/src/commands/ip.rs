@@ -8,13 +8,15 @@ use crate::failure::{self, Failure};
 
 /// Runs one of its commands.
 pub(super) fn ip(context: &mut Context, command: &IpCommand) -> Result<(), Failure> {
-    let mut report = Vec::new();
-    let quiet = context.quiet;
-    command
-        .run(&mut report, quiet)
+    let report = command
+        .run(context.quiet)
         .map_err(|error| Failure::new(code(&error), error.to_string()))?;
-    for line in String::from_utf8_lossy(&report).lines() {
-        context.output.line(line)?;
+    if context.output.is_json() {
+        context.output.json(&report)?;
+    } else {
+        for line in report.to_string().lines() {
+            context.output.line(line)?;
+        }
     }
     Ok(())
 }
@@ -22,12 +24,13 @@ pub(super) fn ip(context: &mut Context, command: &IpCommand) -> Result<(), Failu
 fn code(error: &CommandError) -> u8 {
     match error {
         CommandError::File { .. } => failure::CANNOT_OPEN,
-        CommandError::Table { .. } | CommandError::Ip(IpError::Failed(_) | IpError::Format(_)) => {
-            failure::DAMAGED
-        }
-        CommandError::Ip(IpError::Refused(_) | IpError::NoSuchSize(_) | IpError::NotBuilt) => {
-            failure::USAGE
-        }
-        _ => failure::IO,
+        CommandError::TooMany { .. } => failure::USAGE,
+        CommandError::Input { .. } => failure::DAMAGED,
+        CommandError::Table { source, .. } | CommandError::Ip(source) => match source {
+            IpError::Refused(_) | IpError::NoSuchSize(_) | IpError::NotBuilt => failure::USAGE,
+            IpError::Failed(_) | IpError::Format(_) => failure::DAMAGED,
+            _ => failure::IO,
+        },
+        CommandError::Different => failure::IO,
     }
 }

@@ -4,6 +4,7 @@
 use super::ffi;
 use super::image::{self, Image};
 use super::job::{Counters, Failure, FailureKind, IpError, Job, Output};
+use serde::Serialize;
 
 /// The numbers of inputs there are engines for in this build; none without Verilator.
 pub fn sizes() -> Vec<usize> {
@@ -36,7 +37,7 @@ impl Default for MemoryTiming {
 }
 
 /// What passed the engine's memory channels, and where time was lost.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Traffic {
     /// Cycles of the job.
     pub cycles: u64,
@@ -97,7 +98,7 @@ const STATUS_DONE: u32 = 2;
 const STATUS_FAILED: u32 = 4;
 
 /// Cycles between two reports of progress.
-const REPORT_CYCLES: u64 = 1 << 20;
+const REPORT_CYCLES: u64 = 1 << 18;
 
 /// A compaction engine of a given size.
 #[derive(Debug)]
@@ -207,7 +208,7 @@ impl Engine {
         self.watchdog_cycles = cycles;
     }
 
-    /// Does a job. `report` is called about every million cycles.
+    /// Does a job. `report` is called every quarter of a million cycles.
     ///
     /// Room for the output is guessed from the input; should it not suffice the job is done again with more.
     pub fn run(

@@ -220,24 +220,27 @@ pub fn index_entries(bytes: &[u8], count: usize) -> Result<Vec<Block>, IpError> 
 
 /// Looks through a job for what the engine does not take, so that it is refused before anything is begun.
 pub fn survey(job: &Job) -> Result<(), IpError> {
-    for table in job.tables() {
-        check_blocks(table)?;
-        for handle in &table.blocks {
-            let (start, end) = (
-                handle.offset as usize,
-                (handle.offset + handle.length) as usize,
-            );
-            if table.bytes[end] != 0 {
-                return Err(IpError::Refused(
-                    "a table is compressed; the engine takes uncompressed blocks only".to_owned(),
-                ));
-            }
-            let mut records = BlockIter::new(block::Block::new(&table.bytes[start..end])?);
-            records.seek_to_first()?;
-            while records.valid() {
-                check_record(records.key(), records.value())?;
-                records.next()?;
-            }
+    job.tables().try_for_each(survey_table)
+}
+
+/// Looks through one table, as [`survey`] does.
+pub fn survey_table(table: &TableImage) -> Result<(), IpError> {
+    check_blocks(table)?;
+    for handle in &table.blocks {
+        let (start, end) = (
+            handle.offset as usize,
+            (handle.offset + handle.length) as usize,
+        );
+        if table.bytes[end] != 0 {
+            return Err(IpError::Refused(
+                "a table is compressed; the engine takes uncompressed blocks only".to_owned(),
+            ));
+        }
+        let mut records = BlockIter::new(block::Block::new(&table.bytes[start..end])?);
+        records.seek_to_first()?;
+        while records.valid() {
+            check_record(records.key(), records.value())?;
+            records.next()?;
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! What a compaction job is and what it gives, whoever does it.
 
+use serde::Serialize;
 use thiserror::Error;
 use waystation_format::FormatError;
 use waystation_format::table::BlockHandle;
@@ -87,7 +88,7 @@ pub struct Block {
 }
 
 /// What was counted. Records in = shadowed + vanished + records out.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Bytes of blocks read, with their trailers.
     pub bytes_in: u64,
@@ -218,7 +219,7 @@ impl std::fmt::Display for Failure {
 pub enum IpError {
     /// The crate was built without Verilator.
     #[error(
-        "this build has no simulated engine, because verilator was not installed when it was made"
+        "this build has no simulated engine, because verilator was not installed when it was made: install it and build again"
     )]
     NotBuilt,
     /// There is no engine of this size.

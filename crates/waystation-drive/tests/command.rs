@@ -1,0 +1,120 @@
+//! `waystation ip run`, called as the command line calls it.
+
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+mod common;
+
+use clap::Parser;
+use common::record;
+use std::fs;
+use std::path::Path;
+use tempfile::{TempDir, tempdir};
+use waystation_drive::command::{CommandError, IpCommand, Report};
+use waystation_drive::ip::{FailureKind, sizes, table};
+use waystation_format::key::ValueKind;
+
+/// Stands in for the command line that mounts it.
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    ip: IpCommand,
+}
+
+/// Two tables `a` and `b` of one key in common, and `c`, which follows `a`.
+fn directory() -> TempDir {
+    let directory = tempdir().unwrap();
+    let write = |name: &str, keys: &[&str], sequence: u64| {
+        let records: Vec<_> = keys
+            .iter()
+            .map(|key| record(key.as_bytes(), sequence, ValueKind::Value, b"value"))
+            .collect();
+        let image = common::build(&records, 4096, 16);
+        fs::write(directory.path().join(name), image.bytes).unwrap();
+    };
+    write("a", &["k1", "k2"], 1);
+    write("b", &["k2", "k4"], 2);
+    write("c", &["k5"], 3);
+    directory
+}
+
+/// Runs `ip run` with these words; those that name a file of the directory are made to.
+fn run(directory: &Path, words: &[&str]) -> Result<Report, CommandError> {
+    let place = |name: &str| directory.join(name).display().to_string();
+    let arguments = ["ip", "run"].into_iter().map(str::to_owned);
+    let words = words.iter().map(|word| {
+        if word.starts_with('-') || word.parse::<u32>().is_ok() {
+            (*word).to_owned()
+        } else {
+            word.split(',').map(place).collect::<Vec<_>>().join(",")
+        }
+    });
+    let line = Line::try_parse_from(arguments.chain(words)).unwrap();
+    line.ip.run(true)
+}
+
+#[test]
+#[cfg_attr(not(verilator), ignore = "verilator is not installed")]
+fn tables_become_one_and_the_report_counts_them() {
+    let directory = directory();
+    let size = sizes().into_iter().find(|&size| size >= 2).unwrap();
+    let inputs = size.to_string();
+    let words = ["-N", &inputs, "a,c", "b", "--verify", "-o", "out"];
+    let report = run(directory.path(), &words).unwrap();
+    let counters = report.counters;
+    assert_eq!((counters.records_in, counters.records_out), (5, 4));
+    assert_eq!(counters.shadowed, 1);
+    assert!(report.verified && report.cycles_per_byte_in > 0.0);
+    let text = report.to_string();
+    assert!(
+        text.contains("5 in = 4 out + 1 shadowed + 0 vanished"),
+        "{text}"
+    );
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["inputs"], size);
+    assert_eq!(json["counters"]["records_in"], 5);
+    assert_eq!(json["traffic"]["violations"], 0);
+    assert_eq!(json["tables"][0].as_array().unwrap().len(), 2);
+    let written = table::read(fs::read(directory.path().join("out")).unwrap()).unwrap();
+    assert_eq!(written.blocks.len(), 1);
+}
+
+#[test]
+#[cfg_attr(not(verilator), ignore = "verilator is not installed")]
+fn what_cannot_be_done_is_said_and_leaves_no_file() {
+    let directory = directory();
+    let path = directory.path();
+    let size = sizes()[0].to_string();
+    let sentence = |words: &[&str]| run(path, words).unwrap_err().to_string();
+
+    let missing = sentence(&["-N", &size, "nothing", "-o", "out"]);
+    assert!(missing.contains("nothing: No such file"), "{missing}");
+    let many = sentence(&["-N", "1", "a", "b"]);
+    assert!(
+        many.starts_with("2 inputs for an engine of 1: put tables"),
+        "{many}"
+    );
+    let size_missing = sentence(&["-N", "77", "a"]);
+    assert!(size_missing.contains("no engine with 77"), "{size_missing}");
+    let existing = sentence(&["-N", &size, "a", "-o", "b"]);
+    assert!(existing.contains("b: File exists"), "{existing}");
+    fs::write(
+        path.join("text"),
+        "this is no table at all, though it is long enough",
+    )
+    .unwrap();
+    let foreign = sentence(&["-N", &size, "text", "-o", "out"]);
+    assert!(
+        foreign.contains("text: a table cannot be read"),
+        "{foreign}"
+    );
+
+    // Tables of one input that do not follow each other: the engine notices, and the tables are named.
+    match run(path, &["-N", &size, "c,a", "-o", "out"]).unwrap_err() {
+        CommandError::Input { tables, failure } => {
+            assert!(tables.ends_with("/a"), "{tables}");
+            assert_eq!(failure.kind, FailureKind::Order);
+        }
+        other => panic!("{other}"),
+    }
+    assert!(!path.join("out").exists());
+}
