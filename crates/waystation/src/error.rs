@@ -60,6 +60,12 @@ pub enum Error {
         /// The first failure, as a sentence.
         cause: Arc<str>,
     },
+    /// The device has no data here: it never arrived, or it has departed.
+    #[error("there is no device {device} here: it has not arrived, or it has departed")]
+    UnknownDevice {
+        /// Its name.
+        device: String,
+    },
     /// The handle was closed, or opened read-only.
     #[error("the database was {0}")]
     Closed(&'static str),

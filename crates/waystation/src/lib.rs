@@ -1,6 +1,7 @@
 //! Waystation: an embedded ordered key-value engine for data that arrives fast, stays a while, and leaves.
 
 mod db;
+mod device;
 pub mod error;
 pub mod inspect;
 mod log;
@@ -9,9 +10,11 @@ pub mod storage;
 mod sync;
 
 pub use db::{
-    AreaStats, BATCH_BYTES_MAX, Compression, Db, DbIterator, Durability, Exported, IterOptions,
-    KEY_BYTES_MAX, Options, Snapshot, Stats, VALUE_BYTES_MAX, WriteBatch,
+    AreaStats, BATCH_BYTES_MAX, Compression, Db, DbIterator, DeviceInfo, DeviceLevel,
+    DeviceOptions, Durability, Exported, IterOptions, KEY_BYTES_MAX, Options, Snapshot, Stats,
+    VALUE_BYTES_MAX, WriteBatch,
 };
+pub use device::{Extractor, UnknownExtractor};
 pub use error::{Error, Result};
 pub use log::LogStats;
 pub use lsm::tree::{CheckReport, LevelStats, Problem, TreeStats, WorkStats};

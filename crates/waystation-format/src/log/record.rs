@@ -20,6 +20,18 @@ use super::{RECORD_HEADER_BYTES, u32_at, u64_at};
 pub enum RecordKind {
     /// Puts and deletes in `LevelDB`'s batch encoding, without its 12-byte header.
     Batch = 1,
+    /// What happened to devices: see docs/two-levels.md. Counts as one operation.
+    Devices = 2,
+}
+
+impl RecordKind {
+    fn from_u32(kind: u32) -> Option<Self> {
+        match kind {
+            1 => Some(Self::Batch),
+            2 => Some(Self::Devices),
+            _ => None,
+        }
+    }
 }
 
 /// The header of a record.
@@ -60,9 +72,7 @@ impl RecordHeader {
 
     /// Reads a header without checking it against its payload: only the shape. `None` if it cannot be one.
     pub fn peek(header: &[u8]) -> Option<Self> {
-        if u32_at(header, 20)? != RecordKind::Batch as u32 {
-            return None;
-        }
+        let kind = RecordKind::from_u32(u32_at(header, 20)?)?;
         let first_sequence = u64_at(header, 8)?;
         let operations = u32_at(header, 16)?;
         (operations > 0 && first_sequence.checked_add(u64::from(operations)).is_some()).then_some(
@@ -70,7 +80,7 @@ impl RecordHeader {
                 payload_bytes: u32_at(header, 4)?,
                 first_sequence,
                 operations,
-                kind: RecordKind::Batch,
+                kind,
             },
         )
     }

@@ -56,6 +56,8 @@ impl Db {
         }
         let options = Options {
             compression,
+            // All of it goes to tables.
+            devices: None,
             ..self.core.options.clone()
         };
         let options = Options {

@@ -9,6 +9,7 @@
 
 use super::snapshot::Snapshot;
 use super::view::View;
+use crate::device::upper::Upper;
 use crate::error::Result;
 use crate::lsm::iter::{InternalIterator, MergingIterator};
 use crate::sync::Arc;
@@ -107,6 +108,40 @@ pub struct DbIterator {
     /// Keeps memtables and tables alive.
     _view: Arc<View>,
     _snapshot: Option<Snapshot>,
+    /// What departures hide, if they hide anything.
+    hidden: Option<Hidden>,
+}
+
+/// Tells what departures hide from one snapshot.
+pub(super) struct Hidden {
+    upper: Arc<Upper>,
+    snapshot: u64,
+    /// The device asked about last, and the floor that counts for it.
+    prefix: Vec<u8>,
+    floor: u64,
+}
+
+impl Hidden {
+    pub(super) fn new(upper: Arc<Upper>, snapshot: u64) -> Self {
+        Self {
+            upper,
+            snapshot,
+            prefix: Vec::new(),
+            floor: 0,
+        }
+    }
+
+    fn hides(&mut self, key: &[u8], sequence: u64) -> bool {
+        let Some(prefix) = self.upper.table.extractor().prefix(key) else {
+            return false;
+        };
+        if prefix != self.prefix {
+            self.floor = self.upper.table.floor_at(prefix, self.snapshot);
+            self.prefix.clear();
+            self.prefix.extend_from_slice(prefix);
+        }
+        sequence < self.floor
+    }
 }
 
 impl DbIterator {
@@ -116,6 +151,7 @@ impl DbIterator {
         bounds: Bounds,
         view: Arc<View>,
         snapshot: Option<Snapshot>,
+        hidden: Option<Hidden>,
     ) -> Self {
         Self {
             merged,
@@ -127,6 +163,7 @@ impl DbIterator {
             target: Vec::new(),
             _view: view,
             _snapshot: snapshot,
+            hidden,
         }
     }
 
@@ -277,7 +314,9 @@ impl DbIterator {
             {
                 return Ok(());
             }
-            if trailer >> 8 <= self.sequence && !(skipping && user == self.saved_key) {
+            if is_seen(self.sequence, &mut self.hidden, user, trailer)
+                && !(skipping && user == self.saved_key)
+            {
                 if trailer & 0xff == ValueKind::Value as u64 {
                     self.position = Position::On;
                     return Ok(());
@@ -309,7 +348,7 @@ impl DbIterator {
             {
                 break;
             }
-            if trailer >> 8 <= self.sequence {
+            if is_seen(self.sequence, &mut self.hidden, user, trailer) {
                 // A newer version than any seen of this key so far: it alone counts.
                 found = trailer & 0xff == ValueKind::Value as u64;
                 if found {
@@ -326,6 +365,14 @@ impl DbIterator {
         }
         Ok(())
     }
+}
+
+/// Whether a version counts for a reader at `snapshot`.
+#[inline]
+fn is_seen(snapshot: u64, hidden: &mut Option<Hidden>, user_key: &[u8], trailer: u64) -> bool {
+    let sequence = trailer >> 8;
+    let is_hidden = |hidden: &mut Hidden| hidden.hides(user_key, sequence);
+    sequence <= snapshot && !hidden.as_mut().is_some_and(is_hidden)
 }
 
 /// The internal key that seeks `user_key` at `sequence`.

@@ -9,8 +9,11 @@
 //! - [`view`]: what a read pins; [`snapshot`]: what compaction must keep for it; [`iterator`]: the cursor
 //! - [`workers`]: flushing and compacting in the background; [`rest`]: what is done when nobody writes;
 //!   [`pace`]: how writers are held back
+//! - [`routes`]: which operations of a write go to the upper level; [`devices`]: devices that depart, and what
+//!   is left of them; [`settle`]: devices that stay
 //! - [`open`]: from a directory to a database and back
 
+mod devices;
 mod export;
 mod iterator;
 #[cfg(test)]
@@ -21,20 +24,26 @@ mod options;
 mod pace;
 mod pipeline;
 mod rest;
+mod routes;
+mod settle;
 mod snapshot;
 mod stats;
 mod view;
 mod workers;
 
+pub use devices::{DeviceInfo, DeviceLevel};
 pub use export::Exported;
+use iterator::Hidden;
 pub use iterator::{DbIterator, IterOptions};
 pub use options::{
-    BATCH_BYTES_MAX, Compression, Durability, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX,
+    BATCH_BYTES_MAX, Compression, DeviceOptions, Durability, KEY_BYTES_MAX, Options,
+    VALUE_BYTES_MAX,
 };
 pub use snapshot::Snapshot;
 pub use stats::{AreaStats, Stats};
 pub use waystation_format::batch::WriteBatch;
 
+use crate::device::upper::Step;
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::lsm::iter::MergingIterator;
@@ -43,6 +52,7 @@ use crate::lsm::{Lookup, iter::Source};
 use crate::storage::{DirectoryLock, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Arc, Condvar, Mutex};
+use devices::Devices;
 use pace::Pace;
 use pipeline::Active;
 use snapshot::Snapshots;
@@ -82,7 +92,7 @@ struct Core {
     storage: Arc<dyn Storage>,
     dir: PathBuf,
     options: Options,
-    log: Log,
+    log: Arc<Log>,
     tree: Tree,
     views: ViewCell,
     snapshots: Arc<Snapshots>,
@@ -95,6 +105,8 @@ struct Core {
     rested_at: AtomicU64,
     /// Whether the watcher for rests sleeps until something is written.
     sleeping: AtomicBool,
+    /// What there is of devices, in a directory with an extractor.
+    devices: Option<Devices>,
     background: Mutex<Background>,
     /// With `background`: there may be something to flush or compact.
     work: Condvar,
@@ -147,8 +159,7 @@ impl Db {
 
     /// The value under `key`, if there is one.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let (view, sequence) = self.core.views.read_point(&self.core.log);
-        self.core.get(&view, key, sequence)
+        self.core.get_now(key)
     }
 
     /// The value that `key` had when `snapshot` was taken.
@@ -173,6 +184,11 @@ impl Db {
     )]
     pub fn iter(&self, options: IterOptions) -> Result<DbIterator> {
         let (mut view, mut sequence) = self.core.views.read_point(&self.core.log);
+        let mut options = options;
+        if self.core.devices.is_some() && options.snapshot.is_none() {
+            // It holds what the cursor will come to in the upper level.
+            options.snapshot = Some(self.snapshot());
+        }
         if let Some(snapshot) = &options.snapshot {
             self.core.check_snapshot(snapshot)?;
             view = self.core.views.load();
@@ -193,13 +209,22 @@ impl Db {
             &mut sources,
         );
         self.core.charge_readers(sources.len() - in_memory);
+        let upper = self.core.devices.as_ref().map(|devices| &devices.upper);
+        if let Some(upper) = upper {
+            let cursor = upper.cursor(sequence, bounds.upper.as_deref());
+            sources.push(Source::Outside(Box::new(cursor)));
+        }
         let merged = MergingIterator::new(sources);
+        let hidden = upper
+            .filter(|upper| !upper.table.has_no_floors())
+            .map(|upper| Hidden::new(Arc::clone(upper), sequence));
         Ok(DbIterator::new(
             merged,
             sequence,
             bounds,
             view,
             options.snapshot,
+            hidden,
         ))
     }
 
@@ -233,7 +258,15 @@ impl Db {
 
     /// Writes a copy of the database, as it is now, to the new directory `target`: hard links where the file
     /// system allows them. Writing goes on meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if `target` is not empty, or in a directory with devices.
     pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<()> {
+        if self.core.devices.is_some() {
+            let reason = "a checkpoint holds tables alone, and devices have data outside of them; export the \
+                          database instead";
+            return Err(Error::InvalidArgument(reason.into()));
+        }
         self.flush()?;
         self.core.tree.checkpoint(target.as_ref()).map(|_| ())
     }
@@ -245,7 +278,12 @@ impl Db {
 
     /// Checks every table: order, bounds, every block's checksum. Returns what was checked.
     pub fn check(&self) -> Result<CheckReport> {
-        self.core.tree.check()
+        let written = self
+            .core
+            .devices
+            .is_some()
+            .then(|| self.core.log.visible_sequence());
+        self.core.tree.check(written.unwrap_or(0))
     }
 
     /// The directory of the database.
@@ -279,18 +317,58 @@ impl Drop for Db {
 }
 
 impl Core {
+    /// The value under `key` now.
+    fn get_now(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let Some(devices) = &self.devices else {
+            let (view, sequence) = self.views.read_point(&self.log);
+            return self.get_below(&view, key, sequence, 0).map(found);
+        };
+        loop {
+            let generation = devices.upper.table.generation();
+            let (view, sequence) = self.views.read_point(&self.log);
+            let value = self.get(&view, key, sequence);
+            // Without a snapshot, what was to be read may have been given up meanwhile.
+            if devices.upper.table.generation() == generation {
+                return value;
+            }
+        }
+    }
+
+    /// The value under `key` at `sequence`, on both levels.
     fn get(&self, view: &view::View, key: &[u8], sequence: u64) -> Result<Option<Vec<u8>>> {
+        let upper = self.devices.as_ref().map(|devices| &devices.upper);
+        let device = upper.and_then(|upper| Some((upper, upper.table.extractor().prefix(key)?)));
+        let Some((upper, prefix)) = device else {
+            return self.get_below(view, key, sequence, 0).map(found);
+        };
+        match upper.get(prefix, key, sequence)? {
+            Step::Done(value) => Ok(value),
+            Step::Tree { floor, then } => match self.get_below(view, key, sequence, floor)? {
+                Lookup::Missing => match then {
+                    Lookup::Found(spot) => upper.value(&spot).map(Some),
+                    Lookup::Deleted | Lookup::Missing => Ok(None),
+                },
+                answer => Ok(found(answer)),
+            },
+        }
+    }
+
+    /// What memtables and tree say about `key` at `sequence`, where versions below `floor` are hidden.
+    fn get_below(
+        &self,
+        view: &view::View,
+        key: &[u8],
+        sequence: u64,
+        floor: u64,
+    ) -> Result<Lookup<Vec<u8>>> {
         for memtable in view.memtables() {
-            match memtable.get(key, sequence) {
-                Lookup::Found(value) => return Ok(Some(value.to_vec())),
-                Lookup::Deleted => return Ok(None),
+            match memtable.get_above(key, sequence, floor) {
+                Lookup::Found(value) => return Ok(Lookup::Found(value.to_vec())),
+                Lookup::Deleted => return Ok(Lookup::Deleted),
                 Lookup::Missing => {}
             }
         }
-        match self.tree.get(&view.version, key, sequence)? {
-            Lookup::Found(value) => Ok(Some(value)),
-            Lookup::Deleted | Lookup::Missing => Ok(None),
-        }
+        self.tree.get_above(&view.version, key, sequence, floor)
     }
 
     fn check_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
@@ -306,5 +384,12 @@ impl Core {
     fn observe_pace(&self) {
         let level0 = self.views.load().version.level(0).len();
         self.pace.observe(self.full_memtables.load(SeqCst), level0);
+    }
+}
+
+fn found(answer: Lookup<Vec<u8>>) -> Option<Vec<u8>> {
+    match answer {
+        Lookup::Found(value) => Some(value),
+        Lookup::Deleted | Lookup::Missing => None,
     }
 }

@@ -1,23 +1,33 @@
 //! From a directory to a database: lock, tree, log, and what the log holds back into memory.
 
-use super::options::Options;
+use super::devices::{Devices, save_checkpoint};
+use super::options::{DeviceOptions, Options};
 use super::pace::Pace;
-use super::pipeline::{Active, apply, room_of};
+use super::pipeline::{Active, BATCH_HEADER_BYTES, apply, room_of};
+use super::routes::spot_of;
 use super::snapshot::Snapshots;
 use super::view::{LoggedMemTable, View, ViewCell};
 use super::workers::{Background, Workers};
 use super::{Core, Db};
+use crate::device::checkpoint::{self, CHECKPOINT_NAME, CheckpointError, Directory, SavedDevice};
+use crate::device::index::Entry;
+use crate::device::replay::{DeviceReplay, Route};
+use crate::device::upper::Upper;
 use crate::error::{Error, Result};
 use crate::log::{self, LogSettings, Record, Recovered};
 use crate::lsm::compaction::Shape;
 use crate::lsm::memtable::MemTable;
 use crate::lsm::table::TableSettings;
 use crate::lsm::tree::{Tree, TreeSettings};
+use crate::lsm::version::read_file;
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
 use std::path::Path;
+use std::time::Duration;
+use waystation_format::FormatError;
 use waystation_format::batch::BatchIter;
+use waystation_format::log::RecordKind;
 
 /// The name of the lock file, `LevelDB`'s.
 const LOCK_NAME: &str = "LOCK";
@@ -36,15 +46,31 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
     let tree = Tree::open(&storage, path, tree_settings(&options))?;
     let mut state = tree.state();
     let knows_log = state.contains_key(LOG_STATE);
-    let mut replay = Replay::new(options.memtable_bytes, tree.flushed_sequence(), knows_log);
+    let devices = read_devices(&*storage, path, &options, knows_log)?;
     let settings = LogSettings {
         segment_bytes: options.log_segment_bytes as u64,
         ring_bytes: options.ring_bytes,
+        cache_bytes: log_cache_bytes(&options),
     };
     let flushed = tree.flushed_sequence();
-    let recovered = log::open(&storage, path, &settings, flushed, &mut |record| {
+    let mut replay = Replay::new(options.memtable_bytes, flushed, knows_log, devices);
+    let needless = replay.needless_sequence();
+    let recovered = log::open(&storage, path, &settings, needless, &mut |record| {
         replay.record(path, &record)
     })?;
+    let visible = recovered.log.visible_sequence();
+    if visible < flushed {
+        let reason = format!("it ends at write {visible}, but tables hold writes up to {flushed}");
+        return Err(Error::corruption(path.join(log::JOURNAL_NAME), 0, reason));
+    }
+    if replay.devices.is_none()
+        && let Some(settings) = &options.devices
+    {
+        let was_empty = visible == 0 && tree.version().tables().next().is_none();
+        replay.devices = Some(begin_devices(
+            &*storage, path, settings, visible, was_empty,
+        )?);
+    }
     if !knows_log {
         state.insert(LOG_STATE.to_owned(), Vec::new());
         tree.set_state(state)?;
@@ -89,6 +115,86 @@ fn prepare_directory(storage: &dyn Storage, path: &Path, options: &Options) -> R
     }
 }
 
+/// The part of the cache for blocks of the log: none without devices, whose data alone is read there.
+fn log_cache_bytes(options: &Options) -> usize {
+    match options.devices {
+        Some(_) => options.cache_bytes / 4,
+        None => 0,
+    }
+}
+
+/// What the directory says of devices, if it says anything, and if that is what the options ask for.
+fn read_devices(
+    storage: &dyn Storage,
+    dir: &Path,
+    options: &Options,
+    knows_log: bool,
+) -> Result<Option<DeviceReplay>> {
+    let Some((directory, devices)) = read_checkpoint(storage, dir)? else {
+        return Ok(None);
+    };
+    let refuse = |reason: String| Error::Incompatible {
+        path: dir.join(CHECKPOINT_NAME),
+        reason,
+    };
+    let stored = directory.extractor;
+    match &options.devices {
+        Some(settings) if settings.extractor != stored => Err(refuse(format!(
+            "the directory was made with the device extractor {stored}, not {}",
+            settings.extractor
+        ))),
+        None => Err(refuse(format!(
+            "the directory was made with the device extractor {stored}; open it with that"
+        ))),
+        Some(_) if !knows_log => Err(refuse(
+            "another program has written to the directory since; restore it from a copy".into(),
+        )),
+        Some(_) => Ok(Some(DeviceReplay::new(directory, devices))),
+    }
+}
+
+/// Writes the first checkpoint of a directory that had no devices so far.
+fn begin_devices(
+    storage: &dyn Storage,
+    dir: &Path,
+    settings: &DeviceOptions,
+    begun_after: u64,
+    is_complete: bool,
+) -> Result<DeviceReplay> {
+    let directory = Directory {
+        extractor: settings.extractor,
+        is_complete,
+        begun_after,
+        released: 0,
+        clock: Duration::ZERO,
+    };
+    save_checkpoint(storage, dir, &checkpoint::encode(&directory, &[]))?;
+    Ok(DeviceReplay::new(directory, Vec::new()))
+}
+
+/// Reads the device table's checkpoint; `None` if there is none.
+pub(super) fn read_checkpoint(
+    storage: &dyn Storage,
+    dir: &Path,
+) -> Result<Option<(Directory, Vec<SavedDevice>)>> {
+    let path = dir.join(CHECKPOINT_NAME);
+    let content = match read_file(storage, &path) {
+        Ok(content) => content,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match checkpoint::decode(&content) {
+        Ok(read) => Ok(Some(read)),
+        Err(CheckpointError::Damaged(offset, reason)) => {
+            Err(Error::corruption(path, offset, reason))
+        }
+        Err(CheckpointError::Newer(reason)) => Err(Error::Incompatible {
+            path,
+            reason: format!("{reason}; use the version that wrote it, or a newer one"),
+        }),
+    }
+}
+
 fn tree_settings(options: &Options) -> TreeSettings {
     TreeSettings {
         table: TableSettings {
@@ -98,7 +204,7 @@ fn tree_settings(options: &Options) -> TreeSettings {
             ..TableSettings::default()
         },
         shape: Shape::new(options.memtable_bytes as u64, options.table_bytes as u64),
-        cache_bytes: options.cache_bytes,
+        cache_bytes: options.cache_bytes - log_cache_bytes(options),
         max_open_tables: options.max_open_tables,
     }
 }
@@ -114,10 +220,16 @@ struct Replay {
     reserved: usize,
     /// A record as a batch, to be used again.
     scratch: Vec<u8>,
+    devices: Option<DeviceReplay>,
 }
 
 impl Replay {
-    fn new(memtable_bytes: usize, flushed_sequence: u64, knows_log: bool) -> Self {
+    fn new(
+        memtable_bytes: usize,
+        flushed_sequence: u64,
+        knows_log: bool,
+        devices: Option<DeviceReplay>,
+    ) -> Self {
         Self {
             memtable_bytes,
             flushed_sequence,
@@ -130,36 +242,91 @@ impl Replay {
             },
             reserved: 0,
             scratch: Vec::new(),
+            devices,
         }
+    }
+
+    /// Records up to here need not be in the log.
+    fn needless_sequence(&self) -> u64 {
+        let released = self.devices.as_ref().map(|it| it.directory.released);
+        released.unwrap_or(self.flushed_sequence)
     }
 
     /// Takes one record, unless it is in tables already.
     fn record(&mut self, dir: &Path, record: &Record<'_>) -> Result<()> {
         let header = &record.header;
-        if header.last_sequence() <= self.flushed_sequence {
+        if header.last_sequence() <= self.needless_sequence() {
             return Ok(());
         }
         self.check_belongs(dir)?;
+        let damaged = |what: &str, error: &FormatError| {
+            let reason = format!(
+                "the log's record at position {} is no {what}: {error}",
+                record.lsn
+            );
+            Error::corruption(dir, 0, reason)
+        };
+        if header.kind == RecordKind::Devices {
+            return match &self.devices {
+                Some(devices) => devices
+                    .event(record.payload, header.first_sequence)
+                    .map_err(|error| damaged("event of a device", &error)),
+                None => Err(Error::corruption(
+                    dir.join(CHECKPOINT_NAME),
+                    0,
+                    "it is missing, although the log tells of devices",
+                )),
+            };
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         scratch.extend_from_slice(&header.first_sequence.to_le_bytes());
         scratch.extend_from_slice(&header.operations.to_le_bytes());
         scratch.extend_from_slice(record.payload);
-        let operations = BatchIter::parse(&scratch).map_err(|error| {
-            let reason = format!(
-                "the log's record at position {} is no batch: {error}",
-                record.lsn
-            );
-            Error::corruption(dir, 0, reason)
-        })?;
-        let room = operations
-            .clone()
-            .map(|operation| room_of(&operation))
-            .sum();
-        self.make_room(room, record.lsn, header.first_sequence);
-        apply(&self.active.table, operations, header.first_sequence);
+        let operations = BatchIter::parse(&scratch).map_err(|error| damaged("batch", &error))?;
+        if self.devices.is_some() {
+            self.take_routed(record, operations, &scratch[BATCH_HEADER_BYTES..]);
+        } else {
+            let room = operations
+                .clone()
+                .map(|operation| room_of(&operation))
+                .sum();
+            self.make_room(room, record.lsn, header.first_sequence);
+            apply(&self.active.table, operations, header.first_sequence);
+        }
         self.scratch = scratch;
         Ok(())
+    }
+
+    /// Takes a record's operations to the levels they belong to.
+    fn take_routed(&mut self, record: &Record<'_>, operations: BatchIter<'_>, payload: &[u8]) {
+        let Some(devices) = &self.devices else {
+            return;
+        };
+        let first_sequence = record.header.first_sequence;
+        let mut lower = Vec::new();
+        for (sequence, operation) in (first_sequence..).zip(operations) {
+            match devices.route(operation.key, sequence, record.lsn) {
+                Route::Stay(stay) => {
+                    let value = spot_of(&operation, payload, record.lsn);
+                    let key = &operation.key[stay.prefix().len()..];
+                    let entry = Entry { sequence, value };
+                    devices.table.note_growth(stay.insert(key, &entry));
+                }
+                Route::Memtable if sequence > self.flushed_sequence => {
+                    lower.push((sequence, operation));
+                }
+                Route::Memtable | Route::Nowhere => {}
+            }
+        }
+        if lower.is_empty() {
+            return;
+        }
+        let room = lower.iter().map(|(_, operation)| room_of(operation)).sum();
+        self.make_room(room, record.lsn, first_sequence);
+        for (sequence, operation) in lower {
+            apply(&self.active.table, [operation], sequence);
+        }
     }
 
     /// Refuses a log that is not that of the tables.
@@ -207,12 +374,26 @@ fn assemble(
     let full: Vec<_> = replay.full.into_iter().map(clamp).collect();
     let active = clamp(replay.active);
     let full_memtables = AtomicUsize::new(full.len());
+    let log = Arc::new(recovered.log);
+    let devices = options
+        .devices
+        .clone()
+        .zip(replay.devices)
+        .map(|(settings, replay)| {
+            let pending = replay.pending();
+            let upper = Arc::new(Upper::new(replay.table, Arc::clone(&log)));
+            // Recovery has made the log durable.
+            upper.note_durable(log.visible_sequence());
+            let hiding = Arc::clone(&upper);
+            tree.leave_out(Box::new(move |snapshot| hiding.hidden_from(snapshot)));
+            Devices::new(upper, settings, replay.directory, pending, storage.now())
+        });
     let core = Core {
         views: ViewCell::new(View::new(Arc::clone(&active), full, tree.version())),
         storage,
         dir: dir.to_owned(),
         options,
-        log: recovered.log,
+        log,
         tree,
         snapshots: Arc::new(Snapshots::default()),
         active: Mutex::new(Active {
@@ -224,6 +405,7 @@ fn assemble(
         pace: Pace::new(),
         rested_at: AtomicU64::new(NEVER),
         sleeping: AtomicBool::new(false),
+        devices,
         background: Mutex::new(Background::default()),
         work: Condvar::new(),
         changed: Condvar::new(),

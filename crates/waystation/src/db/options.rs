@@ -1,7 +1,9 @@
 //! Settings of a database: plain data, each with its user named.
 
+use crate::device::Extractor;
 use crate::error::{Error, Result};
 use crate::storage::memory_bytes;
+use std::time::Duration;
 use waystation_format::log::UNIT_BYTES;
 
 pub use waystation_format::table::Compression;
@@ -25,6 +27,35 @@ pub enum Durability {
     ProcessCrash,
     /// A power loss too: the log is synced first, one sync for all that wait.
     PowerLoss,
+}
+
+/// How a database keeps the data of devices apart: in the upper level while they stay, in the tree once they have
+/// settled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceOptions {
+    /// Which part of a key names its device. The directory remembers it and is opened with no other.
+    pub extractor: Extractor,
+    /// How long a device stays in the upper level before it settles into the tree. Default: 5 minutes.
+    pub residency: Duration,
+    /// Bytes of log that the upper level may take; past it the oldest devices settle early. Default: 8 GiB.
+    pub upper_bytes: u64,
+    /// Bytes of memory that its indexes may take; past it the oldest devices settle early. Default: 256 MiB.
+    pub index_bytes: u64,
+    /// A device that was not written to for this long departs by itself. Default: none does.
+    pub idle_departure: Option<Duration>,
+}
+
+impl DeviceOptions {
+    /// The defaults for devices that `extractor` names.
+    pub fn new(extractor: Extractor) -> Self {
+        Self {
+            extractor,
+            residency: Duration::from_secs(300),
+            upper_bytes: 8 << 30,
+            index_bytes: 256 << 20,
+            idle_departure: None,
+        }
+    }
 }
 
 /// How a database is opened. `Options::default()` suits a small machine with a flash drive.
@@ -62,6 +93,8 @@ pub struct Options {
     pub max_open_tables: usize,
     /// Write around the page cache where the file system allows it. Default: true.
     pub direct_io: bool,
+    /// Keep the data of devices apart. Default: no, every key lives in the tree.
+    pub devices: Option<DeviceOptions>,
 }
 
 impl Default for Options {
@@ -80,6 +113,7 @@ impl Default for Options {
             background_jobs: 2,
             max_open_tables: 1000,
             direct_io: true,
+            devices: None,
         }
     }
 }

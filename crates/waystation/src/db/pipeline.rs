@@ -33,9 +33,11 @@ thread_local! {
 }
 
 /// Why a reservation was not made.
-enum Refusal {
+pub(super) enum Refusal {
     /// Too many full memtables: wait for a flush.
     NoRoom,
+    /// A device is not where it was when it was looked up: look again.
+    Moved,
     Failed(Error),
 }
 
@@ -72,6 +74,9 @@ impl Core {
         }
         let room = check_limits(batch)?;
         let payload = &batch.as_bytes()[BATCH_HEADER_BYTES..];
+        if let Some(devices) = &self.devices {
+            return self.write_routed(devices, batch, durability);
+        }
         self.pace
             .admit(payload.len(), self.active_fill(), &*self.storage);
         let checksum = crc32c::crc32c(payload);
@@ -85,6 +90,7 @@ impl Core {
                 Ok(reserved) => break reserved,
                 Err(Refusal::Failed(error)) => return Err(error),
                 Err(Refusal::NoRoom) => self.wait_for_flush()?,
+                Err(Refusal::Moved) => {}
             }
         };
         self.log.copy(&reservation, payload, checksum);
@@ -100,7 +106,12 @@ impl Core {
 
     /// Names the memtable for a write of `room` bytes; a fresh one if the active one is full. Runs in the
     /// order of the log.
-    fn admit(&self, room: usize, lsn: u64, sequence: u64) -> Result<Arc<LoggedMemTable>, Refusal> {
+    pub(super) fn admit(
+        &self,
+        room: usize,
+        lsn: u64,
+        sequence: u64,
+    ) -> Result<Arc<LoggedMemTable>, Refusal> {
         let mut active = lock(&self.active);
         if active.reserved + room > active.memtable.table.capacity_bytes() {
             if self.full_memtables.load(SeqCst) >= FULL_MEMTABLES_MAX {
@@ -144,7 +155,7 @@ impl Core {
         });
     }
 
-    fn wait_for_flush(&self) -> Result<()> {
+    pub(super) fn wait_for_flush(&self) -> Result<()> {
         let mut background = lock(&self.background);
         while self.full_memtables.load(SeqCst) >= FULL_MEMTABLES_MAX {
             if let Some(cause) = &background.flush_failure {
@@ -157,7 +168,7 @@ impl Core {
         Ok(())
     }
 
-    fn active_fill(&self) -> f64 {
+    pub(super) fn active_fill(&self) -> f64 {
         self.active_reserved.load(Relaxed) as f64 / self.options.memtable_bytes as f64
     }
 }

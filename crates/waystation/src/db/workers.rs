@@ -58,6 +58,11 @@ impl Workers {
         workers
             .others
             .push(spawn(core, "waystation-rest", Core::rest_loop)?);
+        if core.devices.is_some() {
+            workers
+                .others
+                .push(spawn(core, "waystation-keep", Core::keeper_loop)?);
+        }
         for _ in 0..core.options.background_jobs {
             workers
                 .others
@@ -133,6 +138,11 @@ impl Core {
         };
         let next = view.full.get(1).unwrap_or(&view.active);
         let (end_lsn, end_sequence) = (next.start_lsn, next.start_sequence - 1);
+        // What switched to the memtables must reach the tree before them.
+        let mut pending = self.devices.as_ref().map(|it| (it, lock(&it.pending)));
+        if let Some((devices, pending)) = &mut pending {
+            self.finish_pending(devices, pending)?;
+        }
         let started = self.storage.now();
         // Its last writers may still be copying.
         self.log.wait_visible(end_sequence);
@@ -151,7 +161,14 @@ impl Core {
         self.observe_pace();
         let elapsed = self.storage.now().saturating_sub(started);
         self.pace.drained(oldest.table.used_bytes() as u64, elapsed);
-        self.log.release_below(end_lsn)
+        match &self.devices {
+            // The keeper frees the log, which stays need, too.
+            Some(devices) => {
+                devices.upper.note_durable(end_sequence);
+                Ok(())
+            }
+            None => self.log.release_below(end_lsn),
+        }
     }
 
     /// Compacts whatever is due, until told to stop.
@@ -221,6 +238,9 @@ impl Core {
         let mut background = lock(&self.background);
         let begun = background.flushes_begun;
         while self.full_memtables.load(SeqCst) > 0 {
+            if background.stopping {
+                return Err(Error::Closed("closed"));
+            }
             if let Some(cause) = &background.flush_failure
                 && background.flushes_begun > begun + 1
             {
@@ -233,7 +253,7 @@ impl Core {
         Ok(())
     }
 
-    fn oldest_snapshot(&self) -> u64 {
+    pub(super) fn oldest_snapshot(&self) -> u64 {
         self.snapshots.oldest(|| self.log.visible_sequence())
     }
 
@@ -307,13 +327,21 @@ impl Core {
         self.changed.notify_all();
         self.tree.cancel();
         let others = join(workers.others);
-        let synced = flushed.is_ok().then(|| self.log.sync_all());
+        let synced = flushed.is_ok().then(|| match &self.devices {
+            Some(devices) => self.free_log(devices, true),
+            None => self.log.sync_all(),
+        });
         self.log.stop();
         join(workers.log_writers)?;
         flushed?;
         others?;
         synced.unwrap_or(Ok(()))?;
         self.log.mark_clean()?;
+        if self.devices.is_some() {
+            // LevelDB would not see what is outside the tree.
+            self.tree.close_fenced();
+            return Ok(());
+        }
         self.tree.close()
     }
 }

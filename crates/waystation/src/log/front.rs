@@ -51,6 +51,7 @@ pub(crate) struct Reservation {
     /// The sequence number of the first operation.
     pub(crate) first_sequence: u64,
     operations: u32,
+    kind: RecordKind,
     /// Blocks that a record longer than the ring's room closes ahead of that room, in order.
     ahead: Vec<Seal>,
 }
@@ -59,6 +60,17 @@ impl Reservation {
     /// The sequence number of the last operation.
     pub(crate) fn last_sequence(&self) -> u64 {
         self.first_sequence + u64::from(self.operations) - 1
+    }
+
+    /// The position of the record, by which it can be read.
+    pub(crate) fn record_lsn(&self) -> u64 {
+        self.place.record_lsn
+    }
+
+    /// Makes it the place of a record of another kind than a batch.
+    pub(crate) fn of_kind(mut self, kind: RecordKind) -> Self {
+        self.kind = kind;
+        self
     }
 
     /// Syncing the log up to here makes the record durable.
@@ -109,6 +121,7 @@ impl Log {
                 place,
                 first_sequence,
                 operations,
+                kind: RecordKind::Batch,
                 ahead,
             },
             admitted,
@@ -121,7 +134,7 @@ impl Log {
             payload_bytes: payload.len() as u32,
             first_sequence: reservation.first_sequence,
             operations: reservation.operations,
-            kind: RecordKind::Batch,
+            kind: reservation.kind,
         }
         .encode(
             reservation.place.record_lsn,
@@ -194,6 +207,11 @@ impl Log {
     /// Waits until `sequence` is visible.
     pub(crate) fn wait_visible(&self, sequence: u64) {
         self.publication.wait_visible(sequence);
+    }
+
+    /// The directory it is in.
+    pub(crate) fn dir(&self) -> &std::path::Path {
+        &self.dir
     }
 
     /// The position after the last record reserved so far.

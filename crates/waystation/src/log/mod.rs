@@ -3,7 +3,8 @@
 //! Writers reserve a place (`front`), copy their record into the *staging ring* (`ring`), a window over the
 //! end of the log that survives the death of the process, and publish in order (`publication`). Full blocks
 //! leave the ring for *segments* (`writer`) by direct writes of up to a megabyte, several in flight; a sync
-//! closes the open block early (`group_commit`). A failed write or sync suspends the log until it has moved to
+//! closes the open block early (`group_commit`). What the upper level keeps in the log alone is read back from
+//! ring and segments (`read`). A failed write or sync suspends the log until it has moved to
 //! a fresh segment (`heal`). Opening reads segments and ring back to a prefix of the order (`replay`) and
 //! starts a new life (`recovery`).
 //!
@@ -23,6 +24,7 @@ mod group_commit;
 mod heal;
 mod layout;
 mod publication;
+mod read;
 mod recovery;
 mod replay;
 mod ring;
@@ -39,6 +41,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
 use front::Front;
 use publication::Publication;
+use read::LogCache;
 use ring::RingBuffer;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -58,6 +61,8 @@ pub(crate) struct Log {
     first_segment: u64,
     segment_bytes: u64,
     ring: RingBuffer,
+    /// Blocks that were read back lately.
+    cache: LogCache,
 
     front: Mutex<Front>,
     /// Sequence numbers up to here are handed out.

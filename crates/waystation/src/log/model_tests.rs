@@ -24,6 +24,7 @@ use std::path::Path;
 const SETTINGS: LogSettings = LogSettings {
     segment_bytes: 320 * 1024,
     ring_bytes: 256 * 1024,
+    cache_bytes: 0,
 };
 
 /// Records of up to half a ring are reserved whole, longer ones piece by piece.

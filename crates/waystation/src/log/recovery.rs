@@ -1,8 +1,9 @@
 //! Recovery: from what a life left to the beginning of the next.
 //!
 //! 1. Read `JOURNAL`: which life owned the log.
-//! 2. Replay segments and ring; the caller gets every record.
-//! 3. Begin a fresh segment at the cut, holding what only the ring held, and make all of it durable.
+//! 2. Replay segments and ring; the caller gets every record of the segments.
+//! 3. Begin a fresh segment at the cut, holding what only the ring held, and make all of it durable; the caller
+//!    gets these records with their new places.
 //! 4. Commit: a new `JOURNAL` names the new life. Until then a crash leaves the old life's log as it was; from
 //!    then on the ring's old content and everything behind the cut belong to a past life.
 //! 5. Remove what is superseded.
@@ -11,9 +12,10 @@ use super::front::Front;
 use super::heal::DRAFT_NAME;
 use super::layout::Layout;
 use super::publication::Publication;
+use super::read::LogCache;
 use super::replay::{Found, Record, Replayed, Survey, TailRecord, leftover_ring, replay, survey};
 use super::ring::RingBuffer;
-use super::segment::{BlankSegment, SealedSegment, Segment, segment_name};
+use super::segment::{BlankSegment, Inherited, SealedSegment, Segment, SegmentFile, segment_name};
 use super::writer::WriterState;
 use super::{JOURNAL_NAME, Log, RING_NAME};
 use crate::error::{Error, Result};
@@ -22,24 +24,28 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use waystation_format::log::{
     BLOCK_HEADER_BYTES, IndexEntry, JournalState, RECORD_HEADER_BYTES, Seal, UNIT_BYTES,
     finish_block,
 };
 
 /// Sizes of the log.
+#[expect(clippy::struct_field_names, reason = "each name says its unit")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogSettings {
     /// The length of a segment file in bytes.
     pub(crate) segment_bytes: u64,
     /// The length of the staging ring in bytes, a multiple of the unit.
     pub(crate) ring_bytes: usize,
+    /// Memory for blocks that are read back.
+    pub(crate) cache_bytes: usize,
 }
 
 /// An open log and how far it goes.
 pub(crate) struct Recovered {
     pub(crate) log: Log,
-    /// Records at or behind this position were delivered with positions of the past life, and moved.
+    /// What only the ring held was laid out anew from here on.
     pub(crate) cut_lsn: u64,
 }
 
@@ -61,7 +67,7 @@ pub(crate) fn open(
     let incarnation = journal.map_or(0, |journal| journal.incarnation) + 1;
     let number = past.survey.highest_number + 1;
     let cut = past.replayed.cut_lsn;
-    let current = begin_life(
+    let (current, places) = begin_life(
         &**storage,
         dir,
         settings,
@@ -69,6 +75,13 @@ pub(crate) fn open(
         number,
         &past.replayed,
     )?;
+    for (record, lsn) in past.replayed.tail.iter().zip(places) {
+        deliver(Record {
+            header: record.header,
+            payload: &record.payload,
+            lsn,
+        })?;
+    }
     for (segment, _) in live(&past.survey.segments, cut) {
         segment.file.sync()?;
     }
@@ -138,6 +151,14 @@ impl Past {
         }
         let sealed = live(segments, cut).map(|(found, end)| SealedSegment {
             file: None,
+            inherited: Some(Arc::new(Inherited {
+                file: Arc::new(SegmentFile {
+                    file: Arc::clone(&found.file),
+                    path: found.path.clone(),
+                    header: found.header,
+                }),
+                blocks: OnceLock::new(),
+            })),
             path: found.path.clone(),
             start_lsn: found.header.start_lsn,
             end_lsn: end,
@@ -189,8 +210,12 @@ fn begin_life(
     incarnation: u64,
     number: u64,
     past: &Replayed,
-) -> Result<Segment> {
-    let (blocks, bytes) = pack(&past.tail, past.cut_lsn, incarnation, number);
+) -> Result<(Segment, Vec<u64>)> {
+    let Packed {
+        blocks,
+        bytes,
+        places,
+    } = pack(&past.tail, past.cut_lsn, incarnation, number);
     let capacity = settings.segment_bytes + bytes.len() as u64;
     let path = dir.join(segment_name(number));
     let blank = BlankSegment::create(storage, path, number, capacity, None)?;
@@ -205,22 +230,27 @@ fn begin_life(
     segment.file.file.sync()?;
     segment.end_lsn = blocks.last().map_or(past.cut_lsn, Seal::end_lsn);
     segment.blocks = blocks.iter().map(IndexEntry::from).collect();
-    Ok(segment)
+    Ok((segment, places))
+}
+
+/// Records laid out as blocks.
+struct Packed {
+    blocks: Vec<Seal>,
+    bytes: AlignedBuffer,
+    /// The position of each record.
+    places: Vec<u64>,
 }
 
 /// Lays `records` out as blocks from `start_lsn` on.
-fn pack(
-    records: &[TailRecord],
-    start_lsn: u64,
-    incarnation: u64,
-    segment: u64,
-) -> (Vec<Seal>, AlignedBuffer) {
+fn pack(records: &[TailRecord], start_lsn: u64, incarnation: u64, segment: u64) -> Packed {
     let mut layout = Layout::new(start_lsn, incarnation);
+    let mut places = Vec::with_capacity(records.len());
     let mut seals = Vec::new();
     let mut bytes = AlignedBuffer::new();
     for record in records {
         let size = RECORD_HEADER_BYTES + record.payload.len();
         let place = layout.place(size, record.header.first_sequence, |seal| seals.push(seal));
+        places.push(place.record_lsn);
         let checksum = crc32c::crc32c(&record.payload);
         let mut whole = record
             .header
@@ -254,7 +284,11 @@ fn pack(
         );
         block[..BLOCK_HEADER_BYTES].copy_from_slice(&header);
     }
-    (seals, bytes)
+    Packed {
+        blocks: seals,
+        bytes,
+        places,
+    }
 }
 
 #[expect(
@@ -279,6 +313,7 @@ fn assemble(
         first_segment: journal.first_segment,
         segment_bytes: settings.segment_bytes,
         ring: RingBuffer::new(ring),
+        cache: LogCache::new(settings.cache_bytes),
         front: Mutex::new(Front::new(
             Layout::new(end, journal.incarnation),
             last_sequence + 1,

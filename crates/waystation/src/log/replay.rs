@@ -220,7 +220,7 @@ struct Assembler<'a, F> {
     last_sequence: Option<u64>,
     /// Whether the next record must continue the last one's sequence numbers.
     contiguous: bool,
-    /// Once the segments are read: copies of what is delivered from then on.
+    /// Once the segments are read: what comes from then on.
     tail: Option<Vec<TailRecord>>,
 }
 
@@ -335,19 +335,20 @@ impl<'a, F: FnMut(Record<'_>) -> Result<()>> Assembler<'a, F> {
         if !follows || !RecordHeader::matches(head, payload, lsn, self.incarnation) {
             return Ok(false);
         }
-        (self.deliver)(Record {
-            header,
-            payload,
-            lsn,
-        })?;
-        self.last_sequence = Some(header.last_sequence());
-        self.contiguous = true;
-        if let Some(tail) = &mut self.tail {
-            tail.push(TailRecord {
+        match &mut self.tail {
+            // It gets another place, and is delivered with that.
+            Some(tail) => tail.push(TailRecord {
                 header,
                 payload: payload.to_vec(),
-            });
+            }),
+            None => (self.deliver)(Record {
+                header,
+                payload,
+                lsn,
+            })?,
         }
+        self.last_sequence = Some(header.last_sequence());
+        self.contiguous = true;
         Ok(true)
     }
 }

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::storage::{AlignedBuffer, Area, File, OpenMode, Storage, Transfer};
 use crate::sync::Arc;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use waystation_format::log::{
     IndexEntry, SEGMENT_HEADER_BYTES, SegmentFooter, SegmentHeader, UNIT_BYTES, encode_index,
     tail_bytes,
@@ -215,10 +216,19 @@ impl Segment {
 pub(super) struct SealedSegment {
     /// The open file, if this life wrote it.
     pub(super) file: Option<Arc<SegmentFile>>,
+    /// The open file, if an earlier life wrote it.
+    pub(super) inherited: Option<Arc<Inherited>>,
     pub(super) path: PathBuf,
     pub(super) start_lsn: u64,
     pub(super) end_lsn: u64,
+    /// What this life wrote.
     pub(super) blocks: Vec<IndexEntry>,
+}
+
+/// A segment of an earlier life: where its blocks are is found out when one is wanted.
+pub(super) struct Inherited {
+    pub(super) file: Arc<SegmentFile>,
+    pub(super) blocks: OnceLock<Vec<IndexEntry>>,
 }
 
 impl Segment {
@@ -229,6 +239,7 @@ impl Segment {
             start_lsn: self.file.header.start_lsn,
             end_lsn: self.end_lsn,
             file: Some(Arc::clone(&self.file)),
+            inherited: None,
             blocks: self.blocks.clone(),
         }
     }

@@ -9,6 +9,7 @@ use waystation_format::log::UNIT_BYTES;
 const SMALL: LogSettings = LogSettings {
     segment_bytes: 512 * 1024,
     ring_bytes: 256 * 1024,
+    cache_bytes: 0,
 };
 
 /// An open log with its writer threads.

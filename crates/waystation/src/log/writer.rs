@@ -135,6 +135,12 @@ impl WriterState {
         }
     }
 
+    /// The closed blocks that are not released yet and that the front has handed over.
+    pub(super) fn staged_blocks(&self) -> impl Iterator<Item = &Seal> {
+        let running = self.in_flight.iter().flat_map(|run| run.blocks.iter());
+        running.chain(&self.queue)
+    }
+
     /// Where the next run starts.
     fn taken_lsn(&self) -> u64 {
         self.in_flight
@@ -287,6 +293,13 @@ impl Log {
         removals
             .iter()
             .try_for_each(|path| self.storage.remove(path))
+    }
+
+    /// Whether [`Log::release_below`] of `lsn` would free a segment.
+    pub(crate) fn would_free(&self, lsn: u64) -> bool {
+        let state = lock(&self.writer);
+        let first = state.sealed.front();
+        first.is_some_and(|segment| segment.end_lsn < lsn)
     }
 
     /// Figures for `stats`.

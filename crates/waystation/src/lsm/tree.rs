@@ -15,16 +15,18 @@ mod credit;
 mod entries;
 mod flush;
 mod foreign_log;
+mod load;
 mod stats;
 #[cfg(test)]
 mod tests;
 mod work;
 
 pub use check::{CheckReport, Problem};
+pub(crate) use load::Load;
 pub use stats::{LevelStats, TreeStats, WorkStats};
 
 use super::Lookup;
-use super::compaction::{Running, Shape};
+use super::compaction::{Hidden, Running, Shape};
 use super::iter::{LevelIterator, Run, Source};
 use super::table::{BlockCache, LookupKey, TableCache, TableSettings};
 use super::version::{LEVELS, State, UserRange, Version, VersionSet};
@@ -35,6 +37,7 @@ use crate::sync::{Arc, Condvar, Mutex};
 use credit::Credit;
 use stats::Totals;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// How a tree is laid out.
 #[derive(Debug, Clone)]
@@ -49,6 +52,9 @@ pub(crate) struct TreeSettings {
     pub max_open_tables: usize,
 }
 
+/// Says what is hidden from all who read at a sequence number or later.
+type HiddenFrom = Box<dyn Fn(u64) -> Hidden + Send + Sync>;
+
 /// Tables and what is done to them. Shared by reference among all threads.
 pub(crate) struct Tree {
     storage: Arc<dyn Storage>,
@@ -61,6 +67,8 @@ pub(crate) struct Tree {
     claim_given_up: Condvar,
     flushing: Mutex<()>,
     cancelled: AtomicBool,
+    /// Tells what is hidden from all who read at a sequence number or later.
+    hidden: OnceLock<HiddenFrom>,
     /// The smallest snapshot a compaction was asked to respect last.
     last_snapshot: AtomicU64,
     totals: Mutex<Totals>,
@@ -94,6 +102,7 @@ impl Tree {
             claim_given_up: Condvar::new(),
             flushing: Mutex::new(()),
             cancelled: AtomicBool::new(false),
+            hidden: OnceLock::new(),
             last_snapshot: AtomicU64::new(0),
             totals: Mutex::new(Totals::default()),
             credit: Credit::default(),
@@ -101,6 +110,17 @@ impl Tree {
         tree.take_over_logs(&found.foreign_logs)?;
         tree.remove_garbage();
         Ok(tree)
+    }
+
+    /// Lets compactions leave out what `hidden_from` says of the sequence number they ask for. Once.
+    pub(crate) fn leave_out(&self, hidden_from: HiddenFrom) {
+        self.hidden.get_or_init(|| hidden_from);
+    }
+
+    /// What is hidden from all who read at `snapshot` or later.
+    fn hidden_from(&self, snapshot: u64) -> Hidden {
+        let hidden_from = self.hidden.get();
+        hidden_from.map_or_else(Hidden::default, |hidden_from| hidden_from(snapshot))
     }
 
     /// Every write up to this sequence number is in a table.
@@ -114,13 +134,25 @@ impl Tree {
     }
 
     /// What tables say about `user_key` at `snapshot`.
+    #[cfg(test)]
     pub(crate) fn get(
         &self,
         version: &Version,
         user_key: &[u8],
         snapshot: u64,
     ) -> Result<Lookup<Vec<u8>>> {
-        let key = LookupKey::new(user_key, snapshot);
+        self.get_above(version, user_key, snapshot, 0)
+    }
+
+    /// What tables say about `user_key` at `snapshot`, where versions below `floor` are hidden.
+    pub(crate) fn get_above(
+        &self,
+        version: &Version,
+        user_key: &[u8],
+        snapshot: u64,
+        floor: u64,
+    ) -> Result<Lookup<Vec<u8>>> {
+        let key = LookupKey::new(user_key, snapshot).above(floor);
         let level0 = version.level(0).iter().filter(|table| {
             table.smallest_user_key() <= user_key && user_key <= table.largest_user_key()
         });
@@ -195,6 +227,12 @@ impl Tree {
         self.versions.open_fence()?;
         self.remove_garbage();
         Ok(())
+    }
+
+    /// Ends in order, with the fence up: there is more to the database than the tables.
+    pub(crate) fn close_fenced(&self) {
+        self.cancel();
+        self.remove_garbage();
     }
 
     /// Removes the files that nobody needs any more.

@@ -4,7 +4,7 @@ use super::cut::Cutter;
 use super::retain::{Retain, Verdict};
 use super::{Counters, Job};
 use crate::error::{Error, Result};
-use crate::lsm::iter::InternalIterator;
+use crate::lsm::iter::EntryStream;
 use waystation_format::key::{TRAILER_BYTES, user_key};
 
 /// How many entries pass between two questions whether to give up.
@@ -21,7 +21,7 @@ pub(super) trait Output {
 }
 
 /// Passes what `job` keeps of `input`, which is positioned on its first entry, to `output`.
-pub(super) fn merge<I: InternalIterator>(
+pub(super) fn merge<I: EntryStream>(
     job: &Job,
     input: &mut I,
     output: &mut impl Output,
@@ -30,8 +30,8 @@ pub(super) fn merge<I: InternalIterator>(
     let mut retain = Retain::new(job);
     let mut cutter = Cutter::new(job);
     let mut counters = Counters::default();
-    while input.valid() {
-        let key = input.key();
+    while input.has_entry() {
+        let (key, value) = input.entry();
         if key.len() < TRAILER_BYTES {
             return Err(Error::InvalidArgument(
                 "an entry without a trailer reached a merge".into(),
@@ -47,13 +47,14 @@ pub(super) fn merge<I: InternalIterator>(
         }
         match verdict {
             Verdict::Keep => {
-                output.add(key, input.value())?;
+                output.add(key, value)?;
                 counters.entries_out += 1;
             }
             Verdict::Shadowed => counters.shadowed += 1,
             Verdict::DeadDeletion => counters.dead_deletions += 1,
+            Verdict::Hidden => counters.hidden += 1,
         }
-        input.next()?;
+        input.advance()?;
     }
     if output.table_bytes() > 0 {
         output.cut()?;

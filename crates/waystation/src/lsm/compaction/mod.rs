@@ -27,9 +27,9 @@ mod tests;
 
 pub(crate) use choice::Choice;
 pub(crate) use claim::{Claim, Running};
-pub(crate) use job::{Grandparent, JOB_FORMAT, Job, OutputLayout, OutputLimits};
+pub(crate) use job::{Grandparent, Hidden, JOB_FORMAT, Job, OutputLayout, OutputLimits};
 pub(crate) use pick::{Context, grandparents, pick, pick_clean, pick_range, ranges_from};
-pub(crate) use run::{JobResult, Workplace, run};
+pub(crate) use run::{JobResult, Workplace, remove_outputs, run};
 
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +95,9 @@ pub(crate) struct Counters {
     pub shadowed: u64,
     /// Deletions dropped because nothing is left for them to delete.
     pub dead_deletions: u64,
+    /// Entries dropped because a floor hides them from everybody.
+    #[serde(default)]
+    pub hidden: u64,
     /// Microseconds spent.
     pub elapsed_us: u64,
 }
@@ -109,6 +112,7 @@ impl Counters {
         self.entries_out += other.entries_out;
         self.shadowed += other.shadowed;
         self.dead_deletions += other.dead_deletions;
+        self.hidden += other.hidden;
         self.elapsed_us += other.elapsed_us;
     }
 }

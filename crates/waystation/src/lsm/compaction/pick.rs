@@ -1,7 +1,7 @@
 //! What to do next: a pure function of the tree's shape.
 //!
 //! In this order:
-//! 1. tables that hold nothing but deletions of nothing are dropped unread;
+//! 1. tables that hold nothing but deletions of nothing, or nothing but what floors hide, are dropped unread;
 //! 2. the level that is most over its target gives something to the next one: level 0 by count of tables (each
 //!    one is another place where every read has to look) or bytes, the others by bytes. Tables that overlap
 //!    nothing below sink as they are; else the table with the least bytes below per own byte is merged, which
@@ -20,7 +20,7 @@
 
 use super::choice::{Choice, Discard, Move};
 use super::expand::{self, Inputs};
-use super::job::{Grandparent, JOB_FORMAT, Job, JobInput, OutputLayout, OutputLimits};
+use super::job::{Grandparent, Hidden, JOB_FORMAT, Job, JobInput, OutputLayout, OutputLimits};
 use super::{Running, Shape};
 use crate::lsm::table::TableMeta;
 use crate::lsm::version::{LEVELS, UserRange, Version};
@@ -52,6 +52,8 @@ pub(crate) struct Context<'a> {
     pub at_rest: bool,
     /// Bytes that may be merged because of what readers paid for looking into several places.
     pub credit_bytes: u64,
+    /// What no reader sees, as whole ranges of keys.
+    pub hidden: &'a Hidden,
 }
 
 /// The next thing worth doing.
@@ -220,7 +222,8 @@ fn as_move(inputs: &Inputs<'_>) -> Choice {
     })
 }
 
-/// Tables with nothing but deletions which delete nothing, as no deeper table overlaps them.
+/// Tables with nothing but deletions which delete nothing, as no deeper table overlaps them, and tables with
+/// nothing but what floors hide.
 fn pick_droppable(context: &Context<'_>) -> Option<Choice> {
     let droppable = |level: usize, table: &TableMeta| {
         let Some(facts) = table.facts else {
@@ -232,10 +235,13 @@ fn pick_droppable(context: &Context<'_>) -> Option<Choice> {
             && nothing_deeper(context.version, level, &UserRange::of(table))
             && expand::same_level(context.version, level, UserRange::of(table)).len() == 1
     };
+    let hidden = |table: &TableMeta| {
+        context.hidden.hides_all_of(table) && !context.running.has_table(table.number)
+    };
     (0..LEVELS).find_map(|level| {
         let tables = context.version.level(level).iter();
         let tables: Vec<_> = tables
-            .filter(|table| droppable(level, table))
+            .filter(|table| droppable(level, table) || hidden(table))
             .cloned()
             .collect();
         (!tables.is_empty()).then_some(Choice::Drop(Discard { level, tables }))
@@ -393,6 +399,7 @@ fn describe(context: &Context<'_>, inputs: &Inputs<'_>) -> Job {
         output_level: inputs.output_level,
         smallest_snapshot: context.smallest_snapshot,
         deeper: ranges_from(context.version, inputs.output_level + 1, &range),
+        hidden: context.hidden.within(&range),
         grandparents: grandparents(context.version, inputs.output_level, &range),
         limits: OutputLimits {
             table_bytes: context.shape.table_bytes,

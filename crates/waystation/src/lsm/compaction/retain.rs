@@ -4,7 +4,8 @@
 //! - a newer version of its key stands at or below `S`: no reader can reach past that one; or
 //! - it is the version before, once more (a log that was replayed twice): same key, same sequence number; or
 //! - it is a deletion at or below `S` and nothing deeper than the output can hold its key: there is nothing left
-//!   to delete, and the older versions that the job holds itself fall to the first rule.
+//!   to delete, and the older versions that the job holds itself fall to the first rule; or
+//! - it is hidden by a floor, with all older versions of its key, wherever they are.
 //!
 //! Sequence numbers stay as they are, whatever the level: later deletions are compared with them.
 
@@ -20,13 +21,18 @@ pub(super) enum Verdict {
     Shadowed,
     /// It is a deletion of nothing.
     DeadDeletion,
+    /// A floor hides it from everybody.
+    Hidden,
 }
 
 /// The decision and what it has to remember.
 pub(super) struct Retain<'j> {
     smallest_snapshot: u64,
     deeper: &'j [(Vec<u8>, Vec<u8>)],
+    floors: &'j [(Vec<u8>, u64)],
     user_key: Vec<u8>,
+    /// Versions of `user_key` below this are hidden.
+    floor: u64,
     /// The sequence number of the version of `user_key` seen last; above all others if none was.
     newer: u64,
     starts_key: bool,
@@ -38,7 +44,9 @@ impl<'j> Retain<'j> {
         Self {
             smallest_snapshot: job.smallest_snapshot,
             deeper: &job.deeper,
+            floors: &job.hidden.floors,
             user_key: Vec::new(),
+            floor: 0,
             newer: u64::MAX,
             starts_key: true,
         }
@@ -54,10 +62,16 @@ impl<'j> Retain<'j> {
             self.user_key.clear();
             self.user_key.extend_from_slice(user_key);
             self.newer = u64::MAX - 1;
+            if !self.floors.is_empty() {
+                self.floor = self.find_floor();
+            }
         }
         let newer = std::mem::replace(&mut self.newer, sequence);
         if newer <= self.smallest_snapshot || newer == sequence {
             return Verdict::Shadowed;
+        }
+        if sequence < self.floor {
+            return Verdict::Hidden;
         }
         let is_deletion = trailer & 0xff == ValueKind::Deletion as u64;
         if is_deletion && sequence <= self.smallest_snapshot && !self.may_be_deeper() {
@@ -69,6 +83,20 @@ impl<'j> Retain<'j> {
     /// Whether the entry judged last is the first seen of its user key.
     pub(super) fn starts_key(&self) -> bool {
         self.starts_key
+    }
+
+    /// The floor under the current key; 0 if there is none. Keys ascend.
+    fn find_floor(&mut self) -> u64 {
+        while let Some(((prefix, floor), rest)) = self.floors.split_first() {
+            if self.user_key.starts_with(prefix) {
+                return *floor;
+            }
+            if self.user_key < *prefix {
+                return 0;
+            }
+            self.floors = rest;
+        }
+        0
     }
 
     /// Whether a deeper level may hold the current key. Keys ascend, so ranges passed by are never needed again.

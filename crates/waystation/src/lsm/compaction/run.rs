@@ -6,7 +6,7 @@
 use super::merge::{Output, merge};
 use super::{Counters, Job};
 use crate::error::{Error, Result};
-use crate::lsm::iter::InternalIterator;
+use crate::lsm::iter::EntryStream;
 use crate::lsm::table::{TableBuilder, TableCache, TableMeta, TableSettings};
 use crate::storage::Storage;
 use crate::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) struct JobResult {
 }
 
 /// Runs `job` over `input`, which holds the entries of its tables (or of a memtable) in order.
-pub(crate) fn run<I: InternalIterator>(
+pub(crate) fn run<I: EntryStream>(
     job: &Job,
     input: &mut I,
     place: &Workplace<'_>,
@@ -47,7 +47,7 @@ pub(crate) fn run<I: InternalIterator>(
         done: Vec::new(),
     };
     let merged = input
-        .seek_to_first()
+        .start()
         .and_then(|()| merge(job, input, &mut outputs, place.cancelled))
         .and_then(|counters| verify(place, &outputs.done, &counters).map(|()| counters));
     match merged {
@@ -68,7 +68,7 @@ pub(crate) fn run<I: InternalIterator>(
 }
 
 /// Removes tables that nobody knows of. A file that stays is a leftover for the next open to remove.
-fn remove_outputs(place: &Workplace<'_>, outputs: &[TableMeta]) {
+pub(crate) fn remove_outputs(place: &Workplace<'_>, outputs: &[TableMeta]) {
     for table in outputs {
         place.tables.evict(table.number);
         if let Err(error) = place.storage.remove(&place.tables.path(table.number)) {

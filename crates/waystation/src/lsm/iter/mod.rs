@@ -39,3 +39,36 @@ pub(crate) trait InternalIterator {
     /// The value of the entry. The cursor must be valid.
     fn value(&self) -> &[u8];
 }
+
+/// Entries in order, once, from the first to the last: all that writing tables takes.
+pub(crate) trait EntryStream {
+    /// Goes to the first entry.
+    fn start(&mut self) -> Result<()>;
+    /// Whether there is an entry.
+    fn has_entry(&self) -> bool;
+    /// Goes one entry on.
+    fn advance(&mut self) -> Result<()>;
+    /// The internal key and the value of the entry.
+    fn entry(&self) -> (&[u8], &[u8]);
+}
+
+impl<I: InternalIterator> EntryStream for I {
+    fn start(&mut self) -> Result<()> {
+        self.seek_to_first()
+    }
+
+    #[inline]
+    fn has_entry(&self) -> bool {
+        self.valid()
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        self.next()
+    }
+
+    #[inline]
+    fn entry(&self) -> (&[u8], &[u8]) {
+        (self.key(), self.value())
+    }
+}

@@ -14,6 +14,8 @@ pub(crate) enum Source {
     Table(TableIterator),
     /// Over tables that are opened as the cursor gets to them.
     Level(LevelIterator),
+    /// Over what lies outside the tree, in the upper level.
+    Outside(Box<dyn InternalIterator + Send + Sync>),
 }
 
 impl From<MemTableIterator> for Source {
@@ -41,6 +43,7 @@ macro_rules! delegate {
             Source::Memtable($iter) => $call,
             Source::Table($iter) => $call,
             Source::Level($iter) => $call,
+            Source::Outside($iter) => $call,
         }
     };
 }

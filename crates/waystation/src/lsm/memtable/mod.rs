@@ -71,8 +71,15 @@ impl MemTable {
     }
 
     /// The newest version of `user_key` whose sequence is at most `snapshot`.
-    #[inline]
+    #[cfg(test)]
     pub(crate) fn get(&self, user_key: &[u8], snapshot: u64) -> Lookup<&[u8]> {
+        self.get_above(user_key, snapshot, 0)
+    }
+
+    /// The newest version of `user_key` whose sequence is at most `snapshot`; as if versions below `floor` were not
+    /// there.
+    #[inline]
+    pub(crate) fn get_above(&self, user_key: &[u8], snapshot: u64, floor: u64) -> Lookup<&[u8]> {
         let target = Target::new(user_key, key::pack_trailer(snapshot, ValueKind::SEEK));
         let node = self.list.first_at_or_after(&target);
         if node == NIL {
@@ -80,7 +87,9 @@ impl MemTable {
         }
         match key::split(self.list.internal_key(node)) {
             Some((found, trailer)) if found == user_key => {
-                if ValueKind::from_byte(trailer as u8) == Some(ValueKind::Deletion) {
+                if trailer >> 8 < floor {
+                    Lookup::Missing
+                } else if ValueKind::from_byte(trailer as u8) == Some(ValueKind::Deletion) {
                     Lookup::Deleted
                 } else {
                     Lookup::Found(self.list.value(node))

@@ -12,6 +12,8 @@ pub(crate) struct LookupKey<'a> {
     pub(super) user_key: &'a [u8],
     /// The largest trailer the snapshot sees.
     pub(super) trailer: u64,
+    /// Versions below this sequence number are hidden.
+    pub(super) floor: u64,
     /// The key's place in Bloom filters.
     pub(super) filter_hash: u32,
 }
@@ -22,8 +24,14 @@ impl<'a> LookupKey<'a> {
         Self {
             user_key,
             trailer: pack_trailer(snapshot, ValueKind::SEEK),
+            floor: 0,
             filter_hash: bloom::hash(user_key),
         }
+    }
+
+    /// The same, where versions below `floor` are hidden.
+    pub(crate) fn above(self, floor: u64) -> Self {
+        Self { floor, ..self }
     }
 }
 

@@ -124,6 +124,11 @@ impl Table {
             recycle(block);
             return Ok(Lookup::Missing);
         };
+        if trailer >> 8 < key.floor {
+            // Hidden, with all that is older.
+            recycle(block);
+            return Ok(Lookup::Missing);
+        }
         match ValueKind::from_byte(trailer as u8) {
             Some(ValueKind::Value) => Ok(Lookup::Found(PinnedValue::new(block, range))),
             Some(ValueKind::Deletion) => {

@@ -9,7 +9,8 @@ use super::Tree;
 use super::work::Claimed;
 use crate::error::Result;
 use crate::lsm::compaction::{
-    Claim, JOB_FORMAT, Job, JobResult, OutputLayout, OutputLimits, grandparents, ranges_from, run,
+    Claim, Hidden, JOB_FORMAT, Job, JobResult, OutputLayout, OutputLimits, grandparents,
+    ranges_from, run,
 };
 use crate::lsm::iter::InternalIterator;
 use crate::lsm::version::{Change, Progress, UserRange, Version};
@@ -68,7 +69,10 @@ impl Tree {
     }
 
     /// The level a flush goes to, and below level 0 the claim on its place there.
-    fn find_place(&self, range: &UserRange<'_>) -> (Arc<Version>, usize, Option<Claimed<'_>>) {
+    pub(super) fn find_place(
+        &self,
+        range: &UserRange<'_>,
+    ) -> (Arc<Version>, usize, Option<Claimed<'_>>) {
         let mut running = lock(&self.running);
         let version = self.version();
         let shape = &self.settings.shape;
@@ -93,7 +97,7 @@ impl Tree {
         (version, level, claimed)
     }
 
-    fn flush_job(
+    pub(super) fn flush_job(
         &self,
         version: &Version,
         level: usize,
@@ -115,6 +119,7 @@ impl Tree {
             output_level: level,
             smallest_snapshot,
             deeper: ranges_from(version, 0, range),
+            hidden: Hidden::default(),
             grandparents: if level == 0 {
                 Vec::new()
             } else {

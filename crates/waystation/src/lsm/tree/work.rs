@@ -3,8 +3,8 @@
 use super::Tree;
 use crate::error::{Error, Result};
 use crate::lsm::compaction::{
-    Choice, Claim, Context, Job, JobResult, OutputLayout, Running, Workplace, pick, pick_clean,
-    pick_range, run,
+    Choice, Claim, Context, Hidden, Job, JobResult, OutputLayout, Running, Workplace, pick,
+    pick_clean, pick_range, run,
 };
 use crate::lsm::iter::{LevelIterator, MergingIterator, Run};
 use crate::lsm::version::{Change, LEVELS, Progress, UserRange, Version};
@@ -58,10 +58,11 @@ impl Tree {
             let version = self.version();
             let snapshot = oldest_snapshot();
             self.last_snapshot.store(snapshot, Ordering::Relaxed);
+            let hidden = self.hidden_from(snapshot);
             let choice = pick(&Context {
                 at_rest,
                 credit_bytes: self.credit.bytes(),
-                ..self.context(&version, &running, snapshot)
+                ..self.context(&version, &running, snapshot, &hidden)
             });
             if let Choice::Merge(job) = &choice {
                 self.credit
@@ -77,9 +78,10 @@ impl Tree {
         let running = lock(&self.running);
         let version = self.version();
         let snapshot = self.last_snapshot.load(Ordering::Relaxed);
+        let hidden = self.hidden_from(snapshot);
         let context = Context {
             at_rest,
-            ..self.context(&version, &running, snapshot)
+            ..self.context(&version, &running, snapshot, &hidden)
         };
         !matches!(pick(&context), Choice::Nothing)
     }
@@ -174,7 +176,9 @@ impl Tree {
                 return Err(Error::Closed("closed"));
             }
             let version = self.version();
-            let context = self.context(&version, &running, oldest_snapshot());
+            let snapshot = oldest_snapshot();
+            let hidden = self.hidden_from(snapshot);
+            let context = self.context(&version, &running, snapshot, &hidden);
             if let Some(choice) = next(&context) {
                 return Ok(self.claim(&mut running, choice, version));
             }
@@ -187,6 +191,7 @@ impl Tree {
         version: &'a Version,
         running: &'a Running,
         smallest_snapshot: u64,
+        hidden: &'a Hidden,
     ) -> Context<'a> {
         Context {
             version,
@@ -196,6 +201,7 @@ impl Tree {
             smallest_snapshot,
             at_rest: false,
             credit_bytes: 0,
+            hidden,
         }
     }
 

@@ -4,7 +4,8 @@ use super::super::cut::Cutter;
 use super::super::retain::{Retain, Verdict};
 use super::{LAYOUT, facts, internal, table};
 use crate::lsm::compaction::job::JobInput;
-use crate::lsm::compaction::{Grandparent, JOB_FORMAT, Job, OutputLimits};
+use crate::lsm::compaction::{Grandparent, Hidden, JOB_FORMAT, Job, OutputLimits};
+use crate::lsm::version::UserRange;
 use waystation_format::key::{ValueKind, append};
 
 fn job() -> Job {
@@ -24,6 +25,7 @@ fn job() -> Job {
         ],
         output_level: 2,
         smallest_snapshot: 5,
+        hidden: Hidden::default(),
         deeper: vec![
             (b"c".to_vec(), b"e".to_vec()),
             (b"x".to_vec(), b"z".to_vec()),
@@ -66,7 +68,7 @@ fn a_job_of_another_version_is_refused() {
     };
     let error = newer.table_settings().unwrap_err().to_string();
     assert!(
-        error.contains("has format 2, and this version knows 1"),
+        error.contains("has format 3, and this version knows 2"),
         "{error}"
     );
     let mut other = job();
@@ -163,4 +165,56 @@ fn tables_are_cut_when_full_or_where_it_is_cheap() {
         [false; 2],
         "what lies before its first key is not below it"
     );
+}
+
+#[test]
+fn floors_hide_what_is_older_in_their_range() {
+    let floors = vec![(b"b:".to_vec(), 40), (b"d:".to_vec(), 90)];
+    let mut job = job();
+    job.smallest_snapshot = 100;
+    job.hidden = Hidden {
+        floors,
+        through: 95,
+    };
+    assert_eq!(job.purged_through(), 95);
+    let mut retain = Retain::new(&job);
+    for (key, sequence, verdict) in [
+        ("a:1", 3, Verdict::Keep),
+        ("b:1", 39, Verdict::Hidden),
+        ("b:2", 40, Verdict::Keep),
+        ("c:1", 5, Verdict::Keep),
+        ("d:1", 91, Verdict::Keep),
+        ("d:2", 89, Verdict::Hidden),
+        ("e:1", 7, Verdict::Keep),
+    ] {
+        let mut internal = Vec::new();
+        append(&mut internal, key.as_bytes(), sequence, ValueKind::Value);
+        assert_eq!(retain.judge(&internal), verdict, "{key}");
+    }
+}
+
+#[test]
+fn a_table_is_hidden_as_a_whole_or_not() {
+    let floors = vec![(b"b:".to_vec(), 40), (b"d:".to_vec(), 90)];
+    let hidden = Hidden {
+        floors,
+        through: 95,
+    };
+    let of = |smallest: &str, largest: &str, newest: u64| {
+        let mut whole = table(1, internal(smallest, newest), internal(largest, 1), 100);
+        whole.facts = Some(facts(2, 0, newest));
+        hidden.hides_all_of(&whole)
+    };
+    assert!(of("b:1", "b:9", 39) && of("d:1", "d:1", 89));
+    assert!(!of("b:1", "b:9", 40), "it holds what came after");
+    assert!(!of("b:1", "d:1", 39) && !of("a:1", "b:1", 39) && !of("c:1", "c:2", 1));
+    let range = |smallest: &'static str, largest: &'static str| {
+        let range = UserRange::new(smallest.as_bytes(), largest.as_bytes());
+        hidden.within(&range).floors.len()
+    };
+    assert_eq!(
+        (range("a", "z"), range("b:5", "c"), range("c", "d:1")),
+        (2, 1, 1)
+    );
+    assert_eq!((range("a", "b"), range("e", "z")), (0, 0));
 }

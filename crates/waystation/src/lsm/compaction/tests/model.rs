@@ -5,7 +5,7 @@
 use super::{LAYOUT, facts, shared, table};
 use crate::error::Result;
 use crate::lsm::compaction::merge::{Output, merge};
-use crate::lsm::compaction::{Choice, Claim, Context, Job, Running, Shape, pick};
+use crate::lsm::compaction::{Choice, Claim, Context, Hidden, Job, Running, Shape, pick};
 use crate::lsm::iter::InternalIterator;
 use crate::lsm::table::TableMeta;
 use crate::lsm::version::{Change, LEVELS, Version};
@@ -189,6 +189,7 @@ impl Model {
             smallest_snapshot: self.smallest_snapshot,
             at_rest: self.smallest_snapshot.is_multiple_of(2),
             credit_bytes: self.smallest_snapshot % 1000,
+            hidden: &Hidden::default(),
         };
         let choice = pick(&context);
         let Some((tables, level, range)) = choice.footprint() else {

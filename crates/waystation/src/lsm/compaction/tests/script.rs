@@ -4,7 +4,7 @@
 //! review by `git diff`.
 
 use super::{LAYOUT, SMALL, facts, internal, shared, table};
-use crate::lsm::compaction::{Choice, Claim, Context, Running, Shape, pick, pick_range};
+use crate::lsm::compaction::{Choice, Claim, Context, Hidden, Running, Shape, pick, pick_range};
 use crate::lsm::table::TableMeta;
 use crate::lsm::version::{Change, UserRange, Version};
 use std::fmt::Write as _;
@@ -95,6 +95,7 @@ fn ask(state: &State, words: &[&str], out: &mut String) {
         smallest_snapshot: state.snapshot,
         at_rest: state.at_rest,
         credit_bytes: state.credit_bytes,
+        hidden: &Hidden::default(),
     };
     if words[0] == "pick" {
         describe(&pick(&context), out);

@@ -162,7 +162,7 @@ pub(super) fn flush(tree: &Tree, memtable: &mut Entries, last: u64, oldest: u64)
 
 /// Asserts that the checker finds nothing.
 pub(super) fn assert_sound(tree: &Tree) {
-    let report = tree.check().unwrap();
+    let report = tree.check(0).unwrap();
     assert!(report.problems.is_empty(), "{:#?}", report.problems);
 }
 

@@ -234,7 +234,7 @@ fn damage_is_found_and_named() {
     machine
         .flip_bit(&dir().join(table_name(number)), 8_000)
         .unwrap();
-    let report = tree.check().unwrap();
+    let report = tree.check(0).unwrap();
     assert_eq!(report.problems.len(), 1);
     let problem = &report.problems[0];
     assert!(

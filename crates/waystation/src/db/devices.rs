@@ -1,0 +1,471 @@
+//! Devices: they depart, and what is left of them goes by and by.
+//!
+//! A departure is one record in the log and one number in the device table. A thread of its own, the *keeper*, does
+//! what follows from it without haste: it gives indexes up that no snapshot needs, lets stays settle whose time is
+//! over ([`settle`](super::settle)), retires floors, and frees the log.
+//!
+//! **Freeing the log.** Its beginning is freed up to the first record that a memtable or a stay still needs. Before
+//! that, a checkpoint of the device table is durable that tells what the freed part would have told; and before
+//! that, the log is durable through everything the checkpoint tells.
+
+use super::options::DeviceOptions;
+use super::pipeline::Refusal;
+use super::view::{LoggedMemTable, View};
+use super::{Core, Db};
+use crate::device::checkpoint::{self, CHECKPOINT_DRAFT, CHECKPOINT_NAME, Directory};
+use crate::device::index::Index;
+use crate::device::record::DeviceEvent;
+use crate::device::residency::ResidencyClock;
+use crate::device::resident::{NEVER, Resident};
+use crate::device::table::{Device, DeviceState};
+use crate::device::upper::Upper;
+use crate::error::{Error, Result};
+use crate::lsm::version::{UserRange, replace_file};
+use crate::storage::Storage;
+use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use crate::sync::{Arc, Mutex, lock};
+use std::time::Duration;
+use waystation_format::log::RecordKind;
+
+/// How often the keeper looks round.
+const TICK: Duration = Duration::from_millis(20);
+/// A checkpoint is written at least this often while anything is written, so that ages are not lost to a crash.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
+/// Devices are forgotten this many at a time, as writers wait meanwhile.
+const FORGET_AT_ONCE: usize = 64;
+/// From this share of a budget on the oldest stays settle early.
+const EARLY: f64 = 0.8;
+/// How long a write is held back for each tenth that a budget is passed by, and at most.
+const PAUSE_PER_TENTH: Duration = Duration::from_micros(500);
+const PAUSE_MAX: Duration = Duration::from_millis(4);
+
+/// What a database has of devices.
+pub(super) struct Devices {
+    pub(super) upper: Arc<Upper>,
+    pub(super) settings: DeviceOptions,
+    clock: ResidencyClock,
+    directory: Directory,
+    /// Stays that have switched and not settled; held while they settle, and while a memtable is flushed.
+    pub(super) pending: Mutex<Vec<Arc<Resident>>>,
+    kept: Mutex<Kept>,
+    /// How long each write is held back (microseconds).
+    pause: AtomicU64,
+}
+
+/// What the last checkpoint said.
+struct Kept {
+    released: u64,
+    sequence: u64,
+    at: Duration,
+}
+
+/// Where the data of a device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceLevel {
+    /// In the upper level: in the log, with an index in memory.
+    Upper,
+    /// On its way from the upper level to the tree.
+    Settling,
+    /// In the tree.
+    Tree,
+    /// It has departed, and not all of its data is gone yet.
+    Departed,
+}
+
+/// What is known of a device.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct DeviceInfo {
+    /// Its name, as its keys have it.
+    pub name: Vec<u8>,
+    /// Where its data is.
+    pub level: DeviceLevel,
+    /// Versions in the upper level, or that settled.
+    pub records: u64,
+    /// Their keys' and values' bytes.
+    pub bytes: u64,
+    /// How long it has been in the upper level, not counting when the database was closed.
+    pub age: Option<Duration>,
+    /// The sequence number of the first write of its stay in the upper level, which names the stay.
+    pub incarnation: Option<u64>,
+    /// Stays that are over and whose data is held, for now or for a snapshot.
+    pub held_stays: usize,
+    /// Departures that still hide something in the tree.
+    pub floors: usize,
+}
+
+impl Db {
+    /// Lets `device` depart: all it wrote is gone, for everybody but those who hold a snapshot or a cursor from
+    /// before. Takes no longer for much data than for little, wherever that is. If the device writes again, it
+    /// arrives anew. Survives the death of the process.
+    ///
+    /// # Errors
+    /// [`Error::UnknownDevice`] if it has no data; [`Error::InvalidArgument`] if the database knows no devices.
+    pub fn depart(&self, device: &[u8]) -> Result<()> {
+        self.core.depart(device)
+    }
+
+    /// Lets `device` settle into the tree now, without waiting for its time. Nothing happens if it has.
+    ///
+    /// # Errors
+    /// As [`Db::depart`]; [`Error::Io`] if the tables cannot be written: then it is tried again later.
+    pub fn settle(&self, device: &[u8]) -> Result<()> {
+        self.core.settle_device(device)
+    }
+
+    /// All devices that have data, by name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the database knows no devices.
+    pub fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        let devices = self.core.known_devices()?;
+        let now = devices.now(&*self.core.storage);
+        let table = &devices.upper.table;
+        let info = |device: &Arc<Device>| {
+            let name = table.extractor().device(device.prefix()).to_vec();
+            device.with_state(|state| describe(name, state, now))
+        };
+        Ok(table.all().iter().filter_map(info).collect())
+    }
+}
+
+fn describe(name: Vec<u8>, state: &DeviceState, now: Duration) -> Option<DeviceInfo> {
+    let stay = state.current.as_ref().filter(|stay| stay.has_begun());
+    let level = match (stay, state.lower_since) {
+        (Some(_), None) => DeviceLevel::Upper,
+        (Some(_), Some(_)) => DeviceLevel::Settling,
+        (None, Some(_)) => DeviceLevel::Tree,
+        (None, None) => DeviceLevel::Departed,
+    };
+    let is_there = level != DeviceLevel::Departed;
+    let (mut records, mut bytes) = (state.settled_records, state.settled_bytes);
+    if let Some(stay) = stay {
+        records += stay.records();
+        bytes += stay.log_bytes();
+    }
+    (is_there || !state.past.is_empty() || !state.floors.is_empty()).then(|| DeviceInfo {
+        name,
+        level,
+        records,
+        bytes,
+        age: stay.map(|stay| now.saturating_sub(stay.arrival())),
+        incarnation: stay.map(|stay| stay.first_sequence()),
+        held_stays: state.past.len(),
+        floors: state.floors.as_slice().len(),
+    })
+}
+
+impl Devices {
+    /// The devices of a directory, as `clock` and `pending` stood when it was opened.
+    pub(super) fn new(
+        upper: Arc<Upper>,
+        settings: DeviceOptions,
+        directory: Directory,
+        pending: Vec<Arc<Resident>>,
+        now: Duration,
+    ) -> Self {
+        Self {
+            upper,
+            settings,
+            clock: ResidencyClock::resume(directory.clock, now),
+            directory,
+            pending: Mutex::new(pending),
+            kept: Mutex::new(Kept {
+                released: directory.released,
+                sequence: 0,
+                at: now,
+            }),
+            pause: AtomicU64::new(0),
+        }
+    }
+
+    /// The reading of the residency clock.
+    pub(super) fn now(&self, storage: &dyn Storage) -> Duration {
+        self.clock.read(storage.now())
+    }
+
+    /// Whether anybody wants to know when a device was written to last.
+    pub(super) fn notes_writes(&self) -> bool {
+        self.settings.idle_departure.is_some()
+    }
+}
+
+impl Core {
+    pub(super) fn known_devices(&self) -> Result<&Devices> {
+        self.devices.as_ref().ok_or_else(|| {
+            Error::InvalidArgument(
+                "the database knows no devices; open it with a device extractor".into(),
+            )
+        })
+    }
+
+    /// What the keys of `device` begin with.
+    pub(super) fn prefix_of(&self, device: &[u8]) -> Result<(&Devices, Vec<u8>)> {
+        let devices = self.known_devices()?;
+        let extractor = devices.upper.table.extractor();
+        let prefix = extractor.prefix_of(device).ok_or_else(|| {
+            let name = device.escape_ascii();
+            Error::InvalidArgument(format!("no device can be called {name} under {extractor}"))
+        })?;
+        Ok((devices, prefix))
+    }
+
+    fn depart(&self, device: &[u8]) -> Result<()> {
+        let (devices, prefix) = self.prefix_of(device)?;
+        let table = &devices.upper.table;
+        let unknown = || Error::UnknownDevice {
+            device: device.escape_ascii().to_string(),
+        };
+        let event = DeviceEvent::Departed(&prefix);
+        self.log_event(&event, |sequence| {
+            if table.depart(&prefix, sequence) {
+                Ok(())
+            } else {
+                Err(Refusal::Failed(unknown()))
+            }
+        })
+        .map(|_| ())
+    }
+
+    /// Logs an event and makes it true: `happen` runs in the order of the log with the event's sequence number,
+    /// and nothing is logged if it refuses. Returns that number, which is visible then.
+    pub(super) fn log_event(
+        &self,
+        event: &DeviceEvent<'_>,
+        mut happen: impl FnMut(u64) -> Result<(), Refusal>,
+    ) -> Result<u64, Error> {
+        let payload = event.encode();
+        let checksum = crc32c::crc32c(&payload);
+        let reserved = self
+            .log
+            .reserve(payload.len(), 1, |_, sequence| happen(sequence));
+        let (reservation, ()) = match reserved {
+            Ok(reserved) => reserved,
+            Err(Refusal::Failed(error)) => return Err(error),
+            Err(Refusal::NoRoom | Refusal::Moved) => {
+                return Err(Error::Suspended {
+                    cause: "a device moved meanwhile".into(),
+                });
+            }
+        };
+        let reservation = reservation.of_kind(RecordKind::Devices);
+        let sequence = reservation.first_sequence;
+        self.log.copy(&reservation, &payload, checksum);
+        self.log.publish(reservation);
+        Ok(sequence)
+    }
+
+    /// Holds a write of the upper level back if a budget is passed.
+    pub(super) fn pace_upper(&self, devices: &Devices) {
+        let pause = devices.pause.load(SeqCst);
+        if pause > 0 {
+            self.storage.sleep(Duration::from_micros(pause));
+        }
+    }
+
+    /// The keeper's work, until told to stop.
+    pub(super) fn keeper_loop(&self) {
+        let Some(devices) = &self.devices else {
+            return;
+        };
+        let mut was_failing = false;
+        while !lock(&self.background).stopping {
+            let kept = self.keep(devices);
+            if let Err(error) = &kept
+                && !was_failing
+            {
+                log::error!("keeping devices failed: {error}; it is tried again");
+            }
+            was_failing = kept.is_err();
+            self.storage.sleep(TICK);
+        }
+    }
+
+    /// One round of the keeper.
+    fn keep(&self, devices: &Devices) -> Result<()> {
+        self.drop_what_is_over(devices);
+        let fill = self.fill(devices);
+        let over = ((fill - 1.0).max(0.0) * 10.0 * PAUSE_PER_TENTH.as_micros() as f64).ceil();
+        #[expect(clippy::cast_sign_loss, reason = "it is not negative")]
+        let pause = (over as u64).min(PAUSE_MAX.as_micros() as u64);
+        devices.pause.store(pause, SeqCst);
+        self.depart_idle(devices)?;
+        let settled = self.settle_due(devices, fill > EARLY);
+        self.drop_what_is_over(devices);
+        self.retire_floors(devices);
+        let freed = self.free_log(devices, false);
+        settled.and(freed)
+    }
+
+    /// How much of the budgets is used: the larger share.
+    fn fill(&self, devices: &Devices) -> f64 {
+        let index =
+            devices.upper.table.index_bytes() as f64 / devices.settings.index_bytes.max(1) as f64;
+        let start = devices.upper.table.oldest_need().map(|(lsn, _)| lsn);
+        let live = start.map_or(0, |lsn| self.log.reserved_lsn().saturating_sub(lsn));
+        index.max(live as f64 / devices.settings.upper_bytes.max(1) as f64)
+    }
+
+    fn drop_what_is_over(&self, devices: &Devices) {
+        let table = &devices.upper.table;
+        let reaped = table.reap(self.oldest_snapshot());
+        for some in reaped.empty.chunks(FORGET_AT_ONCE) {
+            self.log.at_front(|_, _| table.forget(some));
+        }
+        reaped.indexes.into_iter().for_each(drop::<Index>);
+    }
+
+    fn depart_idle(&self, devices: &Devices) -> Result<()> {
+        let Some(limit) = devices.settings.idle_departure else {
+            return Ok(());
+        };
+        let now = devices.now(&*self.storage);
+        let table = &devices.upper.table;
+        let is_idle = |stay: &Resident| {
+            stay.departed() == NEVER && stay.last_write() + limit <= now && stay.switch() == NEVER
+        };
+        for stay in table.stays(|_| true).iter().filter(|stay| is_idle(stay)) {
+            let event = DeviceEvent::Departed(stay.prefix());
+            // One that was written to meanwhile stays.
+            let departed = self.log_event(&event, |sequence| {
+                if is_idle(stay) && table.depart(stay.prefix(), sequence) {
+                    Ok(())
+                } else {
+                    Err(Refusal::Moved)
+                }
+            });
+            match departed {
+                Err(error) if is_idle(stay) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Retires floors that hide nothing any more: found so in the newest version, and kept until nobody reads an
+    /// older one.
+    fn retire_floors(&self, devices: &Devices) {
+        // Nothing is on its way to the tree meanwhile.
+        let _no_load = lock(&devices.pending);
+        let table = &devices.upper.table;
+        for device in table.floored() {
+            let (newest, purged_at) =
+                device.with_state(|state| (state.floors.newest(), state.purged_at));
+            let oldest = self.oldest_snapshot();
+            match purged_at {
+                // Whoever reads an older version took it at that number or before.
+                Some(sequence) if sequence < oldest => table.retire(&device, newest),
+                None if newest <= oldest && self.is_purged(&device, newest) => {
+                    let now = self.log.visible_sequence();
+                    device.with_state(|state| {
+                        let is_same = state.floors.newest() == newest;
+                        state.purged_at = is_same.then_some(now);
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether neither memtables nor tables hold anything of `device` below `floor`.
+    fn is_purged(&self, device: &Device, floor: u64) -> bool {
+        let view = self.views.load();
+        let prefix = device.prefix();
+        let memtables = view.full.iter().chain([&view.active]);
+        if memtables
+            .filter(|memtable| memtable.start_sequence < floor)
+            .any(|memtable| memtable.holds_prefix(prefix))
+        {
+            return false;
+        }
+        let end = super::iterator::prefix_end(prefix);
+        let range = UserRange {
+            smallest: Some(prefix),
+            largest: end.as_deref(),
+        };
+        let clean = |table: &crate::lsm::table::TableMeta| {
+            table.facts.is_some_and(|facts| {
+                facts.smallest_sequence > floor || facts.purged_through >= floor
+            })
+        };
+        let mut tables = view.version.tables();
+        tables.all(|(_, table)| !range.overlaps_table(table) || clean(table))
+    }
+
+    /// Frees the part of the log that nobody needs, if that is a segment or more, or if `always`.
+    pub(super) fn free_log(&self, devices: &Devices, always: bool) -> Result<()> {
+        self.move_empty_memtable();
+        // In this order: what begins after the memtable's start lies behind it.
+        let view = self.views.load();
+        let memtable = view.full.first().unwrap_or(&view.active);
+        let (mut lsn, mut sequence) = (memtable.start_lsn, memtable.start_sequence);
+        if let Some(stay) = devices.upper.table.oldest_need() {
+            // One by one: a memtable that was replayed may begin before its first record.
+            (lsn, sequence) = (lsn.min(stay.0), sequence.min(stay.1));
+        }
+        let frees = self.log.would_free(lsn);
+        let is_due = {
+            let kept = lock(&devices.kept);
+            let age = self.storage.now().saturating_sub(kept.at);
+            age >= CHECKPOINT_INTERVAL && kept.sequence < self.log.visible_sequence()
+        };
+        if !(always || frees || is_due) {
+            return Ok(());
+        }
+        self.write_checkpoint(devices, sequence.saturating_sub(1))?;
+        self.log.release_below(lsn)
+    }
+
+    /// Writes the device table's checkpoint; records up to `released` are not needed from then on.
+    fn write_checkpoint(&self, devices: &Devices, released: u64) -> Result<()> {
+        let mut kept = lock(&devices.kept);
+        let released = released.max(kept.released);
+        let directory = Directory {
+            released,
+            clock: devices.now(&*self.storage),
+            ..devices.directory
+        };
+        let content =
+            checkpoint::encode(&directory, &checkpoint::saved_devices(&devices.upper.table));
+        let (mut end, mut last) = (0, 0);
+        self.log
+            .at_front(|lsn, sequence| (end, last) = (lsn, sequence - 1));
+        self.log.wait_visible(last);
+        self.log.sync(end)?;
+        devices.upper.note_durable(last);
+        save_checkpoint(&*self.storage, &self.dir, &content)?;
+        *kept = Kept {
+            released,
+            sequence: last,
+            at: self.storage.now(),
+        };
+        Ok(())
+    }
+
+    /// An empty memtable needs nothing of the log: it begins here.
+    fn move_empty_memtable(&self) {
+        self.log.at_front(|lsn, sequence| {
+            let mut active = lock(&self.active);
+            if active.reserved > 0 || active.memtable.start_lsn == lsn {
+                return;
+            }
+            let moved = Arc::new(LoggedMemTable {
+                table: Arc::clone(&active.memtable.table),
+                start_lsn: lsn,
+                start_sequence: sequence,
+            });
+            active.memtable = Arc::clone(&moved);
+            self.views
+                .change(|view| View::new(moved, view.full.clone(), Arc::clone(&view.version)));
+        });
+    }
+}
+
+/// Replaces the checkpoint in `dir`.
+pub(super) fn save_checkpoint(
+    storage: &dyn Storage,
+    dir: &std::path::Path,
+    content: &[u8],
+) -> Result<()> {
+    replace_file(storage, dir, CHECKPOINT_DRAFT, CHECKPOINT_NAME, content)
+}

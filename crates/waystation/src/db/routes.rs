@@ -1,0 +1,190 @@
+//! Routes: which operations of a write go to the upper level, and which to the memtable.
+//!
+//! Devices are looked up before the write has its place in the log; the reservation, which is made in the order of
+//! the log, goes through only if none of them has moved since. From then on the sequence number decides: a stay
+//! that switches later has a later switch. An operation of the upper level costs one entry in its stay's index; the
+//! record in the log is the only copy of its value.
+
+use super::devices::Devices;
+use super::options::Durability;
+use super::pipeline::{BATCH_HEADER_BYTES, Refusal, room_of};
+use super::view::LoggedMemTable;
+use super::{Core, WriteBatch};
+use crate::device::index::{Entry, Spot};
+use crate::device::table::Target;
+use crate::error::Result;
+use crate::sync::Arc;
+use std::cell::RefCell;
+use waystation_format::batch::Operation;
+use waystation_format::log::RECORD_HEADER_BYTES;
+
+thread_local! {
+    /// Routes to be used again, so that a single put allocates nothing.
+    static SCRATCH: RefCell<Vec<Route>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Where some operations of a batch, one after the other, go.
+struct Route {
+    operations: u64,
+    /// The length of their device's prefix.
+    prefix_bytes: usize,
+    /// `None`: they belong to no device.
+    target: Option<Target>,
+}
+
+impl Route {
+    fn stay(&self) -> Option<&Arc<crate::device::resident::Resident>> {
+        self.target.as_ref()?.resident.as_ref()
+    }
+}
+
+impl Core {
+    /// Writes a batch whose limits were checked, in a directory with devices.
+    pub(super) fn write_routed(
+        &self,
+        devices: &Devices,
+        batch: &WriteBatch,
+        durability: Durability,
+    ) -> Result<()> {
+        let mut routes = SCRATCH.take();
+        let written = self.write_on(devices, batch, durability, &mut routes);
+        routes.clear();
+        SCRATCH.set(routes);
+        written
+    }
+
+    fn write_on(
+        &self,
+        devices: &Devices,
+        batch: &WriteBatch,
+        durability: Durability,
+        routes: &mut Vec<Route>,
+    ) -> Result<()> {
+        let payload = &batch.as_bytes()[BATCH_HEADER_BYTES..];
+        let checksum = crc32c::crc32c(payload);
+        self.pace_upper(devices);
+        let (reservation, memtable) = loop {
+            let room = self.find_routes(devices, batch, routes);
+            if room > 0 {
+                self.pace
+                    .admit(payload.len(), self.active_fill(), &*self.storage);
+            }
+            let admitted = self
+                .log
+                .reserve(payload.len(), batch.len() as u32, |lsn, sequence| {
+                    self.admit_routed(devices, routes, room, lsn, sequence)
+                });
+            match admitted {
+                Ok(reserved) => break reserved,
+                Err(Refusal::Failed(error)) => return Err(error),
+                Err(Refusal::NoRoom) => self.wait_for_flush()?,
+                Err(Refusal::Moved) => {}
+            }
+        };
+        self.log.copy(&reservation, payload, checksum);
+        let mut sequence = reservation.first_sequence;
+        let mut operations = batch.iter();
+        for route in routes.iter() {
+            let some = operations.by_ref().take(route.operations as usize);
+            for operation in some {
+                match (route.stay(), &memtable) {
+                    (Some(stay), _) => {
+                        let entry = Entry {
+                            sequence,
+                            value: spot_of(&operation, payload, reservation.record_lsn()),
+                        };
+                        let key = &operation.key[route.prefix_bytes..];
+                        devices.upper.table.note_growth(stay.insert(key, &entry));
+                    }
+                    (None, Some(memtable)) => {
+                        let value = operation.value.unwrap_or_default();
+                        let kind = operation.kind();
+                        memtable.table.insert(operation.key, sequence, kind, value);
+                    }
+                    (None, None) => unreachable!("room was asked for what goes to a memtable"),
+                }
+                sequence += 1;
+            }
+        }
+        let end = reservation.end_lsn();
+        self.log.publish(reservation);
+        self.end_rest();
+        match durability {
+            Durability::ProcessCrash => Ok(()),
+            Durability::PowerLoss => self.log.sync(end),
+        }
+    }
+
+    /// Looks all operations' devices up. Returns the bytes of memtable they need.
+    fn find_routes(&self, devices: &Devices, batch: &WriteBatch, routes: &mut Vec<Route>) -> usize {
+        routes.clear();
+        let table = &devices.upper.table;
+        let mut room = 0;
+        let mut last: Option<&[u8]> = None;
+        for operation in batch {
+            let prefix = table.extractor().prefix(operation.key);
+            let is_same = !routes.is_empty() && prefix == last;
+            if !is_same {
+                let find = |prefix| table.target(prefix, || devices.now(&*self.storage));
+                routes.push(Route {
+                    operations: 0,
+                    prefix_bytes: prefix.map_or(0, <[u8]>::len),
+                    target: prefix.map(find),
+                });
+                last = prefix;
+            }
+            if let Some(route) = routes.last_mut() {
+                route.operations += 1;
+                if route.stay().is_none() {
+                    room += room_of(&operation);
+                }
+            }
+        }
+        if devices.notes_writes() {
+            let now = devices.now(&*self.storage);
+            for stay in routes.iter().filter_map(Route::stay) {
+                stay.note_write(now);
+            }
+        }
+        room
+    }
+
+    /// Under the front's lock: are the devices where they were? Then this is where the write begins.
+    fn admit_routed(
+        &self,
+        devices: &Devices,
+        routes: &[Route],
+        room: usize,
+        lsn: u64,
+        sequence: u64,
+    ) -> Result<Option<Arc<LoggedMemTable>>, Refusal> {
+        let targets = routes.iter().filter_map(|route| route.target.as_ref());
+        if !targets.into_iter().all(Target::holds) {
+            return Err(Refusal::Moved);
+        }
+        let memtable = if room > 0 {
+            Some(self.admit(room, lsn, sequence)?)
+        } else {
+            None
+        };
+        let mut first = sequence;
+        for route in routes {
+            if let Some(stay) = route.stay() {
+                devices.upper.table.begin(stay, lsn, first);
+            }
+            first += route.operations;
+        }
+        Ok(memtable)
+    }
+}
+
+/// Where the value of `operation` lies in the record at `record_lsn`, whose payload it is a part of.
+pub(super) fn spot_of(operation: &Operation<'_>, payload: &[u8], record_lsn: u64) -> Option<Spot> {
+    let value = operation.value?;
+    let offset = value.as_ptr().addr() - payload.as_ptr().addr();
+    Some(Spot {
+        record_lsn,
+        offset: (RECORD_HEADER_BYTES + offset) as u32,
+        length: value.len() as u32,
+    })
+}

@@ -1,0 +1,219 @@
+//! Settling: a device that stays moves from the upper level to the tree, once.
+//!
+//! ```text
+//!  1 older    nothing of the device from before this stay is left in a memtable, or it is flushed first
+//!  2 switch   logged, at sequence X: what is older is in the index, what is newer goes to the memtable
+//!  3 load     tables with the stay's versions and their sequence numbers, after the log is durable through X
+//!  4 install  one synced edit of the MANIFEST; the new version is shown to readers
+//!  5 settled  logged and synced; the index goes when nobody reads below that any more
+//! ```
+//!
+//! From 2 to 5 no memtable is flushed (`Devices::pending` is held), so nothing newer than X of the device enters the
+//! tree before what is older. If 3 to 5 fail, or the process dies, the stays remain pending, and are settled before
+//! the next flush; readers look at memtables, tree and index, in this order. A repeated load may write versions that
+//! a table holds already: equal in key and sequence number, they are the same.
+
+use super::Core;
+use super::devices::Devices;
+use super::pipeline::Refusal;
+use crate::device::gather::Gather;
+use crate::device::index::{Index, Window};
+use crate::device::record::DeviceEvent;
+use crate::device::resident::{NEVER, Resident};
+use crate::error::{Error, Result};
+use crate::lsm::iter::InternalIterator;
+use crate::lsm::tree::Load;
+use crate::sync::{Arc, lock};
+use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
+
+/// Stays settle together up to about this size (bytes in the log).
+const TOGETHER_BYTES: u64 = 32 << 20;
+/// A stay of at least this size gets tables of its own, where they can go deeper than level 0 (bytes).
+const OWN_TABLE_BYTES: u64 = 64 << 10;
+
+impl Core {
+    /// Lets stays settle whose time is over; with `early`, the oldest in any case.
+    pub(super) fn settle_due(&self, devices: &Devices, early: bool) -> Result<()> {
+        let mut pending = lock(&devices.pending);
+        self.finish_pending(devices, &mut pending)?;
+        drop(pending);
+        let now = devices.now(&*self.storage);
+        let mut bytes = 0;
+        let due = devices.upper.table.stays(|stay| {
+            let is_over = stay.arrival() + devices.settings.residency <= now;
+            let is_wanted = (is_over || early) && bytes < TOGETHER_BYTES;
+            bytes += if is_upper(stay) { stay.log_bytes() } else { 0 };
+            is_wanted
+        });
+        let due: Vec<_> = due.into_iter().filter(|stay| is_upper(stay)).collect();
+        self.settle(devices, due)
+    }
+
+    /// Lets one device settle.
+    pub(super) fn settle_device(&self, device: &[u8]) -> Result<()> {
+        let (devices, prefix) = self.prefix_of(device)?;
+        let found = devices.upper.table.get(&prefix).map(|found| {
+            found.with_state(|state| {
+                let stay = state.current.clone().filter(|stay| stay.has_begun());
+                (stay, state.is_present())
+            })
+        });
+        match found {
+            Some((Some(stay), _)) => self.settle(devices, vec![stay]),
+            Some((None, true)) => Ok(()),
+            _ => Err(Error::UnknownDevice {
+                device: device.escape_ascii().to_string(),
+            }),
+        }
+    }
+
+    fn settle(&self, devices: &Devices, stays: Vec<Arc<Resident>>) -> Result<()> {
+        if stays.is_empty() {
+            return Ok(());
+        }
+        if stays
+            .iter()
+            .any(|stay| self.has_older_in_memory(devices, stay))
+        {
+            self.rotate_now();
+            self.wait_flushed()?;
+        }
+        let mut pending = lock(&devices.pending);
+        self.finish_pending(devices, &mut pending)?;
+        let switched = self.switch(devices, stays)?;
+        pending.extend(switched);
+        self.finish_pending(devices, &mut pending)
+    }
+
+    /// Whether a memtable holds anything of the device from before `stay`: it must not come to lie above it.
+    fn has_older_in_memory(&self, devices: &Devices, stay: &Resident) -> bool {
+        let table = &devices.upper.table;
+        let in_tree = table
+            .get(stay.prefix())
+            .is_some_and(|device| device.with_state(|state| state.in_tree));
+        in_tree && {
+            let view = self.views.load();
+            let mut memtables = view.full.iter().chain([&view.active]);
+            memtables.any(|memtable| memtable.holds_prefix(stay.prefix()))
+        }
+    }
+
+    /// Logs the switch of those of `stays` that are in the upper level still.
+    fn switch(
+        &self,
+        devices: &Devices,
+        mut stays: Vec<Arc<Resident>>,
+    ) -> Result<Vec<Arc<Resident>>> {
+        let table = &devices.upper.table;
+        loop {
+            stays.retain(|stay| is_upper(stay));
+            if stays.is_empty() {
+                return Ok(stays);
+            }
+            stays.sort_by(|a, b| a.prefix().cmp(b.prefix()));
+            let event = DeviceEvent::Switched(stays.iter().map(|stay| stay.prefix()).collect());
+            let logged = self.log_event(&event, |sequence| {
+                if !stays.iter().all(|stay| is_upper(stay)) {
+                    return Err(Refusal::Moved);
+                }
+                for stay in &stays {
+                    table.switch(stay, sequence);
+                }
+                Ok(())
+            });
+            match logged {
+                Ok(_) => return Ok(stays),
+                // One of them departed: without it.
+                Err(_) if !stays.iter().all(|stay| is_upper(stay)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Brings the stays that have switched into the tree.
+    pub(super) fn finish_pending(
+        &self,
+        devices: &Devices,
+        pending: &mut Vec<Arc<Resident>>,
+    ) -> Result<()> {
+        pending.retain(|stay| stay.departed() == NEVER);
+        if pending.is_empty() {
+            return Ok(());
+        }
+        pending.sort_by(|a, b| a.prefix().cmp(b.prefix()));
+        self.log.sync_all()?;
+        self.load(devices, pending)?;
+        self.adopt_version();
+        let event = DeviceEvent::Settled(pending.iter().map(|stay| stay.prefix()).collect());
+        let sequence = self.log_event(&event, |_| Ok(()))?;
+        self.log.sync_all()?;
+        devices.upper.note_durable(sequence);
+        for stay in pending.drain(..) {
+            devices.upper.table.settled(&stay, sequence);
+        }
+        self.look_again();
+        Ok(())
+    }
+
+    fn load(&self, devices: &Devices, stays: &[Arc<Resident>]) -> Result<()> {
+        let mut load = self.tree.begin_load(self.oldest_snapshot());
+        let mut rest = Vec::new();
+        for stay in stays {
+            let Some((first, last)) = key_range(stay) else {
+                continue;
+            };
+            let place = load.find_place(&first, &last);
+            if place.is_level0() || stay.log_bytes() < OWN_TABLE_BYTES {
+                rest.push(Arc::clone(stay));
+                continue;
+            }
+            let own = std::slice::from_ref(stay);
+            let mut entries = Gather::new(&devices.upper, own);
+            load.write(place, (&first, &last), &mut entries)?;
+        }
+        load_together(devices, &mut load, &rest)?;
+        load.install()
+    }
+}
+
+/// Whether `stay` is in the upper level and nothing of it is on its way to the tree.
+fn is_upper(stay: &Resident) -> bool {
+    stay.has_begun() && stay.departed() == NEVER && stay.switch() == NEVER
+}
+
+/// The first and the last key of a stay.
+fn key_range(stay: &Resident) -> Option<(Vec<u8>, Vec<u8>)> {
+    let mut window = Window::default();
+    let whole = |suffix: &[u8]| [stay.prefix(), suffix].concat();
+    stay.load(&mut window, |index: &Index, window| {
+        index.load_from(b"", u64::MAX, window);
+    });
+    let first = whole(window.get(0)?.0);
+    stay.load(&mut window, Index::load_last);
+    let last = whole(window.get(window.len().checked_sub(1)?)?.0);
+    Some((first, last))
+}
+
+impl super::view::LoggedMemTable {
+    /// Whether it holds a key that begins with `prefix`.
+    pub(super) fn holds_prefix(&self, prefix: &[u8]) -> bool {
+        let mut cursor = self.table.iter();
+        let mut target = Vec::new();
+        key::append(&mut target, prefix, MAX_SEQUENCE, ValueKind::SEEK);
+        let sought = cursor.seek(&target);
+        sought.is_ok() && cursor.valid() && cursor.key().starts_with(prefix)
+    }
+}
+
+/// Loads stays, ordered by prefix, as one run.
+fn load_together(devices: &Devices, load: &mut Load<'_>, stays: &[Arc<Resident>]) -> Result<()> {
+    let (Some(first), Some(last)) = (
+        stays.iter().find_map(|stay| key_range(stay)),
+        stays.iter().rev().find_map(|stay| key_range(stay)),
+    ) else {
+        return Ok(());
+    };
+    let place = load.find_place(&first.0, &last.1);
+    let mut entries = Gather::new(&devices.upper, stays);
+    load.write(place, (&first.0, &last.1), &mut entries)
+}

@@ -1,0 +1,149 @@
+//! What stays hold, in the order of keys, read in the order of the log.
+//!
+//! Neighbouring keys of a device lie far apart in the log. So a few megabytes' worth of entries are taken at a
+//! time, their records read from front to back, and then handed on by key.
+
+use super::index::{Spot, Window};
+use super::resident::Resident;
+use super::upper::Upper;
+use crate::error::{Error, Result};
+use crate::lsm::iter::EntryStream;
+use crate::sync::Arc;
+use std::ops::Range;
+use waystation_format::key::{self, ValueKind};
+use waystation_format::log::RECORD_HEADER_BYTES;
+
+/// Values of this many bytes are in memory at a time (one value at least).
+const GATHER_BYTES: usize = 8 << 20;
+
+/// A stream over stays, ordered by prefix.
+pub(crate) struct Gather<'a> {
+    upper: &'a Upper,
+    stays: &'a [Arc<Resident>],
+    /// The stay to go on with, and behind which entry of it.
+    next_stay: usize,
+    last: Option<(Vec<u8>, u64)>,
+    keys: Vec<u8>,
+    values: Vec<u8>,
+    entries: Vec<Gathered>,
+    at: usize,
+}
+
+struct Gathered {
+    key: Range<usize>,
+    value: Range<usize>,
+    spot: Option<Spot>,
+}
+
+impl<'a> Gather<'a> {
+    /// Everything in the indexes of `stays`.
+    pub(crate) fn new(upper: &'a Upper, stays: &'a [Arc<Resident>]) -> Self {
+        Self {
+            upper,
+            stays,
+            next_stay: 0,
+            last: None,
+            keys: Vec::new(),
+            values: Vec::new(),
+            entries: Vec::new(),
+            at: 0,
+        }
+    }
+
+    /// Takes the next entries.
+    fn fill(&mut self) -> Result<()> {
+        self.keys.clear();
+        self.entries.clear();
+        self.at = 0;
+        let mut bytes = 0;
+        let mut window = Window::default();
+        while bytes < GATHER_BYTES {
+            let Some(stay) = self.stays.get(self.next_stay) else {
+                break;
+            };
+            stay.load(&mut window, |index, window| match &self.last {
+                Some((key, sequence)) => index.load_from(key, sequence - 1, window),
+                None => index.load_from(b"", u64::MAX, window),
+            });
+            if window.len() == 0 {
+                (self.next_stay, self.last) = (self.next_stay + 1, None);
+            }
+            for at in 0..window.len() {
+                let Some((suffix, entry)) = window.get(at) else {
+                    break;
+                };
+                let (start, kind) = match entry.value {
+                    Some(_) => (self.keys.len(), ValueKind::Value),
+                    None => (self.keys.len(), ValueKind::Deletion),
+                };
+                self.keys.extend_from_slice(stay.prefix());
+                key::append(&mut self.keys, suffix, entry.sequence, kind);
+                let length = entry.value.map_or(0, |spot| spot.length as usize);
+                self.entries.push(Gathered {
+                    key: start..self.keys.len(),
+                    value: bytes..bytes + length,
+                    spot: entry.value,
+                });
+                bytes += length;
+                self.last = Some((suffix.to_vec(), entry.sequence));
+            }
+        }
+        self.values.resize(bytes, 0);
+        self.read_values()
+    }
+
+    fn read_values(&mut self) -> Result<()> {
+        let mut wanted: Vec<(Spot, &Range<usize>)> = self
+            .entries
+            .iter()
+            .filter_map(|entry| Some((entry.spot?, &entry.value)))
+            .collect();
+        wanted.sort_unstable_by_key(|(spot, _)| spot.record_lsn);
+        let (mut payload, mut read) = (Vec::new(), None);
+        for (spot, range) in wanted {
+            if read != Some(spot.record_lsn) {
+                self.upper.log.read_payload(spot.record_lsn, &mut payload)?;
+                read = Some(spot.record_lsn);
+            }
+            let value = (spot.offset as usize)
+                .checked_sub(RECORD_HEADER_BYTES)
+                .and_then(|start| payload.get(start..start + spot.length as usize));
+            let Some(value) = value else {
+                let reason = format!(
+                    "the record at position {} is shorter than the index says",
+                    spot.record_lsn
+                );
+                return Err(Error::corruption(self.upper.log.dir(), 0, reason));
+            };
+            self.values[range.clone()].copy_from_slice(value);
+        }
+        Ok(())
+    }
+}
+
+impl EntryStream for Gather<'_> {
+    fn start(&mut self) -> Result<()> {
+        (self.next_stay, self.last) = (0, None);
+        self.fill()
+    }
+
+    fn has_entry(&self) -> bool {
+        self.at < self.entries.len()
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.at += 1;
+        if self.at == self.entries.len() {
+            self.fill()?;
+        }
+        Ok(())
+    }
+
+    fn entry(&self) -> (&[u8], &[u8]) {
+        let entry = &self.entries[self.at];
+        (
+            &self.keys[entry.key.clone()],
+            &self.values[entry.value.clone()],
+        )
+    }
+}

@@ -1,0 +1,16 @@
+//! Devices: data that arrives, stays a while, and settles or leaves.
+
+pub(crate) mod checkpoint;
+pub(crate) mod cursor;
+pub(crate) mod extractor;
+pub(crate) mod floors;
+pub(crate) mod gather;
+pub(crate) mod index;
+pub(crate) mod record;
+pub(crate) mod replay;
+pub(crate) mod residency;
+pub(crate) mod resident;
+pub(crate) mod table;
+pub(crate) mod upper;
+
+pub use extractor::{Extractor, UnknownExtractor};

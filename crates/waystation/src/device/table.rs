@@ -1,0 +1,469 @@
+//! The device table: which devices there are, and where their data is (the object mapping table of P1).
+//!
+//! ```text
+//!              put                     switch                   settled
+//!   (absent) --------> upper level -----------> settling ----------------> tree
+//!       ^                   |  depart               |  depart                |  depart
+//!       +-------------------+-----------------------+------------------------+
+//!         the stay's index goes when nobody reads below the departure; what is in the tree gets a floor
+//! ```
+//!
+//! Transitions run under the front's lock, in the order of the log; each counts the device's `epoch` up. A writer
+//! looks the device up without that lock, and its reservation, which holds it, goes through only if the epoch is
+//! still the same.
+//!
+//! Readers choose their sequence number first and look then, so they find every stay with writes up to it. What
+//! is taken away from under them (an index, a device, a floor) waits until no snapshot needs it, and counts
+//! `generation` up: a read without a snapshot that sees it change starts over.
+//!
+//! Lock order: front, shard, order, device, arrivals.
+
+use super::extractor::Extractor;
+use super::floors::Floors;
+use super::index::Index;
+use super::resident::{NEVER, Resident};
+use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use crate::sync::{Arc, Mutex, RwLock, lock};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Bound;
+use std::time::Duration;
+
+const SHARDS: usize = 64;
+/// Why locks on the table are never poisoned.
+const LOCKED: &str = "no thread panics with the device table locked";
+
+type Prefix = Box<[u8]>;
+
+/// One device.
+pub(crate) struct Device {
+    prefix: Prefix,
+    /// Counted up by every transition.
+    epoch: AtomicU64,
+    state: Mutex<DeviceState>,
+}
+
+/// Where a device's data is.
+#[derive(Default)]
+pub(crate) struct DeviceState {
+    /// The stay that takes its writes or is about to settle.
+    pub(crate) current: Option<Arc<Resident>>,
+    /// Stays that are over and that somebody may still read.
+    pub(crate) past: Vec<Arc<Resident>>,
+    /// Writes from this sequence number on go to the memtable.
+    pub(crate) lower_since: Option<u64>,
+    /// Whether the tree or a memtable may hold anything of it.
+    pub(crate) in_tree: bool,
+    pub(crate) floors: Floors,
+    /// The number of the last write seen when the tree was found to hold nothing below the newest floor.
+    pub(crate) purged_at: Option<u64>,
+    /// What settled so far, for the curious.
+    pub(crate) settled_records: u64,
+    pub(crate) settled_bytes: u64,
+}
+
+/// Where a write to a device goes, if nothing changes before it has its place in the log.
+pub(crate) struct Target {
+    device: Arc<Device>,
+    epoch: u64,
+    /// `None`: to the memtable.
+    pub(crate) resident: Option<Arc<Resident>>,
+}
+
+impl Target {
+    /// Whether the device is as it was looked up. Only the front's lock keeps the answer true.
+    pub(crate) fn holds(&self) -> bool {
+        self.device.epoch.load(SeqCst) == self.epoch
+    }
+}
+
+/// What a reader at one snapshot has to look at for a device's key.
+pub(crate) struct Sight {
+    /// Versions below this are hidden.
+    pub(crate) floor: u64,
+    /// The stay it sees.
+    pub(crate) resident: Option<Arc<Resident>>,
+    /// Whether the memtables and the tree may hold anything it sees.
+    pub(crate) in_tree: bool,
+}
+
+/// What was taken out of the table.
+#[derive(Default)]
+pub(crate) struct Reaped {
+    /// To be dropped without haste.
+    pub(crate) indexes: Vec<Index>,
+    /// Devices that may be forgotten.
+    pub(crate) empty: Vec<Arc<Device>>,
+}
+
+/// All devices.
+pub(crate) struct DeviceTable {
+    extractor: Extractor,
+    /// Whether every device that has data is in this table.
+    is_complete: bool,
+    shards: Vec<RwLock<HashMap<Prefix, Arc<Device>>>>,
+    order: RwLock<BTreeMap<Prefix, Arc<Device>>>,
+    /// Stays in the order of their first records, from the oldest whose index is needed.
+    arrivals: Mutex<VecDeque<Arc<Resident>>>,
+    /// Stays that are over and whose index is still there.
+    over: Mutex<Vec<Arc<Resident>>>,
+    /// Devices with floors.
+    floored: Mutex<BTreeMap<Prefix, Arc<Device>>>,
+    generation: AtomicU64,
+    index_bytes: AtomicU64,
+}
+
+impl Device {
+    fn new(prefix: &[u8], in_tree: bool) -> Self {
+        Self {
+            prefix: prefix.into(),
+            epoch: AtomicU64::new(0),
+            state: Mutex::new(DeviceState {
+                in_tree,
+                ..DeviceState::default()
+            }),
+        }
+    }
+
+    /// What its keys begin with.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+
+    /// Looks at the state.
+    pub(crate) fn with_state<T>(&self, look: impl FnOnce(&mut DeviceState) -> T) -> T {
+        look(&mut lock(&self.state))
+    }
+
+    /// The stay that a reader at `snapshot` sees, if its index is there.
+    pub(crate) fn resident_at(&self, snapshot: u64) -> Option<Arc<Resident>> {
+        lock(&self.state).resident_at(snapshot)
+    }
+
+    fn transition<T>(&self, change: impl FnOnce(&mut DeviceState) -> T) -> T {
+        let mut state = lock(&self.state);
+        self.epoch.fetch_add(1, SeqCst);
+        change(&mut state)
+    }
+}
+
+impl DeviceState {
+    fn resident_at(&self, snapshot: u64) -> Option<Arc<Resident>> {
+        let mut stays = self.current.iter().chain(&self.past);
+        stays.find(|stay| stay.is_seen_at(snapshot)).cloned()
+    }
+
+    /// Whether anything is known of the device that a table must remember.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.current.as_ref().is_none_or(|stay| !stay.has_begun())
+            && self.past.is_empty()
+            && self.lower_since.is_none()
+            && self.floors.is_empty()
+    }
+
+    /// Whether a reader of now may see anything of it.
+    pub(crate) fn is_present(&self) -> bool {
+        self.current.as_ref().is_some_and(|stay| stay.has_begun())
+            || self.lower_since.is_some()
+            || (self.in_tree && self.floors.is_empty())
+    }
+}
+
+impl DeviceTable {
+    /// An empty table. It is complete if nothing was ever written to the directory without it.
+    pub(crate) fn new(extractor: Extractor, is_complete: bool) -> Self {
+        Self {
+            extractor,
+            is_complete,
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            order: RwLock::default(),
+            arrivals: Mutex::default(),
+            over: Mutex::default(),
+            floored: Mutex::default(),
+            generation: AtomicU64::new(0),
+            index_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// What names the device of a key.
+    pub(crate) fn extractor(&self) -> Extractor {
+        self.extractor
+    }
+
+    /// Whether a device that is not in it has no data.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Counts what was taken away from readers.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(SeqCst)
+    }
+
+    /// Bytes that all indexes take.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.index_bytes.load(SeqCst)
+    }
+
+    /// Notes that indexes grew.
+    pub(crate) fn note_growth(&self, bytes: u64) {
+        self.index_bytes.fetch_add(bytes, SeqCst);
+    }
+
+    /// The device whose keys begin with `prefix`.
+    pub(crate) fn get(&self, prefix: &[u8]) -> Option<Arc<Device>> {
+        self.shard(prefix)
+            .read()
+            .expect(LOCKED)
+            .get(prefix)
+            .cloned()
+    }
+
+    /// The first device at or behind `bound`, and so on with the last one's prefix excluded.
+    pub(crate) fn first_from(&self, bound: Bound<&[u8]>) -> Option<Arc<Device>> {
+        let order = self.order.read().expect(LOCKED);
+        let mut found = order.range::<[u8], _>((bound, Bound::Unbounded));
+        found.next().map(|(_, device)| Arc::clone(device))
+    }
+
+    /// The last device before `bound`.
+    pub(crate) fn last_until(&self, bound: Bound<&[u8]>) -> Option<Arc<Device>> {
+        let order = self.order.read().expect(LOCKED);
+        let mut found = order.range::<[u8], _>((Bound::Unbounded, bound));
+        found.next_back().map(|(_, device)| Arc::clone(device))
+    }
+
+    /// All devices by prefix.
+    pub(crate) fn all(&self) -> Vec<Arc<Device>> {
+        self.order.read().expect(LOCKED).values().cloned().collect()
+    }
+
+    /// The devices with floors, by prefix.
+    pub(crate) fn floored(&self) -> Vec<Arc<Device>> {
+        lock(&self.floored).values().cloned().collect()
+    }
+
+    /// Where a write to the device of `prefix` goes. A device that is not there arrives.
+    pub(crate) fn target(&self, prefix: &[u8], now: impl FnOnce() -> Duration) -> Target {
+        let device = self.get(prefix).unwrap_or_else(|| self.add(prefix));
+        let mut state = lock(&device.state);
+        let resident = state.lower_since.is_none().then(|| {
+            let arrives = || Arc::new(Resident::new(prefix, now()));
+            Arc::clone(state.current.get_or_insert_with(arrives))
+        });
+        let epoch = device.epoch.load(SeqCst);
+        drop(state);
+        Target {
+            device,
+            epoch,
+            resident,
+        }
+    }
+
+    /// Notes that `resident` gets a record. Under the front's lock.
+    pub(crate) fn begin(&self, resident: &Arc<Resident>, lsn: u64, sequence: u64) {
+        if resident.begin(lsn, sequence) {
+            lock(&self.arrivals).push_back(Arc::clone(resident));
+        }
+    }
+
+    /// What a reader at `snapshot` looks at; `None` if the device has no data.
+    pub(crate) fn sight(&self, prefix: &[u8], snapshot: u64) -> Option<Sight> {
+        let Some(device) = self.get(prefix) else {
+            return (!self.is_complete).then_some(Sight {
+                floor: 0,
+                resident: None,
+                in_tree: true,
+            });
+        };
+        let state = lock(&device.state);
+        Some(Sight {
+            floor: state.floors.at(snapshot),
+            resident: state.resident_at(snapshot),
+            in_tree: state.in_tree,
+        })
+    }
+
+    /// The floor of the device of `prefix` at `snapshot`; 0 if there is none.
+    pub(crate) fn floor_at(&self, prefix: &[u8], snapshot: u64) -> u64 {
+        let device = self.get(prefix);
+        device.map_or(0, |device| lock(&device.state).floors.at(snapshot))
+    }
+
+    /// Whether no device has a floor.
+    pub(crate) fn has_no_floors(&self) -> bool {
+        lock(&self.floored).is_empty()
+    }
+
+    /// Makes the device of `prefix` depart at `sequence`. Under the front's lock. Returns whether it was there.
+    pub(crate) fn depart(&self, prefix: &[u8], sequence: u64) -> bool {
+        let device = match self.get(prefix) {
+            Some(device) => device,
+            None if self.is_complete => return false,
+            None => self.add(prefix),
+        };
+        if !device.with_state(|state| state.is_present()) {
+            return false;
+        }
+        device.transition(|state| {
+            state.lower_since = None;
+            state
+                .past
+                .extend(state.current.take().filter(|stay| stay.has_begun()));
+            for stay in state.past.iter().filter(|stay| stay.departed() == NEVER) {
+                if stay.gone() == NEVER {
+                    lock(&self.over).push(Arc::clone(stay));
+                }
+                stay.set_departed(sequence);
+            }
+            if state.in_tree {
+                state.floors.add(sequence);
+                state.purged_at = None;
+                state.settled_records = 0;
+                state.settled_bytes = 0;
+            }
+        });
+        if device.with_state(|state| !state.floors.is_empty()) {
+            lock(&self.floored).insert(device.prefix.clone(), Arc::clone(&device));
+        }
+        true
+    }
+
+    /// Sends the writes of `resident` to the memtable from `sequence` on. Under the front's lock. Returns whether
+    /// it was in the upper level.
+    pub(crate) fn switch(&self, resident: &Arc<Resident>, sequence: u64) -> bool {
+        let Some(device) = self.get(resident.prefix()) else {
+            return false;
+        };
+        let is_current = |state: &DeviceState| {
+            let current = state.current.as_ref();
+            current.is_some_and(|stay| Arc::ptr_eq(stay, resident)) && state.lower_since.is_none()
+        };
+        if !device.with_state(|state| is_current(state)) {
+            return false;
+        }
+        device.transition(|state| {
+            state.lower_since = Some(sequence);
+            state.in_tree = true;
+            resident.set_switch(sequence);
+        });
+        true
+    }
+
+    /// Notes that all of `resident` is in the tree for readers at `sequence` or later.
+    pub(crate) fn settled(&self, resident: &Arc<Resident>, sequence: u64) {
+        let Some(device) = self.get(resident.prefix()) else {
+            return;
+        };
+        let (records, bytes) = (resident.records(), resident.log_bytes());
+        device.with_state(|state| {
+            if resident.gone() == NEVER {
+                lock(&self.over).push(Arc::clone(resident));
+            }
+            resident.set_settled(sequence);
+            // It may have departed meanwhile.
+            let is_current = |stay: &mut Arc<Resident>| Arc::ptr_eq(stay, resident);
+            if let Some(stay) = state.current.take_if(is_current) {
+                state.past.push(stay);
+                state.settled_records += records;
+                state.settled_bytes += bytes;
+            }
+        });
+    }
+
+    /// The stays whose index is there, the oldest first, for as long as `wanted` says so.
+    pub(crate) fn stays(&self, mut wanted: impl FnMut(&Resident) -> bool) -> Vec<Arc<Resident>> {
+        let arrivals = lock(&self.arrivals);
+        let there = arrivals.iter().filter(|stay| !stay.is_reaped());
+        there.take_while(|stay| wanted(stay)).cloned().collect()
+    }
+
+    /// The first stay that needs the log: position and sequence number of its first record.
+    pub(crate) fn oldest_need(&self) -> Option<(u64, u64)> {
+        let mut arrivals = lock(&self.arrivals);
+        while arrivals.front().is_some_and(|stay| stay.is_reaped()) {
+            arrivals.pop_front();
+        }
+        let oldest = arrivals.front();
+        oldest.map(|stay| (stay.first_lsn(), stay.first_sequence()))
+    }
+
+    /// Gives up the indexes of stays that no reader at `oldest_snapshot` or later needs.
+    pub(crate) fn reap(&self, oldest_snapshot: u64) -> Reaped {
+        let due: Vec<_> = lock(&self.over)
+            .extract_if(.., |stay| stay.gone() <= oldest_snapshot)
+            .collect();
+        let mut reaped = Reaped::default();
+        if due.is_empty() {
+            return reaped;
+        }
+        for stay in &due {
+            if let Some(device) = self.get(stay.prefix()) {
+                let is_empty = device.with_state(|state| {
+                    state.past.retain(|past| !Arc::ptr_eq(past, stay));
+                    state.is_empty()
+                });
+                reaped.empty.extend(is_empty.then_some(device));
+            }
+        }
+        // Who looked before and reads the index now starts over.
+        self.generation.fetch_add(1, SeqCst);
+        for stay in due {
+            self.index_bytes.fetch_sub(stay.index_bytes(), SeqCst);
+            reaped.indexes.push(stay.reap());
+        }
+        reaped
+    }
+
+    /// Retires the floors of `device` up to `sequence`.
+    pub(crate) fn retire(&self, device: &Device, sequence: u64) {
+        let none_left = device.with_state(|state| {
+            state.floors.retire(sequence);
+            state.purged_at = None;
+            if state.floors.is_empty() && state.lower_since.is_none() {
+                state.in_tree = !self.is_complete;
+            }
+            state.floors.is_empty()
+        });
+        if none_left {
+            lock(&self.floored).remove(device.prefix());
+        }
+        self.generation.fetch_add(1, SeqCst);
+    }
+
+    /// Forgets those of `devices` of which nothing is left. Under the front's lock: a writer that has looked one
+    /// up has no place in the log yet, and looks again.
+    pub(crate) fn forget(&self, devices: &[Arc<Device>]) {
+        for device in devices {
+            let mut shard = self.shard(&device.prefix).write().expect(LOCKED);
+            let mut order = self.order.write().expect(LOCKED);
+            if device.transition(|state| state.is_empty()) {
+                shard.remove(&device.prefix);
+                order.remove(&device.prefix);
+            }
+        }
+    }
+
+    fn add(&self, prefix: &[u8]) -> Arc<Device> {
+        let mut shard = self.shard(prefix).write().expect(LOCKED);
+        let device = shard
+            .entry(prefix.into())
+            .or_insert_with(|| Arc::new(Device::new(prefix, !self.is_complete)));
+        let device = Arc::clone(device);
+        let mut order = self.order.write().expect(LOCKED);
+        order.insert(prefix.into(), Arc::clone(&device));
+        device
+    }
+
+    /// Puts back what a checkpoint says of the device of `prefix`.
+    pub(crate) fn restore(&self, prefix: &[u8], state: DeviceState) {
+        let device = self.get(prefix).unwrap_or_else(|| self.add(prefix));
+        if !state.floors.is_empty() {
+            lock(&self.floored).insert(prefix.into(), Arc::clone(&device));
+        }
+        device.with_state(|old| *old = state);
+    }
+
+    fn shard(&self, prefix: &[u8]) -> &RwLock<HashMap<Prefix, Arc<Device>>> {
+        &self.shards[crc32c::crc32c(prefix) as usize % SHARDS]
+    }
+}

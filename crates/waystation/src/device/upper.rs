@@ -1,0 +1,100 @@
+//! The upper level: the device table and the log that holds the devices' records, read together.
+
+use super::cursor::UpperCursor;
+use super::index::Spot;
+use super::table::DeviceTable;
+use crate::error::Result;
+use crate::log::Log;
+use crate::lsm::Lookup;
+use crate::lsm::compaction::Hidden;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// The upper level of a database.
+pub(crate) struct Upper {
+    pub(crate) table: DeviceTable,
+    pub(crate) log: Arc<Log>,
+    /// The log is durable through this sequence number at least.
+    durable_sequence: AtomicU64,
+}
+
+/// Where a point read goes on.
+pub(crate) enum Step {
+    /// It is answered.
+    Done(Option<Vec<u8>>),
+    /// Ask the memtables and the tree for versions from `floor` on, and where they know none, `then`.
+    Tree { floor: u64, then: Lookup<Spot> },
+}
+
+impl Upper {
+    pub(crate) fn new(table: DeviceTable, log: Arc<Log>) -> Self {
+        Self {
+            table,
+            log,
+            durable_sequence: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes that the log is durable through `sequence`.
+    pub(crate) fn note_durable(&self, sequence: u64) {
+        self.durable_sequence.fetch_max(sequence, SeqCst);
+    }
+
+    /// What departures hide from all who read at `oldest_snapshot` or later. Only departures that are durable
+    /// count: what they hide is dropped from tables, and must not come back half.
+    pub(crate) fn hidden_from(&self, oldest_snapshot: u64) -> Hidden {
+        let through = oldest_snapshot.min(self.durable_sequence.load(SeqCst));
+        let floor_of = |device: &Arc<super::table::Device>| {
+            let floor = device.with_state(|state| state.floors.at(through));
+            (floor > 0).then(|| (device.prefix().to_vec(), floor))
+        };
+        let floors = self.table.floored().iter().filter_map(floor_of).collect();
+        Hidden { floors, through }
+    }
+
+    /// What the upper level says about `key`, whose device's keys begin with `prefix`, at `snapshot`.
+    pub(crate) fn get(&self, prefix: &[u8], key: &[u8], snapshot: u64) -> Result<Step> {
+        let Some(sight) = self.table.sight(prefix, snapshot) else {
+            return Ok(Step::Done(None));
+        };
+        let floor = sight.floor;
+        let Some(resident) = sight.resident else {
+            let then = Lookup::Missing;
+            return Ok(if sight.in_tree {
+                Step::Tree { floor, then }
+            } else {
+                Step::Done(None)
+            });
+        };
+        let found = match resident.get(&key[prefix.len()..], snapshot) {
+            Some(entry) => entry.value.map_or(Lookup::Deleted, Lookup::Found),
+            None => Lookup::Missing,
+        };
+        if resident.switch() <= snapshot {
+            // What was written since the switch is newer, and is not in the index.
+            return Ok(Step::Tree { floor, then: found });
+        }
+        match found {
+            Lookup::Found(spot) => Ok(Step::Done(Some(self.value(&spot)?))),
+            // In a directory that is older than its extractor the tree may hold what came before.
+            Lookup::Missing if !self.table.is_complete() => Ok(Step::Tree {
+                floor,
+                then: Lookup::Missing,
+            }),
+            Lookup::Deleted | Lookup::Missing => Ok(Step::Done(None)),
+        }
+    }
+
+    /// The value at `spot`.
+    pub(crate) fn value(&self, spot: &Spot) -> Result<Vec<u8>> {
+        let mut value = vec![0; spot.length as usize];
+        self.log
+            .read_back(spot.record_lsn, spot.offset as usize, &mut value)?;
+        Ok(value)
+    }
+
+    /// A cursor over what the upper level shows at `snapshot`, up to `upper` (excluded).
+    pub(crate) fn cursor(self: &Arc<Self>, snapshot: u64, upper: Option<&[u8]>) -> UpperCursor {
+        UpperCursor::new(Arc::clone(self), snapshot, upper)
+    }
+}

@@ -1,0 +1,289 @@
+//! Histories with devices against a plain map: every read, at every snapshot, both ways, after every reopening.
+
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use waystation::storage::sim::Crash;
+use waystation::storage::{SimStorage, Storage};
+use waystation::{
+    Db, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, Snapshot, WriteBatch,
+};
+
+type State = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// One step of a history.
+#[derive(Debug, Clone)]
+enum Step {
+    Write(Vec<(u8, u8, Option<u16>)>),
+    Depart(u8),
+    Settle(u8),
+    Snapshot,
+    Release(u8),
+    Flush,
+    Compact,
+    Reopen,
+    Kill,
+    Check,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let operation = (0u8..7, 0u8..12, prop::option::weighted(0.8, 0u16..3000));
+    prop_oneof![
+        12 => prop::collection::vec(operation, 1..8).prop_map(Step::Write),
+        3 => (0u8..7).prop_map(Step::Depart),
+        3 => (0u8..7).prop_map(Step::Settle),
+        2 => Just(Step::Snapshot),
+        2 => any::<u8>().prop_map(Step::Release),
+        1 => Just(Step::Flush),
+        1 => Just(Step::Compact),
+        1 => Just(Step::Reopen),
+        1 => Just(Step::Kill),
+        3 => Just(Step::Check),
+    ]
+}
+
+/// The name of a device, or of none.
+fn device(number: u8) -> Option<String> {
+    (number < 6).then(|| format!("car-{number}"))
+}
+
+fn key(number: u8, key: u8) -> Vec<u8> {
+    match device(number) {
+        Some(name) => format!("{name}:k{key:02}").into_bytes(),
+        None => format!("setting{key:02}").into_bytes(),
+    }
+}
+
+fn options(residency: Duration) -> Options {
+    Options {
+        memtable_bytes: 64 << 10,
+        table_bytes: 64 << 10,
+        ring_bytes: 256 << 10,
+        log_segment_bytes: 256 << 10,
+        cache_bytes: 1 << 20,
+        devices: Some(DeviceOptions {
+            residency,
+            ..DeviceOptions::new(Extractor::until(b':'))
+        }),
+        ..Options::default()
+    }
+}
+
+fn walk(db: &Db, options: IterOptions, backwards: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut iterator = db.iter(options).expect("iter");
+    let start = if backwards {
+        iterator.seek_to_last()
+    } else {
+        iterator.seek_to_first()
+    };
+    start.expect("seek");
+    while iterator.valid() {
+        found.push((iterator.key().to_vec(), iterator.value().to_vec()));
+        let moved = if backwards {
+            iterator.prev()
+        } else {
+            iterator.next()
+        };
+        moved.expect("step");
+    }
+    if backwards {
+        found.reverse();
+    }
+    found
+}
+
+fn list(state: &State) -> Vec<(Vec<u8>, Vec<u8>)> {
+    state.iter().map(|(k, v)| (k.clone(), v.clone())).collect()
+}
+
+fn names(entries: &[(Vec<u8>, Vec<u8>)]) -> Vec<String> {
+    let name = |(key, value): &(Vec<u8>, Vec<u8>)| {
+        format!("{} ({})", String::from_utf8_lossy(key), value.len())
+    };
+    entries.iter().map(name).collect()
+}
+
+/// Compares everything `db` shows, now or at `snapshot`, with `state`.
+fn compare(db: &Db, snapshot: Option<&Snapshot>, state: &State) {
+    let at = |prefix: Option<&str>| IterOptions {
+        prefix: prefix.map(|prefix| prefix.as_bytes().to_vec()),
+        snapshot: snapshot.cloned(),
+        ..IterOptions::default()
+    };
+    let expected = list(state);
+    for backwards in [false, true] {
+        let found = walk(db, at(None), backwards);
+        assert_eq!(names(&found), names(&expected), "backwards: {backwards}");
+        assert!(found == expected);
+        for prefix in ["car-2:", "car-", "set", "car-3:k05"] {
+            let part: Vec<_> = expected
+                .iter()
+                .filter(|(key, _)| key.starts_with(prefix.as_bytes()))
+                .cloned()
+                .collect();
+            assert_eq!(names(&walk(db, at(Some(prefix)), backwards)), names(&part));
+        }
+    }
+    for number in 0..7 {
+        for k in 0..12 {
+            let key = key(number, k);
+            let found = match snapshot {
+                Some(snapshot) => db.get_at(&key, snapshot),
+                None => db.get(&key),
+            };
+            let found = found.expect("get");
+            assert!(
+                found.as_ref() == state.get(&key),
+                "{}: {:?} bytes found, {:?} expected",
+                String::from_utf8_lossy(&key),
+                found.map(|v| v.len()),
+                state.get(&key).map(Vec::len)
+            );
+        }
+    }
+}
+
+struct History {
+    machine: Arc<SimStorage>,
+    db: Option<Db>,
+    state: State,
+    snapshots: Vec<(Snapshot, State)>,
+    residency: Duration,
+    written: u64,
+}
+
+impl History {
+    fn db(&self) -> &Db {
+        self.db.as_ref().expect("open")
+    }
+
+    fn open(&mut self) {
+        let storage: Arc<dyn Storage> = self.machine.clone();
+        let db = Db::open_with(storage, Path::new("/db"), options(self.residency));
+        self.db = Some(db.expect("open"));
+    }
+
+    fn take(&mut self, step: Step) {
+        match step {
+            Step::Write(operations) => self.write(&operations),
+            Step::Depart(number) => self.depart(number),
+            Step::Settle(number) => self.settle(number),
+            Step::Snapshot => {
+                let snapshot = self.db().snapshot();
+                self.snapshots.push((snapshot, self.state.clone()));
+            }
+            Step::Release(which) => {
+                if !self.snapshots.is_empty() {
+                    let at = usize::from(which) % self.snapshots.len();
+                    self.snapshots.remove(at);
+                }
+            }
+            Step::Flush => self.db().flush().expect("flush"),
+            Step::Compact => {
+                let all = std::ops::Bound::Unbounded;
+                self.db().compact_range(all, all).expect("compact");
+            }
+            Step::Reopen => {
+                self.snapshots.clear();
+                self.db.take().expect("open").close().expect("close");
+                self.open();
+                self.check();
+            }
+            Step::Kill => {
+                self.snapshots.clear();
+                self.machine = self.machine.crash(self.written, Crash::Process);
+                // The old handle belongs to a machine that is off.
+                drop(self.db.take());
+                self.open();
+                self.check();
+            }
+            Step::Check => self.check(),
+        }
+    }
+
+    fn write(&mut self, operations: &[(u8, u8, Option<u16>)]) {
+        let mut batch = WriteBatch::new();
+        for (number, k, length) in operations {
+            let key = key(*number, *k);
+            self.written += 1;
+            if let Some(length) = length {
+                let mut value = self.written.to_le_bytes().to_vec();
+                value.resize(8 + usize::from(*length), *k);
+                batch.put(&key, &value);
+                self.state.insert(key, value);
+            } else {
+                batch.delete(&key);
+                self.state.remove(&key);
+            }
+        }
+        self.db()
+            .write(&batch, Durability::ProcessCrash)
+            .expect("write");
+    }
+
+    fn settle(&self, number: u8) {
+        let Some(name) = device(number) else {
+            return;
+        };
+        match self.db().settle(name.as_bytes()) {
+            Ok(()) | Err(Error::UnknownDevice { .. }) => {}
+            Err(error) => panic!("settle: {error}"),
+        }
+    }
+
+    fn depart(&mut self, number: u8) {
+        let Some(name) = device(number) else {
+            return;
+        };
+        let prefix = format!("{name}:").into_bytes();
+        let had_data = self.state.keys().any(|key| key.starts_with(&prefix));
+        match self.db().depart(name.as_bytes()) {
+            Ok(()) => {}
+            // A device whose keys were all deleted may be there or not.
+            Err(Error::UnknownDevice { .. }) if !had_data => {}
+            Err(error) => panic!("depart: {error}"),
+        }
+        self.state.retain(|key, _| !key.starts_with(&prefix));
+    }
+
+    fn check(&self) {
+        compare(self.db(), None, &self.state);
+        for (snapshot, state) in &self.snapshots {
+            compare(self.db(), Some(snapshot), state);
+        }
+        let report = self.db().check().expect("check");
+        assert!(report.problems.is_empty(), "{report:?}");
+    }
+}
+
+fn run(steps: Vec<Step>, residency: Duration) {
+    let mut history = History {
+        machine: SimStorage::new(1),
+        db: None,
+        state: State::new(),
+        snapshots: Vec::new(),
+        residency,
+        written: 0,
+    };
+    history.open();
+    for step in steps {
+        history.take(step);
+    }
+    history.check();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, max_shrink_iters: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn histories_agree_with_a_plain_map(
+        steps in prop::collection::vec(step(), 1..80),
+        hurried in any::<bool>(),
+    ) {
+        // Simulated time passes fast: devices settle by themselves, or only when told.
+        run(steps, Duration::from_secs(if hurried { 1 } else { 1_000_000 }));
+    }
+}
