@@ -47,6 +47,7 @@ use crate::device::upper::Step;
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::lsm::iter::MergingIterator;
+use crate::lsm::memtable::Regions;
 use crate::lsm::tree::{CheckReport, Tree};
 use crate::lsm::{Lookup, iter::Source};
 use crate::storage::{DirectoryLock, Storage};
@@ -96,6 +97,8 @@ struct Core {
     tree: Tree,
     views: ViewCell,
     snapshots: Arc<Snapshots>,
+    /// Memory of memtables that were flushed, for later ones.
+    regions: Arc<Regions>,
     active: Mutex<Active>,
     /// Bytes reserved in the active memtable, for the pace.
     active_reserved: AtomicUsize,

@@ -16,7 +16,7 @@ use crate::device::upper::Upper;
 use crate::error::{Error, Result};
 use crate::log::{self, LogSettings, Record, Recovered};
 use crate::lsm::compaction::Shape;
-use crate::lsm::memtable::MemTable;
+use crate::lsm::memtable::{MemTable, Regions};
 use crate::lsm::table::TableSettings;
 use crate::lsm::tree::{Tree, TreeSettings};
 use crate::lsm::version::read_file;
@@ -212,6 +212,7 @@ fn tree_settings(options: &Options) -> TreeSettings {
 /// Puts the log's records back into memtables.
 struct Replay {
     memtable_bytes: usize,
+    regions: Arc<Regions>,
     flushed_sequence: u64,
     /// Whether the log belongs to the tables.
     knows_log: bool,
@@ -230,16 +231,18 @@ impl Replay {
         knows_log: bool,
         devices: Option<DeviceReplay>,
     ) -> Self {
+        let regions = Arc::<Regions>::default();
         Self {
             memtable_bytes,
             flushed_sequence,
             knows_log,
             full: Vec::new(),
             active: LoggedMemTable {
-                table: Arc::new(MemTable::new(memtable_bytes)),
+                table: Arc::new(MemTable::with_regions(memtable_bytes, &regions)),
                 start_lsn: 0,
                 start_sequence: flushed_sequence + 1,
             },
+            regions,
             reserved: 0,
             scratch: Vec::new(),
             devices,
@@ -345,7 +348,10 @@ impl Replay {
     fn make_room(&mut self, room: usize, lsn: u64, sequence: u64) {
         if self.reserved + room > self.active.table.capacity_bytes() {
             let fresh = LoggedMemTable {
-                table: Arc::new(MemTable::new(self.memtable_bytes.max(room))),
+                table: Arc::new(MemTable::with_regions(
+                    self.memtable_bytes.max(room),
+                    &self.regions,
+                )),
                 start_lsn: lsn,
                 start_sequence: sequence,
             };
@@ -396,6 +402,7 @@ fn assemble(
         log,
         tree,
         snapshots: Arc::new(Snapshots::default()),
+        regions: replay.regions,
         active: Mutex::new(Active {
             memtable: active,
             reserved: replay.reserved,

@@ -127,7 +127,10 @@ impl Core {
     /// Makes a fresh memtable the active one, from position `lsn` and `sequence` on.
     fn rotate(&self, active: &mut Active, room: usize, lsn: u64, sequence: u64) {
         let fresh = Arc::new(LoggedMemTable {
-            table: Arc::new(MemTable::new(self.options.memtable_bytes.max(room))),
+            table: Arc::new(MemTable::with_regions(
+                self.options.memtable_bytes.max(room),
+                &self.regions,
+            )),
             start_lsn: lsn,
             start_sequence: sequence,
         });

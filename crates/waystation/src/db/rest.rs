@@ -51,6 +51,7 @@ impl Core {
         if self.active_reserved.load(Relaxed) >= self.options.memtable_bytes / WORTH_FLUSHING {
             self.rotate_now();
         }
+        self.regions.release();
         self.rested_at.store(sequence, SeqCst);
         self.look_again();
         self.changed.notify_all();

@@ -7,6 +7,7 @@
 use super::Core;
 use super::view::View;
 use crate::error::{Error, Result};
+use crate::storage::stand_back;
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, MutexGuard, lock, wait};
@@ -150,8 +151,9 @@ impl Core {
         self.log.sync(end_lsn)?;
         if !oldest.table.is_empty() {
             let oldest_snapshot = self.oldest_snapshot();
+            let hurried = view.full.len() > 1;
             self.tree
-                .flush(oldest.table.iter(), end_sequence, oldest_snapshot)?;
+                .flush(oldest.table.iter(), end_sequence, oldest_snapshot, hurried)?;
         }
         self.views.change(|view| {
             let full = view.full[1..].to_vec();
@@ -173,6 +175,7 @@ impl Core {
 
     /// Compacts whatever is due, until told to stop.
     fn compact_loop(&self) {
+        stand_back();
         let mut pause = RETRY_PAUSE_MIN;
         let mut background = lock(&self.background);
         while !background.stopping {

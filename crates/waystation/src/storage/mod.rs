@@ -33,7 +33,7 @@ mod tests;
 pub use aligned::AlignedBuffer;
 pub use metered::Metered;
 pub use os::OsStorage;
-pub(crate) use os::memory_bytes;
+pub(crate) use os::{memory_bytes, stand_back};
 pub use sim::SimStorage;
 
 use crate::error::Result;

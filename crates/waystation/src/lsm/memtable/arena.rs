@@ -1,8 +1,8 @@
 //! The memory of a memtable: one fixed region from which nodes are cut and never given back one by one.
 //!
-//! The region is uninitialised, so making it touches no page: a node's bytes are all written before anybody
-//! can find it. Regions of some size ask for huge pages, because a search jumps all over them and would
-//! otherwise miss the address cache as often as the data cache.
+//! What is in the region at first is of no meaning, so making it touches no page: a node's bytes are all written
+//! before anybody can find it. Regions of some size ask for huge pages, because a search jumps all over them and
+//! would otherwise miss the address cache as often as the data cache.
 //!
 //! A node is named by the distance of its header from the start of the region, in 32 bits:
 //!
@@ -20,11 +20,12 @@
 //! - an offset other than [`NIL`] in a link names a node of this region that was written in full before;
 //! - payload and lengths of a node never change after that; links change atomically.
 
+use super::region::{Loan, Regions};
 #[cfg(loom)]
 use loom::sync::atomic::AtomicU32;
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::atomic::AtomicU32;
 
@@ -49,12 +50,6 @@ pub(super) const FIRST_FREE: usize = 64;
 const BACK_AT: usize = 4;
 const KEY_LENGTH_AT: usize = 8;
 const VALUE_LENGTH_AT: usize = 12;
-
-/// Regions of at least this size are aligned to it, and the kernel is asked to back them with pages of it.
-const HUGE_PAGE_BYTES: usize = 2 << 20;
-
-/// The alignment of smaller regions: a cache line.
-const LINE_BYTES: usize = 64;
 
 /// The name of a node in its arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +96,7 @@ impl Entry<'_> {
 /// A fixed region of memory, cut into nodes.
 pub(super) struct Arena {
     base: NonNull<u8>,
-    layout: Layout,
+    loan: Loan,
     #[cfg(loom)]
     shadow: super::shadow::Shadow,
 }
@@ -120,29 +115,20 @@ unsafe impl Sync for Arena {}
 )]
 impl Arena {
     /// A region of `bytes`, of which the head node is written and nothing else touched.
-    pub(super) fn new(bytes: usize) -> Self {
+    pub(super) fn new(bytes: usize, regions: &Arc<Regions>) -> Self {
         assert!(
             u32::try_from(bytes).is_ok(),
             "a memtable of {bytes} bytes is more than 32-bit offsets reach"
         );
         let bytes = bytes.max(FIRST_FREE);
-        let huge = bytes >= HUGE_PAGE_BYTES;
-        let alignment = if huge { HUGE_PAGE_BYTES } else { LINE_BYTES };
-        let layout = Layout::from_size_align(bytes, alignment)
-            .expect("32 bits of bytes at a power of two are a layout");
-        // SAFETY: the layout is not empty.
-        let Some(base) = NonNull::new(unsafe { alloc(layout) }) else {
-            handle_alloc_error(layout)
-        };
-        if huge {
-            advise_huge_pages(base, bytes);
-        }
+        let loan = Loan::new(regions, bytes);
+        let base = loan.region().base();
         // SAFETY: the region is at least FIRST_FREE bytes, and nobody else has it yet. Zero bytes are a head
         // without successors.
         unsafe { base.write_bytes(0, FIRST_FREE) };
         Self {
             base,
-            layout,
+            loan,
             #[cfg(loom)]
             shadow: super::shadow::Shadow::new(bytes / LINK_BYTES),
         }
@@ -150,7 +136,7 @@ impl Arena {
 
     /// The bytes of the region.
     pub(super) fn bytes(&self) -> usize {
-        self.layout.size()
+        self.loan.region().bytes()
     }
 
     /// Writes the node of `entry` with `height` levels into the region at `start`. Its links are [`NIL`];
@@ -290,32 +276,3 @@ impl Arena {
         }
     }
 }
-
-impl Drop for Arena {
-    #[expect(unsafe_code, reason = "the region is a raw pointer")]
-    fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout, and nobody borrows from the arena any more.
-        unsafe { dealloc(self.base.as_ptr(), self.layout) };
-    }
-}
-
-/// Asks for huge pages under the whole ones of the region. A kernel that refuses costs speed only.
-#[cfg(all(target_os = "linux", not(miri)))]
-#[expect(unsafe_code, reason = "madvise takes a raw range")]
-fn advise_huge_pages(base: NonNull<u8>, bytes: usize) {
-    let whole = bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-    // SAFETY: the range is within our allocation, and this advice changes no content.
-    let advised = unsafe {
-        rustix::mm::madvise(
-            base.as_ptr().cast(),
-            whole,
-            rustix::mm::Advice::LinuxHugepage,
-        )
-    };
-    if let Err(error) = advised {
-        log::debug!("no huge pages for a memtable of {bytes} bytes: {error}");
-    }
-}
-
-#[cfg(not(all(target_os = "linux", not(miri))))]
-fn advise_huge_pages(_: NonNull<u8>, _: usize) {}

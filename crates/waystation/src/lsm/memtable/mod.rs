@@ -8,6 +8,7 @@
 //! fit, and one that does not is a bug of the caller that stops the thread before anything is changed.
 //!
 //! - [`arena`]: the region and the bytes of a node
+//! - [`region`]: memory that one memtable leaves for the next
 //! - [`skiplist`]: the order, and how threads meet
 //! - [`target`]: comparing keys
 
@@ -16,6 +17,7 @@ mod iter;
 #[cfg(test)]
 #[cfg(loom)]
 mod model_tests;
+mod region;
 #[cfg(loom)]
 mod shadow;
 mod skiplist;
@@ -32,6 +34,7 @@ use crate::sync::Arc;
 use waystation_format::key::{self, ValueKind};
 
 pub(crate) use self::iter::MemTableIterator;
+pub(crate) use self::region::Regions;
 
 /// A sorted table of versions in memory.
 pub(crate) struct MemTable {
@@ -44,14 +47,20 @@ impl MemTable {
 
     /// An empty memtable for entries whose [`MemTable::entry_bytes`] add up to `capacity_bytes`, which is at
     /// most [`MemTable::MAX_CAPACITY_BYTES`].
+    #[cfg(test)]
     pub(crate) fn new(capacity_bytes: usize) -> Self {
+        Self::with_regions(capacity_bytes, &Arc::default())
+    }
+
+    /// The same, in memory that `regions` has or makes.
+    pub(crate) fn with_regions(capacity_bytes: usize, regions: &Arc<Regions>) -> Self {
         assert!(
             capacity_bytes <= Self::MAX_CAPACITY_BYTES,
             "a memtable of {capacity_bytes} bytes is more than {}",
             Self::MAX_CAPACITY_BYTES
         );
         Self {
-            list: SkipList::new(capacity_bytes),
+            list: SkipList::new(capacity_bytes, regions),
         }
     }
 

@@ -19,7 +19,10 @@ fn put(list: &SkipList, user_key: &[u8], height: usize) {
 
 fn list_with(keys: &[(&[u8], usize)]) -> Arc<SkipList> {
     // A reserve is not needed: towers of two are paid for.
-    let list = Arc::new(SkipList::new(SkipList::entry_bytes(1, 1) * 4));
+    let list = Arc::new(SkipList::new(
+        SkipList::entry_bytes(1, 1) * 4,
+        &Arc::default(),
+    ));
     for (user_key, height) in keys {
         put(&list, user_key, *height);
     }

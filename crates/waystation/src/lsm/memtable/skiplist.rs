@@ -28,10 +28,12 @@
 use super::arena::{
     Arena, Entry, FIRST_FREE, HEAD, HEADER_BYTES, LINK_BYTES, MAX_HEIGHT, NIL, NODE_ALIGNMENT, Node,
 };
+use super::region::Regions;
 use super::target::Target;
 use crate::sync::atomic::AtomicU64;
 #[cfg(loom)]
 use loom::sync::atomic::AtomicU32;
+use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -89,10 +91,10 @@ pub(super) struct SkipList {
 
 impl SkipList {
     /// An empty list that takes entries whose `entry_bytes` add up to `capacity`.
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(super) fn new(capacity: usize, regions: &Arc<Regions>) -> Self {
         let reserve = capacity / RESERVE_DIVISOR;
         Self {
-            arena: Arena::new(FIRST_FREE + capacity + reserve),
+            arena: Arena::new(FIRST_FREE + capacity + reserve, regions),
             capacity,
             reserve,
             growth: Growth {

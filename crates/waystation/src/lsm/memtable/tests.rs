@@ -152,7 +152,7 @@ fn reserved_entries_fit_to_the_last_byte() {
 #[test]
 fn tall_towers_never_take_more_than_their_reserve() {
     let entries = if cfg!(miri) { 200 } else { 1000 };
-    let list = SkipList::new(SkipList::entry_bytes(4, 0) * entries);
+    let list = SkipList::new(SkipList::entry_bytes(4, 0) * entries, &Arc::default());
     for number in 0..entries as u32 {
         let entry = Entry {
             user_key: &number.swap_bytes().to_le_bytes(),

@@ -16,6 +16,7 @@ use crate::lsm::iter::InternalIterator;
 use crate::lsm::version::{Change, Progress, UserRange, Version};
 use crate::sync::{Arc, lock};
 use waystation_format::key::user_key;
+use waystation_format::table::Compression;
 
 /// The deepest level a flush goes to. Deeper would only spare moves, and put new data where merges are large.
 const DEEPEST: usize = 2;
@@ -24,12 +25,14 @@ impl Tree {
     /// Writes the entries of `memtable` to tables and installs them: every write up to `last_sequence` is in a
     /// table then. Memtables come in the order of their sequence numbers, one at a time, and only once the log
     /// is durable through `last_sequence`. Versions no reader can reach, all being at `oldest_snapshot` or
-    /// later, are left out.
+    /// later, are left out. If `hurried`, a table of level 0, which will be written anew soon, is not compressed:
+    /// that is half of the work.
     pub(crate) fn flush<I: InternalIterator>(
         &self,
         mut memtable: I,
         last_sequence: u64,
         oldest_snapshot: u64,
+        hurried: bool,
     ) -> Result<()> {
         let _one_at_a_time = lock(&self.flushing);
         let progress = Progress {
@@ -45,7 +48,10 @@ impl Tree {
         let smallest = user_key(memtable.key()).to_vec();
         let range = UserRange::new(&smallest, &largest);
         let (version, level, claimed) = self.find_place(&range);
-        let job = self.flush_job(&version, level, &range, oldest_snapshot);
+        let mut job = self.flush_job(&version, level, &range, oldest_snapshot);
+        if hurried && level == 0 {
+            job.layout.compression = Compression::None as u8;
+        }
         let new_number = || self.versions.new_file_number();
         // A flush is never cancelled: it is what makes room, and what closing waits for.
         let workplace = self.workplace(&new_number, &|| false);

@@ -62,7 +62,7 @@ impl Tree {
         entries.sort();
         let newest = entries.newest();
         // Nobody reads yet.
-        self.flush(&mut *entries, newest, MAX_SEQUENCE)?;
+        self.flush(&mut *entries, newest, MAX_SEQUENCE, false)?;
         entries.clear();
         Ok(())
     }

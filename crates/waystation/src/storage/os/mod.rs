@@ -3,10 +3,12 @@
 mod file;
 mod lock;
 mod memory;
+mod priority;
 mod ring;
 
 use self::file::KernelFile;
 pub(crate) use self::memory::memory_bytes;
+pub(crate) use self::priority::stand_back;
 use super::raw::RawStorage;
 use super::{DirectoryLock, Entry, Metered, OpenMode, Ring};
 use rustix::fs::{Mode, OFlags};

@@ -125,7 +125,7 @@ fn after_a_passing_failure_everything_goes_on() {
                 }
                 memtable.sort();
                 let mut tries = 0;
-                while tree.flush(&mut memtable, history.last, 0).is_err() {
+                while tree.flush(&mut memtable, history.last, 0, false).is_err() {
                     tries += 1;
                     assert!(
                         tries < 5,

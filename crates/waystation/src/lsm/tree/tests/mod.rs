@@ -155,7 +155,7 @@ pub(super) fn scan(tree: &Tree, snapshot: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// Flushes `memtable`, which holds everything up to `last`.
 pub(super) fn flush(tree: &Tree, memtable: &mut Entries, last: u64, oldest: u64) -> Result<()> {
     memtable.sort();
-    tree.flush(&mut *memtable, last, oldest)?;
+    tree.flush(&mut *memtable, last, oldest, last.is_multiple_of(3))?;
     memtable.clear();
     Ok(())
 }
