@@ -11,10 +11,11 @@
 //!   [`pace`]: how writers are held back
 //! - [`routes`]: which operations of a write go to the upper level; [`devices`]: devices that depart, and what
 //!   is left of them; [`settle`]: devices that stay
-//! - [`open`]: from a directory to a database and back
+//! - [`open`]: from a directory to a database and back; [`replay`] and [`inserters`]: what the log holds, into memory
 
 mod devices;
 mod export;
+mod inserters;
 mod iterator;
 #[cfg(test)]
 #[cfg(shuttle)]
@@ -23,6 +24,7 @@ mod open;
 mod options;
 mod pace;
 mod pipeline;
+mod replay;
 mod rest;
 mod routes;
 mod settle;

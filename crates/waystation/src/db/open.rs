@@ -3,20 +3,18 @@
 use super::devices::{Devices, save_checkpoint};
 use super::options::{DeviceOptions, Options};
 use super::pace::Pace;
-use super::pipeline::{Active, BATCH_HEADER_BYTES, apply, room_of};
-use super::routes::spot_of;
+use super::pipeline::Active;
+use super::replay::Replay;
 use super::snapshot::Snapshots;
 use super::view::{LoggedMemTable, View, ViewCell};
 use super::workers::{Background, Workers};
 use super::{Core, Db};
 use crate::device::checkpoint::{self, CHECKPOINT_NAME, CheckpointError, Directory, SavedDevice};
-use crate::device::index::Entry;
-use crate::device::replay::{DeviceReplay, Route};
+use crate::device::replay::DeviceReplay;
 use crate::device::upper::Upper;
 use crate::error::{Error, Result};
-use crate::log::{self, LogSettings, Record, Recovered};
+use crate::log::{self, LogSettings, Recovered};
 use crate::lsm::compaction::Shape;
-use crate::lsm::memtable::{MemTable, Regions};
 use crate::lsm::table::TableSettings;
 use crate::lsm::tree::{Tree, TreeSettings};
 use crate::lsm::version::read_file;
@@ -25,9 +23,6 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
 use std::path::Path;
 use std::time::Duration;
-use waystation_format::FormatError;
-use waystation_format::batch::BatchIter;
-use waystation_format::log::RecordKind;
 
 /// The name of the lock file, `LevelDB`'s.
 const LOCK_NAME: &str = "LOCK";
@@ -58,6 +53,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
     let recovered = log::open(&storage, path, &settings, needless, &mut |record| {
         replay.record(path, &record)
     })?;
+    replay.finish();
     let visible = recovered.log.visible_sequence();
     if visible < flushed {
         let reason = format!("it ends at write {visible}, but tables hold writes up to {flushed}");
@@ -206,159 +202,6 @@ fn tree_settings(options: &Options) -> TreeSettings {
         shape: Shape::new(options.memtable_bytes as u64, options.table_bytes as u64),
         cache_bytes: options.cache_bytes - log_cache_bytes(options),
         max_open_tables: options.max_open_tables,
-    }
-}
-
-/// Puts the log's records back into memtables.
-struct Replay {
-    memtable_bytes: usize,
-    regions: Arc<Regions>,
-    flushed_sequence: u64,
-    /// Whether the log belongs to the tables.
-    knows_log: bool,
-    full: Vec<LoggedMemTable>,
-    active: LoggedMemTable,
-    reserved: usize,
-    /// A record as a batch, to be used again.
-    scratch: Vec<u8>,
-    devices: Option<DeviceReplay>,
-}
-
-impl Replay {
-    fn new(
-        memtable_bytes: usize,
-        flushed_sequence: u64,
-        knows_log: bool,
-        devices: Option<DeviceReplay>,
-    ) -> Self {
-        let regions = Arc::<Regions>::default();
-        Self {
-            memtable_bytes,
-            flushed_sequence,
-            knows_log,
-            full: Vec::new(),
-            active: LoggedMemTable {
-                table: Arc::new(MemTable::with_regions(memtable_bytes, &regions)),
-                start_lsn: 0,
-                start_sequence: flushed_sequence + 1,
-            },
-            regions,
-            reserved: 0,
-            scratch: Vec::new(),
-            devices,
-        }
-    }
-
-    /// Records up to here need not be in the log.
-    fn needless_sequence(&self) -> u64 {
-        let released = self.devices.as_ref().map(|it| it.directory.released);
-        released.unwrap_or(self.flushed_sequence)
-    }
-
-    /// Takes one record, unless it is in tables already.
-    fn record(&mut self, dir: &Path, record: &Record<'_>) -> Result<()> {
-        let header = &record.header;
-        if header.last_sequence() <= self.needless_sequence() {
-            return Ok(());
-        }
-        self.check_belongs(dir)?;
-        let damaged = |what: &str, error: &FormatError| {
-            let reason = format!(
-                "the log's record at position {} is no {what}: {error}",
-                record.lsn
-            );
-            Error::corruption(dir, 0, reason)
-        };
-        if header.kind == RecordKind::Devices {
-            return match &self.devices {
-                Some(devices) => devices
-                    .event(record.payload, header.first_sequence)
-                    .map_err(|error| damaged("event of a device", &error)),
-                None => Err(Error::corruption(
-                    dir.join(CHECKPOINT_NAME),
-                    0,
-                    "it is missing, although the log tells of devices",
-                )),
-            };
-        }
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
-        scratch.extend_from_slice(&header.first_sequence.to_le_bytes());
-        scratch.extend_from_slice(&header.operations.to_le_bytes());
-        scratch.extend_from_slice(record.payload);
-        let operations = BatchIter::parse(&scratch).map_err(|error| damaged("batch", &error))?;
-        if self.devices.is_some() {
-            self.take_routed(record, operations, &scratch[BATCH_HEADER_BYTES..]);
-        } else {
-            let room = operations
-                .clone()
-                .map(|operation| room_of(&operation))
-                .sum();
-            self.make_room(room, record.lsn, header.first_sequence);
-            apply(&self.active.table, operations, header.first_sequence);
-        }
-        self.scratch = scratch;
-        Ok(())
-    }
-
-    /// Takes a record's operations to the levels they belong to.
-    fn take_routed(&mut self, record: &Record<'_>, operations: BatchIter<'_>, payload: &[u8]) {
-        let Some(devices) = &self.devices else {
-            return;
-        };
-        let first_sequence = record.header.first_sequence;
-        let mut lower = Vec::new();
-        for (sequence, operation) in (first_sequence..).zip(operations) {
-            match devices.route(operation.key, sequence, record.lsn) {
-                Route::Stay(stay) => {
-                    let value = spot_of(&operation, payload, record.lsn);
-                    let key = &operation.key[stay.prefix().len()..];
-                    let entry = Entry { sequence, value };
-                    devices.table.note_growth(stay.insert(key, &entry));
-                }
-                Route::Memtable if sequence > self.flushed_sequence => {
-                    lower.push((sequence, operation));
-                }
-                Route::Memtable | Route::Nowhere => {}
-            }
-        }
-        if lower.is_empty() {
-            return;
-        }
-        let room = lower.iter().map(|(_, operation)| room_of(operation)).sum();
-        self.make_room(room, record.lsn, first_sequence);
-        for (sequence, operation) in lower {
-            apply(&self.active.table, [operation], sequence);
-        }
-    }
-
-    /// Refuses a log that is not that of the tables.
-    fn check_belongs(&self, dir: &Path) -> Result<()> {
-        if !self.knows_log {
-            let reason = "its log holds writes that belong to other tables than those in it; remove the files \
-                          named journal* and JOURNAL to open it without them";
-            return Err(Error::Incompatible {
-                path: dir.to_owned(),
-                reason: reason.to_owned(),
-            });
-        }
-        Ok(())
-    }
-
-    fn make_room(&mut self, room: usize, lsn: u64, sequence: u64) {
-        if self.reserved + room > self.active.table.capacity_bytes() {
-            let fresh = LoggedMemTable {
-                table: Arc::new(MemTable::with_regions(
-                    self.memtable_bytes.max(room),
-                    &self.regions,
-                )),
-                start_lsn: lsn,
-                start_sequence: sequence,
-            };
-            self.full.push(std::mem::replace(&mut self.active, fresh));
-            self.reserved = 0;
-        }
-        self.reserved += room;
     }
 }
 

@@ -1,0 +1,179 @@
+//! What the log holds back into memory: its records, into memtables and the upper level as they were before.
+
+use super::inserters::Inserters;
+use super::pipeline::{BATCH_HEADER_BYTES, apply, room_of};
+use super::routes::spot_of;
+use super::view::LoggedMemTable;
+use crate::device::checkpoint::CHECKPOINT_NAME;
+use crate::device::index::Entry;
+use crate::device::replay::{DeviceReplay, Route};
+use crate::error::{Error, Result};
+use crate::log::Record;
+use crate::lsm::memtable::{MemTable, Regions};
+use crate::sync::Arc;
+use std::path::Path;
+use waystation_format::FormatError;
+use waystation_format::batch::BatchIter;
+use waystation_format::log::RecordKind;
+
+/// Puts the log's records back into memtables.
+pub(super) struct Replay {
+    memtable_bytes: usize,
+    pub(super) regions: Arc<Regions>,
+    flushed_sequence: u64,
+    /// Whether the log belongs to the tables.
+    knows_log: bool,
+    pub(super) full: Vec<LoggedMemTable>,
+    pub(super) active: LoggedMemTable,
+    pub(super) reserved: usize,
+    /// A record as a batch, to be used again.
+    scratch: Vec<u8>,
+    inserters: Inserters,
+    pub(super) devices: Option<DeviceReplay>,
+}
+
+impl Replay {
+    pub(super) fn new(
+        memtable_bytes: usize,
+        flushed_sequence: u64,
+        knows_log: bool,
+        devices: Option<DeviceReplay>,
+    ) -> Self {
+        let regions = Arc::<Regions>::default();
+        Self {
+            memtable_bytes,
+            flushed_sequence,
+            knows_log,
+            full: Vec::new(),
+            active: LoggedMemTable {
+                table: Arc::new(MemTable::with_regions(memtable_bytes, &regions)),
+                start_lsn: 0,
+                start_sequence: flushed_sequence + 1,
+            },
+            regions,
+            reserved: 0,
+            scratch: Vec::new(),
+            inserters: Inserters::new(),
+            devices,
+        }
+    }
+
+    /// Records up to here need not be in the log.
+    pub(super) fn needless_sequence(&self) -> u64 {
+        let released = self.devices.as_ref().map(|it| it.directory.released);
+        released.unwrap_or(self.flushed_sequence)
+    }
+
+    /// Takes one record, unless it is in tables already.
+    pub(super) fn record(&mut self, dir: &Path, record: &Record<'_>) -> Result<()> {
+        let header = &record.header;
+        if header.last_sequence() <= self.needless_sequence() {
+            return Ok(());
+        }
+        self.check_belongs(dir)?;
+        let damaged = |what: &str, error: &FormatError| {
+            let reason = format!(
+                "the log's record at position {} is no {what}: {error}",
+                record.lsn
+            );
+            Error::corruption(dir, 0, reason)
+        };
+        if header.kind == RecordKind::Devices {
+            return match &self.devices {
+                Some(devices) => devices
+                    .event(record.payload, header.first_sequence)
+                    .map_err(|error| damaged("event of a device", &error)),
+                None => Err(Error::corruption(
+                    dir.join(CHECKPOINT_NAME),
+                    0,
+                    "it is missing, although the log tells of devices",
+                )),
+            };
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        scratch.extend_from_slice(&header.first_sequence.to_le_bytes());
+        scratch.extend_from_slice(&header.operations.to_le_bytes());
+        scratch.extend_from_slice(record.payload);
+        let operations = BatchIter::parse(&scratch).map_err(|error| damaged("batch", &error))?;
+        if self.devices.is_some() {
+            self.take_routed(record, operations, &scratch[BATCH_HEADER_BYTES..]);
+        } else {
+            let room = operations
+                .clone()
+                .map(|operation| room_of(&operation))
+                .sum();
+            self.make_room(room, record.lsn, header.first_sequence);
+            let memtable = &self.active.table;
+            self.inserters
+                .insert(memtable, &scratch, header.first_sequence)?;
+        }
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    /// Takes a record's operations to the levels they belong to.
+    fn take_routed(&mut self, record: &Record<'_>, operations: BatchIter<'_>, payload: &[u8]) {
+        let Some(devices) = &self.devices else {
+            return;
+        };
+        let first_sequence = record.header.first_sequence;
+        let mut lower = Vec::new();
+        for (sequence, operation) in (first_sequence..).zip(operations) {
+            match devices.route(operation.key, sequence, record.lsn) {
+                Route::Stay(stay) => {
+                    let value = spot_of(&operation, payload, record.lsn);
+                    let key = &operation.key[stay.prefix().len()..];
+                    let entry = Entry { sequence, value };
+                    devices.table.note_growth(stay.insert(key, &entry));
+                }
+                Route::Memtable if sequence > self.flushed_sequence => {
+                    lower.push((sequence, operation));
+                }
+                Route::Memtable | Route::Nowhere => {}
+            }
+        }
+        if lower.is_empty() {
+            return;
+        }
+        let room = lower.iter().map(|(_, operation)| room_of(operation)).sum();
+        self.make_room(room, record.lsn, first_sequence);
+        for (sequence, operation) in lower {
+            apply(&self.active.table, [operation], sequence);
+        }
+    }
+
+    /// Refuses a log that is not that of the tables.
+    fn check_belongs(&self, dir: &Path) -> Result<()> {
+        if !self.knows_log {
+            let reason = "its log holds writes that belong to other tables than those in it; remove the files \
+                          named journal* and JOURNAL to open it without them";
+            return Err(Error::Incompatible {
+                path: dir.to_owned(),
+                reason: reason.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    fn make_room(&mut self, room: usize, lsn: u64, sequence: u64) {
+        if self.reserved + room > self.active.table.capacity_bytes() {
+            let fresh = LoggedMemTable {
+                table: Arc::new(MemTable::with_regions(
+                    self.memtable_bytes.max(room),
+                    &self.regions,
+                )),
+                start_lsn: lsn,
+                start_sequence: sequence,
+            };
+            self.full.push(std::mem::replace(&mut self.active, fresh));
+            self.reserved = 0;
+        }
+        self.reserved += room;
+    }
+
+    /// Waits until every record that was taken is in its memtable.
+    pub(super) fn finish(&mut self) {
+        self.inserters.finish();
+    }
+}
