@@ -28,8 +28,9 @@ pub struct IpCommand {
 enum Action {
     /// Compact tables through the engine and write one that LevelDB opens
     #[command(after_help = "\
-Each table is an input of its own; tables given as A,B,C are chained on one input (they must follow each other in
-key order). Tables must be uncompressed, keys at most 64 bytes.
+Each table is an input of its own; tables given as A,B,C are chained on one input (they must follow each other in \
+key order). Tables must be uncompressed (waystation export-leveldb --compression none writes such), keys at most \
+64 bytes.
 
 Examples:
   waystation ip run -N 4 000005.ldb 000007.ldb 000009.ldb -o 000011.ldb
