@@ -2,7 +2,7 @@
 //!
 //! Writers reserve a place (`front`), copy their record into the *staging ring* (`ring`), a window over the
 //! end of the log that survives the death of the process, and publish in order (`publication`). Full blocks
-//! leave the ring for *segments* (`writer`) by direct writes of up to a megabyte, several in flight; a sync
+//! leave the ring for *segments* (`writer`) by direct writes of up to 256 KiB, several in flight; a sync
 //! closes the open block early (`group_commit`). What the upper level keeps in the log alone is read back from
 //! ring and segments (`read`). A failed write or sync suspends the log until it has moved to
 //! a fresh segment (`heal`). Opening reads segments and ring back to a prefix of the order (`replay`) and

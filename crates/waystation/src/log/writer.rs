@@ -1,6 +1,6 @@
 //! The writer: full blocks leave the ring for their segment.
 //!
-//! A *run* is a contiguous sequence of closed, copied blocks, up to a megabyte, within one segment: one direct
+//! A *run* is a contiguous sequence of closed, copied blocks, up to 256 KiB, within one segment: one direct
 //! write. Two threads (`Log::writer_loop`) take runs, so that one is being written while the next is
 //! checksummed; a sync's leader takes runs itself. Runs complete in any order and are released in one.
 //!
@@ -19,8 +19,9 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use waystation_format::log::{BLOCK_HEADER_BYTES, IndexEntry, Seal, finish_block};
 
-/// A run is no longer than this: past it a device's throughput no longer grows.
-const RUN_BYTES_MAX: u64 = 1024 * 1024;
+/// A run is no longer than this: past it a device's throughput hardly grows, and whoever waits for the ring
+/// waits longer.
+const RUN_BYTES_MAX: u64 = 256 * 1024;
 /// A synced run shorter than this is one of many: see [`Segment::zeros_due`].
 const SMALL_RUN_BYTES: u64 = 64 * 1024;
 /// How many files of freed segments are kept for use again.
