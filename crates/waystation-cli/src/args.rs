@@ -113,6 +113,16 @@ Examples:
 Examples:
   waystation checkpoint /data/cars /backup/cars-monday")]
     Checkpoint(Checkpoint),
+    /// Keep the data of devices apart: create a database that does, list its devices, let them depart
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  waystation devices create /data/cars until/3a
+  waystation devices list /data/cars
+  waystation devices depart /data/cars car-7 car-9"
+    )]
+    Devices(DevicesCommand),
     /// Find out what a little fast storage is worth for an application, and where to put it
     #[command(
         subcommand,
@@ -290,6 +300,45 @@ pub(crate) struct Checkpoint {
     pub(crate) db: PathBuf,
     /// The directory to make; it must not exist
     pub(crate) target: PathBuf,
+}
+
+/// What to do with devices.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DevicesCommand {
+    /// Make a database that keeps devices apart
+    Create(CreateDevices),
+    /// List all devices that have data
+    List(ListDevices),
+    /// Let devices depart, with all they wrote
+    Depart(DepartDevices),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateDevices {
+    /// The database directory
+    pub(crate) db: PathBuf,
+    /// What names a key's device: `fixed/N`, its first N bytes, or `until/HH`, all before the byte with
+    /// hexadecimal code HH
+    pub(crate) extractor: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListDevices {
+    /// The database directory
+    pub(crate) db: PathBuf,
+    #[command(flatten)]
+    pub(crate) notation: Notation,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DepartDevices {
+    /// The database directory
+    pub(crate) db: PathBuf,
+    /// Their names
+    #[arg(required = true)]
+    pub(crate) devices: Vec<String>,
+    #[command(flatten)]
+    pub(crate) notation: Notation,
 }
 
 #[cfg(test)]

@@ -62,6 +62,7 @@ impl From<Error> for Failure {
             Error::InvalidArgument(_) => USAGE,
             Error::Locked { .. } | Error::Incompatible { .. } => CANNOT_OPEN,
             Error::Corruption { .. } => DAMAGED,
+            Error::UnknownDevice { .. } => NOT_FOUND,
             Error::Io {
                 operation, source, ..
             } => match source.kind() {

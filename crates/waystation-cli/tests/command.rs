@@ -162,3 +162,48 @@ fn output_that_nobody_reads_is_no_failure() {
     let status = shell.status_with_closed_output(&["scan", "db"]);
     assert!(status.success(), "{status}");
 }
+
+#[test]
+fn devices_are_listed_and_depart() {
+    let shell = Shell::new();
+    shell.ok(&["devices", "create", "db", "until/3a"]);
+    shell.ok(&["put", "db", "car-1:speed:1", "13"]);
+    shell.ok(&["put", "db", "car-2:speed:1", "17"]);
+    shell.ok(&["put", "db", "settings", "none"]);
+    let listed = shell.ok(&["devices", "list", "db"]);
+    assert!(
+        listed.starts_with("car-1\tupper level\t1 records\t"),
+        "{listed}"
+    );
+    assert_eq!(listed.lines().count(), 2);
+    assert_eq!(shell.ok(&["get", "db", "car-2:speed:1"]), "17\n");
+    shell.ok(&["devices", "depart", "db", "car-2"]);
+    assert_eq!(
+        shell.ok(&["scan", "db", "--keys-only"]),
+        "car-1:speed:1\nsettings\n"
+    );
+    assert_eq!(
+        shell
+            .ok(&["--json", "devices", "list", "db"])
+            .lines()
+            .count(),
+        1
+    );
+    let unknown = shell.fails(1, &["devices", "depart", "db", "car-2"]);
+    assert!(unknown.contains("no device car-2"), "{unknown}");
+    let impossible = shell.fails(2, &["devices", "depart", "db", "a:b"]);
+    assert!(
+        impossible.contains("no device can be called"),
+        "{impossible}"
+    );
+    let other = shell.fails(3, &["devices", "create", "db", "fixed/4"]);
+    assert!(other.contains("until/3a"), "{other}");
+    shell.fails(2, &["devices", "create", "other", "first/4"]);
+    shell.ok(&["check", "db"]);
+    shell.ok(&["export-leveldb", "db", "plain"]);
+    assert_eq!(
+        shell.ok(&["scan", "plain", "--keys-only"]),
+        "car-1:speed:1\nsettings\n"
+    );
+    shell.fails(2, &["devices", "list", "plain"]);
+}

@@ -11,8 +11,8 @@ mod sync;
 
 pub use db::{
     AreaStats, BATCH_BYTES_MAX, Compression, Db, DbIterator, DeviceInfo, DeviceLevel,
-    DeviceOptions, Durability, Exported, IterOptions, KEY_BYTES_MAX, Options, Snapshot, Stats,
-    VALUE_BYTES_MAX, WriteBatch,
+    DeviceOptions, DeviceStats, Durability, Exported, IterOptions, KEY_BYTES_MAX, Options,
+    Snapshot, Stats, VALUE_BYTES_MAX, WriteBatch,
 };
 pub use device::{Extractor, UnknownExtractor};
 pub use error::{Error, Result};

@@ -7,14 +7,17 @@
 //!
 //! After each kill the database is opened again: every thread's state must be that after k of its operations
 //! for some k at least as large as acknowledged (one more may have been under way), and the next child goes on
-//! from there. `WAYSTATION_KILLS` sets the number of cycles (default 100).
+//! from there. Half of the kills are of a database with devices, which arrive, settle and depart all the time.
+//! `WAYSTATION_KILLS` sets the number of cycles (default 100).
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use waystation::{Db, Durability, IterOptions, Options, WriteBatch};
+use waystation::{
+    Db, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, WriteBatch,
+};
 
 const THREADS: u64 = 4;
 const KEYS: u64 = 200;
@@ -37,8 +40,13 @@ impl Random {
     }
 }
 
-/// One write of one thread: puts (Some) and deletes (None), all or nothing, and whether it is synced.
+/// The devices of each thread, in a database that has any.
+const DEVICES: u64 = 6;
+
+/// One write of one thread: puts (Some) and deletes (None), all or nothing, and whether it is synced. In a
+/// database with devices one of the thread's may depart before.
 struct Step {
+    departs: Option<Vec<u8>>,
     changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     synced: bool,
 }
@@ -53,7 +61,8 @@ fn step(seed: u64, thread: u64, index: u64) -> Step {
     };
     let changes = (0..count)
         .map(|_| {
-            let key = format!("thread{thread}/key{:04}", random.below(KEYS)).into_bytes();
+            let device = random.below(DEVICES);
+            let key = format!("thread{thread}-{device}/key{:04}", random.below(KEYS)).into_bytes();
             let value = (random.below(4) != 0).then(|| {
                 let len = match random.below(100) {
                     // Longer than half the ring: staged piece by piece.
@@ -71,16 +80,18 @@ fn step(seed: u64, thread: u64, index: u64) -> Step {
         .collect();
     // Each write also counts itself, so that the state tells how many there were.
     let mut step = Step {
+        departs: (random.below(60) == 0)
+            .then(|| format!("thread{thread}-{}", random.below(DEVICES)).into_bytes()),
         changes,
         synced: random.below(50) == 0,
     };
-    let counter = format!("thread{thread}/count").into_bytes();
+    let counter = format!("count{thread}").into_bytes();
     step.changes
         .push((counter, Some((index + 1).to_le_bytes().to_vec())));
     step
 }
 
-fn options() -> Options {
+fn options(devices: bool) -> Options {
     // Small, so that segments roll, memtables flush and tables compact many times a second.
     Options {
         memtable_bytes: 512 << 10,
@@ -88,22 +99,32 @@ fn options() -> Options {
         ring_bytes: 512 << 10,
         log_segment_bytes: 1 << 20,
         cache_bytes: 1 << 20,
+        devices: devices.then(|| DeviceOptions {
+            residency: Duration::from_millis(60),
+            ..DeviceOptions::new(Extractor::until(b'/'))
+        }),
         ..Options::default()
     }
 }
 
 /// Body of the child: writes until killed.
-fn write_until_killed(dir: &Path, seed: u64) {
-    let db = Db::open(dir, options()).expect("child opens");
+fn write_until_killed(dir: &Path, seed: u64, devices: bool) {
+    let db = Db::open(dir, options(devices)).expect("child opens");
     let out = std::io::stdout();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (db, out) = (&db, &out);
             scope.spawn(move || {
-                let counter = format!("thread{thread}/count").into_bytes();
+                let counter = format!("count{thread}").into_bytes();
                 let mut index = count(db, &counter);
                 loop {
                     let step = step(seed, thread, index);
+                    if let Some(device) = step.departs.filter(|_| devices) {
+                        match db.depart(&device) {
+                            Ok(()) | Err(Error::UnknownDevice { .. }) => {}
+                            Err(error) => panic!("child departs: {error}"),
+                        }
+                    }
                     let mut batch = WriteBatch::new();
                     for (key, value) in &step.changes {
                         match value {
@@ -139,14 +160,16 @@ fn count(db: &Db, counter: &[u8]) -> u64 {
 /// What each thread has written so far, by the oracle's own reckoning.
 struct Oracle {
     seed: u64,
+    devices: bool,
     done: Vec<u64>,
     state: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Oracle {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, devices: bool) -> Self {
         Self {
             seed,
+            devices,
             done: vec![0; THREADS as usize],
             state: BTreeMap::new(),
         }
@@ -155,7 +178,11 @@ impl Oracle {
     /// Brings `thread` to `count` writes.
     fn advance(&mut self, thread: u64, count: u64) {
         for index in self.done[thread as usize]..count {
-            for (key, value) in step(self.seed, thread, index).changes {
+            let step = step(self.seed, thread, index);
+            if let Some(device) = step.departs.filter(|_| self.devices) {
+                self.depart(&device);
+            }
+            for (key, value) in step.changes {
                 match value {
                     Some(value) => self.state.insert(key, value),
                     None => self.state.remove(&key),
@@ -163,6 +190,26 @@ impl Oracle {
             }
         }
         self.done[thread as usize] = count;
+    }
+
+    fn depart(&mut self, device: &[u8]) {
+        let prefix = [device, b"/"].concat();
+        self.state.retain(|key, _| !key.starts_with(&prefix));
+    }
+
+    /// The departure that a thread's next write begins with may have been done without the write: then nothing
+    /// of that device is there.
+    fn take_half_done(&mut self, db: &Db, thread: u64) {
+        let next = step(self.seed, thread, self.done[thread as usize]);
+        let Some(device) = next.departs.filter(|_| self.devices) else {
+            return;
+        };
+        let prefix = [&device[..], b"/"].concat();
+        let mut iterator = db.iter(IterOptions::prefix(prefix)).expect("iter");
+        iterator.seek_to_first().expect("seek");
+        if !iterator.valid() {
+            self.depart(&device);
+        }
     }
 
     /// Opens the database and compares; `acknowledged` is what the pipe told. Mostly a copy is opened, so that
@@ -175,10 +222,10 @@ impl Oracle {
         } else {
             copy_files(dir, copy.path())
         };
-        let db = Db::open(dir, options())
+        let db = Db::open(dir, options(self.devices))
             .unwrap_or_else(|error| panic!("cycle {cycle}, seed {}: {error}", self.seed));
         for thread in 0..THREADS {
-            let found = count(&db, format!("thread{thread}/count").as_bytes());
+            let found = count(&db, format!("count{thread}").as_bytes());
             let told = acknowledged[thread as usize];
             assert!(
                 found >= told && found <= told + 1,
@@ -186,6 +233,7 @@ impl Oracle {
                 self.seed
             );
             self.advance(thread, found);
+            self.take_half_done(&db, thread);
         }
         let mut iterator = db.iter(IterOptions::default()).expect("iter");
         iterator.seek_to_first().expect("seek");
@@ -230,14 +278,14 @@ fn copy_files<'a>(source: &Path, target: &'a Path) -> &'a Path {
     target
 }
 
-fn start_child(dir: &Path, seed: u64) -> Child {
+fn start_child(dir: &Path, seed: u64, devices: bool) -> Child {
     Command::new(std::env::current_exe().expect("own path"))
         .args([
             "nothing_acknowledged_is_lost_to_kill_9",
             "--exact",
             "--nocapture",
         ])
-        .env(CHILD, format!("{seed} {}", dir.display()))
+        .env(CHILD, format!("{seed} {devices} {}", dir.display()))
         .stdout(Stdio::piped())
         .spawn()
         .expect("start child")
@@ -246,19 +294,27 @@ fn start_child(dir: &Path, seed: u64) -> Child {
 #[test]
 fn nothing_acknowledged_is_lost_to_kill_9() {
     if let Ok(child) = std::env::var(CHILD) {
-        let (seed, dir) = child.split_once(' ').expect("seed and directory");
-        write_until_killed(Path::new(dir), seed.parse().expect("seed"));
+        let mut words = child.splitn(3, ' ');
+        let mut word = || words.next().expect("seed, devices and directory");
+        let (seed, devices, dir) = (word(), word(), word());
+        let seed = seed.parse().expect("seed");
+        write_until_killed(Path::new(dir), seed, devices == "true");
     }
     let kills: u64 =
         std::env::var("WAYSTATION_KILLS").map_or(100, |n| n.parse().expect("a number"));
     let seed = std::env::var("WAYSTATION_SEED")
         .map_or_else(|_| fresh_seed(), |n| n.parse().expect("a number"));
     println!("kill test: {kills} cycles, WAYSTATION_SEED={seed}");
+    kill_again_and_again(kills.div_ceil(2), seed, false);
+    kill_again_and_again(kills / 2, seed, true);
+}
+
+fn kill_again_and_again(kills: u64, seed: u64, devices: bool) {
     let dir = tempfile::tempdir().expect("tempdir");
-    let mut oracle = Oracle::new(seed);
+    let mut oracle = Oracle::new(seed, devices);
     let mut random = Random(seed);
     for cycle in 1..=kills {
-        let mut child = start_child(dir.path(), seed);
+        let mut child = start_child(dir.path(), seed, devices);
         let mut pipe = child.stdout.take().expect("pipe");
         let reader = std::thread::Builder::new()
             .spawn(move || {
@@ -283,7 +339,7 @@ fn nothing_acknowledged_is_lost_to_kill_9() {
         oracle.verify(dir.path(), &acknowledged, cycle);
     }
     println!(
-        "kill test: {kills} kills, {} writes acknowledged, none lost",
+        "kill test: {kills} kills (devices: {devices}), {} writes acknowledged, none lost",
         oracle.done.iter().sum::<u64>()
     );
 }

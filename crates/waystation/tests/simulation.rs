@@ -6,16 +6,21 @@
 //! is the state after the first k batches of the commit order, and k covers everything acknowledged at its
 //! durability before that moment. Reads meanwhile, and at snapshots, must agree with the order too.
 //!
+//! Every other seed has devices, which arrive, settle and depart meanwhile, by themselves and by call.
+//!
 //! `WAYSTATION_SEEDS` sets the number of seeds (default 1000), `WAYSTATION_SEED` runs a single one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, Durability, Error, IterOptions, Options, WriteBatch};
+use waystation::{
+    Db, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, WriteBatch,
+};
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -46,6 +51,28 @@ impl Random {
 /// One operation of a batch: a key and its value, or its deletion.
 type Change = (Vec<u8>, Option<Vec<u8>>);
 
+/// Whether the databases of `seed` have devices.
+fn has_devices(seed: u64) -> bool {
+    seed.is_multiple_of(2)
+}
+
+const DEVICES: u64 = 8;
+
+fn device(number: u64) -> Vec<u8> {
+    format!("device{number}").into_bytes()
+}
+
+/// The device that departs before batch `index`.
+fn departure(seed: u64, index: u64) -> Option<Vec<u8>> {
+    let mut random = Random(!seed ^ index.wrapping_mul(0x2545_f491_4f6c_dd1d));
+    (has_devices(seed) && random.one_in(12)).then(|| device(random.below(DEVICES)))
+}
+
+fn depart(state: &mut State, device: &[u8]) {
+    let prefix = [device, b":"].concat();
+    state.retain(|key, _| !key.starts_with(&prefix));
+}
+
 /// The changes of batch `index`, which follow from the seed alone.
 fn changes(seed: u64, index: u64) -> Vec<Change> {
     let mut random = Random(seed ^ index.wrapping_mul(0x5851_f42d_4c95_7f2d));
@@ -56,7 +83,12 @@ fn changes(seed: u64, index: u64) -> Vec<Change> {
     };
     let mut changes: Vec<Change> = (0..count)
         .map(|at| {
-            let key = format!("key{:03}", random.below(60)).into_bytes();
+            let key = if has_devices(seed) && !random.one_in(5) {
+                let number = random.below(DEVICES);
+                format!("device{number}:key{:02}", random.below(20)).into_bytes()
+            } else {
+                format!("key{:03}", random.below(60)).into_bytes()
+            };
             let value = (!random.one_in(3)).then(|| {
                 let len = match random.below(60) {
                     // No batch is longer than half a ring: such a one waits for the storage to come back, and a
@@ -94,8 +126,14 @@ fn apply(state: &mut State, changes: Vec<Change>) {
     }
 }
 
-fn options(random: &mut Random) -> Options {
+fn options(seed: u64, random: &mut Random) -> Options {
+    let residency = Duration::from_millis(10 << random.below(14));
     Options {
+        devices: has_devices(seed).then(|| DeviceOptions {
+            residency,
+            upper_bytes: (128 << 10) << random.below(4),
+            ..DeviceOptions::new(Extractor::until(b':'))
+        }),
         memtable_bytes: (64 << 10) << random.below(3),
         table_bytes: (64 << 10) << random.below(3),
         block_bytes: 1024 << random.below(3),
@@ -159,6 +197,20 @@ fn write_batches(db: &Db, seed: u64, first: u64, limit: u64, told: &Told, mut ra
         } else {
             Durability::ProcessCrash
         };
+        if let Some(device) = departure(seed, index) {
+            match db.depart(&device) {
+                Ok(()) | Err(Error::UnknownDevice { .. }) => {}
+                Err(Error::Suspended { .. } | Error::Io { .. }) => {
+                    std::thread::yield_now();
+                    continue;
+                }
+                Err(error) => panic!("seed {seed}: departure {index}: {error}"),
+            }
+        }
+        if has_devices(seed) && random.one_in(40) {
+            // It may fail with the storage, and is tried again by itself.
+            let _ = db.settle(&device(random.below(DEVICES)));
+        }
         match db.write(&batch(&changes(seed, index)), durability) {
             Ok(()) => {
                 told.acknowledged.fetch_max(index + 1, SeqCst);
@@ -237,8 +289,20 @@ impl Oracle {
         );
         assert!(found >= self.count, "seed {seed}: an older state came back");
         while self.count < found {
+            if let Some(device) = departure(seed, self.count) {
+                depart(&mut self.state, &device);
+            }
             apply(&mut self.state, changes(seed, self.count));
             self.count += 1;
+        }
+        if let Some(device) = departure(seed, self.count) {
+            // The next step may have been half done: its departure, and not its batch.
+            let state = read_all(db, false).expect("iterate");
+            let mut departed = self.state.clone();
+            depart(&mut departed, &device);
+            if state == departed {
+                self.state = departed;
+            }
         }
         for backwards in [false, true] {
             let state = read_all(db, backwards).expect("iterate");
@@ -281,7 +345,7 @@ fn run_seed(seed: u64) {
     let (mut least, mut most) = (0, 0);
     let mut how = "creation".to_owned();
     for _ in 0..LIVES {
-        let options = options(&mut random);
+        let options = options(seed, &mut random);
         let rules = FaultRules::new();
         let storage: Arc<dyn Storage> = machine.with_faults(&rules);
         let db = Db::open_with(storage, dir, options)
@@ -348,7 +412,7 @@ fn run_seed(seed: u64) {
         }
         most = most.max(oracle.count + length);
     }
-    let db = Db::open_with(machine, dir, options(&mut random))
+    let db = Db::open_with(machine, dir, options(seed, &mut random))
         .unwrap_or_else(|error| panic!("seed {seed}, after {how}: cannot open: {error}"));
     oracle.take(&db, least, most, &how);
 }

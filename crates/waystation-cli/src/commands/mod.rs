@@ -1,5 +1,6 @@
 //! One function per command.
 
+mod devices;
 mod dump;
 mod inspect;
 mod ip;
@@ -12,7 +13,7 @@ use crate::args::{Cli, Command};
 use crate::failure::Failure;
 use crate::output::Output;
 use std::path::Path;
-use waystation::{Db, Error, Options};
+use waystation::{Db, DeviceOptions, Error, Options};
 
 /// What every command is told besides its own arguments.
 pub(crate) struct Context {
@@ -38,6 +39,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Check(args) => inspect::check(&mut context, &args),
         Command::Find(args) => inspect::find(&mut context, &args),
         Command::Dump(args) => dump::dump(&mut context, &args),
+        Command::Devices(command) => devices::devices(&mut context, command),
         Command::Place(command) => place::place(&context, command),
         Command::Ip(command) => ip::ip(&mut context, &command),
         Command::Compact(args) => maintain::compact(&mut context, args),
@@ -57,7 +59,7 @@ fn open_existing(path: &Path) -> Result<Db, Failure> {
         path,
         Options {
             create_if_missing: false,
-            ..Options::default()
+            ..options_of(path)?
         },
     )?)
 }
@@ -65,7 +67,15 @@ fn open_existing(path: &Path) -> Result<Db, Failure> {
 /// Opens a database, made if missing.
 fn open_or_create(path: &Path) -> Result<Db, Failure> {
     require_path(path)?;
-    Ok(Db::open(path, Options::default())?)
+    Ok(Db::open(path, options_of(path)?)?)
+}
+
+/// The options that a database asks for: its device extractor, if it has one.
+fn options_of(path: &Path) -> Result<Options, Failure> {
+    Ok(Options {
+        devices: Db::stored_extractor(path)?.map(DeviceOptions::new),
+        ..Options::default()
+    })
 }
 
 /// An empty path is a forgotten variable in a script, never the working directory.

@@ -13,6 +13,7 @@ use super::pipeline::Refusal;
 use super::view::{LoggedMemTable, View};
 use super::{Core, Db};
 use crate::device::checkpoint::{self, CHECKPOINT_DRAFT, CHECKPOINT_NAME, Directory};
+use crate::device::extractor::Extractor;
 use crate::device::index::Index;
 use crate::device::record::DeviceEvent;
 use crate::device::residency::ResidencyClock;
@@ -95,6 +96,17 @@ pub struct DeviceInfo {
 }
 
 impl Db {
+    /// The device extractor that the database in `path` was made with; `None` if it, or the database, does not
+    /// exist.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Corruption`], or [`Error::Incompatible`] if it was written by a newer version.
+    pub fn stored_extractor(path: impl AsRef<std::path::Path>) -> Result<Option<Extractor>> {
+        let storage = crate::storage::OsStorage::new();
+        let read = super::open::read_checkpoint(&*storage, path.as_ref())?;
+        Ok(read.map(|(directory, _)| directory.extractor))
+    }
+
     /// Lets `device` depart: all it wrote is gone, for everybody but those who hold a snapshot or a cursor from
     /// before. Takes no longer for much data than for little, wherever that is. If the device writes again, it
     /// arrives anew. Survives the death of the process.

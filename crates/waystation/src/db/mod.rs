@@ -42,7 +42,7 @@ pub use options::{
     VALUE_BYTES_MAX,
 };
 pub use snapshot::Snapshot;
-pub use stats::{AreaStats, Stats};
+pub use stats::{AreaStats, DeviceStats, Stats};
 pub use waystation_format::batch::WriteBatch;
 
 use crate::device::upper::Step;

@@ -141,16 +141,26 @@ impl Core {
             return Ok(());
         }
         pending.sort_by(|a, b| a.prefix().cmp(b.prefix()));
-        self.log.sync_all()?;
-        self.load(devices, pending)?;
-        self.adopt_version();
-        let event = DeviceEvent::Settled(pending.iter().map(|stay| stay.prefix()).collect());
-        let sequence = self.log_event(&event, |_| Ok(()))?;
-        self.log.sync_all()?;
-        devices.upper.note_durable(sequence);
-        for stay in pending.drain(..) {
-            devices.upper.table.settled(&stay, sequence);
+        // Of some only the last sync may have failed.
+        let is_due = |stay: &&Arc<Resident>| stay.gone() == NEVER;
+        let due: Vec<_> = pending.iter().filter(is_due).cloned().collect();
+        if !due.is_empty() {
+            self.log.sync_all()?;
+            self.load(devices, &due)?;
+            self.adopt_version();
+            let event = DeviceEvent::Settled(due.iter().map(|stay| stay.prefix()).collect());
+            // Before anybody reads at the event's sequence number: who does looks into the tree.
+            self.log_event(&event, |sequence| {
+                for stay in &due {
+                    devices.upper.table.settled(stay, sequence);
+                }
+                Ok(())
+            })?;
         }
+        let last = self.log.visible_sequence();
+        self.log.sync_all()?;
+        devices.upper.note_durable(last);
+        pending.clear();
         self.look_again();
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! Figures about an open database.
 
 use super::Core;
+use super::devices::Devices;
+use crate::device::resident::NEVER;
 use crate::log::LogStats;
 use crate::lsm::tree::TreeStats;
 use crate::storage::{Area, AreaMeter};
@@ -30,6 +32,25 @@ pub struct Stats {
     pub tree: TreeStats,
     /// What moved to and from storage since the database was opened, by area.
     pub storage: Vec<AreaStats>,
+    /// The devices, in a directory with an extractor.
+    pub devices: Option<DeviceStats>,
+}
+
+/// What the upper level takes.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct DeviceStats {
+    /// Devices in the table, on both levels.
+    pub devices: usize,
+    /// Memory that the indexes take (bytes).
+    pub index_bytes: u64,
+    /// The log from the first record that a stay needs to its end (bytes).
+    pub needed_log_bytes: u64,
+    /// The device that needs the oldest record, as its keys begin, escaped.
+    pub oldest: Option<String>,
+    /// Whether that one is over, and held for a snapshot or a cursor alone.
+    pub oldest_is_over: bool,
+    /// Devices with departures that still hide something in the tree.
+    pub floored: usize,
 }
 
 /// What moved to and from one area of storage.
@@ -70,7 +91,26 @@ impl Core {
                 .into_iter()
                 .map(|(area, meter)| AreaStats { area, meter })
                 .collect(),
+            devices: self
+                .devices
+                .as_ref()
+                .map(|devices| self.device_stats(devices, log.reserved_lsn)),
             log,
+        }
+    }
+
+    fn device_stats(&self, devices: &Devices, end_lsn: u64) -> DeviceStats {
+        let table = &devices.upper.table;
+        let mut first = true;
+        let oldest = table.stays(|_| std::mem::take(&mut first)).pop();
+        let needed = oldest.as_ref().map(|stay| stay.first_lsn());
+        DeviceStats {
+            devices: table.len(),
+            index_bytes: table.index_bytes(),
+            needed_log_bytes: needed.map_or(0, |lsn| end_lsn.saturating_sub(lsn)),
+            oldest_is_over: oldest.as_ref().is_some_and(|stay| stay.gone() != NEVER),
+            oldest: oldest.map(|stay| stay.prefix().escape_ascii().to_string()),
+            floored: table.floored().len(),
         }
     }
 }

@@ -132,9 +132,10 @@ impl Resident {
         begins
     }
 
-    /// Whether its writes are what a reader at `snapshot` sees of the device.
+    /// Whether a reader at `snapshot` has to look at its index. Of one that has settled by then everything is in the
+    /// tree, and its records may be freed at any moment.
     pub(crate) fn is_seen_at(&self, snapshot: u64) -> bool {
-        self.first_sequence() <= snapshot && snapshot < self.departed()
+        self.first_sequence() <= snapshot && snapshot < self.gone()
     }
 
     /// Puts a version into the index; the key is without the prefix. Returns by how much the index grew (bytes).

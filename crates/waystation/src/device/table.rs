@@ -209,6 +209,11 @@ impl DeviceTable {
         self.index_bytes.fetch_add(bytes, SeqCst);
     }
 
+    /// How many devices there are.
+    pub(crate) fn len(&self) -> usize {
+        self.order.read().expect(LOCKED).len()
+    }
+
     /// The device whose keys begin with `prefix`.
     pub(crate) fn get(&self, prefix: &[u8]) -> Option<Arc<Device>> {
         self.shard(prefix)

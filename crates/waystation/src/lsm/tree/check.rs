@@ -101,9 +101,11 @@ impl Tree {
         }
         let mut last: Option<(Vec<u8>, usize)> = None;
         while let Some(next) = least(&places) {
-            let user_key = user_key(places[next].key());
+            let internal_key = places[next].key();
             match &mut last {
-                Some((key, place)) if key == user_key => {
+                // The same version once more, of an edit that failed and was there nevertheless.
+                Some((key, _)) if key == internal_key => {}
+                Some((key, place)) if user_key(key) == user_key(internal_key) => {
                     if next < *place {
                         let reason =
                             "an older version of a key is looked at before a newer one".to_owned();
@@ -115,8 +117,10 @@ impl Tree {
                         return Ok(());
                     }
                     *place = next;
+                    key.clear();
+                    key.extend_from_slice(internal_key);
                 }
-                _ => last = Some((user_key.to_vec(), next)),
+                _ => last = Some((internal_key.to_vec(), next)),
             }
             places[next].next()?;
         }
