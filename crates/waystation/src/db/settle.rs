@@ -21,13 +21,13 @@ use crate::device::index::{Index, Window};
 use crate::device::record::DeviceEvent;
 use crate::device::resident::{NEVER, Resident};
 use crate::error::{Error, Result};
-use crate::lsm::iter::InternalIterator;
+use crate::lsm::iter::{EntryStream, InternalIterator};
 use crate::lsm::tree::Load;
 use crate::sync::{Arc, lock};
 use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
 
 /// Stays settle together up to about this size (bytes in the log).
-const TOGETHER_BYTES: u64 = 32 << 20;
+const TOGETHER_BYTES: u64 = 64 << 20;
 /// A stay of at least this size gets tables of its own, where they can go deeper than level 0 (bytes).
 const OWN_TABLE_BYTES: u64 = 64 << 10;
 
@@ -167,19 +167,23 @@ impl Core {
 
     fn load(&self, devices: &Devices, stays: &[Arc<Resident>]) -> Result<()> {
         let mut load = self.tree.begin_load(self.oldest_snapshot());
-        let mut rest = Vec::new();
+        let (mut own, mut places, mut rest) = (Vec::new(), Vec::new(), Vec::new());
         for stay in stays {
-            let Some((first, last)) = key_range(stay) else {
+            let Some(range) = key_range(stay) else {
                 continue;
             };
-            let place = load.find_place(&first, &last);
+            let place = load.find_place(&range.0, &range.1);
             if place.is_level0() || stay.log_bytes() < OWN_TABLE_BYTES {
                 rest.push(Arc::clone(stay));
-                continue;
+            } else {
+                own.push(Arc::clone(stay));
+                places.push((place, range));
             }
-            let own = std::slice::from_ref(stay);
-            let mut entries = Gather::new(&devices.upper, own);
-            load.write(place, (&first, &last), &mut entries)?;
+        }
+        let mut entries = Gather::new(&devices.upper, &own);
+        entries.start()?;
+        for (stay, (place, (first, last))) in own.iter().zip(places) {
+            load.write(place, (&first, &last), &mut entries.part(stay.prefix()))?;
         }
         load_together(devices, &mut load, &rest)?;
         load.install()

@@ -94,23 +94,23 @@ impl Core {
             devices: self
                 .devices
                 .as_ref()
-                .map(|devices| self.device_stats(devices, log.reserved_lsn)),
+                .map(|devices| device_stats(devices, log.reserved_lsn)),
             log,
         }
     }
+}
 
-    fn device_stats(&self, devices: &Devices, end_lsn: u64) -> DeviceStats {
-        let table = &devices.upper.table;
-        let mut first = true;
-        let oldest = table.stays(|_| std::mem::take(&mut first)).pop();
-        let needed = oldest.as_ref().map(|stay| stay.first_lsn());
-        DeviceStats {
-            devices: table.len(),
-            index_bytes: table.index_bytes(),
-            needed_log_bytes: needed.map_or(0, |lsn| end_lsn.saturating_sub(lsn)),
-            oldest_is_over: oldest.as_ref().is_some_and(|stay| stay.gone() != NEVER),
-            oldest: oldest.map(|stay| stay.prefix().escape_ascii().to_string()),
-            floored: table.floored().len(),
-        }
+fn device_stats(devices: &Devices, end_lsn: u64) -> DeviceStats {
+    let table = &devices.upper.table;
+    let mut first = true;
+    let oldest = table.stays(|_| std::mem::take(&mut first)).pop();
+    let needed = oldest.as_ref().map(|stay| stay.first_lsn());
+    DeviceStats {
+        devices: table.len(),
+        index_bytes: table.index_bytes(),
+        needed_log_bytes: needed.map_or(0, |lsn| end_lsn.saturating_sub(lsn)),
+        oldest_is_over: oldest.as_ref().is_some_and(|stay| stay.gone() != NEVER),
+        oldest: oldest.map(|stay| stay.prefix().escape_ascii().to_string()),
+        floored: table.floored().len(),
     }
 }

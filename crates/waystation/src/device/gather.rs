@@ -1,6 +1,6 @@
 //! What stays hold, in the order of keys, read in the order of the log.
 //!
-//! Neighbouring keys of a device lie far apart in the log. So a few megabytes' worth of entries are taken at a
+//! Neighbouring keys of a device lie far apart in the log. So some megabytes' worth of entries are taken at a
 //! time, their records read from front to back, and then handed on by key.
 
 use super::index::{Spot, Window};
@@ -14,7 +14,7 @@ use waystation_format::key::{self, ValueKind};
 use waystation_format::log::RECORD_HEADER_BYTES;
 
 /// Values of this many bytes are in memory at a time (one value at least).
-const GATHER_BYTES: usize = 8 << 20;
+const GATHER_BYTES: usize = 64 << 20;
 
 /// A stream over stays, ordered by prefix.
 pub(crate) struct Gather<'a> {
@@ -99,25 +99,62 @@ impl<'a> Gather<'a> {
             .filter_map(|entry| Some((entry.spot?, &entry.value)))
             .collect();
         wanted.sort_unstable_by_key(|(spot, _)| spot.record_lsn);
-        let (mut payload, mut read) = (Vec::new(), None);
-        for (spot, range) in wanted {
-            if read != Some(spot.record_lsn) {
-                self.upper.log.read_payload(spot.record_lsn, &mut payload)?;
-                read = Some(spot.record_lsn);
+        let mut lsns: Vec<u64> = wanted.iter().map(|(spot, _)| spot.record_lsn).collect();
+        lsns.dedup();
+        let mut rest = &wanted[..];
+        let mut is_short = false;
+        let values = &mut self.values;
+        let mut take = |at: usize, payload: &[u8]| {
+            while let Some(((spot, range), others)) = rest.split_first()
+                && spot.record_lsn == lsns[at]
+            {
+                let start = (spot.offset as usize).checked_sub(RECORD_HEADER_BYTES);
+                let value = start.and_then(|at| payload.get(at..at + spot.length as usize));
+                match value {
+                    Some(value) => values[(*range).clone()].copy_from_slice(value),
+                    None => is_short = true,
+                }
+                rest = others;
             }
-            let value = (spot.offset as usize)
-                .checked_sub(RECORD_HEADER_BYTES)
-                .and_then(|start| payload.get(start..start + spot.length as usize));
-            let Some(value) = value else {
-                let reason = format!(
-                    "the record at position {} is shorter than the index says",
-                    spot.record_lsn
-                );
-                return Err(Error::corruption(self.upper.log.dir(), 0, reason));
-            };
-            self.values[range.clone()].copy_from_slice(value);
+        };
+        self.upper.log.read_payloads(&lsns, &mut take)?;
+        if is_short {
+            let reason = "a record is shorter than the index of its device says";
+            return Err(Error::corruption(self.upper.log.dir(), 0, reason));
         }
         Ok(())
+    }
+
+    /// The entries of the stay with `prefix`, which comes next.
+    pub(crate) fn part<'g>(&'g mut self, prefix: &'g [u8]) -> Part<'g, 'a> {
+        Part {
+            gather: self,
+            prefix,
+        }
+    }
+}
+
+/// A part of a stream that was started: the keys with one prefix.
+pub(crate) struct Part<'g, 'a> {
+    gather: &'g mut Gather<'a>,
+    prefix: &'g [u8],
+}
+
+impl EntryStream for Part<'_, '_> {
+    fn start(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn has_entry(&self) -> bool {
+        self.gather.has_entry() && self.gather.entry().0.starts_with(self.prefix)
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.gather.advance()
+    }
+
+    fn entry(&self) -> (&[u8], &[u8]) {
+        self.gather.entry()
     }
 }
 

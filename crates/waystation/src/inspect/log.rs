@@ -4,6 +4,7 @@ use super::segment::{self, Known, Step};
 use super::source::Source;
 use super::stream::{Piece, Record, StreamReader};
 use super::{Inspection, Problem};
+use crate::device::record::DeviceEvent;
 use crate::error::{Error, Result};
 use crate::log::{JOURNAL_NAME, segment_number};
 use crate::storage::{Area, Storage};
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use waystation_format::batch::{BatchIter, HEADER_BYTES, Operation};
 use waystation_format::filename::{self, FileKind};
 use waystation_format::leveldb_log::RecordReader;
+use waystation_format::log::RecordKind;
 use waystation_format::log::{JournalState, SegmentHeader};
 
 /// A segment's file.
@@ -188,11 +190,15 @@ pub(super) fn walk_leveldb_batches(
     }
 }
 
-/// The operations of a record of our own log, each with its sequence number.
+/// The operations of a record of our own log, each with its sequence number; none in one that tells of devices.
 pub(super) fn operations(
     record: &Record<'_>,
     sink: &mut dyn FnMut(u64, Operation<'_>),
 ) -> Result<(), &'static str> {
+    if record.header.kind == RecordKind::Devices {
+        let event = DeviceEvent::decode(record.payload);
+        return event.map(|_| ()).map_err(|error| error.reason());
+    }
     let mut bytes = Vec::with_capacity(HEADER_BYTES + record.payload.len());
     bytes.extend_from_slice(&record.header.first_sequence.to_le_bytes());
     bytes.extend_from_slice(&record.header.operations.to_le_bytes());

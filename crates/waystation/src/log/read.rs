@@ -21,6 +21,11 @@ use waystation_format::log::{
     RecordHeader, SEGMENT_HEADER_BYTES, Seal, UNIT_BYTES, body_is_valid,
 };
 
+/// Reading on over a gap of this size costs no more than another read (bytes).
+const GAP_BYTES_MAX: u64 = 64 * 1024;
+/// At most this much is read at once (bytes).
+const STRETCH_BYTES_MAX: u64 = 1024 * 1024;
+
 /// Blocks of the log that were read lately, by position.
 pub(super) struct LogCache(Option<Cache<u64, Arc<[u8]>, ByLength>>);
 
@@ -76,6 +81,14 @@ impl Found {
 }
 
 impl Stored {
+    /// Whether it is worth reading together with `near`, which begins with `first`.
+    fn is_near(&self, first: &Self, near: &[(usize, Self)]) -> bool {
+        let end = near.last().map_or(0, |(_, last)| last.end_lsn());
+        Arc::ptr_eq(&self.file, &first.file)
+            && self.block.start_lsn <= end + GAP_BYTES_MAX
+            && self.end_lsn() - first.block.start_lsn <= STRETCH_BYTES_MAX
+    }
+
     fn end_lsn(&self) -> u64 {
         self.block.start_lsn + u64::from(self.block.length)
     }
@@ -156,40 +169,78 @@ impl Log {
         Ok(block)
     }
 
-    /// Reads the payload of the record at `record_lsn`, without the cache: for those who pass by once. Only the
-    /// units that hold it are read, and it is verified by its own checksum; a record over several blocks takes
-    /// the other way.
-    pub(crate) fn read_payload(&self, record_lsn: u64, payload: &mut Vec<u8>) -> Result<()> {
-        let mut head = [0; RECORD_HEADER_BYTES];
-        if let Found::Stored(stored) = self.find_block(record_lsn)? {
-            let start = (record_lsn - stored.block.start_lsn) as usize;
-            let first_unit = start / UNIT_BYTES * UNIT_BYTES;
-            let near = (first_unit + 2 * UNIT_BYTES).min(stored.block.length as usize);
-            let base = stored.block.start_lsn + first_unit as u64;
-            let mut bytes = stored.file.read(base, near - first_unit)?;
-            let at = start - first_unit;
-            let header = bytes.get(at..).and_then(RecordHeader::peek);
-            let length = header.map_or(0, |it| RECORD_HEADER_BYTES + it.payload_bytes as usize);
-            if start + length <= stored.block.used as usize {
-                if at + length > bytes.len() {
-                    let end = (start + length).next_multiple_of(UNIT_BYTES);
-                    bytes = stored.file.read(base, end - first_unit)?;
+    /// Reads the payloads of the records at `lsns`, which ascend, and hands each on with its place in the list.
+    /// Without the cache, for those who pass by once: what lies near together is read at once, and each record is
+    /// verified by its own checksum. A record over several blocks, or in the ring, takes the other way.
+    pub(crate) fn read_payloads(
+        &self,
+        lsns: &[u64],
+        hand_on: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<()> {
+        let mut near: Vec<(usize, Stored)> = Vec::new();
+        for (at, &lsn) in lsns.iter().enumerate() {
+            match self.find_block(lsn)? {
+                Found::Stored(stored) => {
+                    if near
+                        .first()
+                        .is_some_and(|(_, first)| !stored.is_near(first, &near))
+                    {
+                        self.read_near(lsns, &near, hand_on)?;
+                        near.clear();
+                    }
+                    near.push((at, stored));
                 }
-                let record = &bytes[at..at + length];
-                if let Some((head, body)) = record.split_first_chunk()
-                    && RecordHeader::matches(head, body, record_lsn, stored.file.header.incarnation)
-                {
-                    payload.clear();
-                    payload.extend_from_slice(body);
-                    return Ok(());
+                Found::Staged { .. } => {
+                    // In the order of the list.
+                    self.read_near(lsns, &near, hand_on)?;
+                    near.clear();
+                    hand_on(at, &self.read_payload(lsn)?);
                 }
-                return Err(stored.damaged("a record in it does not check"));
             }
         }
+        self.read_near(lsns, &near, hand_on)
+    }
+
+    /// Reads the records in neighbouring blocks.
+    fn read_near(
+        &self,
+        lsns: &[u64],
+        near: &[(usize, Stored)],
+        hand_on: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<()> {
+        let (Some((_, first)), Some((_, last))) = (near.first(), near.last()) else {
+            return Ok(());
+        };
+        let start = first.block.start_lsn;
+        let bytes = first.file.read(start, (last.end_lsn() - start) as usize)?;
+        for (at, stored) in near {
+            let from = (stored.block.start_lsn - start) as usize;
+            let block = &bytes[from..from + stored.block.used as usize];
+            let lsn = lsns[*at];
+            let record = &block[(lsn - stored.block.start_lsn) as usize..];
+            let header = RecordHeader::peek(record);
+            let length = header.map(|it| RECORD_HEADER_BYTES + it.payload_bytes as usize);
+            let whole = length.and_then(|length| record.get(..length));
+            let Some((head, payload)) = whole.and_then(|it| it.split_first_chunk()) else {
+                hand_on(*at, &self.read_payload(lsn)?);
+                continue;
+            };
+            if !RecordHeader::matches(head, payload, lsn, stored.file.header.incarnation) {
+                return Err(stored.damaged("a record in it does not check"));
+            }
+            hand_on(*at, payload);
+        }
+        Ok(())
+    }
+
+    /// Reads the payload of the record at `record_lsn`, wherever it is.
+    fn read_payload(&self, record_lsn: u64) -> Result<Vec<u8>> {
+        let mut head = [0; RECORD_HEADER_BYTES];
         self.read_back(record_lsn, 0, &mut head)?;
         let header = RecordHeader::peek(&head).ok_or_else(|| self.lost(record_lsn))?;
-        payload.resize(header.payload_bytes as usize, 0);
-        self.read_back(record_lsn, RECORD_HEADER_BYTES, payload)
+        let mut payload = vec![0; header.payload_bytes as usize];
+        self.read_back(record_lsn, RECORD_HEADER_BYTES, &mut payload)?;
+        Ok(payload)
     }
 
     /// The block that holds the byte at `lsn`.
