@@ -8,7 +8,7 @@
 //! 16 used           u32   header and records; the rest is zeros
 //! 20 first record   u32   offset of the first record that starts here, 0 if none does
 //! 24 start LSN      u64
-//! 32 first sequence u64   of the first record that starts here, 0 if none does
+//! 32 first sequence u64   of the first record that starts here or later
 //! 40 incarnation    u64   the life of the database that wrote it
 //! 48 segment        u64   the segment's number; set when the block is written out
 //! 56 durable LSN    u64   everything below was durable when the block was written out
@@ -33,7 +33,7 @@ pub struct Seal {
     pub used: u32,
     /// The offset of the first record that starts in the block, 0 if none does.
     pub first_record: u32,
-    /// That record's first sequence number, 0 if none starts here.
+    /// The sequence number of the first record that starts in the block or later.
     pub first_sequence: u64,
     /// The life of the database that wrote it.
     pub incarnation: u64,

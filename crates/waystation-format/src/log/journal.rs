@@ -48,6 +48,11 @@ impl JournalState {
         bytes
     }
 
+    /// Whether `bytes` are a file of a newer version of the format than this code knows.
+    pub fn is_newer(bytes: &[u8]) -> bool {
+        bytes.starts_with(MAGIC) && u32_at(bytes, 12).is_some_and(|version| version > VERSION)
+    }
+
     /// Reads the file's bytes; the error says what does not hold.
     pub fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let fields = (|| {

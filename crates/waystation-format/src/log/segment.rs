@@ -1,14 +1,19 @@
 //! The segment file: a header unit, blocks, and once it is sealed an index and a footer at its very end.
 //!
 //! ```text
-//! header   0 magic "WSSEGMT1"   8 checksum u32 of 12..56   12 version u32   16 number u64   24 incarnation u64
+//! header   0 magic "WSSEGMT1"   8 checksum u32 of 12..72   12 version u32   16 number u64   24 incarnation u64
 //!         32 start LSN u64     40 capacity u64 (file length)   48 durable LSN u64 (when the segment was begun)
+//!         56 first sequence u64   64 previous segment u64
 //! index    32 bytes a block: start LSN u64, first sequence u64, length u32, first record u32, used u32, zero u32
-//! footer   0 magic "WSSEGEND"   8 checksum u32 of 12..64 and the index   12 blocks u32   16 number u64
+//! footer   0 magic "WSSEGEND"   8 checksum u32 of 12..72 and the index   12 blocks u32   16 number u64
 //!         24 incarnation u64   32 end LSN u64   40 last sequence u64   48 index offset u64   56 durable LSN u64
+//!         64 next segment u64
 //! ```
 //!
-//! The footer lies in the last 64 bytes of the file, the index right before it, so that opening finds both
+//! The first sequence tells a reader that knows which writes are in tables whether anything before the segment is
+//! needed; the neighbours' numbers tell it whether a file is missing.
+//!
+//! The footer lies in the last 72 bytes of the file, the index right before it, so that opening finds both
 //! without a scan. A recycled file's old footer names another segment and is ignored.
 
 use super::block::Seal;
@@ -16,12 +21,12 @@ use super::{u32_at, u64_at};
 
 const HEADER_MAGIC: &[u8; 8] = b"WSSEGMT1";
 const FOOTER_MAGIC: &[u8; 8] = b"WSSEGEND";
-const HEADER_USED: usize = 56;
+const HEADER_USED: usize = 72;
 const ENTRY_BYTES: usize = 32;
 /// The version of the segment format.
 const VERSION: u32 = 1;
 /// The length of a sealed segment's footer (bytes).
-pub const FOOTER_BYTES: usize = 64;
+pub const FOOTER_BYTES: usize = 72;
 
 /// What a segment says of itself at its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +41,11 @@ pub struct SegmentHeader {
     pub capacity: u64,
     /// Everything below was durable when the segment was begun.
     pub durable_lsn: u64,
+    /// The first record that starts in this segment or later has this sequence number: every write below it
+    /// starts before the segment does.
+    pub first_sequence: u64,
+    /// The segment that holds the bytes right before this one's; 0 if there is none.
+    pub previous: u64,
 }
 
 impl SegmentHeader {
@@ -49,6 +59,8 @@ impl SegmentHeader {
         unit[32..40].copy_from_slice(&self.start_lsn.to_le_bytes());
         unit[40..48].copy_from_slice(&self.capacity.to_le_bytes());
         unit[48..56].copy_from_slice(&self.durable_lsn.to_le_bytes());
+        unit[56..64].copy_from_slice(&self.first_sequence.to_le_bytes());
+        unit[64..72].copy_from_slice(&self.previous.to_le_bytes());
         let checksum = crc32c::crc32c(&unit[12..HEADER_USED]);
         unit[8..12].copy_from_slice(&checksum.to_le_bytes());
     }
@@ -65,7 +77,15 @@ impl SegmentHeader {
             start_lsn: u64_at(header, 32)?,
             capacity: u64_at(header, 40)?,
             durable_lsn: u64_at(header, 48)?,
+            first_sequence: u64_at(header, 56)?,
+            previous: u64_at(header, 64)?,
         })
+    }
+
+    /// Whether `bytes` are a header of a newer version of the format than this code knows.
+    pub fn is_newer(bytes: &[u8]) -> bool {
+        bytes.starts_with(HEADER_MAGIC)
+            && u32_at(bytes, 12).is_some_and(|version| version > VERSION)
     }
 }
 
@@ -74,7 +94,7 @@ impl SegmentHeader {
 pub struct IndexEntry {
     /// Where the block starts in the stream.
     pub start_lsn: u64,
-    /// Its first record's first sequence number, 0 if no record starts in it.
+    /// The sequence number of the first record that starts in it or later.
     pub first_sequence: u64,
     /// The whole block in bytes.
     pub length: u32,
@@ -113,6 +133,8 @@ pub struct SegmentFooter {
     pub index_offset: u64,
     /// Everything below was durable when the footer was written.
     pub durable_lsn: u64,
+    /// The segment in which the log goes on.
+    pub next: u64,
 }
 
 /// The bytes of index and footer together, to be written so that they end where the file does.
@@ -137,6 +159,7 @@ pub fn encode_index(entries: &[IndexEntry], footer: &SegmentFooter) -> Vec<u8> {
         footer.last_sequence,
         footer.index_offset,
         footer.durable_lsn,
+        footer.next,
     ] {
         bytes.extend_from_slice(&field.to_le_bytes());
     }
@@ -162,6 +185,7 @@ impl SegmentFooter {
             last_sequence: u64_at(bytes, 40)?,
             index_offset: u64_at(bytes, 48)?,
             durable_lsn: u64_at(bytes, 56)?,
+            next: u64_at(bytes, 64)?,
         })
     }
 

@@ -100,11 +100,13 @@ fn a_segment_header_reads_back_and_every_flip_is_noticed() {
         start_lsn: 65536,
         capacity: 1 << 26,
         durable_lsn: 1,
+        first_sequence: 70,
+        previous: 4,
     };
     let mut unit = vec![1; UNIT_BYTES];
     header.encode_into(&mut unit);
     assert_eq!(SegmentHeader::decode(&unit), Some(header));
-    each_flip(&unit[..56], |bit, flipped| {
+    each_flip(&unit[..72], |bit, flipped| {
         assert_eq!(SegmentHeader::decode(flipped), None, "bit {bit}");
     });
 }
@@ -126,6 +128,7 @@ fn an_index_reads_back_and_every_flip_is_noticed() {
         last_sequence: 90,
         index_offset: 1 << 20,
         durable_lsn: 8192,
+        next: 6,
     };
     let bytes = encode_index(&entries, &footer);
     assert_eq!(bytes.len(), footer.tail_bytes());

@@ -13,7 +13,7 @@ use crate::device::checkpoint::{self, CHECKPOINT_NAME, CheckpointError, Director
 use crate::device::replay::DeviceReplay;
 use crate::device::upper::Upper;
 use crate::error::{Error, Result};
-use crate::log::{self, LogSettings, Recovered};
+use crate::log::{self, LogSettings, Record, Recovered};
 use crate::lsm::compaction::Shape;
 use crate::lsm::table::TableSettings;
 use crate::lsm::tree::{Tree, TreeSettings};
@@ -46,13 +46,13 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
         segment_bytes: options.log_segment_bytes as u64,
         ring_bytes: options.ring_bytes,
         cache_bytes: log_cache_bytes(&options),
+        transfer: options.transfer(),
     };
     let flushed = tree.flushed_sequence();
     let mut replay = Replay::new(options.memtable_bytes, flushed, knows_log, devices);
     let needless = replay.needless_sequence();
-    let recovered = log::open(&storage, path, &settings, needless, &mut |record| {
-        replay.record(path, &record)
-    })?;
+    let mut deliver = |record: Record<'_>| replay.record(path, &record);
+    let recovered = log::open(&storage, path, &settings, needless, knows_log, &mut deliver)?;
     replay.finish();
     let visible = recovered.log.visible_sequence();
     if visible < flushed {
@@ -64,7 +64,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
     {
         let was_empty = visible == 0 && tree.version().tables().next().is_none();
         replay.devices = Some(begin_devices(
-            &*storage, path, settings, visible, was_empty,
+            &*storage, path, settings, visible, flushed, was_empty,
         )?);
     }
     if !knows_log {
@@ -155,13 +155,14 @@ fn begin_devices(
     dir: &Path,
     settings: &DeviceOptions,
     begun_after: u64,
+    flushed: u64,
     is_complete: bool,
 ) -> Result<DeviceReplay> {
     let directory = Directory {
         extractor: settings.extractor,
         is_complete,
         begun_after,
-        released: 0,
+        released: flushed,
         clock: Duration::ZERO,
     };
     save_checkpoint(storage, dir, &checkpoint::encode(&directory, &[]))?;
@@ -202,6 +203,7 @@ fn tree_settings(options: &Options) -> TreeSettings {
         shape: Shape::new(options.memtable_bytes as u64, options.table_bytes as u64),
         cache_bytes: options.cache_bytes - log_cache_bytes(options),
         max_open_tables: options.max_open_tables,
+        transfer: options.transfer(),
     }
 }
 

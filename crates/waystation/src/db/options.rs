@@ -2,6 +2,7 @@
 
 use crate::device::Extractor;
 use crate::error::{Error, Result};
+use crate::storage::Transfer;
 use crate::storage::memory_bytes;
 use std::time::Duration;
 use waystation_format::log::UNIT_BYTES;
@@ -123,6 +124,15 @@ fn default_cache_bytes() -> usize {
 }
 
 impl Options {
+    /// How the log and tables are written.
+    pub(crate) fn transfer(&self) -> Transfer {
+        if self.direct_io {
+            Transfer::Direct
+        } else {
+            Transfer::Buffered
+        }
+    }
+
     /// Checks every field against its documented range.
     pub(crate) fn validate(&self) -> Result<()> {
         let ranges = [

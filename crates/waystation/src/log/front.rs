@@ -104,15 +104,17 @@ impl Log {
         let room_end = self.released_lsn.load(SeqCst) + self.ring.len();
         let mut ahead = Vec::new();
         let mut records_end = front.closed_records_end;
-        let place = front.layout.place(record_bytes, first_sequence, |seal| {
-            if seal.end_lsn() <= room_end {
-                write_seal(&self.ring, &seal);
-            } else {
-                ahead.push(seal);
-            }
-            records_end = seal.start_lsn + u64::from(seal.used);
-            lock(&self.closed).push_back(seal);
-        });
+        let place = front
+            .layout
+            .place(record_bytes, first_sequence, operations, |seal| {
+                if seal.end_lsn() <= room_end {
+                    write_seal(&self.ring, &seal);
+                } else {
+                    ahead.push(seal);
+                }
+                records_end = seal.start_lsn + u64::from(seal.used);
+                lock(&self.closed).push_back(seal);
+            });
         front.closed_records_end = records_end;
         drop(front);
         Ok((
@@ -197,6 +199,12 @@ impl Log {
     pub(crate) fn at_front(&self, act: impl FnOnce(u64, u64)) {
         let front = lock(&self.front);
         act(front.layout.boundary(), front.next_sequence);
+    }
+
+    /// Where the open block starts, and the sequence number of the first record that starts in it or later.
+    pub(super) fn open_block(&self) -> (u64, u64) {
+        let front = lock(&self.front);
+        (front.layout.block_start(), front.layout.first_sequence())
     }
 
     /// The highest sequence number of which it and all before it are visible.

@@ -5,11 +5,11 @@
 //! group. Two leaders may be under way, so that a group gathers, copies and writes while the one before it
 //! waits for the device.
 //!
-//! Invariants: `durable_lsn` moves only after a successful sync of every segment with unsynced writes, and,
-//! for a new segment, of its directory entry; padding is never written again, since a block once closed stays
-//! closed.
+//! Invariants: `durable_lsn` moves only after a successful sync of every segment with unsynced writes (their
+//! names are durable before the first of them); padding is never written again, since a block once closed
+//! stays closed.
 
-use super::writer::{Unsynced, WriterState};
+use super::writer::WriterState;
 use super::{Log, Suspension};
 use crate::error::Result;
 use crate::sync::atomic::Ordering::SeqCst;
@@ -98,22 +98,17 @@ impl Log {
     ) -> MutexGuard<'a, WriterState> {
         let written = state.written_lsn;
         let covered = state.unsynced.clone();
-        let newest = covered.iter().map(|it| it.file.header.number).max();
-        // Only of files that exist by now: the next one may be about to be created.
-        let entries_below = newest.map_or(0, |number| number + 1);
-        let entry_due = entries_below > state.entries_durable_below;
         state.syncing += 1;
         drop(state);
-        let synced = self.sync_files(&covered, entry_due);
+        let synced = covered
+            .iter()
+            .try_for_each(|segment| segment.file.file.sync());
         let mut state = lock(&self.writer);
         state.syncing -= 1;
         match synced {
             // Another failure may have come in between: then healing decides what is durable.
             Ok(()) if state.suspension.is_none() => {
                 state.durable_lsn = state.durable_lsn.max(written);
-                if entry_due {
-                    state.entries_durable_below = state.entries_durable_below.max(entries_below);
-                }
                 // What was written since the sync began is for the next one.
                 state.unsynced.retain(|it| {
                     !covered.iter().any(|synced| {
@@ -127,16 +122,5 @@ impl Log {
             Err(error) => self.suspend(&mut state, &error),
         }
         state
-    }
-
-    fn sync_files(&self, segments: &[Unsynced], entry_due: bool) -> Result<()> {
-        for segment in segments {
-            segment.file.file.sync()?;
-        }
-        if entry_due {
-            self.storage.sync_dir(&self.dir)
-        } else {
-            Ok(())
-        }
     }
 }

@@ -6,7 +6,7 @@
 //! what had been written are read back, verified and copied; what had not been written is still in the ring.
 //! Only when the fresh segment is synced does the suspension end.
 
-use super::segment::{BlankSegment, Segment, SegmentFile, segment_name};
+use super::segment::{BlankSegment, Segment, SegmentFile, Start, segment_name};
 use super::writer::WriterState;
 use super::{Log, Suspension};
 use crate::error::{Error, Result};
@@ -40,12 +40,21 @@ impl Log {
             return wait(&self.work, state);
         }
         state.healing = true;
+        drop(state);
+        let open_block = self.open_block();
+        let mut state = lock(&self.writer);
         let number = state.next_number;
         state.next_number += 1;
         let (cut, end) = (state.durable_lsn, state.written_lsn);
         let salvage = doubtful_blocks(&state, cut, end);
+        let start = Start {
+            lsn: cut,
+            first_sequence: self.first_sequence_from(&mut state, &salvage, open_block),
+            durable_lsn: cut,
+            previous: state.holder_of_bytes_before(cut),
+        };
         drop(state);
-        let healed = self.move_to_fresh_segment(number, cut, &salvage);
+        let healed = self.move_to_fresh_segment(number, &start, &salvage);
         if healed.is_err() {
             self.storage.sleep(RETRY_PAUSE);
         }
@@ -73,8 +82,32 @@ impl Log {
         log::warn!("writes resume in {}", state.current.file.path.display());
     }
 
-    /// Writes `[cut, end of salvage)` into a fresh, synced segment.
-    fn move_to_fresh_segment(&self, number: u64, cut: u64, salvage: &[Salvage]) -> Result<Segment> {
+    /// The sequence number of the first record that starts at the cut or later: that of the first block there,
+    /// written, closed or (none of them being there since before the look at it) still open.
+    fn first_sequence_from(
+        &self,
+        state: &mut WriterState,
+        salvage: &[Salvage],
+        (open_start, open_sequence): (u64, u64),
+    ) -> u64 {
+        self.fetch_closed(state);
+        let written = salvage.iter().flat_map(|from| &from.blocks).next();
+        written
+            .map(|block| block.first_sequence)
+            .or_else(|| state.first_unwritten().map(|seal| seal.first_sequence))
+            .unwrap_or_else(|| {
+                debug_assert_eq!(open_start, state.durable_lsn);
+                open_sequence
+            })
+    }
+
+    /// Writes what follows the cut, as far as it was written before, into a fresh, synced segment.
+    fn move_to_fresh_segment(
+        &self,
+        number: u64,
+        start: &Start,
+        salvage: &[Salvage],
+    ) -> Result<Segment> {
         let bytes: u64 = salvage
             .iter()
             .flat_map(|s| &s.blocks)
@@ -83,10 +116,16 @@ impl Log {
         let capacity = self.segment_bytes + bytes;
         // Under its final name it would cut the segments before it: that name comes last.
         let draft = self.dir.join(DRAFT_NAME);
-        let mut blank =
-            BlankSegment::create(&*self.storage, draft.clone(), number, capacity, None)?;
+        let mut blank = BlankSegment::create(
+            &*self.storage,
+            draft.clone(),
+            number,
+            capacity,
+            None,
+            self.transfer,
+        )?;
         blank.path = self.dir.join(segment_name(number));
-        let mut fresh = blank.begin(cut, self.incarnation, cut);
+        let mut fresh = blank.begin(start, self.incarnation);
         let moved = fresh
             .file
             .write_header()
@@ -111,6 +150,21 @@ impl Log {
 }
 
 impl WriterState {
+    /// The number of the segment that holds the bytes right before `cut`; 0 if there is none.
+    fn holder_of_bytes_before(&self, cut: u64) -> u64 {
+        let header = &self.current.file.header;
+        let current = (header.start_lsn < cut).then_some(header.number);
+        let sealed = self.sealed.iter().rev();
+        current
+            .or_else(|| {
+                sealed
+                    .filter(|segment| segment.start_lsn < segment.end_lsn.min(cut))
+                    .map(|segment| segment.number)
+                    .next()
+            })
+            .unwrap_or(header.previous)
+    }
+
     /// Ends the sealed segments, and the one that was current, at `cut`.
     fn cut_sealed_at(&mut self, cut: u64) {
         self.sealed.push_back(self.current.as_sealed());

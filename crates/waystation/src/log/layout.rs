@@ -47,19 +47,23 @@ pub(crate) struct Layout {
     block_start: u64,
     position: u64,
     first_record: u32,
+    /// That of the first record in the open block, if there is one.
     first_sequence: u64,
+    /// That of the record to be placed next.
+    next_sequence: u64,
     incarnation: u64,
 }
 
 impl Layout {
-    /// An empty block at `start_lsn`, a multiple of the unit.
-    pub(crate) fn new(start_lsn: u64, incarnation: u64) -> Self {
+    /// An empty block at `start_lsn`, a multiple of the unit; the next record will have `next_sequence`.
+    pub(crate) fn new(start_lsn: u64, incarnation: u64, next_sequence: u64) -> Self {
         assert_eq!(start_lsn % UNIT, 0, "a block starts on a unit");
         Self {
             block_start: start_lsn,
             position: start_lsn + HEADER,
             first_record: 0,
             first_sequence: 0,
+            next_sequence,
             incarnation,
         }
     }
@@ -79,6 +83,15 @@ impl Layout {
         self.block_start
     }
 
+    /// The sequence number of the first record that starts in the open block or later.
+    pub(crate) fn first_sequence(&self) -> u64 {
+        if self.first_record == 0 {
+            self.next_sequence
+        } else {
+            self.first_sequence
+        }
+    }
+
     /// A position that a record of `record_bytes` placed now cannot run past.
     pub(crate) fn end_at_most(&self, record_bytes: usize) -> u64 {
         let bytes = record_bytes as u64;
@@ -86,14 +99,17 @@ impl Layout {
         self.position + RECORD_HEADER_BYTES as u64 + bytes + HEADER * (2 + bytes / (BLOCK - HEADER))
     }
 
-    /// Places a record of `record_bytes` (header included); `closed` receives each block this closes.
+    /// Places a record of `record_bytes` (header included) with `operations` numbered from `first_sequence` on;
+    /// `closed` receives each block this closes.
     pub(crate) fn place(
         &mut self,
         record_bytes: usize,
         first_sequence: u64,
+        operations: u32,
         mut closed: impl FnMut(Seal),
     ) -> Place {
         debug_assert!(record_bytes >= RECORD_HEADER_BYTES);
+        self.next_sequence = first_sequence;
         if self.room() < RECORD_HEADER_BYTES as u64 {
             closed(self.close(BLOCK));
         }
@@ -101,6 +117,7 @@ impl Layout {
             self.first_record = (self.position - self.block_start) as u32;
             self.first_sequence = first_sequence;
         }
+        self.next_sequence = first_sequence + u64::from(operations);
         let record_lsn = self.position;
         let first_block_end = self.block_start + BLOCK;
         let mut left = record_bytes as u64;
@@ -133,10 +150,10 @@ impl Layout {
             length: length as u32,
             used: (self.position - self.block_start) as u32,
             first_record: self.first_record,
-            first_sequence: self.first_sequence,
+            first_sequence: self.first_sequence(),
             incarnation: self.incarnation,
         };
-        *self = Self::new(seal.end_lsn(), self.incarnation);
+        *self = Self::new(seal.end_lsn(), self.incarnation, self.next_sequence);
         seal
     }
 }
@@ -150,12 +167,12 @@ mod tests {
         /// Records and headers tile the stream without overlap, whatever the sizes and syncs.
         #[test]
         fn records_tile_the_stream(sizes in prop::collection::vec((24usize..200_000, any::<bool>()), 1..60)) {
-            let mut layout = Layout::new(UNIT, 1);
+            let mut layout = Layout::new(UNIT, 1, 1);
             let mut seals: Vec<Seal> = Vec::new();
             let mut places = Vec::new();
             for (sequence, (size, sync)) in sizes.iter().enumerate() {
                 let bound = layout.end_at_most(*size);
-                let place = layout.place(*size, sequence as u64 + 1, |seal| seals.push(seal));
+                let place = layout.place(*size, sequence as u64 + 1, 1, |seal| seals.push(seal));
                 prop_assert!(place.end_lsn <= bound);
                 prop_assert_eq!(place.pieces().map(|piece| piece.1).sum::<usize>(), *size);
                 prop_assert!(place.pieces().next().expect("piece").1 >= RECORD_HEADER_BYTES);
@@ -185,17 +202,17 @@ mod tests {
 
     #[test]
     fn a_block_knows_its_first_record() {
-        let mut layout = Layout::new(0, 1);
+        let mut layout = Layout::new(0, 1, 5);
         let mut seals = Vec::new();
-        layout.place(BLOCK_BYTES_MAX, 5, |seal| seals.push(seal));
-        layout.place(100, 6, |seal| seals.push(seal));
+        layout.place(3 * BLOCK_BYTES_MAX, 5, 2, |seal| seals.push(seal));
+        layout.place(100, 7, 1, |seal| seals.push(seal));
         seals.extend(layout.seal());
         let firsts: Vec<_> = seals
             .iter()
             .map(|seal| (seal.first_record, seal.first_sequence))
             .collect();
-        // The first record runs 64 bytes into the second block; the second starts behind it.
-        assert_eq!(firsts, [(64, 5), (128, 6)]);
+        // The first record runs through two more blocks and 192 bytes into the last; the second starts behind it.
+        assert_eq!(firsts, [(64, 5), (0, 7), (0, 7), (64 + 3 * 64, 7)]);
         assert_eq!(layout.seal(), None, "an empty block is not closed");
     }
 }

@@ -19,6 +19,8 @@
 //! for a process crash lies below `copied`: in a segment, or in the ring, which is not used again before its
 //! bytes were written. What is acknowledged for a power loss lies below `durable`.
 
+mod assembler;
+mod blocks;
 mod front;
 mod group_commit;
 mod heal;
@@ -29,14 +31,15 @@ mod recovery;
 mod replay;
 mod ring;
 mod segment;
+mod survey;
 mod writer;
 
+pub(crate) use assembler::Record;
 pub(crate) use recovery::{LogSettings, Recovered, open};
-pub(crate) use replay::Record;
-pub(crate) use segment::{segment_name, segment_number};
+pub(crate) use segment::segment_number;
 
 use crate::error::Error;
-use crate::storage::Storage;
+use crate::storage::{Storage, Transfer};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
 use front::Front;
@@ -60,6 +63,8 @@ pub(crate) struct Log {
     incarnation: u64,
     first_segment: u64,
     segment_bytes: u64,
+    /// How segments are read and written.
+    transfer: Transfer,
     ring: RingBuffer,
     /// Blocks that were read back lately.
     cache: LogCache,

@@ -25,6 +25,7 @@ const SETTINGS: LogSettings = LogSettings {
     segment_bytes: 320 * 1024,
     ring_bytes: 256 * 1024,
     cache_bytes: 0,
+    transfer: Transfer::Direct,
 };
 
 /// Records of up to half a ring are reserved whole, longer ones piece by piece.
@@ -58,7 +59,7 @@ struct Model {
 impl Model {
     fn open(machine: &Arc<SimStorage>, rules: &FaultRules) -> Arc<Self> {
         let storage: Arc<dyn Storage> = Arc::new(Watched(machine.with_faults(rules)));
-        let recovered = open(&storage, dir(), &SETTINGS, 0, &mut |_| Ok(())).unwrap();
+        let recovered = open(&storage, dir(), &SETTINGS, 0, false, &mut |_| Ok(())).unwrap();
         Arc::new(Self {
             machine: Arc::clone(machine),
             log: recovered.log,
@@ -170,7 +171,15 @@ impl Model {
             last = Some(sequence);
             Ok(())
         };
-        open(&storage, dir(), &SETTINGS, ledger.flushed, &mut deliver).unwrap();
+        open(
+            &storage,
+            dir(),
+            &SETTINGS,
+            ledger.flushed,
+            false,
+            &mut deliver,
+        )
+        .unwrap();
         let found = last.unwrap_or(0).max(ledger.flushed);
         assert!(
             found >= least,

@@ -8,14 +8,18 @@
 //!    then on the ring's old content and everything behind the cut belong to a past life.
 //! 5. Remove what is superseded.
 
+use super::assembler::{Record, TailRecord};
 use super::front::Front;
 use super::heal::DRAFT_NAME;
 use super::layout::Layout;
 use super::publication::Publication;
 use super::read::LogCache;
-use super::replay::{Found, Record, Replayed, Survey, TailRecord, leftover_ring, replay, survey};
+use super::replay::{Replayed, leftover_ring, replay};
 use super::ring::RingBuffer;
-use super::segment::{BlankSegment, Inherited, SealedSegment, Segment, SegmentFile, segment_name};
+use super::segment::{
+    BlankSegment, Inherited, SealedSegment, Segment, SegmentFile, Start, segment_name,
+};
+use super::survey::{Found, Survey, survey};
 use super::writer::WriterState;
 use super::{JOURNAL_NAME, Log, RING_NAME};
 use crate::error::{Error, Result};
@@ -26,12 +30,11 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use waystation_format::log::{
-    BLOCK_HEADER_BYTES, IndexEntry, JournalState, RECORD_HEADER_BYTES, Seal, UNIT_BYTES,
-    finish_block,
+    BLOCK_HEADER_BYTES, IndexEntry, JournalState, RECORD_HEADER_BYTES, RecordHeader, Seal,
+    UNIT_BYTES, finish_block,
 };
 
 /// Sizes of the log.
-#[expect(clippy::struct_field_names, reason = "each name says its unit")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogSettings {
     /// The length of a segment file in bytes.
@@ -40,6 +43,8 @@ pub(crate) struct LogSettings {
     pub(crate) ring_bytes: usize,
     /// Memory for blocks that are read back.
     pub(crate) cache_bytes: usize,
+    /// How segments are read and written.
+    pub(crate) transfer: Transfer,
 }
 
 /// An open log and how far it goes.
@@ -50,30 +55,44 @@ pub(crate) struct Recovered {
 }
 
 /// Opens the log of `dir`, delivering every record that follows `flushed_sequence` (and possibly earlier
-/// ones) in order.
+/// ones) in order. If a log is `expected`, there has to be one.
 pub(crate) fn open(
     storage: &Arc<dyn Storage>,
     dir: &Path,
     settings: &LogSettings,
     flushed_sequence: u64,
+    expected: bool,
     deliver: &mut impl FnMut(Record<'_>) -> Result<()>,
 ) -> Result<Recovered> {
-    remove_draft(&**storage, dir)?;
     let journal = read_journal(&**storage, dir)?;
+    if expected && journal.is_none() {
+        let reason = "it is missing, although the tables have a log; without it nobody knows what was not in them";
+        return Err(Error::corruption(dir.join(JOURNAL_NAME), 0, reason));
+    }
     let past = match &journal {
-        Some(journal) => past_life(&**storage, dir, journal, flushed_sequence, deliver)?,
-        None => Past::none(&**storage, dir)?,
+        Some(journal) => past_life(
+            &**storage,
+            dir,
+            settings,
+            journal,
+            flushed_sequence,
+            deliver,
+        )?,
+        None => Past::none(&**storage, dir, settings)?,
     };
+    remove_draft(&**storage, dir)?;
     let incarnation = journal.map_or(0, |journal| journal.incarnation) + 1;
-    let number = past.survey.highest_number + 1;
+    let number = past.survey.highest_number() + 1;
     let cut = past.replayed.cut_lsn;
+    let start = past.end(flushed_sequence);
     let (current, places) = begin_life(
         &**storage,
         dir,
         settings,
         incarnation,
         number,
-        &past.replayed,
+        &start,
+        &past.replayed.tail,
     )?;
     for (record, lsn) in past.replayed.tail.iter().zip(places) {
         deliver(Record {
@@ -124,20 +143,37 @@ struct Past {
 
 impl Past {
     /// A directory without a log: whatever looks like one was never acknowledged.
-    fn none(storage: &dyn Storage, dir: &Path) -> Result<Self> {
+    fn none(storage: &dyn Storage, dir: &Path, settings: &LogSettings) -> Result<Self> {
         let nothing = JournalState {
             incarnation: 0,
             ring_bytes: 0,
             first_segment: 0,
             clean_lsn: 0,
         };
-        let survey = survey(storage, dir, &nothing)?;
+        let survey = survey(storage, dir, &nothing, settings.transfer)?;
         let replayed = Replayed {
             cut_lsn: UNIT_BYTES as u64,
             tail: Vec::new(),
             last_sequence: None,
         };
         Ok(Self { survey, replayed })
+    }
+
+    /// Where it ends in segments, and the next one begins.
+    fn end(&self, flushed_sequence: u64) -> Start {
+        let cut = self.replayed.cut_lsn;
+        let last_sequence = self.replayed.last_sequence.unwrap_or(0);
+        Start {
+            lsn: cut,
+            first_sequence: match self.replayed.tail.first() {
+                Some(record) => record.header.first_sequence,
+                None => last_sequence.max(flushed_sequence) + 1,
+            },
+            durable_lsn: cut,
+            previous: live(&self.survey.segments, cut)
+                .last()
+                .map_or(0, |(found, _)| found.header.number),
+        }
     }
 
     /// Removes what the new life does not need; returns the segments it does need.
@@ -160,6 +196,7 @@ impl Past {
                 blocks: OnceLock::new(),
             })),
             path: found.path.clone(),
+            number: found.header.number,
             start_lsn: found.header.start_lsn,
             end_lsn: end,
             blocks: Vec::new(),
@@ -186,19 +223,14 @@ fn live(segments: &[Found], cut: u64) -> impl Iterator<Item = (&Found, u64)> {
 fn past_life(
     storage: &dyn Storage,
     dir: &Path,
+    settings: &LogSettings,
     journal: &JournalState,
     flushed_sequence: u64,
     deliver: &mut impl FnMut(Record<'_>) -> Result<()>,
 ) -> Result<Past> {
-    let survey = survey(storage, dir, journal)?;
+    let survey = survey(storage, dir, journal, settings.transfer)?;
     let ring = leftover_ring(storage, dir, journal)?;
-    let replayed = replay(
-        &survey.segments,
-        Some(&ring),
-        journal,
-        flushed_sequence,
-        deliver,
-    )?;
+    let replayed = replay(dir, &survey, &ring, journal, flushed_sequence, deliver)?;
     Ok(Past { survey, replayed })
 }
 
@@ -209,26 +241,27 @@ fn begin_life(
     settings: &LogSettings,
     incarnation: u64,
     number: u64,
-    past: &Replayed,
+    start: &Start,
+    tail: &[TailRecord],
 ) -> Result<(Segment, Vec<u64>)> {
     let Packed {
         blocks,
         bytes,
         places,
-    } = pack(&past.tail, past.cut_lsn, incarnation, number);
+    } = pack(tail, start, incarnation, number);
     let capacity = settings.segment_bytes + bytes.len() as u64;
     let path = dir.join(segment_name(number));
-    let blank = BlankSegment::create(storage, path, number, capacity, None)?;
-    let mut segment = blank.begin(past.cut_lsn, incarnation, past.cut_lsn);
+    let blank = BlankSegment::create(storage, path, number, capacity, None, settings.transfer)?;
+    let mut segment = blank.begin(start, incarnation);
     segment.file.write_header()?;
     if !bytes.is_empty() {
         segment
             .file
             .file
-            .write_at(&bytes, segment.file.offset_of(past.cut_lsn))?;
+            .write_at(&bytes, segment.file.offset_of(start.lsn))?;
     }
     segment.file.file.sync()?;
-    segment.end_lsn = blocks.last().map_or(past.cut_lsn, Seal::end_lsn);
+    segment.end_lsn = blocks.last().map_or(start.lsn, Seal::end_lsn);
     segment.blocks = blocks.iter().map(IndexEntry::from).collect();
     Ok((segment, places))
 }
@@ -241,15 +274,21 @@ struct Packed {
     places: Vec<u64>,
 }
 
-/// Lays `records` out as blocks from `start_lsn` on.
-fn pack(records: &[TailRecord], start_lsn: u64, incarnation: u64, segment: u64) -> Packed {
-    let mut layout = Layout::new(start_lsn, incarnation);
+/// Lays `records` out as blocks from `start` on.
+fn pack(records: &[TailRecord], start: &Start, incarnation: u64, segment: u64) -> Packed {
+    let start_lsn = start.lsn;
+    let mut layout = Layout::new(start_lsn, incarnation, start.first_sequence);
     let mut places = Vec::with_capacity(records.len());
     let mut seals = Vec::new();
     let mut bytes = AlignedBuffer::new();
     for record in records {
         let size = RECORD_HEADER_BYTES + record.payload.len();
-        let place = layout.place(size, record.header.first_sequence, |seal| seals.push(seal));
+        let RecordHeader {
+            first_sequence,
+            operations,
+            ..
+        } = record.header;
+        let place = layout.place(size, first_sequence, operations, |seal| seals.push(seal));
         places.push(place.record_lsn);
         let checksum = crc32c::crc32c(&record.payload);
         let mut whole = record
@@ -312,10 +351,11 @@ fn assemble(
         incarnation: journal.incarnation,
         first_segment: journal.first_segment,
         segment_bytes: settings.segment_bytes,
+        transfer: settings.transfer,
         ring: RingBuffer::new(ring),
         cache: LogCache::new(settings.cache_bytes),
         front: Mutex::new(Front::new(
-            Layout::new(end, journal.incarnation),
+            Layout::new(end, journal.incarnation, last_sequence + 1),
             last_sequence + 1,
         )),
         assigned_sequence: AtomicU64::new(last_sequence),
@@ -359,6 +399,10 @@ pub(crate) fn read_journal(storage: &dyn Storage, dir: &Path) -> Result<Option<J
     let read = file.read_at(&mut bytes, 0)?;
     match JournalState::decode(&bytes[..read]) {
         Ok(state) => Ok(Some(state)),
+        Err(_) if JournalState::is_newer(&bytes[..read]) => Err(Error::Incompatible {
+            path,
+            reason: "the log was written by a newer version; use that one".into(),
+        }),
         Err(reason) => Err(Error::corruption(path, 0, reason)),
     }
 }

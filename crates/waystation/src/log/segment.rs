@@ -46,19 +46,25 @@ impl BlankSegment {
         number: u64,
         capacity: u64,
         recycled: Option<&Path>,
+        transfer: Transfer,
     ) -> Result<Self> {
         let mode = match recycled {
             Some(old) => {
                 storage.rename(old, &path)?;
-                // Or a power cut could show what is written from now on under the old name.
-                storage.sync_dir(path.parent().unwrap_or(Path::new("")))?;
                 OpenMode::ReadWrite
             }
             None => OpenMode::Create,
         };
+        // Its name is durable before anything is written: a segment that another one names and that is not there
+        // was removed by somebody, not by a power cut. (Nor does what is written to a recycled file show up under
+        // the old name.)
         let created = storage
-            .open(&path, mode, Transfer::Direct, Area::Journal)
-            .and_then(|file| file.preallocate(capacity).map(|()| file));
+            .open(&path, mode, transfer, Area::Journal)
+            .and_then(|file| file.preallocate(capacity).map(|()| file))
+            .and_then(|file| {
+                storage.sync_dir(path.parent().unwrap_or(Path::new("")))?;
+                Ok(file)
+            });
         match created {
             Ok(file) => Ok(Self {
                 number,
@@ -75,14 +81,17 @@ impl BlankSegment {
         }
     }
 
-    /// Makes it the segment that starts at `start_lsn`.
-    pub(super) fn begin(self, start_lsn: u64, incarnation: u64, durable_lsn: u64) -> Segment {
+    /// Makes it the segment that goes on at `start`.
+    pub(super) fn begin(self, start: &Start, incarnation: u64) -> Segment {
+        let start_lsn = start.lsn;
         let header = SegmentHeader {
             number: self.number,
             incarnation,
             start_lsn,
             capacity: self.capacity,
-            durable_lsn,
+            durable_lsn: start.durable_lsn,
+            first_sequence: start.first_sequence,
+            previous: start.previous,
         };
         Segment {
             initialised_lsn: if self.initialised {
@@ -99,6 +108,17 @@ impl BlankSegment {
             end_lsn: start_lsn,
         }
     }
+}
+
+/// Where in the stream a segment begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Start {
+    pub(super) lsn: u64,
+    /// The sequence number of the first record that starts there or later.
+    pub(super) first_sequence: u64,
+    pub(super) durable_lsn: u64,
+    /// The number of the segment that holds the bytes before; 0 for none.
+    pub(super) previous: u64,
 }
 
 /// An open segment file and where it lies in the stream.
@@ -135,6 +155,7 @@ impl SegmentFile {
                 last_sequence: footer.last_sequence,
                 index_offset,
                 durable_lsn: footer.durable_lsn,
+                next: footer.next,
             },
         );
         let mut units = AlignedBuffer::zeroed(tail.len().next_multiple_of(UNIT_BYTES));
@@ -170,6 +191,8 @@ pub(super) struct Footer {
     pub(super) end_lsn: u64,
     pub(super) last_sequence: u64,
     pub(super) durable_lsn: u64,
+    /// The number of the segment in which the log goes on.
+    pub(super) next: u64,
 }
 
 /// The segment being filled.
@@ -219,6 +242,7 @@ pub(super) struct SealedSegment {
     /// The open file, if an earlier life wrote it.
     pub(super) inherited: Option<Arc<Inherited>>,
     pub(super) path: PathBuf,
+    pub(super) number: u64,
     pub(super) start_lsn: u64,
     pub(super) end_lsn: u64,
     /// What this life wrote.
@@ -236,6 +260,7 @@ impl Segment {
     pub(super) fn as_sealed(&self) -> SealedSegment {
         SealedSegment {
             path: self.file.path.clone(),
+            number: self.file.header.number,
             start_lsn: self.file.header.start_lsn,
             end_lsn: self.end_lsn,
             file: Some(Arc::clone(&self.file)),

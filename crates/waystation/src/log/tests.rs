@@ -1,5 +1,7 @@
 //! The log on the operating system's storage: what is published is found again, in order, whatever the sizes.
 
+mod damage;
+
 use super::*;
 use crate::storage::OsStorage;
 use std::collections::BTreeMap;
@@ -10,6 +12,7 @@ const SMALL: LogSettings = LogSettings {
     segment_bytes: 512 * 1024,
     ring_bytes: 256 * 1024,
     cache_bytes: 0,
+    transfer: Transfer::Direct,
 };
 
 /// An open log with its writer threads.
@@ -24,14 +27,13 @@ impl Running {
     fn open(dir: &Path, settings: LogSettings, flushed: u64) -> crate::Result<Self> {
         let storage: Arc<dyn Storage> = OsStorage::new();
         let mut replayed = BTreeMap::new();
-        let recovered = open(&storage, dir, &settings, flushed, &mut |record: Record<
-            '_,
-        >| {
+        let mut deliver = |record: Record<'_>| {
             if record.header.first_sequence > flushed {
                 replayed.insert(record.header.first_sequence, record.payload.to_vec());
             }
             Ok(())
-        })?;
+        };
+        let recovered = open(&storage, dir, &settings, flushed, false, &mut deliver)?;
         let log = Arc::new(recovered.log);
         let writers = (0..2)
             .map(|_| {

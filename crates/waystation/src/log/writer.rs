@@ -10,7 +10,9 @@
 //! - after a failure nothing is taken, completed or made durable until the log has healed.
 
 use super::ring::Settled;
-use super::segment::{BlankSegment, Footer, SealedSegment, Segment, SegmentFile, segment_name};
+use super::segment::{
+    BlankSegment, Footer, SealedSegment, Segment, SegmentFile, Start, segment_name,
+};
 use super::{Log, LogStats, Suspension};
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering::SeqCst;
@@ -55,8 +57,6 @@ pub(super) struct WriterState {
     pub(super) unsynced: Vec<Unsynced>,
     /// Writes completed, to number them.
     writes: u64,
-    /// The directory entries of these segments are durable.
-    pub(super) entries_durable_below: u64,
     /// Leaders of group commits, wherever they wait.
     pub(super) syncs_running: usize,
     /// Leaders that are syncing segments now.
@@ -126,7 +126,6 @@ impl WriterState {
             next_number: number + 1,
             unsynced: Vec::new(),
             writes: 0,
-            entries_durable_below: number + 1,
             syncs_running: 0,
             syncing: 0,
             suspension: None,
@@ -147,6 +146,12 @@ impl WriterState {
         self.in_flight
             .back()
             .map_or(self.written_lsn, |run| end_of(&run.blocks))
+    }
+
+    /// The first block that is not written yet, if it is closed.
+    pub(super) fn first_unwritten(&self) -> Option<&Seal> {
+        let taken = self.in_flight.front().map(|run| &run.blocks[0]);
+        taken.or_else(|| self.queue.front())
     }
 
     /// Whether the next segment should be made ready now.
@@ -190,7 +195,6 @@ impl WriterState {
             }
         }
         self.durable_lsn = self.written_lsn;
-        self.entries_durable_below = segment.file.header.number + 1;
         self.current = segment;
         // A file prepared before has a lower number: in the order of numbers it would come before this segment.
         self.spares
@@ -378,7 +382,7 @@ impl Log {
         RUN_BYTES_MAX.min(self.ring.len() / 4)
     }
 
-    fn fetch_closed(&self, state: &mut WriterState) {
+    pub(super) fn fetch_closed(&self, state: &mut WriterState) {
         state.queue.append(&mut lock(&self.closed));
     }
 
@@ -444,9 +448,16 @@ impl Log {
 
     /// Goes on in the prepared segment. `None` if none is prepared.
     fn roll(&self, state: &mut WriterState) -> Option<()> {
+        let first = *state.queue.front()?;
         let blank = state.blank.take()?;
-        let start = state.taken_lsn();
-        let next = blank.begin(start, self.incarnation, state.durable_lsn);
+        let start = Start {
+            lsn: first.start_lsn,
+            first_sequence: first.first_sequence,
+            durable_lsn: state.durable_lsn,
+            previous: state.current.file.header.number,
+        };
+        let next_number = blank.number;
+        let next = blank.begin(&start, self.incarnation);
         let full = std::mem::replace(&mut state.current, next);
         state.header_due = true;
         let footer = Footer {
@@ -454,6 +465,7 @@ impl Log {
             end_lsn: full.end_lsn,
             last_sequence: self.assigned_sequence.load(SeqCst),
             durable_lsn: state.durable_lsn,
+            next: next_number,
         };
         state
             .footers_due
@@ -569,6 +581,7 @@ impl Log {
             number,
             self.segment_bytes,
             recycled.as_deref(),
+            self.transfer,
         );
         let mut state = lock(&self.writer);
         state.preparing = false;

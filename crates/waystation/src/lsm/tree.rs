@@ -31,7 +31,7 @@ use super::iter::{LevelIterator, Run, Source};
 use super::table::{BlockCache, LookupKey, TableCache, TableSettings};
 use super::version::{LEVELS, State, UserRange, Version, VersionSet};
 use crate::error::Result;
-use crate::storage::Storage;
+use crate::storage::{Storage, Transfer};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex};
 use credit::Credit;
@@ -50,6 +50,8 @@ pub(crate) struct TreeSettings {
     pub cache_bytes: usize,
     /// Tables kept open.
     pub max_open_tables: usize,
+    /// How tables are written.
+    pub transfer: Transfer,
 }
 
 /// Says what is hidden from all who read at a sequence number or later.

@@ -21,6 +21,8 @@ pub(super) fn segment_file(source: &Source, out: &mut Out<'_, '_>) -> Result<()>
     out.fact("incarnation", header.incarnation);
     out.fact("start LSN", header.start_lsn);
     out.fact("durable LSN when it was begun", header.durable_lsn);
+    out.fact("first sequence number", header.first_sequence);
+    out.fact("previous segment", header.previous);
     let known = Known {
         durable_lsn: 0,
         cut_lsn: u64::MAX,
@@ -56,6 +58,7 @@ pub(super) fn segment_file(source: &Source, out: &mut Out<'_, '_>) -> Result<()>
         Some(footer) => {
             out.fact("state", format!("sealed, {} blocks", footer.blocks));
             out.fact("last sequence number", footer.last_sequence);
+            out.fact("next segment", footer.next);
         }
         None => out.fact(
             "state",

@@ -8,7 +8,7 @@ use super::{Counters, Job};
 use crate::error::{Error, Result};
 use crate::lsm::iter::EntryStream;
 use crate::lsm::table::{TableBuilder, TableCache, TableMeta, TableSettings};
-use crate::storage::Storage;
+use crate::storage::{Storage, Transfer};
 use crate::sync::Arc;
 
 /// What a job needs besides its description.
@@ -17,6 +17,8 @@ pub(crate) struct Workplace<'a> {
     pub storage: &'a Arc<dyn Storage>,
     /// The tables of the directory.
     pub tables: &'a TableCache,
+    /// How tables are written.
+    pub transfer: Transfer,
     /// Gives a file number that nobody has.
     pub new_number: &'a dyn Fn() -> u64,
     /// Whether the job is to be given up.
@@ -114,9 +116,15 @@ impl Outputs<'_> {
         let number = (self.place.new_number)();
         let path = self.place.tables.path(number);
         let settings = self.settings.clone();
-        let builder = TableBuilder::create(self.place.storage, &path, number, settings)
-            // It may have been created nevertheless.
-            .inspect_err(|_| drop(self.place.storage.remove(&path)))?;
+        let builder = TableBuilder::create(
+            self.place.storage,
+            &path,
+            number,
+            settings,
+            self.place.transfer,
+        )
+        // It may have been created nevertheless.
+        .inspect_err(|_| drop(self.place.storage.remove(&path)))?;
         Ok(self.current.insert(builder))
     }
 

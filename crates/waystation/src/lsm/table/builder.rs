@@ -3,7 +3,7 @@
 use super::output::Output;
 use super::{TableFacts, TableMeta, TableSettings};
 use crate::error::{Error, Result};
-use crate::storage::Storage;
+use crate::storage::{Storage, Transfer};
 use std::path::Path;
 use std::sync::Arc;
 use waystation_format::table::{Properties, TableWriter};
@@ -23,12 +23,13 @@ impl TableBuilder {
         path: &Path,
         number: u64,
         settings: TableSettings,
+        transfer: Transfer,
     ) -> Result<Self> {
         Ok(Self {
             storage: Arc::clone(storage),
             number,
             writer: TableWriter::new(settings),
-            output: Output::create(&**storage, path)?,
+            output: Output::create(&**storage, path, transfer)?,
         })
     }
 

@@ -30,9 +30,9 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Creates the file, for direct transfers.
-    pub(super) fn create(storage: &dyn Storage, path: &Path) -> Result<Self> {
-        let file = storage.open(path, OpenMode::Create, Transfer::Direct, Area::Tables)?;
+    /// Creates the file.
+    pub(super) fn create(storage: &dyn Storage, path: &Path, transfer: Transfer) -> Result<Self> {
+        let file = storage.open(path, OpenMode::Create, transfer, Area::Tables)?;
         Ok(Self {
             file,
             filling: AlignedBuffer::with_capacity(PIECE_BYTES),

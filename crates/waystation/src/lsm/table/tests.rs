@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::lsm::Lookup;
 use crate::lsm::iter::InternalIterator;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
-use crate::storage::{Area, OsStorage, SimStorage, Storage};
+use crate::storage::{Area, OsStorage, SimStorage, Storage, Transfer};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use std::path::PathBuf;
@@ -42,8 +42,14 @@ impl Place {
         entries: &Entries,
     ) -> TableMeta {
         let path = self.cache.path(number);
-        let mut builder =
-            TableBuilder::create(&self.storage, &path, number, settings.clone()).unwrap();
+        let mut builder = TableBuilder::create(
+            &self.storage,
+            &path,
+            number,
+            settings.clone(),
+            Transfer::Direct,
+        )
+        .unwrap();
         for (key, value) in entries {
             builder.add(key, value).unwrap();
         }
@@ -165,7 +171,8 @@ fn a_table_given_up_leaves_nothing() {
     let place = Place::new(0);
     let path = place.cache.path(1);
     let settings = TableSettings::default();
-    let mut builder = TableBuilder::create(&place.storage, &path, 1, settings).unwrap();
+    let mut builder =
+        TableBuilder::create(&place.storage, &path, 1, settings, Transfer::Direct).unwrap();
     for (key, value) in numbered(30_000, 100) {
         builder.add(&key, &value).unwrap();
     }
@@ -194,7 +201,9 @@ fn failed_writes_are_reported() {
             machine.create_dir(&directory).unwrap();
             let storage: Arc<dyn Storage> = machine.with_faults(&rules);
             let path = directory.join("000001.ldb");
-            let mut builder = TableBuilder::create(&storage, &path, 1, settings.clone()).unwrap();
+            let mut builder =
+                TableBuilder::create(&storage, &path, 1, settings.clone(), Transfer::Direct)
+                    .unwrap();
             let added = entries
                 .iter()
                 .try_for_each(|(key, value)| builder.add(key, value));

@@ -313,6 +313,7 @@ impl Tree {
         Workplace {
             storage: &self.storage,
             tables: &self.tables,
+            transfer: self.settings.transfer,
             new_number,
             cancelled,
         }
