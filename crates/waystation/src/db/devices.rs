@@ -396,7 +396,7 @@ impl Core {
             largest: end.as_deref(),
         };
         let clean = |table: &crate::lsm::table::TableMeta| {
-            table.facts.is_some_and(|facts| {
+            table.facts().is_some_and(|facts| {
                 facts.smallest_sequence > floor || facts.purged_through >= floor
             })
         };

@@ -72,6 +72,12 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
         tree.set_state(state)?;
     }
     let core = Arc::new(assemble(storage, path, options, recovered, tree, replay));
+    let of_snapshots = Arc::downgrade(&core);
+    core.snapshots.on_release(move |sequence| {
+        if let Some(core) = of_snapshots.upgrade() {
+            core.snapshot_released(sequence);
+        }
+    });
     let workers = Workers::start(&core)?;
     Ok(Db {
         core,
@@ -204,6 +210,7 @@ fn tree_settings(options: &Options) -> TreeSettings {
         cache_bytes: options.cache_bytes - log_cache_bytes(options),
         max_open_tables: options.max_open_tables,
         transfer: options.transfer(),
+        compaction_bytes_per_second: options.compaction_bytes_per_second,
     }
 }
 

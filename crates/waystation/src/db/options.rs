@@ -96,6 +96,9 @@ pub struct Options {
     pub direct_io: bool,
     /// Keep the data of devices apart. Default: no, every key lives in the tree.
     pub devices: Option<DeviceOptions>,
+    /// What compactions may write per second, all together, where a device is shared with others; flushes are
+    /// not held back. 0 for no limit; at least 1 MiB. Too low a limit slows writers down. Default: 0.
+    pub compaction_bytes_per_second: usize,
 }
 
 impl Default for Options {
@@ -115,6 +118,7 @@ impl Default for Options {
             max_open_tables: 1000,
             direct_io: true,
             devices: None,
+            compaction_bytes_per_second: 0,
         }
     }
 }
@@ -155,6 +159,12 @@ impl Options {
             ("background_jobs", self.background_jobs, 1, 64),
             ("max_open_tables", self.max_open_tables, 16, 1 << 20),
         ];
+        let rate = self.compaction_bytes_per_second;
+        if (1..MIB).contains(&rate) {
+            return Err(Error::InvalidArgument(format!(
+                "compaction_bytes_per_second is {rate}; it must be 0 (no limit) or at least {MIB}"
+            )));
+        }
         for (name, value, low, high) in ranges {
             if !(low..=high).contains(&value) {
                 return Err(Error::InvalidArgument(format!(

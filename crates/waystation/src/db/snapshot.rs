@@ -2,12 +2,15 @@
 
 use crate::sync::{Arc, Mutex, lock};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The sequence numbers in use by snapshots, and since when.
 #[derive(Default)]
 pub(crate) struct Snapshots {
     held: Mutex<BTreeMap<u64, Held>>,
+    /// Called with the sequence number of the oldest snapshot when that is released.
+    oldest_released: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
 }
 
 struct Held {
@@ -31,6 +34,11 @@ impl Snapshots {
             sequence,
             registry: Arc::clone(self),
         }
+    }
+
+    /// Calls `act` whenever the oldest snapshot is released, with its sequence number. Only the first such wish counts.
+    pub(crate) fn on_release(&self, act: impl Fn(u64) + Send + Sync + 'static) {
+        let _ = self.oldest_released.set(Box::new(act));
     }
 
     /// The oldest sequence at which anybody may read from now on.
@@ -86,11 +94,20 @@ impl Clone for Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         let mut held = lock(&self.registry.held);
-        if let Some(entry) = held.get_mut(&self.sequence) {
-            entry.count -= 1;
-            if entry.count == 0 {
-                held.remove(&self.sequence);
-            }
+        let oldest = held.first_key_value().map(|(sequence, _)| *sequence);
+        let Some(entry) = held.get_mut(&self.sequence) else {
+            return;
+        };
+        entry.count -= 1;
+        if entry.count > 0 {
+            return;
+        }
+        held.remove(&self.sequence);
+        drop(held);
+        if oldest == Some(self.sequence)
+            && let Some(act) = self.registry.oldest_released.get()
+        {
+            act(self.sequence);
         }
     }
 }

@@ -212,6 +212,14 @@ impl Core {
         }
     }
 
+    /// The oldest snapshot, at `sequence`, was released: compactions may drop what it held back.
+    pub(super) fn snapshot_released(&self, sequence: u64) {
+        if self.tree.waits_for_release_of(sequence) {
+            lock(&self.background).tree_changes += 1;
+            self.work.notify_all();
+        }
+    }
+
     fn note_failure<'a>(
         &'a self,
         mut background: MutexGuard<'a, Background>,

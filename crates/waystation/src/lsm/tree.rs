@@ -31,7 +31,7 @@ use super::iter::{LevelIterator, Run, Source};
 use super::table::{BlockCache, LookupKey, TableCache, TableSettings};
 use super::version::{LEVELS, State, UserRange, Version, VersionSet};
 use crate::error::Result;
-use crate::storage::{Storage, Transfer};
+use crate::storage::{RateLimit, Storage, Transfer};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex};
 use credit::Credit;
@@ -52,6 +52,8 @@ pub(crate) struct TreeSettings {
     pub max_open_tables: usize,
     /// How tables are written.
     pub transfer: Transfer,
+    /// What compactions may write (bytes per second), all together; 0 for no limit.
+    pub compaction_bytes_per_second: usize,
 }
 
 /// Says what is hidden from all who read at a sequence number or later.
@@ -74,6 +76,7 @@ pub(crate) struct Tree {
     /// The smallest snapshot a compaction was asked to respect last.
     last_snapshot: AtomicU64,
     totals: Mutex<Totals>,
+    compaction_rate: Option<Arc<RateLimit>>,
     credit: Credit,
 }
 
@@ -93,7 +96,10 @@ impl Tree {
             settings.max_open_tables,
             Arc::clone(&blocks),
         );
+        let rate = settings.compaction_bytes_per_second;
+        let compaction_rate = (rate > 0).then(|| Arc::new(RateLimit::new(rate)));
         let tree = Self {
+            compaction_rate,
             storage: Arc::clone(storage),
             dir: dir.to_owned(),
             settings,

@@ -25,6 +25,7 @@ pub mod fault;
 mod meter;
 mod metered;
 pub mod os;
+mod rate;
 pub mod raw;
 pub mod sim;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use aligned::AlignedBuffer;
 pub use metered::Metered;
 pub use os::OsStorage;
 pub(crate) use os::{memory_bytes, stand_back};
+pub(crate) use rate::RateLimit;
 pub use sim::SimStorage;
 
 use crate::error::Result;

@@ -77,7 +77,7 @@ impl Hidden {
         floor.is_some_and(|(prefix, floor)| {
             last.starts_with(prefix)
                 && table
-                    .facts
+                    .facts()
                     .is_some_and(|facts| facts.largest_sequence < *floor)
         })
     }
@@ -167,7 +167,7 @@ impl Job {
 
     /// Graves up to this number were applied to all inputs, and so to all outputs.
     pub(crate) fn purged_through(&self) -> u64 {
-        let known = |table: &TableMeta| table.facts.map_or(0, |facts| facts.purged_through);
+        let known = |table: &TableMeta| table.facts().map_or(0, |facts| facts.purged_through);
         let before = self.tables().map(known).min().unwrap_or(0);
         before.max(self.hidden.through)
     }

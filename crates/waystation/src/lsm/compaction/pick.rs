@@ -226,7 +226,7 @@ fn as_move(inputs: &Inputs<'_>) -> Choice {
 /// nothing but what floors hide.
 fn pick_droppable(context: &Context<'_>) -> Option<Choice> {
     let droppable = |level: usize, table: &TableMeta| {
-        let Some(facts) = table.facts else {
+        let Some(facts) = table.facts() else {
             return false;
         };
         facts.deletions == facts.entries
@@ -309,14 +309,14 @@ fn pick_for_readers(context: &Context<'_>) -> Choice {
 }
 
 fn is_mostly_deletions(table: &TableMeta) -> bool {
-    table.facts.is_some_and(|facts| {
+    table.facts().is_some_and(|facts| {
         facts.deletions >= MANY_DELETIONS && facts.deletions * 2 >= facts.entries
     })
 }
 
 fn all_below(table: &TableMeta, snapshot: u64) -> bool {
     table
-        .facts
+        .facts()
         .is_some_and(|facts| facts.largest_sequence <= snapshot)
 }
 
@@ -367,7 +367,7 @@ pub(crate) fn pick_clean(
         return Some(Choice::Nothing);
     }
     let is_due = |table: &&Arc<TableMeta>| {
-        table.facts.is_some_and(|facts| facts.deletions > 0)
+        table.facts().is_some_and(|facts| facts.deletions > 0)
             && all_below(table, context.smallest_snapshot)
             && nothing_deeper(context.version, level, &UserRange::of(table))
     };

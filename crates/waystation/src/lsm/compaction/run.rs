@@ -8,7 +8,7 @@ use super::{Counters, Job};
 use crate::error::{Error, Result};
 use crate::lsm::iter::EntryStream;
 use crate::lsm::table::{TableBuilder, TableCache, TableMeta, TableSettings};
-use crate::storage::{Storage, Transfer};
+use crate::storage::{RateLimit, Storage, Transfer};
 use crate::sync::Arc;
 
 /// What a job needs besides its description.
@@ -19,6 +19,8 @@ pub(crate) struct Workplace<'a> {
     pub tables: &'a TableCache,
     /// How tables are written.
     pub transfer: Transfer,
+    /// How fast, if there is a limit.
+    pub rate: Option<&'a Arc<RateLimit>>,
     /// Gives a file number that nobody has.
     pub new_number: &'a dyn Fn() -> u64,
     /// Whether the job is to be given up.
@@ -84,7 +86,7 @@ fn verify(place: &Workplace<'_>, outputs: &[TableMeta], counters: &Counters) -> 
     let mut entries = 0;
     for table in outputs {
         let found = place.tables.get(table)?.facts();
-        if found != table.facts {
+        if found != table.facts() {
             let reason = "what the table says of itself is not what was written into it";
             let path = place.tables.path(table.number);
             return Err(Error::corruption(path, table.file_bytes, reason));
@@ -123,6 +125,7 @@ impl Outputs<'_> {
             settings,
             self.place.transfer,
         )
+        .map(|builder| builder.at_rate(self.place.rate.cloned()))
         // It may have been created nevertheless.
         .inspect_err(|_| drop(self.place.storage.remove(&path)))?;
         Ok(self.current.insert(builder))

@@ -4,7 +4,7 @@ use super::*;
 use crate::error::Error;
 use crate::lsm::memtable::MemTable;
 use crate::lsm::table::tests::{Entries, Move, Place, any_entries, any_move, follow, internal};
-use crate::lsm::table::{TableMeta, TableSettings};
+use crate::lsm::table::{LearntFacts, TableMeta, TableSettings};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -234,7 +234,7 @@ fn a_level_iterator_opens_no_table_before_it_is_used() {
         file_bytes: 100,
         smallest: internal(b"a", 1, ValueKind::Value),
         largest: internal(b"b", 1, ValueKind::Value),
-        facts: None,
+        facts: LearntFacts::default(),
     };
     let run = Run::Table(Arc::new(missing));
     let mut iter = LevelIterator::new(Arc::clone(&place.cache), run);

@@ -3,7 +3,7 @@
 use super::output::Output;
 use super::{TableFacts, TableMeta, TableSettings};
 use crate::error::{Error, Result};
-use crate::storage::{Storage, Transfer};
+use crate::storage::{RateLimit, Storage, Transfer};
 use std::path::Path;
 use std::sync::Arc;
 use waystation_format::table::{Properties, TableWriter};
@@ -31,6 +31,14 @@ impl TableBuilder {
             writer: TableWriter::new(settings),
             output: Output::create(&**storage, path, transfer)?,
         })
+    }
+
+    /// Writes no faster than `rate` lets it.
+    pub(crate) fn at_rate(mut self, rate: Option<Arc<RateLimit>>) -> Self {
+        let storage = &self.storage;
+        self.output
+            .set_rate(rate.map(|rate| (rate, Arc::clone(storage))));
+        self
     }
 
     /// Appends an entry, which must follow all before it.
@@ -91,7 +99,7 @@ fn table_meta(number: u64, file_bytes: u64, properties: Properties) -> TableMeta
         file_bytes,
         smallest: properties.smallest_key,
         largest: properties.largest_key,
-        facts: Some(facts),
+        facts: Some(facts).into(),
     }
 }
 

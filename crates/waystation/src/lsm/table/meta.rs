@@ -2,9 +2,10 @@
 //!
 //! LevelDB's MANIFEST holds a table's number, length and bounds, and nothing more ever fits there. What else is
 //! known ([`TableFacts`]) stands in the table's own properties block: a table just written carries its facts,
-//! a table found in the MANIFEST has none until somebody opens it, and a table written by LevelDB never has any.
+//! one found in the MANIFEST learns them when it is first opened, and a table written by LevelDB never has any.
 
 use serde::{Deserialize, Serialize};
+use std::sync::OnceLock;
 
 /// A table as a version lists it. Internal key = user key + 8-byte trailer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,9 +18,55 @@ pub(crate) struct TableMeta {
     pub smallest: Vec<u8>,
     /// The last internal key.
     pub largest: Vec<u8>,
-    /// What the table's own properties say; `None` while unread, and for tables written by LevelDB.
-    pub facts: Option<TableFacts>,
+    /// What the table's own properties say.
+    pub facts: LearntFacts,
 }
+
+/// What is known of a table's content so far. A copy, such as a job's, stays as it is.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(from = "Option<TableFacts>", into = "Option<TableFacts>")]
+pub(crate) struct LearntFacts(OnceLock<Option<TableFacts>>);
+
+impl LearntFacts {
+    /// The facts; `None` while unread, and for tables written by LevelDB.
+    pub(crate) fn get(&self) -> Option<TableFacts> {
+        self.0.get().copied().flatten()
+    }
+
+    /// Whether nobody has looked yet.
+    pub(crate) fn are_unread(&self) -> bool {
+        self.0.get().is_none()
+    }
+
+    /// Notes what the table says; the first to look counts, and a table never changes.
+    pub(crate) fn learn(&self, facts: Option<TableFacts>) {
+        let _ = self.0.set(facts);
+    }
+}
+
+impl From<Option<TableFacts>> for LearntFacts {
+    fn from(facts: Option<TableFacts>) -> Self {
+        let learnt = Self::default();
+        if facts.is_some() {
+            learnt.learn(facts);
+        }
+        learnt
+    }
+}
+
+impl From<LearntFacts> for Option<TableFacts> {
+    fn from(learnt: LearntFacts) -> Self {
+        learnt.get()
+    }
+}
+
+impl PartialEq for LearntFacts {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl Eq for LearntFacts {}
 
 /// What a table's properties block says about its content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +87,11 @@ pub(crate) struct TableFacts {
 const TRAILER_BYTES: usize = 8;
 
 impl TableMeta {
+    /// What is known of its content; `None` while unread, and for tables written by LevelDB.
+    pub(crate) fn facts(&self) -> Option<TableFacts> {
+        self.facts.get()
+    }
+
     /// The user key of the first entry.
     pub(crate) fn smallest_user_key(&self) -> &[u8] {
         user_key(&self.smallest)

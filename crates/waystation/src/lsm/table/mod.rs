@@ -20,7 +20,7 @@ pub(crate) use block_cache::BlockCache;
 pub(crate) use builder::TableBuilder;
 pub(crate) use iterator::TableIterator;
 pub(crate) use lookup::LookupKey;
-pub(crate) use meta::{TableFacts, TableMeta};
+pub(crate) use meta::{LearntFacts, TableFacts, TableMeta};
 pub(crate) use reader::Table;
 pub(crate) use table_cache::TableCache;
 pub(crate) use waystation_format::table::{Compression, TableOptions as TableSettings};

@@ -13,7 +13,7 @@
 //! than a piece never sees a helper. Nothing is written after [`Output`] is gone: dropping it waits.
 
 use crate::error::{Error, Result};
-use crate::storage::{AlignedBuffer, Area, File, OpenMode, Storage, Transfer};
+use crate::storage::{AlignedBuffer, Area, File, OpenMode, RateLimit, Storage, Transfer};
 use crate::sync::{Arc, Condvar, Mutex, lock, thread, wait};
 use std::path::Path;
 
@@ -27,6 +27,8 @@ pub(super) struct Output {
     /// How many bytes of the file were written or handed to the helper.
     handed: u64,
     helper: Option<Helper>,
+    /// How fast pieces may leave, and whose clock says so.
+    rate: Option<(Arc<RateLimit>, Arc<dyn Storage>)>,
 }
 
 impl Output {
@@ -38,7 +40,20 @@ impl Output {
             filling: AlignedBuffer::with_capacity(PIECE_BYTES),
             handed: 0,
             helper: None,
+            rate: None,
         })
+    }
+
+    /// Lets pieces leave at this rate from now on.
+    pub(super) fn set_rate(&mut self, rate: Option<(Arc<RateLimit>, Arc<dyn Storage>)>) {
+        self.rate = rate;
+    }
+
+    /// Waits until as many bytes as are gathered may leave.
+    fn wait_for_turn(&self) {
+        if let Some((rate, storage)) = &self.rate {
+            rate.take(self.filling.len(), &**storage);
+        }
     }
 
     /// The path of the file.
@@ -68,6 +83,7 @@ impl Output {
             helper.join()?;
         }
         if !self.filling.is_empty() {
+            self.wait_for_turn();
             self.filling.pad_to(self.file.alignment());
             self.file.write_at(&self.filling, self.handed)?;
             self.file.truncate(length)?;
@@ -81,6 +97,7 @@ impl Output {
 
     /// Gives the full buffer to the helper and goes on with an empty one.
     fn hand_over(&mut self) -> Result<()> {
+        self.wait_for_turn();
         let helper = match &self.helper {
             Some(helper) => helper,
             None => self.helper.insert(Helper::start(&self.file)?),

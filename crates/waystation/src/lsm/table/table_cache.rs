@@ -67,7 +67,9 @@ impl TableCache {
             }
             opened => opened,
         }?;
-        Table::open(file, meta.file_bytes, Arc::clone(&self.blocks))
+        let table = Table::open(file, meta.file_bytes, Arc::clone(&self.blocks))?;
+        meta.facts.learn(table.facts());
+        Ok(table)
     }
 
     fn open_file(&self, path: &Path) -> Result<Arc<dyn File>> {

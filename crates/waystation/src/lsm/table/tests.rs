@@ -134,7 +134,7 @@ fn a_large_table_reads_back_both_ways_for_readers_and_merges() {
         };
         let meta = place.build(compression as u64, &settings, &entries);
         let table = place.cache.get(&meta).unwrap();
-        assert_eq!(table.facts(), meta.facts);
+        assert_eq!(table.facts(), meta.facts());
         assert!(table.memory_bytes() > 40_000);
         for mut iter in [table.iter(), table.scan()] {
             assert!(forward(&mut iter).unwrap() == entries);
@@ -162,7 +162,7 @@ fn what_the_builder_returns_describes_the_table() {
         entries: 11,
         deletions: 1,
     };
-    assert_eq!(meta.facts, Some(facts));
+    assert_eq!(meta.facts(), Some(facts));
     assert_eq!(place.cache.get(&meta).unwrap().facts(), Some(facts));
 }
 
@@ -540,7 +540,7 @@ fn tables_of_leveldb_are_read_with_their_filters() {
     let foreign = TableMeta {
         number: 2,
         file_bytes: bytes.len() as u64,
-        facts: None,
+        facts: LearntFacts::default(),
         ..meta
     };
     let table = place.cache.get(&foreign).unwrap();

@@ -54,7 +54,7 @@ impl Tree {
         }
         let new_number = || self.versions.new_file_number();
         // A flush is never cancelled: it is what makes room, and what closing waits for.
-        let workplace = self.workplace(&new_number, &|| false);
+        let workplace = self.workplace(None, &new_number, &|| false);
         let JobResult { outputs, counters } = run(&job, &mut memtable, &workplace)?;
         let added = outputs
             .into_iter()

@@ -70,7 +70,7 @@ impl<'t> Load<'t> {
             .tree
             .flush_job(&version, level, &range, self.oldest_snapshot);
         let new_number = || self.tree.versions.new_file_number();
-        let workplace = self.tree.workplace(&new_number, &|| false);
+        let workplace = self.tree.workplace(None, &new_number, &|| false);
         let JobResult { outputs, counters } = run(&job, entries, &workplace)?;
         lock(&self.tree.totals).flushed(&counters);
         self.tables
@@ -103,7 +103,7 @@ impl Drop for Load<'_> {
         let tables: Vec<_> = self.tables.drain(..).map(|(_, table)| table).collect();
         if !tables.is_empty() {
             let new_number = || self.tree.versions.new_file_number();
-            remove_outputs(&self.tree.workplace(&new_number, &|| false), &tables);
+            remove_outputs(&self.tree.workplace(None, &new_number, &|| false), &tables);
         }
     }
 }

@@ -7,9 +7,14 @@ use crate::lsm::compaction::{
     pick_clean, pick_range, run,
 };
 use crate::lsm::iter::{LevelIterator, MergingIterator, Run};
+use crate::lsm::table::TableMeta;
 use crate::lsm::version::{Change, LEVELS, Progress, UserRange, Version};
+use crate::storage::RateLimit;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock, wait};
+
+/// How many tables are opened between two looks for something to do.
+const TABLES_TO_LEARN: usize = 16;
 
 /// A claim, given up when this is dropped.
 pub(super) struct Claimed<'t> {
@@ -70,13 +75,49 @@ impl Tree {
             }
             self.claim(&mut running, choice, version)
         };
-        work.map_or(Ok(false), |work| self.do_work(work))
+        match work {
+            Some(work) => self.do_work(work),
+            None => Ok(self.learn_facts()),
+        }
+    }
+
+    /// Opens tables found in the MANIFEST whose deletions nobody knows yet, a few at a time; whether there were any.
+    /// One that cannot be opened is left alone: whoever reads it will be told.
+    fn learn_facts(&self) -> bool {
+        let version = self.version();
+        let unread = version
+            .tables()
+            .filter(|(_, table)| table.facts.are_unread());
+        let mut found = false;
+        for (_, table) in unread.take(TABLES_TO_LEARN) {
+            found = true;
+            let told = self.tables.get(table).map(|opened| opened.facts());
+            table.facts.learn(told.unwrap_or_else(|error| {
+                log::warn!("a table's properties cannot be read: {error}");
+                None
+            }));
+        }
+        found
+    }
+
+    /// Whether the release of the snapshot at `sequence` lets a compaction drop deletions that it held back.
+    pub(crate) fn waits_for_release_of(&self, sequence: u64) -> bool {
+        let holds_back = |table: &TableMeta| {
+            table
+                .facts()
+                .is_some_and(|facts| facts.deletions > 0 && facts.largest_sequence > sequence)
+        };
+        self.last_snapshot.load(Ordering::Relaxed) == sequence
+            && self.version().tables().any(|(_, table)| holds_back(table))
     }
 
     /// Whether [`compact_once`](Self::compact_once) would find something to do.
     pub(crate) fn wants_compaction(&self, at_rest: bool) -> bool {
         let running = lock(&self.running);
         let version = self.version();
+        if version.tables().any(|(_, table)| table.facts.are_unread()) {
+            return true;
+        }
         let snapshot = self.last_snapshot.load(Ordering::Relaxed);
         let hidden = self.hidden_from(snapshot);
         let context = Context {
@@ -273,7 +314,7 @@ impl Tree {
         let mut input = MergingIterator::new(self.job_runs(job));
         let new_number = || self.versions.new_file_number();
         let cancelled = || self.is_cancelled();
-        let workplace = self.workplace(&new_number, &cancelled);
+        let workplace = self.workplace(self.compaction_rate.as_ref(), &new_number, &cancelled);
         let JobResult { outputs, counters } = run(job, &mut input, &workplace)?;
         let mut change = Change::default();
         for input in &job.inputs {
@@ -307,6 +348,7 @@ impl Tree {
 
     pub(super) fn workplace<'a>(
         &'a self,
+        rate: Option<&'a Arc<RateLimit>>,
         new_number: &'a dyn Fn() -> u64,
         cancelled: &'a dyn Fn() -> bool,
     ) -> Workplace<'a> {
@@ -314,6 +356,7 @@ impl Tree {
             storage: &self.storage,
             tables: &self.tables,
             transfer: self.settings.transfer,
+            rate,
             new_number,
             cancelled,
         }

@@ -6,7 +6,7 @@
 
 use super::{Change, Fence, LEVELS, Version, files};
 use crate::error::{Error, Result};
-use crate::lsm::table::TableMeta;
+use crate::lsm::table::{LearntFacts, TableMeta};
 use crate::storage::{Area, File, OpenMode, Storage, Transfer};
 use crate::sync::Arc;
 use std::collections::BTreeMap;
@@ -112,7 +112,7 @@ impl Replay {
                 file_bytes,
                 smallest,
                 largest,
-                facts: None,
+                facts: LearntFacts::default(),
             };
             self.levels[level as usize].insert(number, table);
         }

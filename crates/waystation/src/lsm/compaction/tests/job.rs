@@ -10,7 +10,7 @@ use waystation_format::key::{ValueKind, append};
 
 fn job() -> Job {
     let mut first = table(7, internal("a", 9), internal("k", 3), 100);
-    first.facts = Some(facts(10, 2, 9));
+    first.facts = Some(facts(10, 2, 9)).into();
     Job {
         format: JOB_FORMAT,
         inputs: vec![
@@ -202,7 +202,7 @@ fn a_table_is_hidden_as_a_whole_or_not() {
     };
     let of = |smallest: &str, largest: &str, newest: u64| {
         let mut whole = table(1, internal(smallest, newest), internal(largest, 1), 100);
-        whole.facts = Some(facts(2, 0, newest));
+        whole.facts = Some(facts(2, 0, newest)).into();
         hidden.hides_all_of(&whole)
     };
     assert!(of("b:1", "b:9", 39) && of("d:1", "d:1", 89));

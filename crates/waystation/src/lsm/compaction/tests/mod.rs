@@ -5,7 +5,7 @@ mod model;
 mod script;
 
 use super::{OutputLayout, Shape};
-use crate::lsm::table::{TableFacts, TableMeta};
+use crate::lsm::table::{LearntFacts, TableFacts, TableMeta};
 use crate::sync::Arc;
 use waystation_format::key::{ValueKind, append};
 
@@ -36,7 +36,7 @@ fn table(number: u64, smallest: Vec<u8>, largest: Vec<u8>, file_bytes: u64) -> T
         file_bytes,
         smallest,
         largest,
-        facts: None,
+        facts: LearntFacts::default(),
     }
 }
 

@@ -132,7 +132,7 @@ impl Model {
             .map(|entry| trailer(entry) >> 8)
             .max()
             .unwrap();
-        meta.facts = Some(facts(entries.len() as u64, deletions, newest));
+        meta.facts = Some(facts(entries.len() as u64, deletions, newest)).into();
         self.content.insert(number, entries);
         shared(meta)
     }

@@ -190,7 +190,7 @@ fn parse_table(words: &[&str]) -> TableMeta {
             .parse()
             .unwrap();
         let newest = field(words, "newest").map_or(500, |text| text.parse().unwrap());
-        parsed.facts = Some(facts(entries, deletions.parse().unwrap(), newest));
+        parsed.facts = Some(facts(entries, deletions.parse().unwrap(), newest)).into();
     }
     parsed
 }

@@ -41,6 +41,7 @@ pub(super) fn small() -> TreeSettings {
         cache_bytes: 1 << 20,
         max_open_tables: 20,
         transfer: Transfer::Direct,
+        compaction_bytes_per_second: 0,
     }
 }
 

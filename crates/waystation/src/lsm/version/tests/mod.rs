@@ -5,7 +5,7 @@ mod set;
 mod side;
 
 use super::{Change, UserRange, Version};
-use crate::lsm::table::TableMeta;
+use crate::lsm::table::{LearntFacts, TableMeta};
 use crate::sync::Arc;
 use proptest::prelude::*;
 use std::cmp::Ordering;
@@ -23,7 +23,7 @@ fn table(number: u64, smallest: (&str, u64), largest: (&str, u64)) -> Arc<TableM
         file_bytes: 100,
         smallest: internal(smallest.0.as_bytes(), smallest.1),
         largest: internal(largest.0.as_bytes(), largest.1),
-        facts: None,
+        facts: LearntFacts::default(),
     })
 }
 
@@ -140,7 +140,7 @@ fn level(cuts: &[u8]) -> Version {
                     file_bytes: 1,
                     smallest,
                     largest,
-                    facts: None,
+                    facts: LearntFacts::default(),
                 }),
             )
         })
