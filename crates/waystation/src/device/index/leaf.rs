@@ -20,7 +20,7 @@ use waystation_format::varint;
 /// A leaf that is longer than this is split (bytes).
 const LEAF_BYTES_MAX: usize = 512;
 /// A leaf's memory grows by this much (bytes).
-const GROWTH_BYTES: usize = 64;
+const GROWTH_BYTES: usize = 48;
 
 thread_local! {
     /// Memory for an encoded entry, so that inserting one allocates nothing.
@@ -121,7 +121,7 @@ fn put_entry(out: &mut Vec<u8>, shared: usize, suffix: &[u8], fields: &Fields, b
 
 impl Leaf {
     pub(super) fn new(key: &[u8], entry: &Entry) -> Self {
-        let mut bytes = Vec::with_capacity(GROWTH_BYTES.max(key.len() + 32));
+        let mut bytes = Vec::with_capacity(key.len() + 24 + GROWTH_BYTES);
         let before = Fields::default();
         put_entry(&mut bytes, 0, key, &Fields::of(entry, &before), &before);
         Self { bytes }
@@ -219,10 +219,11 @@ impl Leaf {
             key.extend_from_slice(found.suffix);
             if at > 0 && (found.end > middle) {
                 let mut right =
-                    Vec::with_capacity(self.bytes.len() - at + key.len() + 24 + GROWTH_BYTES);
+                    Vec::with_capacity(self.bytes.len() - at + key.len() + GROWTH_BYTES);
                 put_entry(&mut right, 0, &key, &found.fields, &Fields::default());
                 right.extend_from_slice(&self.bytes[found.end..]);
                 self.bytes.truncate(at);
+                self.bytes.shrink_to(at + GROWTH_BYTES);
                 return Some(Self { bytes: right });
             }
             (at, before) = (found.end, found.fields);

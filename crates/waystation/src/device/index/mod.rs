@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Neighbouring keys of a device mostly differ in their last bytes, so an entry takes about 16 bytes and, with the
-//! unused ends of leaves, about 24.
+//! unused ends of leaves, 20 to 24 (more where a device has few records of many sensors).
 //!
 //! A reader that walks the index copies a leaf at a time ([`Window`]) and comes back with the last key it saw.
 //! What is inserted meanwhile is newer than its snapshot.
@@ -50,6 +50,8 @@ pub(crate) struct Index {
     chunks: Vec<Vec<Leaf>>,
     entries: u64,
     leaf_bytes: usize,
+    /// Room for leaves in all chunks.
+    slots: usize,
 }
 
 impl Index {
@@ -60,6 +62,7 @@ impl Index {
             let first = Leaf::new(key, entry);
             self.leaf_bytes += first.memory_bytes();
             self.chunks.push(vec![first]);
+            self.slots = self.chunks[0].capacity();
             return;
         };
         let leaves = &mut self.chunks[chunk];
@@ -68,10 +71,16 @@ impl Index {
         self.leaf_bytes = self.leaf_bytes + leaves[leaf].memory_bytes() - before;
         if let Some(right) = split_off {
             self.leaf_bytes += right.memory_bytes();
+            self.slots -= leaves.capacity();
             leaves.insert(leaf + 1, right);
             if leaves.len() > CHUNK_LEAVES_MAX {
                 let rest = leaves.split_off(CHUNK_LEAVES_MAX / 2);
+                leaves.shrink_to(CHUNK_LEAVES_MAX);
+                self.slots += rest.capacity();
+                self.slots += leaves.capacity();
                 self.chunks.insert(chunk + 1, rest);
+            } else {
+                self.slots += leaves.capacity();
             }
         }
     }
@@ -95,9 +104,8 @@ impl Index {
 
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let leaf_slots: usize = self.chunks.iter().map(Vec::capacity).sum();
         self.leaf_bytes
-            + leaf_slots * size_of::<Leaf>()
+            + self.slots * size_of::<Leaf>()
             + self.chunks.capacity() * size_of::<Vec<Leaf>>()
     }
 
