@@ -1,8 +1,8 @@
 //! Devices: they depart, and what is left of them goes by and by.
 //!
 //! A departure is one record in the log and one number in the device table. A thread of its own, the *keeper*, does
-//! what follows from it without haste: it gives indexes up that no snapshot needs, lets stays settle whose time is
-//! over ([`settle`](super::settle)), retires floors, and frees the log.
+//! what follows from it without haste: it gives indexes up that no snapshot needs, retires floors, and frees the log.
+//! (Another one lets stays settle whose time is over: [`settle`](super::settle).)
 //!
 //! **Freeing the log.** Its beginning is freed up to the first record that a memtable or a stay still needs. Before
 //! that, a checkpoint of the device table is durable that tells what the freed part would have told; and before
@@ -34,8 +34,6 @@ const TICK: Duration = Duration::from_millis(20);
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
 /// Devices are forgotten this many at a time, as writers wait meanwhile.
 const FORGET_AT_ONCE: usize = 64;
-/// From this share of a budget on the oldest stays settle early.
-const EARLY: f64 = 0.8;
 /// How long a write is held back for each tenth that a budget is passed by, and at most.
 const PAUSE_PER_TENTH: Duration = Duration::from_micros(500);
 const PAUSE_MAX: Duration = Duration::from_millis(4);
@@ -176,6 +174,9 @@ impl Devices {
         pending: Vec<Arc<Resident>>,
         now: Duration,
     ) -> Self {
+        for stay in &pending {
+            stay.hold();
+        }
         Self {
             upper,
             settings,
@@ -302,15 +303,12 @@ impl Core {
         let pause = (over as u64).min(PAUSE_MAX.as_micros() as u64);
         devices.pause.store(pause, SeqCst);
         self.depart_idle(devices)?;
-        let settled = self.settle_due(devices, fill > EARLY);
-        self.drop_what_is_over(devices);
         self.retire_floors(devices);
-        let freed = self.free_log(devices, false);
-        settled.and(freed)
+        self.free_log(devices, false)
     }
 
     /// How much of the budgets is used: the larger share.
-    fn fill(&self, devices: &Devices) -> f64 {
+    pub(super) fn fill(&self, devices: &Devices) -> f64 {
         let index =
             devices.upper.table.index_bytes() as f64 / devices.settings.index_bytes.max(1) as f64;
         let start = devices.upper.table.oldest_need().map(|(lsn, _)| lsn);
@@ -357,8 +355,10 @@ impl Core {
     /// Retires floors that hide nothing any more: found so in the newest version, and kept until nobody reads an
     /// older one.
     fn retire_floors(&self, devices: &Devices) {
-        // Nothing is on its way to the tree meanwhile.
-        let _no_load = lock(&devices.pending);
+        // While something is on its way to the tree, what is not there yet may come.
+        let Ok(_no_load) = devices.pending.try_lock() else {
+            return;
+        };
         let table = &devices.upper.table;
         for device in table.floored() {
             let (newest, purged_at) =

@@ -45,6 +45,7 @@ pub use snapshot::Snapshot;
 pub use stats::{AreaStats, DeviceStats, Stats};
 pub use waystation_format::batch::WriteBatch;
 
+use crate::device::resident::ReadPoint;
 use crate::device::upper::Step;
 use crate::error::{Error, Result};
 use crate::log::Log;
@@ -216,7 +217,11 @@ impl Db {
         self.core.charge_readers(sources.len() - in_memory);
         let upper = self.core.devices.as_ref().map(|devices| &devices.upper);
         if let Some(upper) = upper {
-            let cursor = upper.cursor(sequence, bounds.upper.as_deref());
+            let point = ReadPoint {
+                snapshot: sequence,
+                generation: view.generation(),
+            };
+            let cursor = upper.cursor(point, bounds.upper.as_deref());
             sources.push(Source::Outside(Box::new(cursor)));
         }
         let merged = MergingIterator::new(sources);
@@ -346,7 +351,11 @@ impl Core {
         let Some((upper, prefix)) = device else {
             return self.get_below(view, key, sequence, 0).map(found);
         };
-        match upper.get(prefix, key, sequence)? {
+        let point = ReadPoint {
+            snapshot: sequence,
+            generation: view.generation(),
+        };
+        match upper.get(prefix, key, point)? {
             Step::Done(value) => Ok(value),
             Step::Tree { floor, then } => match self.get_below(view, key, sequence, floor)? {
                 Lookup::Missing => match then {

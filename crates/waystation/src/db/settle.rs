@@ -24,16 +24,40 @@ use crate::error::{Error, Result};
 use crate::lsm::iter::{EntryStream, InternalIterator};
 use crate::lsm::tree::Load;
 use crate::sync::{Arc, lock};
+use std::time::Duration;
 use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
 
+/// How often to look for stays whose time is over.
+const TICK: Duration = Duration::from_millis(20);
+/// From this share of a budget on the oldest stays settle early.
+const EARLY: f64 = 0.8;
 /// Stays settle together up to about this size (bytes in the log).
 const TOGETHER_BYTES: u64 = 64 << 20;
 /// A stay of at least this size gets tables of its own, where they can go deeper than level 0 (bytes).
 const OWN_TABLE_BYTES: u64 = 64 << 10;
 
 impl Core {
+    /// Lets stays settle whose time is over, until told to stop.
+    pub(super) fn settle_loop(&self) {
+        let Some(devices) = &self.devices else {
+            return;
+        };
+        let mut was_failing = false;
+        while !lock(&self.background).stopping {
+            let early = self.fill(devices) > EARLY;
+            let settled = self.settle_due(devices, early);
+            if let Err(error) = &settled
+                && !was_failing
+            {
+                log::error!("settling devices failed: {error}; it is tried again");
+            }
+            was_failing = settled.is_err();
+            self.storage.sleep(TICK);
+        }
+    }
+
     /// Lets stays settle whose time is over; with `early`, the oldest in any case.
-    pub(super) fn settle_due(&self, devices: &Devices, early: bool) -> Result<()> {
+    fn settle_due(&self, devices: &Devices, early: bool) -> Result<()> {
         let mut pending = lock(&devices.pending);
         self.finish_pending(devices, &mut pending)?;
         drop(pending);
@@ -117,6 +141,7 @@ impl Core {
                     return Err(Refusal::Moved);
                 }
                 for stay in &stays {
+                    stay.hold();
                     table.switch(stay, sequence);
                 }
                 Ok(())
@@ -136,7 +161,9 @@ impl Core {
         devices: &Devices,
         pending: &mut Vec<Arc<Resident>>,
     ) -> Result<()> {
-        pending.retain(|stay| stay.departed() == NEVER);
+        for left in pending.extract_if(.., |stay| stay.departed() != NEVER) {
+            left.let_go();
+        }
         if pending.is_empty() {
             return Ok(());
         }
@@ -148,6 +175,11 @@ impl Core {
             self.log.sync_all()?;
             self.load(devices, &due)?;
             self.adopt_version();
+            // No memtable has been flushed since: what is newer is not in the tree yet.
+            let generation = self.views.load().generation();
+            for stay in &due {
+                stay.set_installed(generation);
+            }
             let event = DeviceEvent::Settled(due.iter().map(|stay| stay.prefix()).collect());
             // Before anybody reads at the event's sequence number: who does looks into the tree.
             self.log_event(&event, |sequence| {
@@ -160,7 +192,9 @@ impl Core {
         let last = self.log.visible_sequence();
         self.log.sync_all()?;
         devices.upper.note_durable(last);
-        pending.clear();
+        for stay in pending.drain(..) {
+            stay.let_go();
+        }
         self.look_again();
         Ok(())
     }

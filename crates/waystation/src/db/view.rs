@@ -43,6 +43,11 @@ impl View {
         }
     }
 
+    /// Counts the views: a later one has a higher number.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// The memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<MemTable>> {
         std::iter::once(&self.active)

@@ -63,6 +63,9 @@ impl Workers {
             workers
                 .others
                 .push(spawn(core, "waystation-keep", Core::keeper_loop)?);
+            workers
+                .others
+                .push(spawn(core, "waystation-settle", Core::settle_loop)?);
         }
         for _ in 0..core.options.background_jobs {
             workers

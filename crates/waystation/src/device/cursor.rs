@@ -5,7 +5,7 @@
 //! index and its records for it.
 
 use super::index::{Entry, Index, Window};
-use super::resident::Resident;
+use super::resident::{ReadPoint, Resident};
 use super::table::Device;
 use super::upper::Upper;
 use crate::error::Result;
@@ -17,7 +17,7 @@ use waystation_format::key::{self, ValueKind};
 /// See the module.
 pub(crate) struct UpperCursor {
     upper: Arc<Upper>,
-    snapshot: u64,
+    point: ReadPoint,
     bound: Option<Box<[u8]>>,
     stay: Option<Arc<Resident>>,
     window: Window,
@@ -35,10 +35,10 @@ enum Way {
 }
 
 impl UpperCursor {
-    pub(super) fn new(upper: Arc<Upper>, snapshot: u64, bound: Option<&[u8]>) -> Self {
+    pub(super) fn new(upper: Arc<Upper>, point: ReadPoint, bound: Option<&[u8]>) -> Self {
         Self {
             upper,
-            snapshot,
+            point,
             bound: bound.map(Into::into),
             stay: None,
             window: Window::default(),
@@ -95,7 +95,7 @@ impl UpperCursor {
     /// Makes the stay of `device` that the snapshot sees the current one and loads a window of it. Returns
     /// whether there is anything in the window.
     fn open(&mut self, device: &Device, load: impl FnOnce(&Index, &mut Window)) -> bool {
-        self.stay = device.resident_at(self.snapshot);
+        self.stay = device.resident_at(self.point);
         self.window.clear();
         if let Some(stay) = &self.stay {
             stay.load(&mut self.window, load);
@@ -107,7 +107,7 @@ impl UpperCursor {
     fn show(&mut self, way: Way) -> Result<()> {
         loop {
             while let Some((_, entry)) = self.window.get(self.at) {
-                if entry.sequence <= self.snapshot {
+                if entry.sequence <= self.point.snapshot {
                     let entry = *entry;
                     return self.fill(entry);
                 }

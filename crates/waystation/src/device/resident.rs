@@ -13,12 +13,21 @@
 //! writer that holds a place in the log knows from its sequence number alone where it belongs.
 
 use super::index::{Entry, Index, Window};
-use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use crate::sync::{Mutex, lock};
 use std::time::Duration;
 
 /// Not yet.
 pub(crate) const NEVER: u64 = u64::MAX;
+
+/// From where somebody reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadPoint {
+    /// The highest sequence number that counts.
+    pub(crate) snapshot: u64,
+    /// The view through which memtables and tree are looked at.
+    pub(crate) generation: u64,
+}
 
 /// One stay of one device.
 pub(crate) struct Resident {
@@ -38,7 +47,11 @@ pub(crate) struct Resident {
     /// The sequence number at which readers need the index no longer.
     gone: AtomicU64,
     departed: AtomicU64,
-    reaped: AtomicU64,
+    /// The view from which on its versions are in the tree.
+    installed: AtomicU64,
+    /// Whether it is on its way to the tree.
+    held: AtomicBool,
+    reaped: AtomicBool,
 }
 
 impl Resident {
@@ -55,7 +68,9 @@ impl Resident {
             switch: AtomicU64::new(NEVER),
             gone: AtomicU64::new(NEVER),
             departed: AtomicU64::new(NEVER),
-            reaped: AtomicU64::new(0),
+            installed: AtomicU64::new(NEVER),
+            held: AtomicBool::new(false),
+            reaped: AtomicBool::new(false),
         }
     }
 
@@ -122,6 +137,21 @@ impl Resident {
         self.gone.load(SeqCst)
     }
 
+    /// Keeps the index, and the log it needs, until [`Resident::let_go`], even if the device departs meanwhile.
+    pub(crate) fn hold(&self) {
+        self.held.store(true, SeqCst);
+    }
+
+    /// Ends [`Resident::hold`].
+    pub(crate) fn let_go(&self) {
+        self.held.store(false, SeqCst);
+    }
+
+    /// Whether nobody who reads at `oldest_snapshot` or later needs the index, and nobody holds it.
+    pub(crate) fn is_over(&self, oldest_snapshot: u64) -> bool {
+        self.gone() <= oldest_snapshot && !self.held.load(SeqCst)
+    }
+
     /// Notes the first write. Returns whether this was it.
     pub(super) fn begin(&self, lsn: u64, sequence: u64) -> bool {
         let begins = !self.has_begun();
@@ -132,10 +162,18 @@ impl Resident {
         begins
     }
 
-    /// Whether a reader at `snapshot` has to look at its index. Of one that has settled by then everything is in the
-    /// tree, and its records may be freed at any moment.
-    pub(crate) fn is_seen_at(&self, snapshot: u64) -> bool {
-        self.first_sequence() <= snapshot && snapshot < self.gone()
+    /// Notes that its versions are in the tree, for those who look through view `generation` or a later one.
+    pub(crate) fn set_installed(&self, generation: u64) {
+        self.installed.store(generation, SeqCst);
+    }
+
+    /// Whether a reader at `point` has to look at its index. Not if its view has everything in the tree: there a merge
+    /// may have dropped a later deletion together with what it deletes, and the index would show that again. And not
+    /// if the stay was over by then: its records may be freed at any moment.
+    pub(crate) fn is_seen_at(&self, point: ReadPoint) -> bool {
+        self.first_sequence() <= point.snapshot
+            && point.snapshot < self.gone()
+            && point.generation < self.installed.load(SeqCst)
     }
 
     /// Puts a version into the index; the key is without the prefix. Returns by how much the index grew (bytes).
@@ -176,14 +214,14 @@ impl Resident {
 
     /// Gives the index up. Nobody may need it any more.
     pub(super) fn reap(&self) -> Index {
-        self.reaped.store(1, SeqCst);
+        self.reaped.store(true, SeqCst);
         self.bytes.store(0, SeqCst);
         std::mem::take(&mut lock(&self.index))
     }
 
     /// Whether its index was given up.
     pub(crate) fn is_reaped(&self) -> bool {
-        self.reaped.load(SeqCst) != 0
+        self.reaped.load(SeqCst)
     }
 }
 

@@ -21,7 +21,7 @@
 use super::extractor::Extractor;
 use super::floors::Floors;
 use super::index::Index;
-use super::resident::{NEVER, Resident};
+use super::resident::{NEVER, ReadPoint, Resident};
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, Mutex, RwLock, lock};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -134,9 +134,9 @@ impl Device {
         look(&mut lock(&self.state))
     }
 
-    /// The stay that a reader at `snapshot` sees, if its index is there.
-    pub(crate) fn resident_at(&self, snapshot: u64) -> Option<Arc<Resident>> {
-        lock(&self.state).resident_at(snapshot)
+    /// The stay whose index a reader at `point` has to look at.
+    pub(crate) fn resident_at(&self, point: ReadPoint) -> Option<Arc<Resident>> {
+        lock(&self.state).resident_at(point)
     }
 
     fn transition<T>(&self, change: impl FnOnce(&mut DeviceState) -> T) -> T {
@@ -147,9 +147,9 @@ impl Device {
 }
 
 impl DeviceState {
-    fn resident_at(&self, snapshot: u64) -> Option<Arc<Resident>> {
+    fn resident_at(&self, point: ReadPoint) -> Option<Arc<Resident>> {
         let mut stays = self.current.iter().chain(&self.past);
-        stays.find(|stay| stay.is_seen_at(snapshot)).cloned()
+        stays.find(|stay| stay.is_seen_at(point)).cloned()
     }
 
     /// Whether anything is known of the device that a table must remember.
@@ -271,8 +271,8 @@ impl DeviceTable {
         }
     }
 
-    /// What a reader at `snapshot` looks at; `None` if the device has no data.
-    pub(crate) fn sight(&self, prefix: &[u8], snapshot: u64) -> Option<Sight> {
+    /// What a reader at `point` looks at; `None` if the device has no data.
+    pub(crate) fn sight(&self, prefix: &[u8], point: ReadPoint) -> Option<Sight> {
         let Some(device) = self.get(prefix) else {
             return (!self.is_complete).then_some(Sight {
                 floor: 0,
@@ -282,8 +282,8 @@ impl DeviceTable {
         };
         let state = lock(&device.state);
         Some(Sight {
-            floor: state.floors.at(snapshot),
-            resident: state.resident_at(snapshot),
+            floor: state.floors.at(point.snapshot),
+            resident: state.resident_at(point),
             in_tree: state.in_tree,
         })
     }
@@ -395,7 +395,7 @@ impl DeviceTable {
     /// Gives up the indexes of stays that no reader at `oldest_snapshot` or later needs.
     pub(crate) fn reap(&self, oldest_snapshot: u64) -> Reaped {
         let due: Vec<_> = lock(&self.over)
-            .extract_if(.., |stay| stay.gone() <= oldest_snapshot)
+            .extract_if(.., |stay| stay.is_over(oldest_snapshot))
             .collect();
         let mut reaped = Reaped::default();
         if due.is_empty() {

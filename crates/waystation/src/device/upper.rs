@@ -2,6 +2,7 @@
 
 use super::cursor::UpperCursor;
 use super::index::Spot;
+use super::resident::ReadPoint;
 use super::table::DeviceTable;
 use crate::error::Result;
 use crate::log::Log;
@@ -52,9 +53,10 @@ impl Upper {
         Hidden { floors, through }
     }
 
-    /// What the upper level says about `key`, whose device's keys begin with `prefix`, at `snapshot`.
-    pub(crate) fn get(&self, prefix: &[u8], key: &[u8], snapshot: u64) -> Result<Step> {
-        let Some(sight) = self.table.sight(prefix, snapshot) else {
+    /// What the upper level says about `key`, whose device's keys begin with `prefix`, at `point`.
+    pub(crate) fn get(&self, prefix: &[u8], key: &[u8], point: ReadPoint) -> Result<Step> {
+        let snapshot = point.snapshot;
+        let Some(sight) = self.table.sight(prefix, point) else {
             return Ok(Step::Done(None));
         };
         let floor = sight.floor;
@@ -93,8 +95,8 @@ impl Upper {
         Ok(value)
     }
 
-    /// A cursor over what the upper level shows at `snapshot`, up to `upper` (excluded).
-    pub(crate) fn cursor(self: &Arc<Self>, snapshot: u64, upper: Option<&[u8]>) -> UpperCursor {
-        UpperCursor::new(Arc::clone(self), snapshot, upper)
+    /// A cursor over what the upper level shows at `point`, up to `upper` (excluded).
+    pub(crate) fn cursor(self: &Arc<Self>, point: ReadPoint, upper: Option<&[u8]>) -> UpperCursor {
+        UpperCursor::new(Arc::clone(self), point, upper)
     }
 }
