@@ -3,7 +3,7 @@
 use crate::engines::{EngineKind, check_built};
 use crate::error::{Error, Result};
 use crate::raw::RawSettings;
-use crate::workload::{Benchmark, check_order};
+use crate::workload::{Benchmark, IotLoad, IotMode, IotValues, check_order};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,6 +23,7 @@ const MAX_VALUE_BYTES: u64 = 1 << 30;
         waystation-bench db --benchmarks fillseq,readrandom --value-bytes 100,1000 --threads 1,4\n  \
         waystation-bench compare --engines waystation,leveldb --pairs 5 --value-bytes 100,1000 --threads 1,4\n  \
         waystation-bench stalls --engines waystation --seconds 60\n  \
+        waystation-bench iot --engines waystation,leveldb,rocksdb --threads 12 --seconds 20 --departing 0.9\n  \
         waystation-bench reopen --engines waystation --log-bytes 2GB\n\n\
         Rivals are in the program only after `make bench-build`. Data lies under target/bench-data, is removed at\n\
         the end and on Ctrl-C, and is refused in memory (tmpfs)."
@@ -42,6 +43,8 @@ pub(crate) enum Measure {
     Compare(CompareArgs),
     /// The longest put while random puts go on at full speed
     Stalls(StallsArgs),
+    /// TPCx-IoT with devices that come, settle or leave
+    Iot(IotArgs),
     /// How long opening takes after kill -9 with much in the log
     Reopen(ReopenArgs),
     /// Runs one engine; started by the program itself
@@ -104,15 +107,9 @@ pub(crate) struct Load {
     /// Threads, each doing all the operations; several, separated by commas, are run one after the other
     #[arg(long, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Vec<u32>,
-    /// For how long the raw device is measured before and after each benchmark that writes; 0 turns it off
-    #[arg(long, default_value_t = 5.0)]
-    raw_seconds: f64,
-    /// The size of the raw device's direct writes
-    #[arg(long, default_value = "256KiB", value_parser = bytes)]
-    raw_block_bytes: u64,
-    /// How many of them are in flight
-    #[arg(long, default_value_t = 2)]
-    raw_depth: u32,
+    /// How the raw device is measured.
+    #[command(flatten)]
+    raw: RawArgs,
 }
 
 impl Load {
@@ -125,6 +122,31 @@ impl Load {
 
     /// How the raw device is measured.
     pub(crate) fn raw(&self) -> Result<RawSettings> {
+        self.raw.settings()
+    }
+}
+
+/// How the raw device is measured.
+#[derive(Debug, Args)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the fields' names are those of the flags"
+)]
+pub(crate) struct RawArgs {
+    /// For how long the raw device is measured before and after each benchmark that writes; 0 turns it off
+    #[arg(long, default_value_t = 5.0)]
+    raw_seconds: f64,
+    /// The size of the raw device's direct writes
+    #[arg(long, default_value = "256KiB", value_parser = bytes)]
+    raw_block_bytes: u64,
+    /// How many of them are in flight
+    #[arg(long, default_value_t = 2)]
+    raw_depth: u32,
+}
+
+impl RawArgs {
+    /// The flags, checked.
+    pub(crate) fn settings(&self) -> Result<RawSettings> {
         let span = Duration::try_from_secs_f64(self.raw_seconds).map_err(|error| {
             Error::Refused(format!("--raw-seconds {}: {error}", self.raw_seconds))
         })?;
@@ -217,6 +239,70 @@ pub(crate) struct ReopenArgs {
     /// How often; the median makes the row
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
+}
+
+/// `waystation-bench iot`.
+#[derive(Debug, Args)]
+#[command(
+    about = "TPCx-IoT with devices that come, settle or leave",
+    long_about = "TPCx-IoT with devices that come, settle or leave. 12,000 devices (the client of a key, its bytes \
+    before the first ':') write 1,000-byte readings, all at the same rate, as fast as the engine takes them. Residency \
+    T is a fifth of the run. Devices that leave dwell 0.1 to 0.9 T and are deleted by the client that wrote for them, \
+    at once; the others write for 1.5 T and are never deleted. Two range queries come with every 20,000 inserts.",
+    after_help = "Not there yet: TPCx-IoT by its specification (200 sensors, real timestamps, five queries per \
+    10,000), and offering a fixed load (latency from the intended time): the load is closed, each thread inserts \
+    when its last insert is acknowledged.\n\n\
+    Example:\n  waystation-bench iot --engines waystation,leveldb,rocksdb --threads 12 --seconds 20 --departing 0.9 \
+    --runs 3 --json target/iot.json"
+)]
+pub(crate) struct IotArgs {
+    /// Engines and place.
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// Whose keys, sensors and queries
+    #[arg(long, value_enum, default_value_t = IotMode::Kit)]
+    pub(crate) mode: IotMode,
+    /// What the values are
+    #[arg(long, value_enum, default_value_t = IotValues::Random)]
+    pub(crate) values: IotValues,
+    /// Client threads
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: u32,
+    /// For how long inserts go on; a fifth of it is the residency
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) seconds: u32,
+    /// The share of the devices that leave before they settle
+    #[arg(long, default_value_t = 0.9)]
+    departing: f64,
+    /// Whether an insert is acknowledged only when it survives a power cut
+    #[arg(long, default_value_t = false, action = clap::ArgAction::Set)]
+    pub(crate) sync: bool,
+    /// How often; the median run makes the row
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) runs: u32,
+    /// How the raw device is measured.
+    #[command(flatten)]
+    pub(crate) raw: RawArgs,
+}
+
+impl IotArgs {
+    /// What each worker is to do.
+    pub(crate) fn load(&self) -> Result<IotLoad> {
+        if !(0.0..=1.0).contains(&self.departing) {
+            return Err(Error::Refused(format!(
+                "--departing {}: a share lies between 0 and 1",
+                self.departing
+            )));
+        }
+        Ok(IotLoad {
+            mode: self.mode,
+            values: self.values,
+            threads: self.threads,
+            seconds: self.seconds,
+            departing: self.departing,
+            sync: self.sync,
+        })
+    }
 }
 
 /// Refuses a list that names something twice: there is one row for each.

@@ -19,6 +19,14 @@ pub(crate) fn unix_seconds() -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
+/// Milliseconds since the Unix epoch.
+pub(crate) fn unix_millis() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
 /// Processor time, user and system, that all threads of this process have used.
 pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);

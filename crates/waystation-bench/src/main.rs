@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  parent: order, raw device, medians                     worker: one engine, one process
-//!  cli -> commands/{db, compare, stalls, reopen}           worker -> engines/{waystation, leveldb, rocksdb, fjall}
+//!  cli -> commands/{db, compare, stalls, iot, reopen}          worker -> engines/{waystation, leveldb, rocksdb, fjall}
 //!             |  series: list of benchmarks    protocol       |      workload: db_bench's loops
 //!             +-> session  <------------ lines of JSON -------+      measure: latency, cpu, memory, bytes
 //!             +-> raw, place, machine, stats, report
@@ -56,6 +56,7 @@ fn run(measure: &Measure) -> error::Result<()> {
         Measure::Db(args) => commands::db(args),
         Measure::Compare(args) => commands::compare(args),
         Measure::Stalls(args) => commands::stalls(args),
+        Measure::Iot(args) => commands::iot(args),
         Measure::Reopen(args) => commands::reopen(args),
         Measure::Worker { settings } => worker::work(settings),
     }

@@ -3,7 +3,7 @@
 //! The worker says `Ready` once the database is open, answers every command with one reply (after any number
 //! of `Progress`), and ends after `Quit`, or at once when the parent is gone.
 
-use crate::workload::{Benchmark, PauseFigures, PauseLoad};
+use crate::workload::{Benchmark, IotFigures, IotLoad, PauseFigures, PauseLoad};
 use serde::{Deserialize, Serialize};
 
 /// What the parent asks for.
@@ -14,6 +14,8 @@ pub(crate) enum Command {
     Run(RunCommand),
     /// Puts at full speed, in search of pauses.
     Pauses(PauseLoad),
+    /// Devices that come, settle or leave, in a fresh database.
+    Iot(IotLoad),
     /// Scattered keys, until they and their values make up so many bytes.
     Fill {
         /// Keys and values.
@@ -69,6 +71,8 @@ pub(crate) enum Reply {
     Ran(Box<Figures>),
     /// Puts at full speed were done.
     Paused(PauseFigures),
+    /// Devices came, settled or left.
+    IotRan(Box<IotFigures>),
     /// So many scattered keys were put.
     Filled {
         /// How many.

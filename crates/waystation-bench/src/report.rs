@@ -14,6 +14,10 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
+mod iot;
+
+pub(crate) use iot::{IotRun, iot_rows, iot_table};
+
 /// What the device gave around a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[expect(

@@ -8,7 +8,10 @@ use crate::engines::{Fjall, LevelDb, RocksDb};
 use crate::error::{Error, Result};
 use crate::measure::{self, Meter};
 use crate::protocol::{Command, Figures, Reply, RunCommand};
-use crate::workload::{self, Benchmark, Load, Outcome, count_missing, fill_scattered, run_pauses};
+use crate::workload::{
+    self, Benchmark, IotFigures, IotLevels, IotLoad, Load, Outcome, count_missing, fill_scattered,
+    run_iot, run_pauses,
+};
 use std::fs;
 use std::io::{self, BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -109,6 +112,7 @@ fn serve<E: Engine>(settings: &OpenSettings, commands: &Receiver<Command>) -> Re
                 Reply::Ran(Box::new(run::<E>(&engine, settings, command)?))
             }
             Command::Pauses(load) => Reply::Paused(run_pauses(&engine, load)?),
+            Command::Iot(load) => Reply::IotRan(Box::new(iot(&engine, &settings.directory, load)?)),
             Command::Fill { bytes, value_bytes } => Reply::Filled {
                 entries: fill_scattered(&engine, bytes, value_bytes)?,
             },
@@ -177,7 +181,27 @@ fn measured<E: Engine>(engine: &E, directory: &Path, command: RunCommand) -> Res
         idle_after,
         meter,
     };
-    figures(command.benchmark, &outcome, &rest, directory)
+    figures(command.benchmark.is_write(), &outcome, &rest, directory)
+}
+
+/// Runs devices, and asks the engine where their records are.
+fn iot<E: Engine>(engine: &E, directory: &Path, load: IotLoad) -> Result<IotFigures> {
+    let (seen, meter) = run_iot(engine, load)?;
+    let rest = Rest {
+        cpu_s: meter.cpu_s(),
+        idle_after: Duration::ZERO,
+        meter,
+    };
+    let at_end = engine.levels()?;
+    let finished = clock::now();
+    let quiet = engine.wait_idle()?;
+    let rest = Rest {
+        idle_after: finished.elapsed().saturating_sub(quiet),
+        ..rest
+    };
+    let figures = figures(true, &seen.outcome, &rest, directory)?;
+    let levels = IotLevels::of(at_end, engine.levels()?, seen.outcome.ops);
+    Ok(seen.figures(figures, levels))
 }
 
 /// What is measured around the operations.
@@ -187,16 +211,10 @@ struct Rest {
     meter: Meter,
 }
 
-fn figures(
-    benchmark: Benchmark,
-    outcome: &Outcome,
-    rest: &Rest,
-    directory: &Path,
-) -> Result<Figures> {
+fn figures(is_write: bool, outcome: &Outcome, rest: &Rest, directory: &Path) -> Result<Figures> {
     let seconds = outcome.elapsed.as_secs_f64().max(1e-9);
     let written_bytes = rest.meter.written_bytes()?;
     let latencies = &outcome.latencies;
-    let is_write = benchmark.is_write();
     Ok(Figures {
         ops: outcome.ops,
         found: (!is_write).then_some(outcome.found),

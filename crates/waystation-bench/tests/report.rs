@@ -204,3 +204,44 @@ fn what_cannot_be_run_is_refused_with_a_sentence() {
         assert!(message.contains(sentence), "{arguments}: {message}");
     }
 }
+
+#[test]
+fn devices_come_settle_and_leave() {
+    let directory = directory();
+    let arguments = "iot --engines waystation --threads 3 --seconds 2 --departing 0.6 --values kit --runs 1 \
+                     --raw-seconds 0.05";
+    let report = report(directory.path(), arguments);
+    let rows = report["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 1);
+    let row = &rows[0];
+    assert_eq!(
+        (&row["workload"], &row["engine"]),
+        (&"iot".into(), &"waystation".into())
+    );
+    assert_eq!(row["flags"]["threads"], 3);
+    for field in [
+        "ops_per_s",
+        "raw_share",
+        "write_amplification",
+        "longest_stall_ms",
+        "index_bytes_per_record",
+        "departures",
+        "departed_records",
+    ] {
+        assert!(row[field].as_f64() > Some(0.0), "{field}: {}", row[field]);
+    }
+    for field in ["settled_share", "tree_share"] {
+        let share = row[field].as_f64().expect("a share");
+        assert!((0.0..1.0).contains(&share), "{field}: {share}");
+    }
+    assert!(row["settled_share"].as_f64() > Some(0.0), "{row}");
+}
+
+#[test]
+fn a_share_beyond_one_is_refused() {
+    let directory = directory();
+    let output = run(directory.path(), "iot --engines waystation --departing 1.5");
+    assert!(!output.status.success());
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("between 0 and 1"), "{message}");
+}

@@ -2,12 +2,14 @@
 
 mod compare;
 mod db;
+mod iot;
 mod reopen;
 mod series;
 mod stalls;
 
 pub(crate) use compare::compare;
 pub(crate) use db::db;
+pub(crate) use iot::iot;
 pub(crate) use reopen::reopen;
 pub(crate) use stalls::stalls;
 

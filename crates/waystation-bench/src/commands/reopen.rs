@@ -97,6 +97,7 @@ fn open_once(
         engine,
         directory,
         memtable_bytes,
+        residency: None,
     };
 
     say("filling the log");

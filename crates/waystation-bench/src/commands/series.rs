@@ -60,6 +60,7 @@ impl<'a> Series<'a> {
             engine: which.engine,
             directory: self.place.path(name),
             memtable_bytes: None,
+            residency: None,
         };
         let mut worker = Worker::start(&settings)?;
         let mut runs = Vec::new();

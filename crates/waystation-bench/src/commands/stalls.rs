@@ -43,6 +43,7 @@ pub(crate) fn stalls(args: &StallsArgs) -> Result<()> {
             engine,
             directory,
             memtable_bytes: None,
+            residency: None,
         })?;
         let figures = match worker.ask(&Command::Pauses(load))? {
             Reply::Paused(figures) => figures,

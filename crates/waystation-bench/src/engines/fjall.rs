@@ -82,6 +82,14 @@ impl Engine for Fjall {
         })
     }
 
+    fn depart(&self, _name: &[u8], keys: impl Iterator<Item = Vec<u8>>) -> Result<()> {
+        let mut batch = self.database.batch();
+        for key in keys {
+            batch.remove(&self.keyspace, key);
+        }
+        failed("delete a batch", batch.commit())
+    }
+
     fn wait_idle(&self) -> Result<Duration> {
         loop {
             let quiet = measure::wait_quiet()?;

@@ -102,6 +102,18 @@ impl EngineKind {
         }
     }
 
+    /// What it is set to where keys have devices, for the report.
+    pub(crate) fn device_settings(self) -> String {
+        let settings = self.settings();
+        match self {
+            Self::Waystation | Self::WaystationTuned => {
+                format!("{settings}; devices: key up to ':', budgets by default")
+            }
+            Self::RocksDbTuned => settings.replace("snappy", "no compression"),
+            _ => settings.to_owned(),
+        }
+    }
+
     /// The engine's version.
     pub(crate) fn version(self) -> &'static str {
         match self {
@@ -138,6 +150,9 @@ pub(crate) struct OpenSettings {
     pub(crate) directory: PathBuf,
     /// A memtable (write buffer) of this many bytes instead of the engine's own choice.
     pub(crate) memtable_bytes: Option<usize>,
+    /// Keys begin with a device and `:`, and a device settles after this time. Only Waystation tells devices apart;
+    /// the tuned RocksDB leaves out compression, which cannot shrink what devices send in that workload.
+    pub(crate) residency: Option<Duration>,
 }
 
 /// An open database. Dropping it closes it.
@@ -162,10 +177,32 @@ pub(crate) trait Engine: Sized + Sync {
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
     /// A new iterator over the database as it is now.
     fn cursor(&self) -> Result<Self::Cursor<'_>>;
+    /// Deletes all that the device called `name` has written, `keys` of it, in the best way the engine has; survives
+    /// the death of the process.
+    fn depart(&self, name: &[u8], keys: impl Iterator<Item = Vec<u8>>) -> Result<()>;
+    /// What the engine's two levels hold and have done; nothing from an engine that has no devices.
+    fn levels(&self) -> Result<Option<Levels>> {
+        Ok(None)
+    }
     /// Returns when no flush and no compaction is running or due, with the time for which that has been so.
     fn wait_idle(&self) -> Result<Duration>;
     /// Closes, and reports what only closing finds out.
     fn close(self) -> Result<()>;
+}
+
+/// What an engine says of its upper and lower level.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Levels {
+    /// Records in the upper level.
+    pub(crate) upper_records: u64,
+    /// Memory that its indexes take (bytes).
+    pub(crate) index_bytes: u64,
+    /// Records that went from there to the tree so far.
+    pub(crate) settled_records: u64,
+    /// Records that flushes and settling have brought to the tree so far.
+    pub(crate) tree_records: u64,
+    /// Bytes of the log's segments that were freed for use again so far.
+    pub(crate) freed_log_bytes: u64,
 }
 
 /// An iterator over a database. Every step says whether there is an entry; `key` and `value` may be asked

@@ -3,7 +3,8 @@
 use super::{Cursor, Engine, EngineKind, OpenSettings};
 use crate::error::{Error, Result};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBRawIterator, Options, WaitForCompactOptions, WriteOptions,
+    BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIterator, Options, WaitForCompactOptions,
+    WriteBatch, WriteOptions,
 };
 use std::thread;
 use std::time::Duration;
@@ -50,6 +51,9 @@ impl Engine for RocksDb {
         options.create_if_missing(true);
         if settings.engine == EngineKind::RocksDbTuned {
             tune(&mut options);
+            if settings.residency.is_some() {
+                options.set_compression_type(DBCompressionType::None);
+            }
         }
         if let Some(bytes) = settings.memtable_bytes {
             options.set_write_buffer_size(bytes);
@@ -91,6 +95,14 @@ impl Engine for RocksDb {
 
     fn cursor(&self) -> Result<RocksDbCursor<'_>> {
         Ok(RocksDbCursor(self.db.raw_iterator()))
+    }
+
+    fn depart(&self, name: &[u8], _keys: impl Iterator<Item = Vec<u8>>) -> Result<()> {
+        // The delimiter and the byte after it bound the device's keys.
+        let (from, to) = ([name, b":"].concat(), [name, b";"].concat());
+        let mut batch = WriteBatch::default();
+        batch.delete_range(from, to);
+        failed("delete a range", self.db.write_opt(batch, &self.write))
     }
 
     fn wait_idle(&self) -> Result<Duration> {

@@ -9,6 +9,7 @@ fn settings(engine: EngineKind, directory: &tempfile::TempDir) -> OpenSettings {
         engine,
         directory,
         memtable_bytes: None,
+        residency: None,
     }
 }
 
@@ -120,6 +121,38 @@ fn rocksdb_behaves() {
 #[test]
 fn fjall_behaves() {
     behaves::<Fjall>(EngineKind::Fjall);
+}
+
+fn lets_depart<E: Engine>(kind: EngineKind) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let settings = OpenSettings {
+        residency: Some(Duration::from_secs(60)),
+        ..settings(kind, &directory)
+    };
+    let engine = E::open(&settings).expect("a fresh database opens");
+    let key = |device: u32, number: u32| format!("host{device}:{number:03}").into_bytes();
+    for number in 0..300 {
+        let device = [1, 11, 2][number as usize % 3];
+        engine.put(&key(device, number), b"x").expect("a put");
+    }
+    let keys = (0..300).step_by(3).map(|number| key(1, number));
+    engine.depart(b"host1", keys).expect("a departure");
+    let left: Vec<Vec<u8>> = keys_forward(&engine);
+    assert_eq!(left.len(), 200);
+    assert!(left.iter().all(|key| !key.starts_with(b"host1:")));
+    engine.close().expect("it closes");
+}
+
+#[test]
+fn a_device_departs_from_every_engine_and_no_other_does() {
+    lets_depart::<Waystation>(EngineKind::Waystation);
+    #[cfg(feature = "rivals")]
+    {
+        lets_depart::<LevelDb>(EngineKind::LevelDb);
+        lets_depart::<RocksDb>(EngineKind::RocksDb);
+        lets_depart::<RocksDb>(EngineKind::RocksDbTuned);
+        lets_depart::<Fjall>(EngineKind::Fjall);
+    }
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Waystation itself, through its public interface only.
 
-use super::{Cursor, Engine, EngineKind, OpenSettings};
+use super::{Cursor, Engine, EngineKind, Levels, OpenSettings};
 use crate::error::{Error, Result};
 use std::time::Duration;
-use waystation::{Db, DbIterator, Durability, IterOptions, Options, WriteBatch};
+use waystation::{
+    Db, DbIterator, DeviceLevel, DeviceOptions, Durability, Extractor, IterOptions, Options,
+    WriteBatch,
+};
 
 const MB: usize = 1 << 20;
 
@@ -28,6 +31,10 @@ impl Engine for Waystation {
         if let Some(bytes) = settings.memtable_bytes {
             options.memtable_bytes = bytes;
         }
+        options.devices = settings.residency.map(|residency| DeviceOptions {
+            residency,
+            ..DeviceOptions::new(Extractor::until(b':'))
+        });
         Ok(Self(failed(
             "open",
             Db::open(&settings.directory, options),
@@ -65,6 +72,29 @@ impl Engine for Waystation {
     fn cursor(&self) -> Result<WaystationCursor> {
         let iterator = failed("make an iterator", self.0.iter(IterOptions::default()))?;
         Ok(WaystationCursor(iterator))
+    }
+
+    #[inline]
+    fn depart(&self, name: &[u8], _keys: impl Iterator<Item = Vec<u8>>) -> Result<()> {
+        failed("let a device depart", self.0.depart(name))
+    }
+
+    fn levels(&self) -> Result<Option<Levels>> {
+        let stats = self.0.stats();
+        let Some(devices) = stats.devices else {
+            return Ok(None);
+        };
+        let known = failed("name its devices", self.0.devices())?;
+        let upper = known
+            .iter()
+            .filter(|device| matches!(device.level, DeviceLevel::Upper | DeviceLevel::Settling));
+        Ok(Some(Levels {
+            upper_records: upper.map(|device| device.records).sum(),
+            index_bytes: devices.index_bytes,
+            settled_records: devices.settled_records,
+            tree_records: stats.tree.flushes.entries_in,
+            freed_log_bytes: stats.log.reserved_lsn.saturating_sub(stats.log.live_bytes),
+        }))
     }
 
     fn wait_idle(&self) -> Result<Duration> {

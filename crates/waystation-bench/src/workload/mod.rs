@@ -8,6 +8,7 @@
 //! - `fillsync` does at least 1,000 operations per thread, for num/1000 of a small num measures nothing.
 
 mod generator;
+mod iot;
 mod list;
 mod pauses;
 mod random;
@@ -15,6 +16,9 @@ mod run;
 mod scattered;
 
 pub(crate) use generator::{COMPRESSION_RATIO, KEY_BYTES, Key, Values};
+pub(crate) use iot::{
+    DEVICES, IOT_VALUE_BYTES, IotFigures, IotLevels, IotLoad, IotMode, IotValues, run_iot,
+};
 pub(crate) use list::{Benchmark, check_order, replay_before};
 pub(crate) use pauses::{PauseFigures, PauseLoad, run_pauses};
 pub(crate) use random::Random;

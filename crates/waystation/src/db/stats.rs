@@ -51,6 +51,8 @@ pub struct DeviceStats {
     pub oldest_is_over: bool,
     /// Devices with departures that still hide something in the tree.
     pub floored: usize,
+    /// Records that settled since the database was opened, those of the replayed log included.
+    pub settled_records: u64,
 }
 
 /// What moved to and from one area of storage.
@@ -112,5 +114,6 @@ fn device_stats(devices: &Devices, end_lsn: u64) -> DeviceStats {
         oldest_is_over: oldest.as_ref().is_some_and(|stay| stay.gone() != NEVER),
         oldest: oldest.map(|stay| stay.prefix().escape_ascii().to_string()),
         floored: table.floored().len(),
+        settled_records: table.settled_records(),
     }
 }

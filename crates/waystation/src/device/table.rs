@@ -110,6 +110,8 @@ pub(crate) struct DeviceTable {
     floored: Mutex<BTreeMap<Prefix, Arc<Device>>>,
     generation: AtomicU64,
     index_bytes: AtomicU64,
+    /// Records that settled since the table was made.
+    settled_records: AtomicU64,
 }
 
 impl Device {
@@ -181,6 +183,7 @@ impl DeviceTable {
             floored: Mutex::default(),
             generation: AtomicU64::new(0),
             index_bytes: AtomicU64::new(0),
+            settled_records: AtomicU64::new(0),
         }
     }
 
@@ -202,6 +205,11 @@ impl DeviceTable {
     /// Bytes that all indexes take.
     pub(crate) fn index_bytes(&self) -> u64 {
         self.index_bytes.load(SeqCst)
+    }
+
+    /// How many records settled.
+    pub(crate) fn settled_records(&self) -> u64 {
+        self.settled_records.load(SeqCst)
     }
 
     /// Notes that indexes grew.
@@ -360,6 +368,7 @@ impl DeviceTable {
             return;
         };
         let (records, bytes) = (resident.records(), resident.log_bytes());
+        self.settled_records.fetch_add(records, SeqCst);
         device.with_state(|state| {
             if resident.gone() == NEVER {
                 lock(&self.over).push(Arc::clone(resident));

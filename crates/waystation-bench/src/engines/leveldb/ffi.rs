@@ -26,6 +26,7 @@ opaque! {
     ReadOptions: "`leveldb_readoptions_t`",
     WriteOptions: "`leveldb_writeoptions_t`",
     Iter: "`leveldb_iterator_t`",
+    WriteBatch: "`leveldb_writebatch_t`",
 }
 
 unsafe extern "C" {
@@ -50,6 +51,19 @@ unsafe extern "C" {
         key: *const c_char,
         key_length: usize,
         error: *mut *mut c_char,
+    );
+    pub(super) fn leveldb_write(
+        db: *mut Db,
+        options: *const WriteOptions,
+        batch: *mut WriteBatch,
+        error: *mut *mut c_char,
+    );
+    pub(super) fn leveldb_writebatch_create() -> *mut WriteBatch;
+    pub(super) fn leveldb_writebatch_destroy(batch: *mut WriteBatch);
+    pub(super) fn leveldb_writebatch_delete(
+        batch: *mut WriteBatch,
+        key: *const c_char,
+        key_length: usize,
     );
     pub(super) fn leveldb_free(memory: *mut c_void);
 

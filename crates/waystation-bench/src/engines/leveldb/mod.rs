@@ -222,6 +222,21 @@ impl Engine for LevelDb {
         })
     }
 
+    fn depart(&self, _name: &[u8], keys: impl Iterator<Item = Vec<u8>>) -> Result<()> {
+        let mut error = ptr::null_mut();
+        // SAFETY: the batch is made here, used by this thread only and destroyed once, before any return; each key
+        // is readable for its length while it is copied into the batch; and the module's invariants.
+        unsafe {
+            let batch = made(ffi::leveldb_writebatch_create())?.as_ptr();
+            for key in keys {
+                ffi::leveldb_writebatch_delete(batch, key.as_ptr().cast(), key.len());
+            }
+            ffi::leveldb_write(self.db.as_ptr(), self.write.as_ptr(), batch, &raw mut error);
+            ffi::leveldb_writebatch_destroy(batch);
+        }
+        check("delete a batch", error)
+    }
+
     fn wait_idle(&self) -> Result<Duration> {
         // The library has no sign for it but the end of its activity.
         measure::wait_quiet()

@@ -1,0 +1,285 @@
+//! Who is there, who writes next, and who is due to go: one client thread's share of the devices.
+//!
+//! Every thread has its own slots. A slot holds one device at a time; when that one's time is over, the next one,
+//! which never was there before, takes its place. Slots write in turn, so that all devices write at the same rate.
+//! Of the devices, a share *leaves*: after a dwell that is uniform in 0.1 to 0.9 of the residency; what it wrote is
+//! to be deleted. The others *stay*: they write for 1.5 residencies, so that they settle, and nobody deletes what they
+//! wrote. The first device of a slot has been there for a while: its dwell is cut by a uniform share.
+//!
+//! The schedule knows no clock: it is told the time since the start, and the same times give the same devices.
+
+use crate::workload::Random;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+use std::time::Duration;
+
+/// The dwell of a device that leaves, in residencies.
+const LEAVER_DWELL: Range<f64> = 0.1..0.9;
+/// The dwell of one that does not.
+const SURVIVOR_DWELL: f64 = 1.5;
+
+/// Whose share of the devices.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Share {
+    /// The thread, from 0.
+    pub(crate) thread: u32,
+    /// Of so many.
+    pub(crate) threads: u32,
+    /// Devices of all threads that are there at any time.
+    pub(crate) devices: u32,
+}
+
+/// One device from its arrival on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stay {
+    /// Its number, which no other device of any thread has.
+    pub(crate) device: u64,
+    /// The tick of its first record.
+    pub(crate) first_tick: u64,
+    /// Ticks between two records of it.
+    pub(crate) stride: u64,
+    /// How many records it has written.
+    pub(crate) records: u32,
+    /// Whether what it wrote is to be deleted when it goes.
+    pub(crate) leaves: bool,
+}
+
+/// One record to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Turn {
+    /// The device.
+    pub(crate) device: u64,
+    /// The number of the record among the device's, from 0.
+    pub(crate) ordinal: u32,
+    /// Its place among all of the thread's records: what its timestamp is made of.
+    pub(crate) tick: u64,
+}
+
+impl Stay {
+    /// The record of number `ordinal`.
+    pub(crate) fn turn(&self, ordinal: u32) -> Turn {
+        Turn {
+            device: self.device,
+            ordinal,
+            tick: self.first_tick + u64::from(ordinal) * self.stride,
+        }
+    }
+}
+
+/// One thread's devices.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    share: Share,
+    residency: Duration,
+    departing: f64,
+    random: Random,
+    slots: Vec<Stay>,
+    /// When the devices' times are over, by slot.
+    ends: BinaryHeap<Reverse<(Duration, usize)>>,
+    arrived: u64,
+    tick: u64,
+}
+
+impl Schedule {
+    /// A thread's devices at the start. The share `departing` of those to come leaves.
+    pub(crate) fn new(share: Share, residency: Duration, departing: f64, random: Random) -> Self {
+        let count =
+            share.devices / share.threads + u32::from(share.thread < share.devices % share.threads);
+        let mut schedule = Self {
+            share,
+            residency,
+            departing,
+            random,
+            slots: Vec::with_capacity(count as usize),
+            ends: BinaryHeap::with_capacity(count as usize),
+            arrived: 0,
+            tick: 0,
+        };
+        for slot in 0..count as usize {
+            let (stay, dwell) = schedule.arrive(slot, u64::from(count));
+            let rest = dwell.mul_f64(schedule.uniform());
+            schedule.slots.push(stay);
+            schedule.ends.push(Reverse((rest, slot)));
+        }
+        schedule
+    }
+
+    /// Whose turn it is to write.
+    #[inline]
+    pub(crate) fn next_turn(&mut self) -> Turn {
+        let slot = (self.tick % self.slots.len() as u64) as usize;
+        self.tick += 1;
+        let stay = &mut self.slots[slot];
+        let turn = stay.turn(stay.records);
+        stay.records += 1;
+        turn
+    }
+
+    /// A device whose time is over at `now`, and when it was; the next one has taken its place.
+    #[inline]
+    pub(crate) fn end_due(&mut self, now: Duration) -> Option<(Stay, Duration)> {
+        let Reverse((end, _)) = self.ends.peek()?;
+        if *end > now {
+            return None;
+        }
+        let Reverse((end, slot)) = self.ends.pop()?;
+        let (stay, dwell) = self.arrive(slot, self.slots.len() as u64);
+        self.ends.push(Reverse((now + dwell, slot)));
+        Some((std::mem::replace(&mut self.slots[slot], stay), end))
+    }
+
+    /// The devices that are there.
+    pub(crate) fn resident(&self) -> impl Iterator<Item = &Stay> {
+        self.slots.iter()
+    }
+
+    /// A new device for `slot`, and how long it stays.
+    fn arrive(&mut self, slot: usize, stride: u64) -> (Stay, Duration) {
+        let leaves = self.uniform() < self.departing;
+        let dwell = if leaves {
+            LEAVER_DWELL.start + (LEAVER_DWELL.end - LEAVER_DWELL.start) * self.uniform()
+        } else {
+            SURVIVOR_DWELL
+        };
+        let ahead = (slot as u64 + stride - self.tick % stride) % stride;
+        let stay = Stay {
+            device: u64::from(self.share.thread) + self.arrived * u64::from(self.share.threads),
+            first_tick: self.tick + ahead,
+            stride,
+            records: 0,
+            leaves,
+        };
+        self.arrived += 1;
+        (stay, self.residency.mul_f64(dwell))
+    }
+
+    /// A number from 0 to less than 1.
+    fn uniform(&mut self) -> f64 {
+        f64::from(self.random.next()) / f64::from(1u32 << 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    const RESIDENCY: Duration = Duration::from_secs(4);
+
+    fn schedule(thread: u32, departing: f64) -> Schedule {
+        let share = Share {
+            thread,
+            threads: 12,
+            devices: 12_005,
+        };
+        Schedule::new(share, RESIDENCY, departing, Random::new(1001 + thread))
+    }
+
+    #[test]
+    fn all_devices_are_there_and_write_in_turn() {
+        let mut devices = HashSet::new();
+        for thread in 0..12 {
+            let mut schedule = schedule(thread, 0.9);
+            let count = schedule.slots.len() as u64;
+            assert_eq!(count, if thread < 5 { 1001 } else { 1000 });
+            for tick in 0..2 * count {
+                let turn = schedule.next_turn();
+                assert_eq!((turn.tick, u64::from(turn.ordinal)), (tick, tick / count));
+                assert_eq!(devices.insert(turn.device), tick < count);
+            }
+        }
+        assert_eq!(devices.len(), 12_005);
+    }
+
+    #[test]
+    fn nobody_goes_before_the_time_and_the_next_one_is_new() {
+        let mut schedule = schedule(7, 0.9);
+        assert!(schedule.end_due(Duration::ZERO).is_none());
+        let mut seen: HashSet<u64> = schedule.slots.iter().map(|stay| stay.device).collect();
+        for step in 1..=2000 {
+            let now = Duration::from_millis(10) * step;
+            schedule.next_turn();
+            while let Some((gone, end)) = schedule.end_due(now) {
+                assert!(
+                    end <= now && end + Duration::from_millis(10) > now,
+                    "{end:?} {now:?}"
+                );
+                assert!(schedule.slots.iter().all(|stay| stay.device != gone.device));
+            }
+            assert_eq!(schedule.slots.len(), 1000);
+            assert_eq!(schedule.ends.len(), 1000);
+        }
+        let news = schedule
+            .slots
+            .iter()
+            .filter(|stay| seen.insert(stay.device));
+        assert!(news.count() > 990);
+    }
+
+    #[test]
+    fn dwells_are_as_described() {
+        let mut schedule = schedule(0, 0.9);
+        let stays: Vec<_> = (0..20_000).map(|_| schedule.arrive(0, 1000)).collect();
+        let (leavers, survivors): (Vec<_>, Vec<_>) =
+            stays.into_iter().partition(|(stay, _)| stay.leaves);
+        let share = leavers.len() as f64 / 20_000.0;
+        assert!((share - 0.9).abs() < 0.01, "{share}");
+        assert!(
+            survivors
+                .iter()
+                .all(|(_, dwell)| *dwell == RESIDENCY.mul_f64(1.5))
+        );
+        let dwells: Vec<f64> = leavers
+            .iter()
+            .map(|(_, dwell)| dwell.div_duration_f64(RESIDENCY))
+            .collect();
+        assert!(dwells.iter().all(|dwell| (0.1..0.9).contains(dwell)));
+        let mean = dwells.iter().sum::<f64>() / dwells.len() as f64;
+        assert!((mean - 0.5).abs() < 0.01, "{mean}");
+    }
+
+    #[test]
+    fn the_extremes_are_exact() {
+        for (departing, leavers) in [(0.0, 0), (1.0, 5000)] {
+            let mut schedule = schedule(0, departing);
+            let leaves = |_| schedule.arrive(0, 1000).0.leaves;
+            assert_eq!(
+                (0..5000).map(leaves).filter(|leaves| *leaves).count(),
+                leavers
+            );
+        }
+    }
+
+    #[test]
+    fn a_stay_knows_every_record_it_wrote() {
+        let mut schedule = schedule(7, 0.9);
+        let mut written: Vec<Turn> = Vec::new();
+        let mut checked = 0;
+        for step in 0..60_000u32 {
+            written.push(schedule.next_turn());
+            while let Some((gone, _)) = schedule.end_due(Duration::from_micros(50) * step) {
+                let of_gone = written.iter().filter(|turn| turn.device == gone.device);
+                assert!(
+                    of_gone
+                        .copied()
+                        .eq((0..gone.records).map(|ordinal| gone.turn(ordinal)))
+                );
+                checked += 1;
+            }
+        }
+        assert!(checked > 100, "{checked}");
+    }
+
+    #[test]
+    fn the_same_times_give_the_same_devices() {
+        let run = || {
+            let mut schedule = schedule(1, 0.5);
+            let times = (0..5000).map(|step| Duration::from_millis(2) * step);
+            times
+                .map(|now| (schedule.end_due(now), schedule.next_turn()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(run(), run());
+    }
+}
