@@ -244,12 +244,11 @@ pub(crate) struct ReopenArgs {
 /// `waystation-bench iot`.
 #[derive(Debug, Args)]
 #[command(
-    about = "TPCx-IoT with devices that come, settle or leave",
-    long_about = "TPCx-IoT with devices that come, settle or leave. 12,000 devices (the client of a key, its bytes \
-    before the first ':') write 1,000-byte readings, all at the same rate, as fast as the engine takes them. Residency \
-    T is a fifth of the run. Devices that leave dwell 0.1 to 0.9 T and are deleted by the client that wrote for them, \
-    at once; the others write for 1.5 T and are never deleted. Two range queries come with every 20,000 inserts.",
-    after_help = "Not there yet: TPCx-IoT by its specification (200 sensors, real timestamps, five queries per \
+    after_help = "12,000 devices (the client of a key, its bytes before the first ':') write 1,000-byte readings, all at \
+    the same rate, as fast as the engine takes them. Residency T is a fifth of the run. Devices that leave dwell 0.1 to \
+    0.9 T and are deleted at once by the client that wrote for them; the others write for 1.5 T and are not deleted. Two \
+    range queries come with every 20,000 inserts.\n\n\
+    Not there yet: TPCx-IoT by its specification (200 sensors, real timestamps, five queries per \
     10,000), and offering a fixed load (latency from the intended time): the load is closed, each thread inserts \
     when its last insert is acknowledged.\n\n\
     Example:\n  waystation-bench iot --engines waystation,leveldb,rocksdb --threads 12 --seconds 20 --departing 0.9 \
