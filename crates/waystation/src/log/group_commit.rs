@@ -9,7 +9,7 @@
 //! names are durable before the first of them); padding is never written again, since a block once closed
 //! stays closed.
 
-use super::writer::WriterState;
+use super::writer_state::WriterState;
 use super::{Log, Suspension};
 use crate::error::Result;
 use crate::sync::atomic::Ordering::SeqCst;

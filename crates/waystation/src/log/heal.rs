@@ -7,7 +7,7 @@
 //! Only when the fresh segment is synced does the suspension end.
 
 use super::segment::{BlankSegment, Segment, SegmentFile, Start, segment_name};
-use super::writer::WriterState;
+use super::writer_state::WriterState;
 use super::{Log, Suspension};
 use crate::error::{Error, Result};
 use crate::storage::AlignedBuffer;

@@ -33,6 +33,7 @@ mod ring;
 mod segment;
 mod survey;
 mod writer;
+mod writer_state;
 
 pub(crate) use assembler::Record;
 pub(crate) use recovery::{LogSettings, Recovered, open};
@@ -49,7 +50,7 @@ use ring::RingBuffer;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use waystation_format::log::Seal;
-use writer::WriterState;
+use writer_state::WriterState;
 
 /// The name of the staging ring's file in the database directory.
 pub(crate) const RING_NAME: &str = "journal.ring";

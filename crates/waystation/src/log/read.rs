@@ -9,7 +9,7 @@ use super::Log;
 use super::layout::Place;
 use super::ring::Settled;
 use super::segment::{Inherited, SealedSegment, SegmentFile};
-use super::writer::WriterState;
+use super::writer_state::WriterState;
 use crate::error::{Error, Result};
 use crate::storage::AlignedBuffer;
 use crate::sync::atomic::Ordering::SeqCst;

@@ -20,7 +20,7 @@ use super::segment::{
     BlankSegment, Inherited, SealedSegment, Segment, SegmentFile, Start, segment_name,
 };
 use super::survey::{Found, Survey, survey};
-use super::writer::WriterState;
+use super::writer_state::WriterState;
 use super::{JOURNAL_NAME, Log, RING_NAME};
 use crate::error::{Error, Result};
 use crate::storage::{AlignedBuffer, Area, OpenMode, Storage, Transfer};

@@ -1,0 +1,186 @@
+//! What the writer knows: blocks that wait, runs in flight, segments, and how far the log is written and durable.
+//!
+//! Everything here lies behind one lock; the rules by which it changes are those of `writer`.
+
+use super::Suspension;
+use super::segment::{BlankSegment, Footer, SealedSegment, Segment, SegmentFile};
+use crate::sync::Arc;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use waystation_format::log::Seal;
+
+/// What the writer's lock guards.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, not one state in disguise"
+)]
+pub(super) struct WriterState {
+    /// Closed blocks that no run has taken yet.
+    pub(super) queue: VecDeque<Seal>,
+    /// Runs taken and not yet released, in order.
+    pub(super) in_flight: VecDeque<InFlight>,
+    /// Writes under way.
+    pub(super) transfers: usize,
+    pub(super) written_lsn: u64,
+    pub(super) durable_lsn: u64,
+    pub(super) current: Segment,
+    pub(super) header_due: bool,
+    /// A run is being written behind which zeros are; nothing behind it may be taken meanwhile.
+    pub(super) zeroing: bool,
+    pub(super) sealed: VecDeque<SealedSegment>,
+    pub(super) footers_due: VecDeque<(Arc<SegmentFile>, Footer)>,
+    pub(super) spares: Vec<PathBuf>,
+    pub(super) blank: Option<BlankSegment>,
+    pub(super) preparing: bool,
+    pub(super) next_number: u64,
+    /// Segments with writes that no sync has covered.
+    pub(super) unsynced: Vec<Unsynced>,
+    /// Writes completed, to number them.
+    pub(super) writes: u64,
+    /// Leaders of group commits, wherever they wait.
+    pub(super) syncs_running: usize,
+    /// Leaders that are syncing segments now.
+    pub(super) syncing: usize,
+    pub(super) suspension: Option<Suspension>,
+    pub(super) healing: bool,
+    pub(super) heals: u64,
+    pub(super) stopping: bool,
+}
+
+/// A segment with writes that no sync has covered.
+#[derive(Clone)]
+pub(super) struct Unsynced {
+    pub(super) file: Arc<SegmentFile>,
+    /// The number of the last of them: a sync that began before it has not covered it.
+    pub(super) last_write: u64,
+}
+
+/// A run that was taken: its blocks and whether they are written.
+pub(super) struct InFlight {
+    pub(super) blocks: Arc<[Seal]>,
+    pub(super) done: bool,
+}
+
+/// Blocks to be written by one call.
+pub(super) struct Run {
+    pub(super) file: Arc<SegmentFile>,
+    pub(super) blocks: Arc<[Seal]>,
+    pub(super) header_due: bool,
+    /// To be filled with zeros first: position and length.
+    pub(super) zeros: Option<(u64, u64)>,
+    pub(super) durable_lsn: u64,
+}
+
+impl Run {
+    pub(super) fn start_lsn(&self) -> u64 {
+        self.blocks[0].start_lsn
+    }
+
+    pub(super) fn end_lsn(&self) -> u64 {
+        end_of(&self.blocks)
+    }
+}
+
+pub(super) fn end_of(blocks: &[Seal]) -> u64 {
+    blocks[blocks.len() - 1].end_lsn()
+}
+
+impl WriterState {
+    /// A log that goes on in `current`, everything before it durable.
+    pub(super) fn new(current: Segment, sealed: VecDeque<SealedSegment>) -> Self {
+        let (end, number) = (current.end_lsn, current.file.header.number);
+        Self {
+            queue: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            transfers: 0,
+            written_lsn: end,
+            durable_lsn: end,
+            current,
+            header_due: false,
+            zeroing: false,
+            sealed,
+            footers_due: VecDeque::new(),
+            spares: Vec::new(),
+            blank: None,
+            preparing: false,
+            next_number: number + 1,
+            unsynced: Vec::new(),
+            writes: 0,
+            syncs_running: 0,
+            syncing: 0,
+            suspension: None,
+            healing: false,
+            heals: 0,
+            stopping: false,
+        }
+    }
+
+    /// The closed blocks that are not released yet and that the front has handed over.
+    pub(super) fn staged_blocks(&self) -> impl Iterator<Item = &Seal> {
+        let running = self.in_flight.iter().flat_map(|run| run.blocks.iter());
+        running.chain(&self.queue)
+    }
+
+    /// Where the next run starts.
+    pub(super) fn taken_lsn(&self) -> u64 {
+        self.in_flight
+            .back()
+            .map_or(self.written_lsn, |run| end_of(&run.blocks))
+    }
+
+    /// The first block that is not written yet, if it is closed.
+    pub(super) fn first_unwritten(&self) -> Option<&Seal> {
+        let taken = self.in_flight.front().map(|run| &run.blocks[0]);
+        taken.or_else(|| self.queue.front())
+    }
+
+    /// Whether the next segment should be made ready now.
+    pub(super) fn wants_blank(&self) -> bool {
+        self.blank.is_none()
+            && !self.preparing
+            && self.suspension.is_none()
+            && self.current.is_half_full()
+    }
+
+    /// Notes that a write to `file` has ended.
+    pub(super) fn note_write(&mut self, file: &Arc<SegmentFile>) {
+        self.writes += 1;
+        let last_write = self.writes;
+        match self
+            .unsynced
+            .iter_mut()
+            .find(|it| Arc::ptr_eq(&it.file, file))
+        {
+            Some(unsynced) => unsynced.last_write = last_write,
+            None => self.unsynced.push(Unsynced {
+                file: Arc::clone(file),
+                last_write,
+            }),
+        }
+    }
+
+    /// Whether no thread is busy with a segment. A leader that waits for copies or for room is not: the long
+    /// record it waits for may itself wait for healing.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.transfers == 0 && !self.preparing && self.syncing == 0
+    }
+
+    /// Starts over in `segment` after a failure: blocks below `written_lsn` are in it and durable, the runs
+    /// that were in flight are queued again.
+    pub(super) fn restart(&mut self, segment: Segment) {
+        assert!(self.is_quiet() && segment.end_lsn == self.written_lsn);
+        while let Some(run) = self.in_flight.pop_back() {
+            for seal in run.blocks.iter().rev() {
+                self.queue.push_front(*seal);
+            }
+        }
+        self.durable_lsn = self.written_lsn;
+        self.current = segment;
+        // A file prepared before has a lower number: in the order of numbers it would come before this segment.
+        self.spares
+            .extend(self.blank.take().map(|blank| blank.path));
+        self.header_due = false;
+        self.footers_due.clear();
+        self.unsynced.clear();
+    }
+}
