@@ -47,8 +47,9 @@ lint: ## Formatting, clippy, and (where installed) cargo-deny and typos
 	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check; else echo "cargo-deny is not installed: skipped"; fi
 	@if command -v typos >/dev/null; then typos; else echo "typos is not installed: skipped"; fi
 
+# Chapters at the head of modules name private neighbours: those are no links in the public reference.
 docs: ## The reference of the public interface, from the source
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc --workspace --no-deps --locked
 	@echo "open $(TARGET)/doc/waystation/index.html; the book is docs/README.md"
 
 clean: ## Remove everything built, and the databases of run and bench

@@ -1,7 +1,7 @@
 //! Tables to jobs and outputs to tables.
 //!
 //! The engine knows data blocks only. Index, filter and footer are a few hundred bytes per megabyte and stay with
-//! software: read by [`read`], written by [`write`].
+//! software: read by [`read`], written by [`write()`].
 
 use super::job::{IpError, Output, TableImage};
 use super::reference::stored;
