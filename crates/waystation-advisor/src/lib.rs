@@ -28,7 +28,6 @@ pub mod native;
 pub mod record;
 pub mod report;
 pub mod simulate;
-mod svg;
 pub mod units;
 pub mod validate;
 

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{Advice, CapacityAdvice};
-use crate::svg::{Line, escape, lines};
 use crate::units::format_bytes;
+use waystation_plot::{Line, escape, lines};
 
 /// Candidates shown per capacity on a terminal.
 const SHOWN: usize = 12;

@@ -3,28 +3,12 @@
 use std::fmt::Write as _;
 
 use super::{AreaReport, Report, TIME_COLUMNS};
-use crate::svg::{Line, escape, heat_map, lines, stacked};
 use crate::units::{format_bytes, format_ns, seconds};
-
-const STYLE: &str = "\
-:root{color-scheme:light dark;--ink:#1c1e21;--soft:#5b6068;--paper:#fff;--card:#f6f7f9;--line:#d9dce1}\
-@media(prefers-color-scheme:dark){:root{--ink:#e8eaed;--soft:#a3a9b3;--paper:#16181b;--card:#1f2226;--line:#3a3e45}}\
-body{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:74rem;margin:2rem auto;padding:0 1rem}\
-h1{font-size:1.6rem;margin-bottom:.2rem}h2{font-size:1.15rem;margin:0 0 .4rem}p{margin:.3rem 0}.soft{color:var(--soft)}\
-.grid2{display:grid;grid-template-columns:repeat(auto-fit,minmax(28rem,1fr));gap:1rem}\
-section{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:1rem;margin:1rem 0;overflow-x:auto}\
-.grid2 section{margin:0}svg{width:100%;height:auto;font-size:11px}svg text{fill:var(--soft)}svg .title{font-style:italic}\
-svg .inside{fill:#fff}svg .grid{stroke:var(--line)}svg .field{fill:var(--paper);stroke:var(--line)}\
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}td,th{text-align:right;padding:.25rem .6rem;border-bottom:1px solid var(--line)}\
-td:first-child,th:first-child{text-align:left}.legend span{margin-right:1rem;font-size:.85rem}.legend i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.35em}\
-.note{border-left:4px solid #d55e00;padding-left:.8rem}.answer{font-size:1.15rem}pre{white-space:pre-wrap;background:var(--paper);border:1px solid var(--line);padding:.6rem;border-radius:6px}";
+use waystation_plot::{Line, escape, heat_map, lines, page_head, section, stacked};
 
 /// The page; `advice` is a finished part to put first.
 pub fn render(report: &Report, advice: Option<&str>) -> String {
-    let mut page = format!(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>Storage areas: {}</title><style>{STYLE}</style></head><body>",
-        escape(&report.source)
-    );
+    let mut page = page_head(&format!("Storage areas: {}", report.source));
     let _ = write!(
         page,
         "<h1>What the storage areas do</h1><p class=\"soft\">{}: {} requests in {:.1} s; the application itself took {:.1} s of it with nothing outstanding (median pause {}).</p>",
@@ -105,15 +89,6 @@ pub fn render(report: &Report, advice: Option<&str>) -> String {
     }
     page.push_str("</body></html>\n");
     page
-}
-
-fn section(page: &mut String, title: &str, text: &str, body: &str) {
-    let _ = write!(
-        page,
-        "<section><h2>{}</h2><p class=\"soft\">{}</p>{body}</section>",
-        escape(title),
-        escape(text)
-    );
 }
 
 fn names(report: &Report) -> Vec<String> {

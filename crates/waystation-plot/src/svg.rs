@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// Colours that keep apart for most eyes (Okabe & Ito).
-pub(crate) const COLOURS: [&str; 8] = [
+const COLOURS: [&str; 8] = [
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8a6d00", "#7a7a7a",
 ];
 
@@ -15,17 +15,17 @@ const TOP: f64 = 10.0;
 const RIGHT: f64 = 12.0;
 
 /// A named line of (x, y).
-pub(crate) struct Line {
+pub struct Line {
     /// For the legend.
-    pub(crate) name: String,
+    pub name: String,
     /// In order of x.
-    pub(crate) points: Vec<(f64, f64)>,
+    pub points: Vec<(f64, f64)>,
     /// Drawn as steps.
-    pub(crate) dashed: bool,
+    pub dashed: bool,
 }
 
 /// Text that is safe inside markup.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -66,7 +66,7 @@ fn short(value: f64) -> String {
 }
 
 /// Lines over a linear or logarithmic x axis; y begins at 0.
-pub(crate) fn lines(lines: &[Line], x_title: &str, y_title: &str, logarithmic: bool) -> String {
+pub fn lines(lines: &[Line], x_title: &str, y_title: &str, logarithmic: bool) -> String {
     let x_of = |x: f64| if logarithmic { x.max(1e-9).log2() } else { x };
     let all = || lines.iter().flat_map(|line| line.points.iter());
     let x_min = all()
@@ -170,7 +170,7 @@ fn open(height: f64, label: &str) -> String {
 }
 
 /// Names with their colours.
-pub(crate) fn legend<'a>(out: &mut String, names: impl Iterator<Item = &'a str>) {
+fn legend<'a>(out: &mut String, names: impl Iterator<Item = &'a str>) {
     out.push_str("<p class=\"legend\">");
     for (index, name) in names.enumerate() {
         let _ = write!(
@@ -184,7 +184,7 @@ pub(crate) fn legend<'a>(out: &mut String, names: impl Iterator<Item = &'a str>)
 }
 
 /// Rows of shares that add up to 1: (name, parts).
-pub(crate) fn stacked(rows: &[(String, Vec<f64>)], names: &[String]) -> String {
+pub fn stacked(rows: &[(String, Vec<f64>)], names: &[String]) -> String {
     let height = 30.0 * rows.len() as f64 + 10.0;
     let mut svg = open(height, "shares");
     for (number, (name, parts)) in rows.iter().enumerate() {
@@ -225,7 +225,7 @@ pub(crate) fn stacked(rows: &[(String, Vec<f64>)], names: &[String]) -> String {
 }
 
 /// Bytes read (blue) and written (orange) over time (x) and address (y, from the bottom).
-pub(crate) fn heat_map(read: &[u64], write: &[u64], columns: usize) -> String {
+pub fn heat_map(read: &[u64], write: &[u64], columns: usize) -> String {
     let rows = read.len() / columns.max(1);
     let highest = read.iter().chain(write).copied().max().unwrap_or(0).max(1);
     let (cell_width, cell_height) = ((WIDTH - LEFT - RIGHT) / columns as f64, 4.0);
