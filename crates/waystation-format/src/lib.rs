@@ -12,6 +12,7 @@ pub mod bloom;
 pub mod checksum;
 pub mod error;
 pub mod filename;
+pub mod handoff;
 pub mod key;
 pub mod leveldb_log;
 pub mod log;
