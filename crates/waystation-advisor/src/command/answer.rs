@@ -65,6 +65,17 @@ pub(super) fn validate(arguments: &Validate, show: Show) -> Result<()> {
             bar.set_position(done);
         })?;
     bar.finish_and_clear();
+    let bar = progress(show, "holding out");
+    let held_out = validator::held_out(
+        &arguments.data,
+        &Machine::laboratory(),
+        &validator::Grid::default(),
+        |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        },
+    )?;
+    bar.finish_and_clear();
     let live = arguments.live.then(|| {
         let stop = Stop::on_signals();
         live::live(&arguments.rig_directory, &stop, |program| {
@@ -74,9 +85,11 @@ pub(super) fn validate(arguments: &Validate, show: Show) -> Result<()> {
         })
     });
     if show.json {
-        print_json(&serde_json::json!({ "replayed": validation, "live": live }))?;
+        print_json(
+            &serde_json::json!({ "replayed": validation, "held_out": held_out, "live": live }),
+        )?;
     } else {
-        print(&validation.to_text())?;
+        print(&format!("{}\n{}", validation.to_text(), held_out.to_text()))?;
         print(&format!(
             "\n{}",
             live.as_deref().map_or_else(
@@ -85,11 +98,18 @@ pub(super) fn validate(arguments: &Validate, show: Show) -> Result<()> {
             )
         ))?;
     }
-    if validation.passes() {
-        Ok(())
-    } else {
-        Err(Error::Unanswerable(
-            "the simulator does not reach its figures against the measured runs".to_owned(),
-        ))
+    let mut missed = Vec::new();
+    if !validation.passes() {
+        missed.push("against the measured runs");
     }
+    if !held_out.passes() {
+        missed.push("with each application held out");
+    }
+    if missed.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Unanswerable(format!(
+        "the simulator does not reach its figures {}",
+        missed.join(" nor ")
+    )))
 }

@@ -21,6 +21,15 @@ pub enum Cause {
     Completion(u32),
 }
 
+/// Which completions may cause a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Causes {
+    /// Those that somebody may have waited for: all but those of asynchronous writes.
+    WaitedFor,
+    /// All of them.
+    Every,
+}
+
 /// Who follows whom, and after how long.
 #[derive(Debug, Clone)]
 pub struct Chain {
@@ -31,19 +40,25 @@ pub struct Chain {
     followers: Vec<u32>,
 }
 
-/// Whether somebody may have waited for this request.
-fn may_cause(request: &Request) -> bool {
-    let asynchronous = request.op == Op::Write && !request.flags.has(Flags::SYNC);
-    request.complete_ns != NOT_COMPLETED && !asynchronous
+impl Causes {
+    fn contain_completion_of(self, request: &Request) -> bool {
+        let asynchronous = request.op == Op::Write && !request.flags.has(Flags::SYNC);
+        request.complete_ns != NOT_COMPLETED && (self == Self::Every || !asynchronous)
+    }
 }
 
 impl Chain {
     /// Reads the chain of `requests`, which are in order of issue.
     pub fn of(requests: &[Request]) -> Self {
+        Self::following(requests, Causes::WaitedFor)
+    }
+
+    /// The same, with a choice of what counts as a cause.
+    pub fn following(requests: &[Request], allowed: Causes) -> Self {
         let mut completions: Vec<(u64, u32)> = requests
             .iter()
             .enumerate()
-            .filter(|(_, request)| may_cause(request))
+            .filter(|(_, request)| allowed.contain_completion_of(request))
             .map(|(index, request)| (request.complete_ns, index as u32))
             .collect();
         completions.sort_unstable();

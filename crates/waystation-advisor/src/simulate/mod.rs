@@ -20,7 +20,7 @@ mod run;
 mod tests;
 
 pub use cache::{CacheMode, CacheOutcome, simulate_cache};
-pub use chain::{Cause, Chain};
+pub use chain::{Cause, Causes, Chain};
 pub use model::{DeviceModel, DiskModel, FlashModel, Machine};
 pub use placement::{Placement, Residence};
 pub use run::{Outcome, Step, simulate, simulate_steps};
