@@ -24,6 +24,7 @@ run: ## Build, load a real trace, query it, show the result
 test: setup ## Every test (under 30 minutes on two cores)
 	$(CARGO) test --workspace --locked --no-fail-fast
 	$(MAKE) models
+	$(MAKE) bindings
 
 models: setup ## What threads share, under model checkers (shuttle, loom); part of `make test`
 	RUSTFLAGS="--cfg shuttle" $(CARGO) test -p waystation --lib --locked --target-dir $(TARGET)/shuttle model_tests
@@ -57,3 +58,4 @@ clean: ## Remove everything built, and the databases of run and bench
 
 -include hw/hw.mk
 -include crates/waystation-advisor/placement.mk
+-include crates/waystation-capi/capi.mk

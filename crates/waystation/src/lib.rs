@@ -12,7 +12,7 @@ mod sync;
 pub use db::{
     AreaStats, BATCH_BYTES_MAX, Compression, Db, DbIterator, DeviceInfo, DeviceLevel,
     DeviceOptions, DeviceStats, Durability, Exported, IterOptions, KEY_BYTES_MAX, Options,
-    Snapshot, Stats, VALUE_BYTES_MAX, WriteBatch,
+    Snapshot, Stats, TableInfo, VALUE_BYTES_MAX, WriteBatch,
 };
 pub use device::{Extractor, UnknownExtractor};
 pub use error::{Error, Result};

@@ -5,10 +5,8 @@
 //! segments, ring, side files) is removed, so that nothing in the directory is strange to `LevelDB`.
 
 use super::options::{Compression, Durability, Options};
-use super::{Db, IterOptions, WriteBatch};
+use super::{Db, IterOptions, WriteBatch, own_files};
 use crate::error::{Error, Result};
-use crate::log::{JOURNAL_NAME, RING_NAME, segment_number};
-use crate::lsm::version::SIDE_FILE;
 use crate::storage::Storage;
 use crate::sync::Arc;
 use std::path::Path;
@@ -102,9 +100,8 @@ impl Db {
 
 /// Removes what `LevelDB` would not know from a database that was closed cleanly.
 fn remove_own_files(storage: &dyn Storage, dir: &Path) -> Result<()> {
-    let own = [JOURNAL_NAME, RING_NAME, SIDE_FILE];
     for entry in storage.list(dir)? {
-        if own.contains(&&*entry.name) || segment_number(&entry.name).is_some() {
+        if own_files::is_own(&entry.name) {
             storage.remove(&dir.join(&entry.name))?;
         }
     }

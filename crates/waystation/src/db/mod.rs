@@ -11,8 +11,10 @@
 //!   [`pace`]: how writers are held back
 //! - [`routes`]: which operations of a write go to the upper level; [`devices`]: devices that depart, and what
 //!   is left of them; [`settle`]: devices that stay
+//! - [`own_files`], [`destroy`]: which files a database consists of, and how it is removed; [`sizes`]: where bytes are
 //! - [`open`]: from a directory to a database and back; [`replay`] and [`inserters`]: what the log holds, into memory
 
+mod destroy;
 mod devices;
 mod export;
 mod inserters;
@@ -22,12 +24,14 @@ mod iterator;
 mod model_tests;
 mod open;
 mod options;
+mod own_files;
 mod pace;
 mod pipeline;
 mod replay;
 mod rest;
 mod routes;
 mod settle;
+mod sizes;
 mod snapshot;
 mod stats;
 mod view;
@@ -41,6 +45,7 @@ pub use options::{
     BATCH_BYTES_MAX, Compression, DeviceOptions, Durability, KEY_BYTES_MAX, Options,
     VALUE_BYTES_MAX,
 };
+pub use sizes::TableInfo;
 pub use snapshot::Snapshot;
 pub use stats::{AreaStats, DeviceStats, Stats};
 pub use waystation_format::batch::WriteBatch;

@@ -25,14 +25,14 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The name of the lock file, `LevelDB`'s.
-const LOCK_NAME: &str = "LOCK";
+pub(super) const LOCK_NAME: &str = "LOCK";
 /// What the tree's state holds once the log beside it belongs to it: gone when another program wrote to the
 /// directory since.
 const LOG_STATE: &str = "log";
 /// No write has this sequence number.
 const NEVER: u64 = u64::MAX;
 /// The file whose presence makes a directory a database.
-const CURRENT_NAME: &str = "CURRENT";
+pub(super) const CURRENT_NAME: &str = "CURRENT";
 
 pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> Result<Db> {
     options.validate()?;

@@ -22,7 +22,7 @@ use waystation_format::log::{
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The fresh segment's name until it is complete.
-pub(super) const DRAFT_NAME: &str = "journal-draft.tmp";
+pub(crate) const DRAFT_NAME: &str = "journal-draft.tmp";
 
 /// Blocks to be copied from one damaged or doubtful segment.
 struct Salvage {

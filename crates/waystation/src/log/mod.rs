@@ -36,6 +36,7 @@ mod writer;
 mod writer_state;
 
 pub(crate) use assembler::Record;
+pub(crate) use heal::DRAFT_NAME;
 pub(crate) use recovery::{LogSettings, Recovered, open};
 pub(crate) use segment::segment_number;
 

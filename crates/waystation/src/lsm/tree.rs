@@ -16,6 +16,7 @@ mod entries;
 mod flush;
 mod foreign_log;
 mod load;
+mod sizes;
 mod stats;
 #[cfg(test)]
 mod tests;

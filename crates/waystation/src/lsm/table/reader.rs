@@ -167,6 +167,18 @@ impl Table {
         TableIterator::new(Arc::clone(self), Access::Merge)
     }
 
+    /// Where the block begins that holds the first entry at or after `user_key`, or would.
+    pub(crate) fn offset_of(&self, user_key: &[u8]) -> u64 {
+        match self.index.len() {
+            0 => 0,
+            _ => {
+                self.index
+                    .handle(self.index.find(user_key, u64::MAX))
+                    .offset
+            }
+        }
+    }
+
     #[inline]
     pub(super) fn index(&self) -> &Index {
         &self.index

@@ -30,6 +30,7 @@ mod tests;
 pub(crate) use fence::Fence;
 pub(crate) use files::{read_file, replace_file};
 pub(crate) use range::UserRange;
+pub(crate) use set::SIDE_TEMPORARY;
 pub(crate) use set::{Progress, VersionSet};
 pub(crate) use side::{SIDE_FILE, SideFile, SideFileError, State};
 

@@ -29,7 +29,7 @@ use waystation_format::filename::{
 use waystation_format::version_edit::BYTEWISE_COMPARATOR;
 
 /// The name under which a new side file is written.
-const SIDE_TEMPORARY: &str = "WAYSTATION.new";
+pub(crate) const SIDE_TEMPORARY: &str = "WAYSTATION.new";
 
 /// Why the lock on the newest version is never poisoned.
 const LOCKED: &str = "no thread panics with the version locked";

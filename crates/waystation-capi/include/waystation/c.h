@@ -1,0 +1,102 @@
+/* What Waystation has beyond LevelDB's interface, on the same handles: include <leveldb/c.h> for those.
+ *
+ * Functions that can fail return a code and, on failure, put a text into *errptr by the rules of <leveldb/c.h>.
+ * Texts that are returned are the caller's, to be freed by leveldb_free. */
+#ifndef WAYSTATION_C_H
+#define WAYSTATION_C_H
+
+#include <leveldb/c.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The kind of an error. */
+typedef enum {
+  waystation_ok = 0,
+  waystation_not_found = 1,        /* no such key, device or file */
+  waystation_corruption = 2,       /* bytes on storage are not what was written */
+  waystation_not_implemented = 3,  /* it cannot be done here */
+  waystation_invalid_argument = 4, /* the call is wrong */
+  waystation_io_error = 5,         /* the operating system refused */
+  waystation_locked = 6,           /* somebody else has the database open */
+  waystation_suspended = 7         /* no writes until the cause of a failure is gone; reads go on */
+} waystation_code_t;
+
+/* ---- Values and ranges ---- */
+
+/* Copies as much of the value as fits to `buffer` and says in *vallen how long it is; no memory is allocated for the
+ * caller. waystation_not_found, without a text, if there is no such key. */
+waystation_code_t waystation_get_into(
+    leveldb_t* db, const leveldb_readoptions_t* options, const char* key, size_t keylen,
+    char* buffer, size_t capacity, size_t* vallen, char** errptr);
+
+/* Writes a batch given as bytes in LevelDB's format (sequence number, count, operations). */
+waystation_code_t waystation_write_bytes(
+    leveldb_t* db, const leveldb_writeoptions_t* options,
+    const char* batch, size_t batchlen, char** errptr);
+
+/* A batch's bytes; they are the batch's and count until it changes. */
+const char* waystation_writebatch_bytes(const leveldb_writebatch_t* batch, size_t* len);
+
+/* A cursor over the keys from `lower` on and before `upper`; NULL for an open bound. */
+leveldb_iterator_t* waystation_create_range_iterator(
+    leveldb_t* db, const leveldb_readoptions_t* options,
+    const char* lower, size_t lowerlen, const char* upper, size_t upperlen);
+
+/* Goes to the last key at or before `key`. */
+void waystation_iter_seek_for_prev(leveldb_iterator_t* iterator, const char* key, size_t keylen);
+
+/* ---- Devices ---- */
+
+/* Which part of a key names its device: "until/3a" for what is before the first ':', "fixed/8" for eight bytes. The
+ * directory remembers it and is opened with no other. */
+waystation_code_t waystation_options_set_device_extractor(
+    leveldb_options_t* options, const char* name, char** errptr);
+
+/* How long a device's data stays in the upper level before it settles into tables. */
+void waystation_options_set_residency_ms(leveldb_options_t* options, uint64_t milliseconds);
+
+/* All that the device wrote is gone, at once, for everybody but those who hold a snapshot or a cursor from before. */
+waystation_code_t waystation_depart(
+    leveldb_t* db, const char* device, size_t devicelen, char** errptr);
+
+/* The device's data goes into tables now. */
+waystation_code_t waystation_settle(
+    leveldb_t* db, const char* device, size_t devicelen, char** errptr);
+
+/* All devices that have data, as JSON; NULL on failure. */
+char* waystation_devices_json(leveldb_t* db, char** errptr);
+
+/* ---- Memory, storage, copies ---- */
+
+/* As leveldb_close, and tells how it went. */
+waystation_code_t waystation_close(leveldb_t* db, char** errptr);
+
+/* Everything written so far survives a power loss. */
+waystation_code_t waystation_sync(leveldb_t* db, char** errptr);
+
+/* What is in memory goes to tables. */
+waystation_code_t waystation_flush(leveldb_t* db, char** errptr);
+
+/* Waits until nobody writes and neither flush nor compaction is due. */
+waystation_code_t waystation_wait_idle(leveldb_t* db, char** errptr);
+
+/* A copy in the new directory `target`, by hard links where they can be; writing goes on meanwhile. */
+waystation_code_t waystation_checkpoint(leveldb_t* db, const char* target, char** errptr);
+
+/* A plain LevelDB database in the new directory `target`: 0 not compressed, 1 by snappy. */
+waystation_code_t waystation_export_leveldb(
+    leveldb_t* db, const char* target, int compression, char** errptr);
+
+/* Reads every table in full: a report as JSON, whose "problems" are empty if all is well; NULL on failure. */
+char* waystation_check_json(leveldb_t* db, char** errptr);
+
+/* Figures as JSON; "failure" says why writes are suspended, if they are. NULL on failure. */
+char* waystation_stats_json(leveldb_t* db, char** errptr);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
