@@ -61,8 +61,12 @@ impl From<Error> for Failure {
         let code = match &error {
             Error::InvalidArgument(_) => USAGE,
             Error::Locked { .. } | Error::Incompatible { .. } => CANNOT_OPEN,
-            Error::Corruption { .. } => DAMAGED,
-            Error::UnknownDevice { .. } => NOT_FOUND,
+            Error::Corruption { .. } | Error::Stream { .. } => DAMAGED,
+            Error::UnknownDevice { .. }
+            | Error::Moving { .. }
+            | Error::Moved { .. }
+            | Error::AlreadyHere { .. }
+            | Error::Ticket { .. } => NOT_FOUND,
             Error::Io {
                 operation, source, ..
             } => match source.kind() {

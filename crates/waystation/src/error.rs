@@ -66,6 +66,49 @@ pub enum Error {
         /// Its name.
         device: String,
     },
+    /// The device is being handed on to another engine, and takes no writes until that is over.
+    #[error(
+        "device {device} is being handed on to {destination}: write there once it has arrived, or abort the hand-off"
+    )]
+    Moving {
+        /// Its name.
+        device: String,
+        /// Where it is to go.
+        destination: String,
+    },
+    /// The device was handed on to another engine.
+    #[error(
+        "device {device} was handed on to {destination}: write there; if it is to arrive here anew without a \
+         hand-off, lift its stub"
+    )]
+    Moved {
+        /// Its name.
+        device: String,
+        /// Where it went.
+        destination: String,
+    },
+    /// A device that is to be admitted has data here.
+    #[error(
+        "device {device} has data here already, which a hand-off would mix with: let it depart, or refuse the hand-off"
+    )]
+    AlreadyHere {
+        /// Its name.
+        device: String,
+    },
+    /// A hand-off stream is cut, was altered, or is none.
+    #[error("the hand-off stream is damaged at byte {offset}: {reason}; have it sent again")]
+    Stream {
+        /// Where in the stream.
+        offset: u64,
+        /// What does not hold.
+        reason: String,
+    },
+    /// A hand-off, or what it was answered with, does not belong here.
+    #[error("the hand-off does not fit: {reason}")]
+    Ticket {
+        /// Why not.
+        reason: String,
+    },
     /// The handle was closed, or opened read-only.
     #[error("the database was {0}")]
     Closed(&'static str),

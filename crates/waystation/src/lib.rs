@@ -14,6 +14,7 @@ pub use db::{
     DeviceOptions, DeviceStats, Durability, Exported, IterOptions, KEY_BYTES_MAX, Options,
     Snapshot, Stats, TableInfo, VALUE_BYTES_MAX, WriteBatch,
 };
+pub use db::{Digest, EngineId, Export, Receipt, Refusal, Ticket};
 pub use device::{Extractor, UnknownExtractor};
 pub use error::{Error, Result};
 pub use log::LogStats;

@@ -19,6 +19,17 @@ const REFUSAL_MAGIC: [u8; 8] = *b"WSREFUS1";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EngineId(pub [u8; 16]);
 
+impl EngineId {
+    /// The first 16 of `bytes`, padded with zeros if there are fewer.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let mut id = [0; 16];
+        for (to, from) in id.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        Self(id)
+    }
+}
+
 /// In hexadecimal digits.
 impl fmt::Display for EngineId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -72,8 +83,7 @@ impl Ticket {
 
     /// Reads the fields that [`Ticket::put`] wrote.
     pub fn take(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
-        let mut source = [0; 16];
-        source.copy_from_slice(reader.take(16, "the source's identity")?);
+        let source = EngineId::from_bytes(reader.take(16, "the source's identity")?);
         let sequence = reader.fixed_u64("the ticket's sequence number")?;
         let tenure = reader.fixed_u64("the ticket's tenure")?;
         let survives_power_loss = match reader.u8("the ticket's promise")? {
@@ -85,7 +95,7 @@ impl Ticket {
             }
         };
         Ok(Self {
-            source: EngineId(source),
+            source,
             destination: text(reader, "the ticket's destination")?,
             device: reader.length_prefixed("the ticket's device")?.to_vec(),
             sequence,

@@ -43,7 +43,7 @@ pub(super) struct Devices {
     pub(super) upper: Arc<Upper>,
     pub(super) settings: DeviceOptions,
     clock: ResidencyClock,
-    directory: Directory,
+    pub(super) directory: Directory,
     /// Stays that have switched and not settled; held while they settle, and while a memtable is flushed.
     pub(super) pending: Mutex<Vec<Arc<Resident>>>,
     kept: Mutex<Kept>,
@@ -56,6 +56,13 @@ struct Kept {
     released: u64,
     sequence: u64,
     at: Duration,
+}
+
+/// Where an event is in the log.
+pub(super) struct Logged {
+    pub(super) sequence: u64,
+    /// Syncing the log up to here makes it durable.
+    pub(super) end_lsn: u64,
 }
 
 /// Where the data of a device is.
@@ -91,6 +98,10 @@ pub struct DeviceInfo {
     pub held_stays: usize,
     /// Departures that still hide something in the tree.
     pub floors: usize,
+    /// How many engines have handed it on.
+    pub tenure: u64,
+    /// Where it is being handed on to.
+    pub moving_to: Option<String>,
 }
 
 impl Db {
@@ -102,7 +113,7 @@ impl Db {
     pub fn stored_extractor(path: impl AsRef<std::path::Path>) -> Result<Option<Extractor>> {
         let storage = crate::storage::OsStorage::new();
         let read = super::open::read_checkpoint(&*storage, path.as_ref())?;
-        Ok(read.map(|(directory, _)| directory.extractor))
+        Ok(read.map(|saved| saved.directory.extractor))
     }
 
     /// Lets `device` depart: all it wrote is gone, for everybody but those who hold a snapshot or a cursor from
@@ -110,7 +121,8 @@ impl Db {
     /// arrives anew. Survives the death of the process.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] if it has no data; [`Error::InvalidArgument`] if the database knows no devices.
+    /// [`Error::UnknownDevice`] if it has no data; [`Error::Moving`] and [`Error::Moved`] if it is being handed on, or
+    /// was; [`Error::InvalidArgument`] if the database knows no devices.
     pub fn depart(&self, device: &[u8]) -> Result<()> {
         self.core.depart(device)
     }
@@ -162,6 +174,8 @@ fn describe(name: Vec<u8>, state: &DeviceState, now: Duration) -> Option<DeviceI
         incarnation: stay.map(|stay| stay.first_sequence()),
         held_stays: state.past.len(),
         floors: state.floors.as_slice().len(),
+        tenure: state.tenure,
+        moving_to: state.frozen.as_ref().map(|it| it.destination.to_string()),
     })
 }
 
@@ -231,7 +245,9 @@ impl Core {
         };
         let event = DeviceEvent::Departed(&prefix);
         self.log_event(&event, |sequence| {
-            if table.depart(&prefix, sequence) {
+            if let Some(barred) = table.barred(&prefix) {
+                Err(Refusal::Failed(devices.barred_error(&prefix, &barred)))
+            } else if table.depart(&prefix, sequence) {
                 Ok(())
             } else {
                 Err(Refusal::Failed(unknown()))
@@ -241,12 +257,12 @@ impl Core {
     }
 
     /// Logs an event and makes it true: `happen` runs in the order of the log with the event's sequence number,
-    /// and nothing is logged if it refuses. Returns that number, which is visible then.
+    /// and nothing is logged if it refuses. It is visible then.
     pub(super) fn log_event(
         &self,
         event: &DeviceEvent<'_>,
         mut happen: impl FnMut(u64) -> Result<(), Refusal>,
-    ) -> Result<u64, Error> {
+    ) -> Result<Logged, Error> {
         let payload = event.encode();
         let checksum = crc32c::crc32c(&payload);
         let reserved = self
@@ -262,10 +278,13 @@ impl Core {
             }
         };
         let reservation = reservation.of_kind(RecordKind::Devices);
-        let sequence = reservation.first_sequence;
+        let logged = Logged {
+            sequence: reservation.first_sequence,
+            end_lsn: reservation.end_lsn(),
+        };
         self.log.copy(&reservation, &payload, checksum);
         self.log.publish(reservation);
-        Ok(sequence)
+        Ok(logged)
     }
 
     /// Holds a write of the upper level back if a budget is passed.
@@ -332,7 +351,10 @@ impl Core {
         let now = devices.now(&*self.storage);
         let table = &devices.upper.table;
         let is_idle = |stay: &Resident| {
-            stay.departed() == NEVER && stay.last_write() + limit <= now && stay.switch() == NEVER
+            stay.departed() == NEVER
+                && stay.last_write() + limit <= now
+                && stay.switch() == NEVER
+                && table.frozen(stay.prefix()).is_none()
         };
         for stay in table.stays(|_| true).iter().filter(|stay| is_idle(stay)) {
             let event = DeviceEvent::Departed(stay.prefix());
@@ -432,13 +454,14 @@ impl Core {
     fn write_checkpoint(&self, devices: &Devices, released: u64) -> Result<()> {
         let mut kept = lock(&devices.kept);
         let released = released.max(kept.released);
+        let table = &devices.upper.table;
         let directory = Directory {
             released,
             clock: devices.now(&*self.storage),
             ..devices.directory
         };
         let content =
-            checkpoint::encode(&directory, &checkpoint::saved_devices(&devices.upper.table));
+            checkpoint::encode(&directory, &checkpoint::saved_devices(table), &table.ledger);
         let (mut end, mut last) = (0, 0);
         self.log
             .at_front(|lsn, sequence| (end, last) = (lsn, sequence - 1));

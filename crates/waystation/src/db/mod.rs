@@ -10,13 +10,14 @@
 //! - [`workers`]: flushing and compacting in the background; [`rest`]: what is done when nobody writes;
 //!   [`pace`]: how writers are held back
 //! - [`routes`]: which operations of a write go to the upper level; [`devices`]: devices that depart, and what
-//!   is left of them; [`settle`]: devices that stay
+//!   is left of them; [`settle`]: devices that stay; [`handoff`]: devices that change their engine
 //! - [`own_files`], [`destroy`]: which files a database consists of, and how it is removed; [`sizes`]: where bytes are
 //! - [`open`]: from a directory to a database and back; [`replay`] and [`inserters`]: what the log holds, into memory
 
 mod destroy;
 mod devices;
 mod export;
+mod handoff;
 mod inserters;
 mod iterator;
 #[cfg(test)]
@@ -39,6 +40,7 @@ mod workers;
 
 pub use devices::{DeviceInfo, DeviceLevel};
 pub use export::Exported;
+pub use handoff::{Digest, EngineId, Export, Receipt, Refusal, Ticket};
 use iterator::Hidden;
 pub use iterator::{DbIterator, IterOptions};
 pub use options::{
@@ -182,10 +184,7 @@ impl Db {
 
     /// Marks this point in the history of the database, to be read at later.
     pub fn snapshot(&self) -> Snapshot {
-        let now = self.core.storage.now();
-        self.core
-            .snapshots
-            .take(|| self.core.log.visible_sequence(), now)
+        self.core.snapshot()
     }
 
     /// A cursor over the keys, at the options' snapshot or now. It is on no entry until it is sent somewhere.
@@ -194,53 +193,7 @@ impl Db {
         reason = "a cursor, as every engine of this kind has"
     )]
     pub fn iter(&self, options: IterOptions) -> Result<DbIterator> {
-        let (mut view, mut sequence) = self.core.views.read_point(&self.core.log);
-        let mut options = options;
-        if self.core.devices.is_some() && options.snapshot.is_none() {
-            // It holds what the cursor will come to in the upper level.
-            options.snapshot = Some(self.snapshot());
-        }
-        if let Some(snapshot) = &options.snapshot {
-            self.core.check_snapshot(snapshot)?;
-            view = self.core.views.load();
-            sequence = snapshot.sequence();
-        }
-        let bounds = options.bounds();
-        // One that is empty by now holds nothing up to `sequence`.
-        let mut sources: Vec<Source> = view
-            .memtables()
-            .filter(|table| !table.is_empty())
-            .map(|table| Source::from(table.iter()))
-            .collect();
-        let in_memory = sources.len();
-        self.core.tree.sources(
-            &view.version,
-            bounds.lower.as_deref(),
-            bounds.upper.as_deref(),
-            &mut sources,
-        );
-        self.core.charge_readers(sources.len() - in_memory);
-        let upper = self.core.devices.as_ref().map(|devices| &devices.upper);
-        if let Some(upper) = upper {
-            let point = ReadPoint {
-                snapshot: sequence,
-                generation: view.generation(),
-            };
-            let cursor = upper.cursor(point, bounds.upper.as_deref());
-            sources.push(Source::Outside(Box::new(cursor)));
-        }
-        let merged = MergingIterator::new(sources);
-        let hidden = upper
-            .filter(|upper| !upper.table.has_no_floors())
-            .map(|upper| Hidden::new(Arc::clone(upper), sequence));
-        Ok(DbIterator::new(
-            merged,
-            sequence,
-            bounds,
-            view,
-            options.snapshot,
-            hidden,
-        ))
+        self.core.iter(options)
     }
 
     /// Writes what is in memory to tables.
@@ -332,6 +285,66 @@ impl Drop for Db {
 }
 
 impl Core {
+    /// A snapshot, as [`Db::snapshot`] says.
+    fn snapshot(&self) -> Snapshot {
+        let now = self.storage.now();
+        self.snapshots.take(|| self.log.visible_sequence(), now)
+    }
+
+    /// A cursor, as [`Db::iter`] says.
+    #[expect(
+        clippy::iter_not_returning_iterator,
+        reason = "a cursor, as every engine of this kind has"
+    )]
+    fn iter(&self, mut options: IterOptions) -> Result<DbIterator> {
+        let (mut view, mut sequence) = self.views.read_point(&self.log);
+        if self.devices.is_some() && options.snapshot.is_none() {
+            // It holds what the cursor will come to in the upper level.
+            options.snapshot = Some(self.snapshot());
+        }
+        if let Some(snapshot) = &options.snapshot {
+            self.check_snapshot(snapshot)?;
+            view = self.views.load();
+            sequence = snapshot.sequence();
+        }
+        let bounds = options.bounds();
+        // One that is empty by now holds nothing up to `sequence`.
+        let mut sources: Vec<Source> = view
+            .memtables()
+            .filter(|table| !table.is_empty())
+            .map(|table| Source::from(table.iter()))
+            .collect();
+        let in_memory = sources.len();
+        self.tree.sources(
+            &view.version,
+            bounds.lower.as_deref(),
+            bounds.upper.as_deref(),
+            &mut sources,
+        );
+        self.charge_readers(sources.len() - in_memory);
+        let upper = self.devices.as_ref().map(|devices| &devices.upper);
+        if let Some(upper) = upper {
+            let point = ReadPoint {
+                snapshot: sequence,
+                generation: view.generation(),
+            };
+            let cursor = upper.cursor(point, bounds.upper.as_deref());
+            sources.push(Source::Outside(Box::new(cursor)));
+        }
+        let merged = MergingIterator::new(sources);
+        let hidden = upper
+            .filter(|upper| !upper.table.has_no_floors())
+            .map(|upper| Hidden::new(Arc::clone(upper), sequence));
+        Ok(DbIterator::new(
+            merged,
+            sequence,
+            bounds,
+            view,
+            options.snapshot,
+            hidden,
+        ))
+    }
+
     /// The value under `key` now.
     fn get_now(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let Some(devices) = &self.devices else {

@@ -9,7 +9,8 @@ use super::snapshot::Snapshots;
 use super::view::{LoggedMemTable, View, ViewCell};
 use super::workers::{Background, Workers};
 use super::{Core, Db};
-use crate::device::checkpoint::{self, CHECKPOINT_NAME, CheckpointError, Directory, SavedDevice};
+use crate::device::checkpoint::{self, CHECKPOINT_NAME, CheckpointError, Directory, Saved};
+use crate::device::ledger::Ledger;
 use crate::device::replay::DeviceReplay;
 use crate::device::upper::Upper;
 use crate::error::{Error, Result};
@@ -21,8 +22,10 @@ use crate::lsm::version::read_file;
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
+use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::time::Duration;
+use waystation_format::handoff::EngineId;
 
 /// The name of the lock file, `LevelDB`'s.
 pub(super) const LOCK_NAME: &str = "LOCK";
@@ -132,14 +135,14 @@ fn read_devices(
     options: &Options,
     knows_log: bool,
 ) -> Result<Option<DeviceReplay>> {
-    let Some((directory, devices)) = read_checkpoint(storage, dir)? else {
+    let Some(saved) = read_checkpoint(storage, dir)? else {
         return Ok(None);
     };
     let refuse = |reason: String| Error::Incompatible {
         path: dir.join(CHECKPOINT_NAME),
         reason,
     };
-    let stored = directory.extractor;
+    let stored = saved.directory.extractor;
     match &options.devices {
         Some(settings) if settings.extractor != stored => Err(refuse(format!(
             "the directory was made with the device extractor {stored}, not {}",
@@ -151,7 +154,7 @@ fn read_devices(
         Some(_) if !knows_log => Err(refuse(
             "another program has written to the directory since; restore it from a copy".into(),
         )),
-        Some(_) => Ok(Some(DeviceReplay::new(directory, devices))),
+        Some(_) => Ok(Some(DeviceReplay::new(saved))),
     }
 }
 
@@ -170,16 +173,26 @@ fn begin_devices(
         begun_after,
         released: flushed,
         clock: Duration::ZERO,
+        engine: fresh_identity(),
     };
-    save_checkpoint(storage, dir, &checkpoint::encode(&directory, &[]))?;
-    Ok(DeviceReplay::new(directory, Vec::new()))
+    let ledger = Ledger::default();
+    let content = checkpoint::encode(&directory, &[], &ledger);
+    save_checkpoint(storage, dir, &content)?;
+    Ok(DeviceReplay::new(Saved {
+        directory,
+        devices: Vec::new(),
+        ledger,
+    }))
+}
+
+/// An identity that no other engine has: random bits that the standard library asks the system for.
+fn fresh_identity() -> EngineId {
+    let half = || RandomState::new().hash_one(0_u8).to_le_bytes();
+    EngineId::from_bytes([half(), half()].as_flattened())
 }
 
 /// Reads the device table's checkpoint; `None` if there is none.
-pub(super) fn read_checkpoint(
-    storage: &dyn Storage,
-    dir: &Path,
-) -> Result<Option<(Directory, Vec<SavedDevice>)>> {
+pub(super) fn read_checkpoint(storage: &dyn Storage, dir: &Path) -> Result<Option<Saved>> {
     let path = dir.join(CHECKPOINT_NAME);
     let content = match read_file(storage, &path) {
         Ok(content) => content,

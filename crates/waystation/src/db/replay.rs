@@ -79,9 +79,9 @@ impl Replay {
             Error::corruption(dir, 0, reason)
         };
         if header.kind == RecordKind::Devices {
-            return match &self.devices {
+            return match &mut self.devices {
                 Some(devices) => devices
-                    .event(record.payload, header.first_sequence)
+                    .event(record.payload, header.first_sequence, record.lsn)
                     .map_err(|error| damaged("event of a device", &error)),
                 None => Err(Error::corruption(
                     dir.join(CHECKPOINT_NAME),
@@ -175,5 +175,8 @@ impl Replay {
     /// Waits until every record that was taken is in its memtable.
     pub(super) fn finish(&mut self) {
         self.inserters.finish();
+        if let Some(devices) = &mut self.devices {
+            devices.finish();
+        }
     }
 }

@@ -64,7 +64,7 @@ impl Core {
         let checksum = crc32c::crc32c(payload);
         self.pace_upper(devices);
         let (reservation, memtable) = loop {
-            let room = self.find_routes(devices, batch, routes);
+            let room = self.find_routes(devices, batch, routes)?;
             if room > 0 {
                 self.pace
                     .admit(payload.len(), self.active_fill(), &*self.storage);
@@ -116,7 +116,12 @@ impl Core {
     }
 
     /// Looks all operations' devices up. Returns the bytes of memtable they need.
-    fn find_routes(&self, devices: &Devices, batch: &WriteBatch, routes: &mut Vec<Route>) -> usize {
+    fn find_routes(
+        &self,
+        devices: &Devices,
+        batch: &WriteBatch,
+        routes: &mut Vec<Route>,
+    ) -> Result<usize> {
         routes.clear();
         let table = &devices.upper.table;
         let mut room = 0;
@@ -125,11 +130,14 @@ impl Core {
             let prefix = table.extractor().prefix(operation.key);
             let is_same = !routes.is_empty() && prefix == last;
             if !is_same {
-                let find = |prefix| table.target(prefix, || devices.now(&*self.storage));
+                let find = |prefix| {
+                    let target = table.target(prefix, || devices.now(&*self.storage));
+                    target.map_err(|barred| devices.barred_error(prefix, &barred))
+                };
                 routes.push(Route {
                     operations: 0,
                     prefix_bytes: prefix.map_or(0, <[u8]>::len),
-                    target: prefix.map(find),
+                    target: prefix.map(find).transpose()?,
                 });
                 last = prefix;
             }
@@ -146,7 +154,7 @@ impl Core {
                 stay.note_write(now);
             }
         }
-        room
+        Ok(room)
     }
 
     /// Under the front's lock: are the devices where they were? Then this is where the write begins.

@@ -91,7 +91,10 @@ impl Core {
         }
     }
 
-    fn settle(&self, devices: &Devices, stays: Vec<Arc<Resident>>) -> Result<()> {
+    fn settle(&self, devices: &Devices, mut stays: Vec<Arc<Resident>>) -> Result<()> {
+        // In the tree, one that came from elsewhere would be seen by those who read from before it was admitted.
+        let oldest = self.oldest_snapshot();
+        stays.retain(|stay| stay.is_whole_since(oldest));
         if stays.is_empty() {
             return Ok(());
         }

@@ -2,20 +2,28 @@
 //!
 //! ```text
 //! magic          8 bytes   "WSDEVICE"
-//! format         u32       1; never reuse a number
+//! format         u32       2; never reuse a number
 //! extractor      string    its name
 //! complete       u8        1: nothing was ever written to the directory without the extractor
 //! begun after    u64       records up to this sequence number were written before there was one
 //! released       u64       records up to this sequence number are not needed any more
 //! clock          u64       the residency clock (microseconds)
+//! engine         16 bytes  its identity towards other engines
 //! devices        u32 count, then per device:
 //!   prefix       string
 //!   state        u8        bit 0: its writes go to the memtable; bit 1: the tree may hold something of it;
-//!                          bit 2: it is in the upper level
+//!                          bit 2: it is in the upper level; bit 3: it is frozen; bit 4: it was handed on to us
 //!   lower since  u64       with bit 0: the switch
 //!   floors       varint count, then varints
 //!   settled      varint records, varint bytes
 //!   stay         with bit 2: u64 first sequence number, u64 arrival by the residency clock (microseconds)
+//!   frozen       with bit 3: u64 ticket, u8 promise, string destination
+//!   tenure       with bit 4: varint
+//! stubs          u32 count, then per stub, the oldest first:
+//!                string prefix, u64 since when (sequence number), u64 ticket, string destination
+//! received       u32 count, then per source and name under which it knows us:
+//!                16 bytes source, string name, u64 finished below, u32 count of tickets, then per ticket:
+//!                its fields as in a hand-off stream, u8 whether it was admitted, with that three u64 what came
 //! checksum       u32       masked crc32c of everything before
 //! ```
 //!
@@ -25,11 +33,14 @@
 
 use super::extractor::Extractor;
 use super::floors::Floors;
+use super::handoff::Frozen;
+use super::ledger::Ledger;
 use super::resident::Resident;
 use super::table::{DeviceState, DeviceTable};
 use std::time::Duration;
 use waystation_format::FormatError;
 use waystation_format::checksum::{crc32c, mask};
+use waystation_format::handoff::EngineId;
 use waystation_format::varint::{Reader, put_length_prefixed, put_u64};
 
 /// The name of the file. `LevelDB` does not know it and leaves it alone.
@@ -38,10 +49,12 @@ pub(crate) const CHECKPOINT_NAME: &str = "DEVICES";
 pub(crate) const CHECKPOINT_DRAFT: &str = "DEVICES.new";
 
 const MAGIC: &[u8; 8] = b"WSDEVICE";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const LOWER: u8 = 1;
 const IN_TREE: u8 = 2;
 const UPPER: u8 = 4;
+const FROZEN: u8 = 8;
+const CAME: u8 = 16;
 
 /// What the file says of the directory as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +69,15 @@ pub(crate) struct Directory {
     pub(crate) released: u64,
     /// The reading of the residency clock.
     pub(crate) clock: Duration,
+    /// Its identity towards other engines.
+    pub(crate) engine: EngineId,
+}
+
+/// What the file says.
+pub(crate) struct Saved {
+    pub(crate) directory: Directory,
+    pub(crate) devices: Vec<SavedDevice>,
+    pub(crate) ledger: Ledger,
 }
 
 /// What the file says of one device.
@@ -68,6 +90,8 @@ pub(crate) struct SavedDevice {
     pub(crate) settled: (u64, u64),
     /// First sequence number and arrival of its stay in the upper level.
     pub(crate) stay: Option<(u64, Duration)>,
+    pub(crate) frozen: Option<Frozen>,
+    pub(crate) tenure: u64,
 }
 
 /// Why a file is no checkpoint.
@@ -99,6 +123,8 @@ impl SavedDevice {
             floors: state.floors.clone(),
             settled: (state.settled_records, state.settled_bytes),
             stay: stay.or(pending).map(of_stay),
+            frozen: state.frozen.clone(),
+            tenure: state.tenure,
         }
     }
 
@@ -110,6 +136,8 @@ impl SavedDevice {
             floors: self.floors.clone(),
             settled_records: self.settled.0,
             settled_bytes: self.settled.1,
+            frozen: self.frozen.clone(),
+            tenure: self.tenure,
             ..DeviceState::default()
         }
     }
@@ -128,7 +156,7 @@ pub(crate) fn saved_devices(table: &DeviceTable) -> Vec<SavedDevice> {
 }
 
 /// The bytes of the file.
-pub(crate) fn encode(directory: &Directory, devices: &[SavedDevice]) -> Vec<u8> {
+pub(crate) fn encode(directory: &Directory, devices: &[SavedDevice], ledger: &Ledger) -> Vec<u8> {
     let mut out = Vec::from(MAGIC);
     out.extend_from_slice(&FORMAT.to_le_bytes());
     put_length_prefixed(&mut out, directory.extractor.to_string().as_bytes());
@@ -140,10 +168,12 @@ pub(crate) fn encode(directory: &Directory, devices: &[SavedDevice]) -> Vec<u8> 
     ] {
         out.extend_from_slice(&number.to_le_bytes());
     }
+    out.extend_from_slice(&directory.engine.0);
     out.extend_from_slice(&(devices.len() as u32).to_le_bytes());
     for device in devices {
         put_device(&mut out, device);
     }
+    ledger.put(&mut out);
     let checksum = mask(crc32c(&out));
     out.extend_from_slice(&checksum.to_le_bytes());
     out
@@ -156,6 +186,8 @@ fn put_device(out: &mut Vec<u8>, device: &SavedDevice) {
         (LOWER, device.lower_since.is_some()),
         (IN_TREE, device.in_tree),
         (UPPER, device.stay.is_some()),
+        (FROZEN, device.frozen.is_some()),
+        (CAME, device.tenure > 0),
     ] {
         bits |= if is_set { bit } else { 0 };
     }
@@ -173,10 +205,18 @@ fn put_device(out: &mut Vec<u8>, device: &SavedDevice) {
         out.extend_from_slice(&sequence.to_le_bytes());
         out.extend_from_slice(&micros(arrival).to_le_bytes());
     }
+    if let Some(frozen) = &device.frozen {
+        out.extend_from_slice(&frozen.ticket.to_le_bytes());
+        out.push(u8::from(frozen.survives_power_loss));
+        put_length_prefixed(out, frozen.destination.as_bytes());
+    }
+    if device.tenure > 0 {
+        put_u64(out, device.tenure);
+    }
 }
 
 /// Reads the file.
-pub(crate) fn decode(bytes: &[u8]) -> Result<(Directory, Vec<SavedDevice>), CheckpointError> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Saved, CheckpointError> {
     let damaged = |reason| CheckpointError::Damaged(0, reason);
     let Some((covered, checksum)) = bytes.split_last_chunk::<4>() else {
         return Err(damaged("it is shorter than its checksum"));
@@ -202,15 +242,21 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(Directory, Vec<SavedDevice>), Chec
         begun_after: reader.fixed_u64("first sequence number")?,
         released: reader.fixed_u64("released sequence number")?,
         clock: Duration::from_micros(reader.fixed_u64("clock")?),
+        engine: EngineId::from_bytes(reader.take(16, "engine")?),
     };
     let mut devices = Vec::new();
     for _ in 0..reader.fixed_u32("count of devices")? {
         devices.push(take_device(&mut reader)?);
     }
+    let ledger = Ledger::take(&mut reader)?;
     if !reader.is_empty() {
-        return Err(damaged("bytes follow its last device"));
+        return Err(damaged("bytes follow its last field"));
     }
-    Ok((directory, devices))
+    Ok(Saved {
+        directory,
+        devices,
+        ledger,
+    })
 }
 
 fn take_device(reader: &mut Reader<'_>) -> Result<SavedDevice, FormatError> {
@@ -236,6 +282,16 @@ fn take_device(reader: &mut Reader<'_>) -> Result<SavedDevice, FormatError> {
     } else {
         None
     };
+    let frozen = if bits & FROZEN != 0 {
+        Some(take_frozen(reader)?)
+    } else {
+        None
+    };
+    let tenure = if bits & CAME != 0 {
+        reader.var_u64("tenure")?
+    } else {
+        0
+    };
     Ok(SavedDevice {
         prefix,
         lower_since,
@@ -243,6 +299,26 @@ fn take_device(reader: &mut Reader<'_>) -> Result<SavedDevice, FormatError> {
         floors: Floors::from(floors),
         settled,
         stay,
+        frozen,
+        tenure,
+    })
+}
+
+fn take_frozen(reader: &mut Reader<'_>) -> Result<Frozen, FormatError> {
+    let ticket = reader.fixed_u64("ticket")?;
+    let survives_power_loss = reader.u8("promise")? == 1;
+    let offset = reader.offset() as u64;
+    let destination = std::str::from_utf8(reader.length_prefixed("destination")?);
+    Ok(Frozen {
+        ticket,
+        destination: destination
+            .map_err(|_| FormatError::Malformed {
+                offset,
+                reason: "a destination is no text",
+            })?
+            .into(),
+        survives_power_loss,
+        digest: None,
     })
 }
 
@@ -261,6 +337,7 @@ mod tests {
             begun_after: 3,
             released: 900,
             clock: Duration::from_micros(1_234_567),
+            engine: EngineId([5; 16]),
         };
         let device = |prefix: &[u8]| SavedDevice {
             prefix: prefix.to_vec(),
@@ -269,10 +346,19 @@ mod tests {
             floors: Floors::default(),
             settled: (0, 0),
             stay: None,
+            frozen: None,
+            tenure: 0,
         };
         let devices = vec![
             SavedDevice {
                 stay: Some((1000, Duration::from_secs(1))),
+                frozen: Some(Frozen {
+                    ticket: 1010,
+                    destination: "edge-2".into(),
+                    survives_power_loss: true,
+                    digest: None,
+                }),
+                tenure: 3,
                 ..device(b"a:")
             },
             SavedDevice {
@@ -289,8 +375,9 @@ mod tests {
     #[test]
     fn a_checkpoint_is_read_back_and_damage_is_seen() {
         let (directory, devices) = sample();
-        let bytes = encode(&directory, &devices);
-        assert_eq!(decode(&bytes), Ok((directory, devices)));
+        let bytes = encode(&directory, &devices, &Ledger::default());
+        let saved = decode(&bytes).expect("decode");
+        assert_eq!((saved.directory, saved.devices), (directory, devices));
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x10;

@@ -2,12 +2,16 @@
 //!
 //! The checkpoint may be younger than the records that are replayed, by any amount and for each device by another
 //! one. So an event or a write that it covers already is recognised and left out; everything else happens again in
-//! the order of the log. There are no snapshots yet: what departed or settled is dropped at once.
+//! the order of the log. There are no snapshots yet: what departed or settled is dropped at once. What is told of
+//! hand-offs is told absolutely (frozen, or not; a stub, or none), so that whatever the checkpoint knew already ends as
+//! the log's last word has it.
 
-use super::checkpoint::{Directory, SavedDevice};
-use super::record::DeviceEvent;
+use super::checkpoint::{Directory, Saved};
+use super::handoff::{Frozen, Occupied, Part};
+use super::ledger::Stub;
+use super::record::{Admitted, DeviceEvent};
 use super::resident::{NEVER, Resident};
-use super::table::DeviceTable;
+use super::table::{Device, DeviceTable};
 use crate::sync::Arc;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -29,15 +33,25 @@ pub(crate) struct DeviceReplay {
     pub(crate) directory: Directory,
     /// First sequence number and arrival of the stays that the checkpoint knows.
     arrivals: HashMap<Vec<u8>, (u64, Duration)>,
+    /// Devices of which a part was staged, by their stages.
+    staged: HashMap<u64, Arc<Resident>>,
 }
 
 impl DeviceReplay {
     /// The table as the checkpoint has it.
-    pub(crate) fn new(directory: Directory, devices: Vec<SavedDevice>) -> Self {
-        let table = DeviceTable::new(directory.extractor, directory.is_complete);
+    pub(crate) fn new(saved: Saved) -> Self {
+        let Saved {
+            directory,
+            devices,
+            ledger,
+        } = saved;
+        let table = DeviceTable::new(directory.extractor, directory.is_complete, ledger);
         let mut arrivals = HashMap::new();
         for device in devices {
             let state = device.state();
+            if let Some(frozen) = &state.frozen {
+                table.ledger.sent(&frozen.destination, frozen.ticket);
+            }
             if !state.is_empty() {
                 table.restore(&device.prefix, state);
             }
@@ -49,6 +63,7 @@ impl DeviceReplay {
             table,
             directory,
             arrivals,
+            staged: HashMap::new(),
         }
     }
 
@@ -67,11 +82,8 @@ impl DeviceReplay {
                 None => {}
             }
         }
-        let saved = self.arrivals.get(prefix);
-        let arrival = saved
-            .filter(|(first, _)| *first == sequence)
-            .map_or(self.directory.clock, |(_, arrival)| *arrival);
-        match self.table.target(prefix, || arrival).resident {
+        let arrival = || self.arrival(prefix, sequence);
+        match self.table.past_target(prefix, arrival).resident {
             Some(stay) => {
                 self.table.begin(&stay, lsn, sequence);
                 Route::Stay(stay)
@@ -80,20 +92,23 @@ impl DeviceReplay {
         }
     }
 
-    /// Lets the event of a record happen again.
-    pub(crate) fn event(&self, payload: &[u8], sequence: u64) -> Result<(), FormatError> {
+    /// When the stay came that begins at `sequence`.
+    fn arrival(&self, prefix: &[u8], sequence: u64) -> Duration {
+        let saved = self.arrivals.get(prefix);
+        saved
+            .filter(|(first, _)| *first == sequence)
+            .map_or(self.directory.clock, |(_, arrival)| *arrival)
+    }
+
+    /// Lets the event of a record at `lsn` happen again.
+    pub(crate) fn event(
+        &mut self,
+        payload: &[u8],
+        sequence: u64,
+        lsn: u64,
+    ) -> Result<(), FormatError> {
         match DeviceEvent::decode(payload)? {
-            DeviceEvent::Departed(prefix) => {
-                let is_known = self.table.get(prefix).is_some_and(|device| {
-                    device.with_state(|state| {
-                        state.floors.newest() >= sequence
-                            || state.lower_since.is_some_and(|switch| sequence < switch)
-                    })
-                });
-                if !is_known {
-                    self.table.depart(prefix, sequence);
-                }
-            }
+            DeviceEvent::Departed(prefix) => self.depart(prefix, sequence),
             DeviceEvent::Switched(prefixes) => {
                 for prefix in prefixes {
                     if let Some(stay) = self.current(prefix) {
@@ -108,10 +123,108 @@ impl DeviceReplay {
                     }
                 }
             }
+            DeviceEvent::Frozen {
+                prefix,
+                survives_power_loss,
+                destination,
+            } => {
+                let frozen = Frozen {
+                    ticket: sequence,
+                    destination: destination.into(),
+                    survives_power_loss,
+                    digest: None,
+                };
+                // One that is not there was handed on, as the checkpoint knows.
+                self.table.freeze(prefix, frozen);
+            }
+            DeviceEvent::HandedOn {
+                prefix,
+                ticket,
+                destination,
+            } => {
+                self.table.thaw(prefix, ticket, sequence);
+                self.depart(prefix, sequence);
+                let destination = destination.into();
+                let stub = Stub {
+                    ticket,
+                    destination,
+                };
+                self.table.ledger.leave_stub(prefix, sequence, stub);
+            }
+            DeviceEvent::Thawed { prefix, ticket } => {
+                self.table.thaw(prefix, ticket, sequence);
+            }
+            DeviceEvent::Staged {
+                stage,
+                prefix,
+                operations,
+            } => {
+                let stage = if stage == 0 { sequence } else { stage };
+                let arrival = self.arrival(prefix, sequence);
+                let staged = self.staged.entry(stage);
+                let stay = staged.or_insert_with(|| Arc::new(Resident::new(prefix, arrival)));
+                self.table.begin_staged(stay, lsn, sequence);
+                let part = Part::of(payload, operations, lsn);
+                self.table.fill(stay, &part, sequence)?;
+            }
+            DeviceEvent::Admitted(admitted) => self.admit(&admitted, payload, sequence, lsn)?,
+            DeviceEvent::Refused(ticket) => self.table.ledger.refuse(&ticket),
+            DeviceEvent::Lifted(prefix) => {
+                self.table.ledger.lift_stub(prefix);
+            }
         }
         let reaped = self.table.reap(sequence);
         self.table.forget(&reaped.empty);
         Ok(())
+    }
+
+    /// Lets a device depart again, unless the checkpoint knows it.
+    fn depart(&self, prefix: &[u8], sequence: u64) {
+        let device = self.table.get(prefix);
+        match device.filter(|device| is_known(device, sequence)) {
+            Some(device) => device.with_state(|state| (state.frozen, state.tenure) = (None, 0)),
+            None => {
+                self.table.depart(prefix, sequence);
+            }
+        }
+    }
+
+    /// Admits a device again. Its data is left out if it is in the tree, or hidden from everybody.
+    fn admit(
+        &mut self,
+        admitted: &Admitted<'_>,
+        payload: &[u8],
+        sequence: u64,
+        lsn: u64,
+    ) -> Result<(), FormatError> {
+        let prefix = admitted.prefix;
+        let staged = self.staged.remove(&admitted.stage);
+        let device = self.table.get(prefix);
+        if let Some(device) = device.filter(|device| is_known(device, sequence)) {
+            if let Some(stay) = staged {
+                self.table.abandon(&stay);
+            }
+            device.with_state(|state| state.tenure = admitted.ticket.tenure + 1);
+            self.table.note_admitted(admitted);
+            return Ok(());
+        }
+        let begin = || Arc::new(Resident::new(prefix, self.arrival(prefix, sequence)));
+        let stay = staged.unwrap_or_else(begin);
+        self.table.begin_staged(&stay, lsn, sequence);
+        let part = Part::of(payload, admitted.operations, lsn);
+        self.table.fill(&stay, &part, sequence)?;
+        let published = self.table.admit(admitted, &stay, sequence);
+        published.map_err(|Occupied| FormatError::Malformed {
+            offset: 0,
+            reason: "a device was admitted where it was already",
+        })
+    }
+
+    /// Gives up what was staged and never admitted.
+    pub(crate) fn finish(&mut self) {
+        for (_, stay) in self.staged.drain() {
+            self.table.abandon(&stay);
+        }
     }
 
     /// The stays that were about to settle.
@@ -133,4 +246,12 @@ impl DeviceReplay {
             .get(prefix)?
             .with_state(|state| state.current.clone())
     }
+}
+
+/// Whether what happened to the device at `sequence` is in the checkpoint: it departed or settled later.
+fn is_known(device: &Device, sequence: u64) -> bool {
+    device.with_state(|state| {
+        state.floors.newest() >= sequence
+            || state.lower_since.is_some_and(|switch| sequence < switch)
+    })
 }

@@ -9,6 +9,8 @@
 //! or it ends with a departure, at any time. The sequence number of its first write names the stay (the
 //! *incarnation*): a device that comes back has another one.
 //!
+//! A stay that came from another engine is *published* after it was written; until then nobody sees it.
+//!
 //! What moves a stay on (`begin`, `switch`, `depart`) runs under the front's lock, in the order of the log; so a
 //! writer that holds a place in the log knows from its sequence number alone where it belongs.
 
@@ -39,6 +41,8 @@ pub(crate) struct Resident {
     log_bytes: AtomicU64,
     first_sequence: AtomicU64,
     first_lsn: AtomicU64,
+    /// Readers below this sequence number do not see it.
+    published: AtomicU64,
     /// When it came, by the residency clock (microseconds).
     arrival: AtomicU64,
     /// When it was written to last, by the residency clock (microseconds).
@@ -55,7 +59,8 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    pub(super) fn new(prefix: &[u8], arrival: Duration) -> Self {
+    /// A stay without records, which comes now.
+    pub(crate) fn new(prefix: &[u8], arrival: Duration) -> Self {
         Self {
             prefix: prefix.into(),
             index: Mutex::new(Index::default()),
@@ -63,6 +68,7 @@ impl Resident {
             log_bytes: AtomicU64::new(0),
             first_sequence: AtomicU64::new(NEVER),
             first_lsn: AtomicU64::new(NEVER),
+            published: AtomicU64::new(NEVER),
             arrival: AtomicU64::new(micros(arrival)),
             last_write: AtomicU64::new(micros(arrival)),
             switch: AtomicU64::new(NEVER),
@@ -92,6 +98,22 @@ impl Resident {
     /// Its first record lies here or behind.
     pub(crate) fn first_lsn(&self) -> u64 {
         self.first_lsn.load(SeqCst)
+    }
+
+    /// Readers below this sequence number do not see it.
+    pub(crate) fn published(&self) -> u64 {
+        self.published.load(SeqCst)
+    }
+
+    /// Shows it to those who read at `sequence` or later.
+    pub(super) fn publish(&self, sequence: u64) {
+        self.published.store(sequence, SeqCst);
+    }
+
+    /// Whether nobody reads at a sequence number at which it was written but not published. Its versions may be
+    /// where that is not looked at: in the tree.
+    pub(crate) fn is_whole_since(&self, oldest_snapshot: u64) -> bool {
+        self.published() == self.first_sequence() || self.published() <= oldest_snapshot
     }
 
     /// When it came, by the residency clock.
@@ -152,7 +174,7 @@ impl Resident {
         self.gone() <= oldest_snapshot && !self.held.load(SeqCst)
     }
 
-    /// Notes the first write. Returns whether this was it.
+    /// Notes the first write. Returns whether this was it. It is not published.
     pub(super) fn begin(&self, lsn: u64, sequence: u64) -> bool {
         let begins = !self.has_begun();
         if begins {
@@ -171,7 +193,7 @@ impl Resident {
     /// may have dropped a later deletion together with what it deletes, and the index would show that again. And not
     /// if the stay was over by then: its records may be freed at any moment.
     pub(crate) fn is_seen_at(&self, point: ReadPoint) -> bool {
-        self.first_sequence() <= point.snapshot
+        self.published() <= point.snapshot
             && point.snapshot < self.gone()
             && point.generation < self.installed.load(SeqCst)
     }

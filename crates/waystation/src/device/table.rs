@@ -16,11 +16,15 @@
 //! is taken away from under them (an index, a device, a floor) waits until no snapshot needs it, and counts
 //! `generation` up: a read without a snapshot that sees it change starts over.
 //!
-//! Lock order: front, shard, order, device, arrivals.
+//! A hand-off to another engine is told in [`handoff`](super::handoff).
+//!
+//! Lock order: front, shard, order, device, then arrivals or the ledger.
 
 use super::extractor::Extractor;
 use super::floors::Floors;
+use super::handoff::Frozen;
 use super::index::Index;
+use super::ledger::{Ledger, Stub};
 use super::resident::{NEVER, ReadPoint, Resident};
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, Mutex, RwLock, lock};
@@ -59,6 +63,25 @@ pub(crate) struct DeviceState {
     /// What settled so far, for the curious.
     pub(crate) settled_records: u64,
     pub(crate) settled_bytes: u64,
+    /// Its hand-off to another engine, as long as that is not over.
+    pub(crate) frozen: Option<Frozen>,
+    /// How many engines have handed it on.
+    pub(crate) tenure: u64,
+}
+
+/// Why a device takes no writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Barred {
+    /// It is being handed on to this destination.
+    Moving(Arc<str>),
+    /// It was.
+    Moved(Arc<str>),
+}
+
+impl Barred {
+    pub(super) fn moved(stub: Stub) -> Self {
+        Self::Moved(stub.destination)
+    }
 }
 
 /// Where a write to a device goes, if nothing changes before it has its place in the log.
@@ -103,7 +126,7 @@ pub(crate) struct DeviceTable {
     shards: Vec<RwLock<HashMap<Prefix, Arc<Device>>>>,
     order: RwLock<BTreeMap<Prefix, Arc<Device>>>,
     /// Stays in the order of their first records, from the oldest whose index is needed.
-    arrivals: Mutex<VecDeque<Arc<Resident>>>,
+    pub(super) arrivals: Mutex<VecDeque<Arc<Resident>>>,
     /// Stays that are over and whose index is still there.
     over: Mutex<Vec<Arc<Resident>>>,
     /// Devices with floors.
@@ -112,6 +135,7 @@ pub(crate) struct DeviceTable {
     index_bytes: AtomicU64,
     /// Records that settled since the table was made.
     settled_records: AtomicU64,
+    pub(crate) ledger: Ledger,
 }
 
 impl Device {
@@ -141,7 +165,7 @@ impl Device {
         lock(&self.state).resident_at(point)
     }
 
-    fn transition<T>(&self, change: impl FnOnce(&mut DeviceState) -> T) -> T {
+    pub(super) fn transition<T>(&self, change: impl FnOnce(&mut DeviceState) -> T) -> T {
         let mut state = lock(&self.state);
         self.epoch.fetch_add(1, SeqCst);
         change(&mut state)
@@ -160,6 +184,7 @@ impl DeviceState {
             && self.past.is_empty()
             && self.lower_since.is_none()
             && self.floors.is_empty()
+            && self.frozen.is_none()
     }
 
     /// Whether a reader of now may see anything of it.
@@ -172,7 +197,7 @@ impl DeviceState {
 
 impl DeviceTable {
     /// An empty table. It is complete if nothing was ever written to the directory without it.
-    pub(crate) fn new(extractor: Extractor, is_complete: bool) -> Self {
+    pub(crate) fn new(extractor: Extractor, is_complete: bool, ledger: Ledger) -> Self {
         Self {
             extractor,
             is_complete,
@@ -184,6 +209,7 @@ impl DeviceTable {
             generation: AtomicU64::new(0),
             index_bytes: AtomicU64::new(0),
             settled_records: AtomicU64::new(0),
+            ledger,
         }
     }
 
@@ -215,6 +241,11 @@ impl DeviceTable {
     /// Notes that indexes grew.
     pub(crate) fn note_growth(&self, bytes: u64) {
         self.index_bytes.fetch_add(bytes, SeqCst);
+    }
+
+    /// Notes that an index was given up.
+    pub(super) fn note_shrinking(&self, bytes: u64) {
+        self.index_bytes.fetch_sub(bytes, SeqCst);
     }
 
     /// How many devices there are.
@@ -255,19 +286,50 @@ impl DeviceTable {
         lock(&self.floored).values().cloned().collect()
     }
 
-    /// Where a write to the device of `prefix` goes. A device that is not there arrives.
-    pub(crate) fn target(&self, prefix: &[u8], now: impl FnOnce() -> Duration) -> Target {
+    /// Where a write to the device of `prefix` goes. A device that is not there arrives, unless it was handed on.
+    pub(crate) fn target(
+        &self,
+        prefix: &[u8],
+        now: impl FnOnce() -> Duration,
+    ) -> Result<Target, Barred> {
+        let arrives = || match self.ledger.stub(prefix) {
+            Some(stub) => Err(Barred::moved(stub)),
+            None => Ok(self.add(prefix)),
+        };
+        let device = self.get(prefix).map_or_else(arrives, Ok)?;
+        let mut state = lock(&device.state);
+        if let Some(barred) = state.barred() {
+            return Err(barred);
+        }
+        // While it was looked up it may have been handed on, or be a device that has left and is not forgotten.
+        if state.current.is_none()
+            && state.lower_since.is_none()
+            && let Some(stub) = self.ledger.stub(prefix)
+        {
+            return Err(Barred::moved(stub));
+        }
+        Ok(Self::target_in(&device, &mut state, now))
+    }
+
+    /// As [`DeviceTable::target`], for a write of the past: nothing bars it.
+    pub(super) fn past_target(&self, prefix: &[u8], now: impl FnOnce() -> Duration) -> Target {
         let device = self.get(prefix).unwrap_or_else(|| self.add(prefix));
         let mut state = lock(&device.state);
+        Self::target_in(&device, &mut state, now)
+    }
+
+    fn target_in(
+        device: &Arc<Device>,
+        state: &mut DeviceState,
+        now: impl FnOnce() -> Duration,
+    ) -> Target {
         let resident = state.lower_since.is_none().then(|| {
-            let arrives = || Arc::new(Resident::new(prefix, now()));
+            let arrives = || Arc::new(Resident::new(device.prefix(), now()));
             Arc::clone(state.current.get_or_insert_with(arrives))
         });
-        let epoch = device.epoch.load(SeqCst);
-        drop(state);
         Target {
-            device,
-            epoch,
+            device: Arc::clone(device),
+            epoch: device.epoch.load(SeqCst),
             resident,
         }
     }
@@ -275,6 +337,7 @@ impl DeviceTable {
     /// Notes that `resident` gets a record. Under the front's lock.
     pub(crate) fn begin(&self, resident: &Arc<Resident>, lsn: u64, sequence: u64) {
         if resident.begin(lsn, sequence) {
+            resident.publish(sequence);
             lock(&self.arrivals).push_back(Arc::clone(resident));
         }
     }
@@ -318,7 +381,7 @@ impl DeviceTable {
             return false;
         }
         device.transition(|state| {
-            state.lower_since = None;
+            (state.lower_since, state.frozen, state.tenure) = (None, None, 0);
             state
                 .past
                 .extend(state.current.take().filter(|stay| stay.has_begun()));
@@ -384,10 +447,11 @@ impl DeviceTable {
         });
     }
 
-    /// The stays whose index is there, the oldest first, for as long as `wanted` says so.
+    /// The stays that can be seen and whose index is there, the oldest first, for as long as `wanted` says so.
     pub(crate) fn stays(&self, mut wanted: impl FnMut(&Resident) -> bool) -> Vec<Arc<Resident>> {
         let arrivals = lock(&self.arrivals);
-        let there = arrivals.iter().filter(|stay| !stay.is_reaped());
+        let is_there = |stay: &&Arc<Resident>| !stay.is_reaped() && stay.published() != NEVER;
+        let there = arrivals.iter().filter(is_there);
         there.take_while(|stay| wanted(stay)).cloned().collect()
     }
 
@@ -457,7 +521,7 @@ impl DeviceTable {
         }
     }
 
-    fn add(&self, prefix: &[u8]) -> Arc<Device> {
+    pub(super) fn add(&self, prefix: &[u8]) -> Arc<Device> {
         let mut shard = self.shard(prefix).write().expect(LOCKED);
         let device = shard
             .entry(prefix.into())

@@ -10,6 +10,7 @@ use crate::lsm::Lookup;
 use crate::lsm::compaction::Hidden;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use waystation_format::handoff::Ticket;
 
 /// The upper level of a database.
 pub(crate) struct Upper {
@@ -39,6 +40,18 @@ impl Upper {
     /// Notes that the log is durable through `sequence`.
     pub(crate) fn note_durable(&self, sequence: u64) {
         self.durable_sequence.fetch_max(sequence, SeqCst);
+    }
+
+    /// Whether the log is known to be durable through `sequence`.
+    pub(crate) fn is_durable(&self, sequence: u64) -> bool {
+        sequence <= self.durable_sequence.load(SeqCst)
+    }
+
+    /// Below which sequence number every hand-off to the destination of `ticket` is over for good.
+    pub(crate) fn finished_below(&self, ticket: &Ticket) -> u64 {
+        let durable = self.durable_sequence.load(SeqCst);
+        let ledger = &self.table.ledger;
+        ledger.finished_below(&ticket.destination, durable, ticket.sequence)
     }
 
     /// What departures hide from all who read at `oldest_snapshot` or later. Only departures that are durable
