@@ -1,12 +1,13 @@
 //! `advise`, `explain`, `validate`.
 
-use super::arguments::{Advise, DeviceArguments, Explain, Validate};
+use super::arguments::{Advise, DeviceArguments, Explain, Graph, Validate};
 use super::traces::characterise;
 use super::{Show, print, print_json, progress};
 use crate::advise::{explain as explainer, render};
 use crate::error::{Error, Result};
 use crate::native::load;
-use crate::record::{Stop, live};
+use crate::record::Stop;
+use crate::record::live::{self, Live, SlowDevice};
 use crate::report::html;
 use crate::simulate::Machine;
 use crate::units::parse_bytes;
@@ -76,14 +77,11 @@ pub(super) fn validate(arguments: &Validate, show: Show) -> Result<()> {
         },
     )?;
     bar.finish_and_clear();
-    let live = arguments.live.then(|| {
-        let stop = Stop::on_signals();
-        live::live(&arguments.rig_directory, &stop, |program| {
-            if !show.quiet {
-                eprintln!("running {program}");
-            }
-        })
-    });
+    let live = if arguments.live {
+        Some(run_live(arguments, show)?)
+    } else {
+        None
+    };
     if show.json {
         print_json(
             &serde_json::json!({ "replayed": validation, "held_out": held_out, "live": live }),
@@ -112,4 +110,34 @@ pub(super) fn validate(arguments: &Validate, show: Show) -> Result<()> {
         "the simulator does not reach its figures {}",
         missed.join(" nor ")
     )))
+}
+
+/// Real programs, on this machine's disk and on an emulated one.
+fn run_live(arguments: &Validate, show: Show) -> Result<Vec<Live>> {
+    let stop = Stop::on_signals();
+    let mut outcomes = Vec::new();
+    for (slow, name) in [
+        (SlowDevice::Own, "own disk"),
+        (SlowDevice::Emulated, "emulated disk"),
+    ] {
+        outcomes.extend(live::live(
+            slow,
+            &arguments.rig_directory,
+            &stop,
+            |program| {
+                if !show.quiet {
+                    eprintln!("running {program} on the {name}");
+                }
+            },
+        )?);
+    }
+    Ok(outcomes)
+}
+
+pub(super) fn graph(arguments: &Graph) -> Result<()> {
+    if let Some(edges) = arguments.make {
+        return live::graph::make(&arguments.file, edges);
+    }
+    let highest = live::graph::rank(&arguments.file, arguments.passes)?;
+    print(&format!("highest rank {highest:.6}\n"))
 }

@@ -15,6 +15,7 @@ Examples:
   waystation place record --device /dev/sda2=fs --device /dev/sda3=swap -o run.trace -- make -j8
   waystation place record --device /dev/nvme0n1=fs --time 60 -o minute.trace
   waystation place record --rig --memory 44MiB -o run.trace -- ./pagerank graph.sg
+  waystation place record --rig --emulate hdd -o run.trace -- make -C src
   waystation place record --rig-down            undo what a killed laboratory left
 
 Needs root. --rig builds three areas of its own (loop devices, ext4 with an external journal, swap, a memory-limited
@@ -65,6 +66,9 @@ Examples:
   waystation place validate --data crates/waystation-advisor/testdata
   waystation --json place validate --data crates/waystation-advisor/testdata")]
     Validate(Validate),
+    /// The graph computation of `validate --live`
+    #[command(hide = true)]
+    Graph(Graph),
 }
 
 /// Which device or range is which area.
@@ -85,7 +89,7 @@ pub struct Record {
     #[arg(long = "device", value_name = "DEVICE=AREA")]
     pub(super) devices: Vec<String>,
     /// The native trace to write
-    #[arg(short, long, required_unless_present_any = ["rig_down", "rig_keeper"])]
+    #[arg(short, long, required_unless_present_any = ["rig_down", "rig_keeper", "rig_emulate"])]
     pub(super) output: Option<PathBuf>,
     /// End after so many seconds
     #[arg(long, value_name = "SECONDS")]
@@ -99,9 +103,16 @@ pub struct Record {
     /// The keeper of a laboratory (started by the laboratory itself)
     #[arg(long, hide = true, value_name = "STATE")]
     pub(super) rig_keeper: Option<PathBuf>,
+    /// The process behind an emulated device (started by the laboratory itself)
+    #[arg(long, hide = true, value_name = "DESCRIPTION")]
+    pub(super) rig_emulate: Option<PathBuf>,
     /// Where the laboratory's images lie
     #[arg(long, default_value = "/var/tmp", value_name = "DIRECTORY")]
     pub(super) rig_directory: PathBuf,
+    /// Emulate a device that this machine does not have for the areas not in memory: a preset (hdd, sata-ssd, ...) or
+    /// a TOML file whose [slow] device it is
+    #[arg(long, value_name = "DEVICE")]
+    pub(super) emulate: Option<String>,
     /// Size of the laboratory's file system
     #[arg(long, default_value = "1GiB", value_name = "SIZE")]
     pub(super) fs: String,
@@ -240,4 +251,17 @@ pub struct Validate {
     /// Where the laboratory's images lie
     #[arg(long, default_value = "/var/tmp", value_name = "DIRECTORY")]
     pub(super) rig_directory: PathBuf,
+}
+
+/// `graph`
+#[derive(Debug, Args)]
+pub struct Graph {
+    /// The graph's file
+    pub(super) file: PathBuf,
+    /// Make a graph of so many edges
+    #[arg(long, value_name = "EDGES")]
+    pub(super) make: Option<u32>,
+    /// Rank its vertices in so many passes
+    #[arg(long, default_value_t = 3)]
+    pub(super) passes: u32,
 }

@@ -30,6 +30,7 @@ pub fn run(command: PlaceCommand, show: Show) -> Result<()> {
         PlaceCommand::Advise(arguments) => answer::advise(&arguments, show),
         PlaceCommand::Explain(arguments) => answer::explain(&arguments),
         PlaceCommand::Validate(arguments) => answer::validate(&arguments, show),
+        PlaceCommand::Graph(arguments) => answer::graph(&arguments),
     }
 }
 

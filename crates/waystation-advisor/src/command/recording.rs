@@ -7,8 +7,10 @@ use super::arguments::Record;
 use super::traces::summary;
 use super::{Show, print, print_json};
 use crate::error::{Error, Result};
-use crate::record::rig::{self, RigSettings, record_in_rig};
-use crate::record::{Recorded, Recording, Stop};
+use crate::record::rig::{self, RigRun, RigSettings, record_in_rig};
+use crate::record::{Recorded, Recording, Stop, serve_emulated};
+use crate::simulate::model::PRESETS;
+use crate::simulate::{DeviceModel, Machine};
 use crate::units::parse_bytes;
 
 fn devices(texts: &[String]) -> Result<Vec<(PathBuf, String)>> {
@@ -55,6 +57,9 @@ pub(super) fn record(arguments: &Record, show: Show) -> Result<()> {
     if let Some(state) = &arguments.rig_keeper {
         return rig::keep(state);
     }
+    if let Some(description) = &arguments.rig_emulate {
+        return serve_emulated(description);
+    }
     if arguments.rig_down {
         let count = rig::down_all()?;
         return print(&format!(
@@ -82,12 +87,20 @@ pub(super) fn record(arguments: &Record, show: Show) -> Result<()> {
             memory_bytes: parse_bytes(&arguments.memory)?,
             data_mode: arguments.data.clone(),
             fast: arguments.in_memory.clone(),
+            emulated: arguments.emulate.as_deref().map(emulated).transpose()?,
+            calibrate: false,
         };
         let prepare: Vec<String> = match &arguments.prepare {
             Some(text) => vec!["/bin/sh".to_owned(), "-c".to_owned(), text.clone()],
             None => Vec::new(),
         };
-        record_in_rig(&settings, &prepare, &arguments.command, output, time, &stop)?
+        let run = RigRun {
+            prepare,
+            command: arguments.command.clone(),
+            output: output.clone(),
+            time,
+        };
+        record_in_rig(&settings, &run, &stop)?.recorded
     } else {
         let recording = Recording {
             devices: devices(&arguments.devices)?,
@@ -99,6 +112,18 @@ pub(super) fn record(arguments: &Record, show: Show) -> Result<()> {
         crate::record::record(&recording, &stop)?
     };
     tell(output, &recorded, show)
+}
+
+/// A device to emulate: a preset, or the slow device of a file.
+fn emulated(name: &str) -> Result<DeviceModel> {
+    match DeviceModel::preset(name) {
+        Some(model) => Ok(model),
+        None if Path::new(name).exists() => Ok(Machine::from_file(Path::new(name))?.slow),
+        None => Err(Error::Usage(format!(
+            "\"{name}\" is neither a file nor a device preset; there are {}",
+            PRESETS.join(", ")
+        ))),
+    }
 }
 
 fn tell(output: &Path, recorded: &Recorded, show: Show) -> Result<()> {

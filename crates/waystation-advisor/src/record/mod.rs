@@ -3,8 +3,12 @@
 //! - [`tracefs`]: the kernel's own event tracing, in an instance of ours, filtered to the named devices. No blktrace,
 //!   no eBPF. What the kernel lost is reported.
 //! - [`session`]: a recording around a command or for a time.
-//! - [`rig`]: loop devices, ext4 with an external journal, swap, a memory-limited group, always taken down again.
+//! - [`rig`]: loop devices, ext4 with an external journal, swap, a memory-limited group, always taken down again;
+//!   on the machine's own disk or on an emulated one ([`emulated`]).
+//! - [`live`]: real programs in the laboratory, measured and predicted.
 
+mod calibrate;
+mod emulated;
 pub mod live;
 pub mod rig;
 mod session;
@@ -12,6 +16,6 @@ mod stop;
 mod system;
 mod tracefs;
 
+pub(crate) use emulated::serve as serve_emulated;
 pub use session::{Recorded, Recording, record};
-
 pub use stop::Stop;

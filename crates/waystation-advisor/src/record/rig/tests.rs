@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::super::system::System;
+use super::undo::{State, Undo, undo_all, undo_file};
 use super::*;
 
 /// A machine that keeps account of what is attached, mounted and swapped on, and fails at a chosen call.
@@ -59,13 +61,19 @@ impl System for Scripted {
             "rmdir" if !self.directories.remove(&last) => {
                 return Err("No such file or directory".to_owned());
             }
-            "fallocate" => {
-                self.files.insert(last);
+            "dd" => {
+                let file = last.strip_prefix("of=").unwrap();
+                self.files.insert(file.to_owned());
+            }
+            "sh" => {
+                // The emulated device is mounted by the time its starter has ended.
+                let description = Path::new(arguments[3]).parent().unwrap();
+                let name = description.file_name().unwrap().to_str().unwrap();
+                self.mounts
+                    .insert(format!("waystation /var/tmp/{name}/emulated fuse"));
             }
             "rm" => {
-                if Path::new(&last)
-                    .extension()
-                    .is_some_and(|extension| extension == "json")
+                if last == "/run/x.json"
                 {
                     self.state = None;
                 }
@@ -85,13 +93,12 @@ impl System for Scripted {
                 self.loops.retain(|(device, _)| *device != last);
             }
             "losetup" => {
-                let found: Vec<String> = self
+                let lines: Vec<String> = self
                     .loops
                     .iter()
-                    .filter(|(_, image)| *image == last)
-                    .map(|(device, _)| device.clone())
+                    .map(|(device, image)| format!("{device} {image}"))
                     .collect();
-                return Ok(found.join("\n"));
+                return Ok(lines.join("\n"));
             }
             "mount" => {
                 self.mounts.insert(format!("{} {last} ext4", arguments[4]));
@@ -114,9 +121,7 @@ impl System for Scripted {
         if !self.failed {
             self.step()?;
         }
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
+        if path == Path::new("/run/x.json")
         {
             self.state = Some(text.to_owned());
         }
@@ -155,7 +160,26 @@ fn settings() -> RigSettings {
         memory_bytes: 1 << 25,
         data_mode: "ordered".to_owned(),
         fast: vec!["journal".to_owned()],
+        emulated: None,
+        calibrate: false,
     }
+}
+
+/// The same on an emulated disk.
+fn emulated() -> RigSettings {
+    RigSettings {
+        emulated: DeviceModel::preset("hdd"),
+        ..settings()
+    }
+}
+
+fn build<'a>(machine: &'a mut Scripted, settings: &RigSettings) -> (Rig<'a>, Result<()>) {
+    let mut rig = Rig::begin(machine, settings, state_file(), "rig");
+    let outcome = rig
+        .attach(settings)
+        .and_then(|()| rig.build(settings))
+        .and_then(|()| rig.limit());
+    (rig, outcome)
 }
 
 fn state_file() -> PathBuf {
@@ -164,87 +188,86 @@ fn state_file() -> PathBuf {
 
 #[test]
 fn up_and_down_leaves_nothing() {
-    let mut machine = Scripted::default();
-    let mut rig = Rig::up(&mut machine, &settings(), state_file(), "rig").unwrap();
-    assert_eq!(rig.devices.len(), 3);
-    rig.down().unwrap();
-    assert!(machine.is_clean());
-    assert_eq!(machine.state, None);
+    for settings in [settings(), emulated()] {
+        let mut machine = Scripted::default();
+        let (mut rig, outcome) = build(&mut machine, &settings);
+        outcome.unwrap();
+        assert_eq!(rig.devices.len(), 3);
+        rig.down().unwrap();
+        assert!(machine.is_clean());
+        assert_eq!(machine.state, None);
+    }
 }
 
 #[test]
-fn a_fast_area_lies_in_memory() {
-    let mut machine = Scripted::default();
-    let rig = Rig::up(&mut machine, &settings(), state_file(), "rig").unwrap();
-    let images: Vec<String> = rig
-        .state
-        .undo
-        .iter()
-        .filter_map(|undo| {
-            if let Undo::RemoveFile(path) = undo {
-                Some(text(path))
-            } else {
-                None
-            }
-        })
-        .collect();
+fn a_fast_area_lies_in_memory_and_the_others_on_one_slow_device() {
+    let images = |settings: &RigSettings| -> Vec<String> {
+        let mut machine = Scripted::default();
+        let (rig, outcome) = build(&mut machine, settings);
+        outcome.unwrap();
+        drop(rig);
+        machine.loops.into_iter().map(|(_, image)| image).collect()
+    };
     assert_eq!(
-        images,
+        images(&settings()),
         [
             "/var/tmp/rig/fs.img",
             "/dev/shm/rig/journal.img",
             "/var/tmp/rig/swap.img"
         ]
     );
+    assert_eq!(
+        images(&emulated()),
+        [
+            "/var/tmp/rig/emulated/fs.img",
+            "/dev/shm/rig/journal.img",
+            "/var/tmp/rig/emulated/swap.img"
+        ]
+    );
 }
 
 #[test]
 fn a_failure_at_any_step_leaves_nothing() {
-    let mut whole = Scripted::default();
-    drop(Rig::up(&mut whole, &settings(), state_file(), "rig").unwrap());
-    assert!(whole.calls > 20);
-    for call in 0..whole.calls {
-        let mut machine = Scripted {
-            fail_at: Some(call),
-            ..Scripted::default()
-        };
-        let error = Rig::up(&mut machine, &settings(), state_file(), "rig")
-            .map(|_| ())
-            .unwrap_err();
-        assert!(error.to_string().contains("No space left"), "{error}");
-        assert!(
-            machine.is_clean(),
-            "call {call}: {:?} {:?} {:?}",
-            machine.directories,
-            machine.mounts,
-            machine.loops
-        );
+    for settings in [settings(), emulated()] {
+        let mut whole = Scripted::default();
+        build(&mut whole, &settings).1.unwrap();
+        assert!(whole.calls > 20);
+        for call in 0..whole.calls {
+            let mut machine = Scripted {
+                fail_at: Some(call),
+                ..Scripted::default()
+            };
+            let (mut rig, outcome) = build(&mut machine, &settings);
+            let error = outcome.unwrap_err();
+            assert!(error.to_string().contains("No space left"), "{error}");
+            rig.down().unwrap();
+            assert!(
+                machine.is_clean(),
+                "call {call}: {:?} {:?} {:?}",
+                machine.directories,
+                machine.mounts,
+                machine.loops
+            );
+        }
     }
 }
 
 #[test]
 fn a_process_killed_at_any_step_is_cleaned_up_from_the_state_file() {
-    let mut whole = Scripted::default();
-    drop(Rig::up(&mut whole, &settings(), state_file(), "rig").unwrap());
-    for call in 0..whole.calls {
-        let mut machine = Scripted {
-            fail_at: Some(call),
-            ..Scripted::default()
-        };
-        let mut rig = Rig {
-            system: &mut machine,
-            state: State::default(),
-            state_file: state_file(),
-            devices: Vec::new(),
-            mount: PathBuf::from("/var/tmp/rig/mount"),
-            group: PathBuf::from("/sys/fs/cgroup/memory/rig"),
-            limit: ("memory.limit_in_bytes", 1 << 25),
-        };
-        // Building stops here, as if the process had died: nothing of it is undone by itself.
-        assert!(rig.build(&settings(), "rig").is_err());
-        undo_file(&mut machine, &state_file()).unwrap();
-        assert!(machine.is_clean(), "call {call}");
-        undo_file(&mut machine, &state_file()).unwrap();
+    for settings in [settings(), emulated()] {
+        let mut whole = Scripted::default();
+        build(&mut whole, &settings).1.unwrap();
+        for call in 0..whole.calls {
+            let mut machine = Scripted {
+                fail_at: Some(call),
+                ..Scripted::default()
+            };
+            // Building stops here, as if the process had died: nothing of it is undone by itself.
+            assert!(build(&mut machine, &settings).1.is_err());
+            undo_file(&mut machine, &state_file()).unwrap();
+            assert!(machine.is_clean(), "call {call}");
+            undo_file(&mut machine, &state_file()).unwrap();
+        }
     }
 }
 
