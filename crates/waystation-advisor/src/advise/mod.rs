@@ -227,7 +227,7 @@ fn choose(bench: &Workbench<'_>, capacity: u64, mut candidates: Vec<Candidate>) 
         let best = candidates
             .iter()
             .find(|candidate| usable(candidate) && worthwhile(candidate))?;
-        // Among equals: what can be done here, then what takes less.
+        // Among equals: what can be done here, then what is simpler, then what takes less.
         candidates
             .iter()
             .enumerate()
@@ -237,6 +237,7 @@ fn choose(bench: &Workbench<'_>, capacity: u64, mut candidates: Vec<Candidate>) 
             .min_by_key(|(_, candidate)| {
                 (
                     candidate.realisable == Realisable::DeviceMapper,
+                    candidate.shares.len(),
                     candidate.bytes,
                 )
             })

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Advice, CapacityAdvice};
+use super::{Advice, Candidate, CapacityAdvice, How, Realisable};
 use crate::units::format_bytes;
 use waystation_plot::{Line, escape, lines};
 
@@ -61,8 +61,9 @@ pub fn text(advice: &Advice) -> String {
     text
 }
 
-/// A part of the HTML report: sentences, the curves of seconds against capacity, commands.
-pub fn html(advice: &Advice) -> String {
+/// A part of the HTML report: sentences, commands, the curves of seconds against capacity (`dense` has more
+/// capacities than were asked for), all candidates.
+pub fn html(advice: &Advice, dense: &Advice) -> String {
     let mut part = "<section><h2>What to do</h2>".to_owned();
     for capacity in &advice.capacities {
         let _ = write!(
@@ -74,8 +75,8 @@ pub fn html(advice: &Advice) -> String {
             let _ = write!(part, "<pre>{}</pre>", escape(&capacity.commands.join("\n")));
         }
     }
-    part.push_str("</section><section><h2>Seconds against capacity</h2><p class=\"soft\">Every kind of candidate at each size that was asked for; dashed: it needs device-mapper or an application change.</p>");
-    part.push_str(&lines(&curves(advice), "MB", "s", false));
+    part.push_str("</section><section><h2>Seconds against capacity</h2><p class=\"soft\">What gains nothing is left out. Dashed: it needs device-mapper or an application change.</p>");
+    part.push_str(&lines(&curves(dense), "MB of fast storage", "s", false));
     part.push_str("</section><section><h2>Candidates</h2><table><tr><th>candidate</th><th>capacity</th><th>takes</th><th>seconds</th><th>nine of ten in</th><th>saved per MB</th><th>wear MB/h</th><th></th></tr>");
     for capacity in &advice.capacities {
         rows(&mut part, capacity);
@@ -89,10 +90,12 @@ pub fn html(advice: &Advice) -> String {
 }
 
 fn rows(part: &mut String, capacity: &CapacityAdvice) {
-    for candidate in &capacity.candidates {
+    for (index, candidate) in capacity.candidates.iter().enumerate() {
+        let advised = Some(index) == capacity.advised || Some(index) == capacity.advised_here;
         let _ = write!(
             part,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.1}</td><td>{:.1} .. {:.1}</td><td>{:.2} s</td><td>{:.0}</td><td>{}</td></tr>",
+            "<tr{}><td class=\"text\">{}</td><td>{}</td><td>{}</td><td>{:.1}</td><td>{:.1} .. {:.1}</td><td>{:.2} s</td><td>{:.0}</td><td class=\"text\">{}</td></tr>",
+            if advised { " class=\"best\"" } else { "" },
             escape(&candidate.name),
             format_bytes(capacity.capacity),
             format_bytes(candidate.bytes),
@@ -106,27 +109,71 @@ fn rows(part: &mut String, capacity: &CapacityAdvice) {
     }
 }
 
-/// One line per kind of candidate: which areas, and how.
+/// The lines that a candidate is a point of.
+fn lines_of(candidate: &Candidate) -> Vec<String> {
+    let [share] = &candidate.shares[..] else {
+        return vec!["best split".to_owned()];
+    };
+    let first_touch = || format!("{}: blocks touched first", share.area);
+    let hottest = || format!("{}: hottest blocks", share.area);
+    match share.how {
+        // Both ways to fill an area end here.
+        How::Whole => vec![first_touch(), hottest()],
+        How::FirstTouch | How::SwapSized => vec![first_touch()],
+        How::HotSet => vec![hottest()],
+        How::JournalSized | How::CacheWriteBack | How::CacheWriteThrough => {
+            vec![candidate.name.clone()]
+        }
+    }
+}
+
+/// One line per area and way to use its share, one for the best split, one per cache.
 fn curves(advice: &Advice) -> Vec<Line> {
     let mut all: Vec<Line> = Vec::new();
     for capacity in &advice.capacities {
+        let megabytes = capacity.capacity as f64 / 1e6;
+        // Fastest first, so that the first split is the best one.
         for candidate in &capacity.candidates {
-            let name = if candidate.shares.len() > 1 {
-                format!("split, {}", candidate.realisable.words())
-            } else {
-                candidate.name.clone()
-            };
-            let point = (capacity.capacity as f64 / 1e6, candidate.seconds);
-            match all.iter_mut().find(|line| line.name == name) {
-                Some(line) if line.points.last().is_some_and(|last| last.0 >= point.0) => {}
-                Some(line) => line.points.push(point),
-                None => all.push(Line {
-                    name,
-                    points: vec![(0.0, advice.slow_s), point],
-                    dashed: candidate.realisable == super::Realisable::DeviceMapper,
-                }),
+            // A journal either fits or not; of anything else there may be a little.
+            let gradual =
+                candidate.shares.len() == 1 && candidate.shares[0].how != How::JournalSized;
+            for name in lines_of(candidate) {
+                let at = all.iter().position(|line| line.name == name);
+                let at = at.unwrap_or_else(|| {
+                    let mut points = Vec::new();
+                    if gradual {
+                        points.push((0.0, advice.slow_s));
+                    }
+                    all.push(Line {
+                        name,
+                        points,
+                        dashed: candidate.realisable == Realisable::DeviceMapper,
+                    });
+                    all.len() - 1
+                });
+                let points = &mut all[at].points;
+                if points.last().is_none_or(|last| last.0 < megabytes) {
+                    points.push((megabytes, candidate.seconds));
+                }
             }
         }
+    }
+    all.retain(|line| {
+        line.points
+            .iter()
+            .any(|point| point.1 < advice.slow_s * (1.0 - super::WORTHWHILE))
+    });
+    let end = advice.capacities.iter().map(|one| one.capacity).max();
+    let end = end.unwrap_or(0) as f64 / 1e6;
+    for (name, seconds) in [
+        ("everything slow", advice.slow_s),
+        ("everything fast", advice.fast_s),
+    ] {
+        all.push(Line {
+            name: name.to_owned(),
+            points: vec![(0.0, seconds), (end, seconds)],
+            dashed: false,
+        });
     }
     all
 }

@@ -81,7 +81,7 @@ fn a_split_beats_every_single_area_for_sqlite() {
         capacity.sentence
     );
     assert!(render::text(&advice).contains(&capacity.sentence));
-    assert!(render::html(&advice).contains("<svg"));
+    assert!(render::html(&advice, &advice).contains("<svg"));
     // Nothing beats everything fast, nothing promised is slower than it is.
     for candidate in &capacity.candidates {
         assert!(

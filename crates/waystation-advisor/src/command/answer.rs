@@ -5,7 +5,8 @@ use super::traces::characterise;
 use super::{Show, print, print_json, progress};
 use crate::advise::{explain as explainer, render};
 use crate::error::{Error, Result};
-use crate::native::load;
+use crate::event::BLOCK_BYTES;
+use crate::native::{Trace, load};
 use crate::record::Stop;
 use crate::record::live::{self, Live, SlowDevice};
 use crate::report::html;
@@ -39,13 +40,39 @@ pub(super) fn advise(arguments: &Advise, show: Show) -> Result<()> {
     bar.finish_and_clear();
     if let Some(file) = &arguments.html {
         let report = characterise(&arguments.trace, show)?;
-        let page = html::render(&report, Some(&render::html(&advice)));
+        let bar = progress(show, "drawing");
+        let dense = adviser::advise(
+            &trace,
+            &machine,
+            &between(&trace, &capacities),
+            |done, total| {
+                bar.set_length(total);
+                bar.set_position(done);
+            },
+        )?;
+        bar.finish_and_clear();
+        let page = html::render(&report, Some(&render::html(&advice, &dense)));
         std::fs::write(file, page).map_err(|source| Error::io("write", file, source))?;
     }
     if show.json {
         return print_json(&advice);
     }
     print(&render::text(&advice))
+}
+
+/// The capacities asked for and some between, for a curve; of a long trace only those asked for.
+fn between(trace: &Trace, asked: &[u64]) -> Vec<u64> {
+    const STEPS: u64 = 12;
+    const REQUESTS_MAX: usize = 500_000;
+    let mut all = asked.to_vec();
+    if let Some(largest) = asked.iter().max()
+        && trace.requests.len() <= REQUESTS_MAX
+    {
+        all.extend((1..STEPS).map(|step| (largest / STEPS * step).max(BLOCK_BYTES)));
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 pub(super) fn explain(arguments: &Explain) -> Result<()> {

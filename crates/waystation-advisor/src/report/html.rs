@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use super::{AreaReport, Report, TIME_COLUMNS};
 use crate::units::{format_bytes, format_ns, seconds};
-use waystation_plot::{Line, escape, heat_map, lines, page_head, section, stacked};
+use waystation_plot::{
+    HeatLine, Line, escape, heat_map, narrow_lines, narrow_stacked, page_head, section, stacked,
+};
 
 /// The page; `advice` is a finished part to put first.
 pub fn render(report: &Report, advice: Option<&str>) -> String {
@@ -24,13 +26,13 @@ pub fn render(report: &Report, advice: Option<&str>) -> String {
     if let Some(advice) = advice {
         page.push_str(advice);
     }
-    page.push_str("<div class=\"grid2\">");
     section(
         &mut page,
         "Where the traffic goes",
         "Bytes mislead: a flush moves none. Busy time is what the application waits for.",
         &traffic(report),
     );
+    page.push_str("<div class=\"grid2\">");
     section(
         &mut page,
         "Touched once, or again",
@@ -55,7 +57,7 @@ pub fn render(report: &Report, advice: Option<&str>) -> String {
     section(
         &mut page,
         "Misses by cache size",
-        "LRU cache for one area alone; sizes in MiB.",
+        "Share of the block accesses that an LRU cache for this area alone would miss.",
         &miss_ratio(report),
     );
     section(
@@ -64,31 +66,44 @@ pub fn render(report: &Report, advice: Option<&str>) -> String {
         "Mean over each moment.",
         &queue_depth(report),
     );
+    page.push_str("</div>");
     section(
         &mut page,
         "Latency",
         "Half / 99 % / 99.9 % of the requests are faster.",
         &latency(report),
     );
-    page.push_str("</div>");
-    for area in report
-        .areas
-        .iter()
-        .filter(|area| area.read.bytes + area.write.bytes > 0)
-    {
-        let text = format!(
-            "Blue is read, orange is written; {} of address space from bottom to top.",
-            format_bytes(area.extent_bytes)
-        );
-        section(
-            &mut page,
-            &format!("Addresses over time: {}", area.name),
-            &text,
-            &heat_map(&area.heat_read, &area.heat_write, TIME_COLUMNS),
-        );
+    for area in report.areas.iter().filter(|area| !area.heat.is_empty()) {
+        addresses(&mut page, area, seconds(report.duration_ns));
     }
     page.push_str("</body></html>\n");
     page
+}
+
+fn addresses(page: &mut String, area: &AreaReport, span_s: f64) {
+    let shown: u64 = area.heat.iter().map(|row| row.to - row.from).sum();
+    let text = format!(
+        "Blue is read, orange is written. Of the addresses up to {}, those {} are shown in which something was touched; others are left out at the dotted lines.",
+        format_bytes(area.extent_bytes),
+        format_bytes(shown.min(area.extent_bytes))
+    );
+    let rows: Vec<HeatLine<'_>> = area
+        .heat
+        .iter()
+        .map(|row| HeatLine {
+            from: row.from,
+            to: row.to,
+            label: format_bytes(row.from),
+            read: &row.read,
+            written: &row.written,
+        })
+        .collect();
+    section(
+        page,
+        &format!("Addresses over time: {}", area.name),
+        &text,
+        &heat_map(&rows, span_s),
+    );
 }
 
 fn names(report: &Report) -> Vec<String> {
@@ -140,7 +155,7 @@ fn multiplicity(report: &Report) -> String {
             vec![once.single_of_accesses, 1.0 - once.single_of_accesses],
         ));
     }
-    stacked(
+    narrow_stacked(
         &rows,
         &["touched once".to_owned(), "touched again".to_owned()],
     )
@@ -161,7 +176,7 @@ fn over_time(report: &Report, values: impl Fn(&AreaReport) -> Vec<f64>, title: &
             dashed: false,
         })
         .collect();
-    lines(&all, "s", title, false)
+    narrow_lines(&all, "s", title, false)
 }
 
 fn miss_ratio(report: &Report) -> String {
@@ -173,12 +188,12 @@ fn miss_ratio(report: &Report) -> String {
             points: area
                 .miss_ratio
                 .iter()
-                .map(|point| (point.cache_bytes as f64 / 1_048_576.0, point.miss_ratio))
+                .map(|point| (point.cache_bytes as f64, point.miss_ratio))
                 .collect(),
             dashed: false,
         })
         .collect();
-    lines(&all, "MiB", "miss ratio", true)
+    narrow_lines(&all, "size of the cache", "misses", true)
 }
 
 fn queue_depth(report: &Report) -> String {
@@ -193,7 +208,7 @@ fn queue_depth(report: &Report) -> String {
             .collect(),
         dashed: false,
     };
-    lines(&[line], "s", "requests", false)
+    narrow_lines(&[line], "s", "requests", false)
 }
 
 fn latency(report: &Report) -> String {

@@ -5,6 +5,7 @@
 //! footprint outgrows it; the report says which it was.
 
 mod blocks;
+mod heat_map;
 mod histogram;
 pub mod html;
 mod reuse;
@@ -16,13 +17,13 @@ use serde::Serialize;
 
 use crate::event::{Flags, Op, Request, TraceInfo};
 use blocks::BlockTable;
+use heat_map::HeatMap;
+pub use heat_map::HeatRow;
 use histogram::Histogram;
 use reuse::ReuseSampler;
 
 /// Columns of every picture over time.
 pub const TIME_COLUMNS: usize = 96;
-/// Rows of a heat map.
-pub const ADDRESS_ROWS: usize = 48;
 
 /// Requests, bytes and time of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -109,11 +110,9 @@ pub struct AreaReport {
     pub flush_latency: Quantiles,
     /// Share of the requests that began where the one before in the area ended.
     pub sequential: f64,
-    /// Bytes read by address row and time column.
-    pub heat_read: Vec<u64>,
-    /// Bytes written by address row and time column.
-    pub heat_write: Vec<u64>,
-    /// Bytes of address that the heat map covers.
+    /// Bytes by address and time; addresses never touched are left out.
+    pub heat: Vec<HeatRow>,
+    /// Addresses reach so far.
     pub extent_bytes: u64,
 }
 
@@ -151,6 +150,7 @@ struct AreaState {
     last_end: u64,
     sequential: u64,
     reuse: ReuseSampler,
+    heat: HeatMap,
 }
 
 /// Takes requests in order of issue.
@@ -177,8 +177,6 @@ impl Characteriser {
                     name: area.name.clone(),
                     role: area.role.to_string(),
                     extent_bytes: area.extent_bytes.max(1),
-                    heat_read: vec![0; TIME_COLUMNS * ADDRESS_ROWS],
-                    heat_write: vec![0; TIME_COLUMNS * ADDRESS_ROWS],
                     ..AreaReport::default()
                 },
                 read_latency: Histogram::new(),
@@ -188,6 +186,7 @@ impl Characteriser {
                 last_end: u64::MAX,
                 sequential: 0,
                 reuse: ReuseSampler::new(),
+                heat: HeatMap::new(area.extent_bytes, info.areas.len()),
             })
             .collect();
         Self {
@@ -235,7 +234,7 @@ impl Characteriser {
             return;
         }
         let area = &mut self.areas[area_number];
-        area.heat(request, column);
+        area.heat.add(request, column);
         let is_write = request.op == Op::Write;
         for block in request.blocks() {
             self.blocks
@@ -292,6 +291,7 @@ impl Characteriser {
             one.multiplicity = self.blocks.multiplicity(number);
             one.working_set = self.blocks.working_set(number, self.end_ns);
             one.reuse = area.reuse.histogram();
+            one.heat = area.heat.finish();
             one.miss_ratio = area.reuse.miss_ratio();
             report.areas.push(one);
         }
@@ -326,17 +326,5 @@ impl AreaState {
             self.sequential += u64::from(request.offset == self.last_end);
             self.last_end = request.offset + u64::from(request.length);
         }
-    }
-
-    fn heat(&mut self, request: &Request, column: usize) {
-        let share = u128::from(request.offset) * ADDRESS_ROWS as u128
-            / u128::from(self.report.extent_bytes);
-        let row = (share as usize).min(ADDRESS_ROWS - 1);
-        let map = if request.op == Op::Write {
-            &mut self.report.heat_write
-        } else {
-            &mut self.report.heat_read
-        };
-        map[row * TIME_COLUMNS + column] += u64::from(request.length);
     }
 }

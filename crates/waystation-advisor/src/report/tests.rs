@@ -65,7 +65,10 @@ fn counts_are_exact_while_they_fit() {
     assert_eq!(area.read.requests, 120);
     assert_eq!(area.busy_ns, 120 * 100);
     assert_eq!(report.think_ns, report.duration_ns - 120 * 100);
-    assert_eq!(area.heat_read.iter().sum::<u64>(), 120 * 4096);
+    assert_eq!(
+        area.heat.iter().flat_map(|row| &row.read).sum::<u64>(),
+        120 * 4096
+    );
 }
 
 #[test]
@@ -157,4 +160,20 @@ fn an_empty_trace_has_an_empty_report() {
     assert_eq!(report.requests, 0);
     assert!(text::render(&report).contains("0 requests"));
     assert!(html::render(&report, None).contains("</html>"));
+}
+
+#[test]
+fn a_heat_map_leaves_out_what_was_never_touched() {
+    // Two places far from each other, and one request at the very end of the addresses.
+    let requests = [
+        read(0, 0, 1),
+        read(1_000, 200_000, 2),
+        read(2_000, (1 << 18) - 1, 1),
+    ];
+    let heat = &report_of(&requests).areas[0].heat;
+    let shown: u64 = heat.iter().map(|row| row.to - row.from).sum();
+    assert_eq!(heat.len(), 3);
+    assert!(shown < 1 << 20, "of {} addresses", 1 << 30);
+    assert_eq!(heat[1].read.iter().sum::<u64>(), 2 * 4096);
+    assert!(heat.windows(2).all(|rows| rows[0].to < rows[1].from));
 }

@@ -4,6 +4,11 @@
 //! pid u32, extension length u16, padding u16. Every answer begins with 16: length u32, error i32 (negative errno),
 //! unique u64. Numbers are in the machine's own byte order. Source: include/uapi/linux/fuse.h.
 
+#![expect(
+    clippy::host_endian_bytes,
+    reason = "the kernel speaks in the machine's own byte order"
+)]
+
 /// Bytes of a message's head.
 pub(super) const HEAD_BYTES: usize = 40;
 /// Bytes that one read or write carries at most.

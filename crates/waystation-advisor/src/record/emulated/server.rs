@@ -152,8 +152,8 @@ impl Server {
         let rest = self.device.next_ns().map(|at| {
             let rest_ns = at.saturating_sub(self.now_ns());
             Timespec {
-                tv_sec: (rest_ns / 1_000_000_000) as i64,
-                tv_nsec: (rest_ns % 1_000_000_000) as i64,
+                tv_sec: (rest_ns / 1_000_000_000).cast_signed(),
+                tv_nsec: (rest_ns % 1_000_000_000).cast_signed(),
             }
         });
         let mut files = [PollFd::from_borrowed_fd(self.kernel.as_fd(), PollFlags::IN)];

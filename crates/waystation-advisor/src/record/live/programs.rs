@@ -30,8 +30,8 @@ struct Amount {
 
 /// On a device that answers within 0.1 ms.
 const MUCH: Amount = Amount {
-    transactions: 3_000,
-    objects: 3_000,
+    transactions: 1_000,
+    objects: 2_000,
     edges: 12_000_000,
     passes: 12,
     graph_memory_mib: 32,

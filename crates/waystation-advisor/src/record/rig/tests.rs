@@ -73,8 +73,7 @@ impl System for Scripted {
                     .insert(format!("waystation /var/tmp/{name}/emulated fuse"));
             }
             "rm" => {
-                if last == "/run/x.json"
-                {
+                if last == "/run/x.json" {
                     self.state = None;
                 }
                 self.files.remove(&last);
@@ -121,8 +120,7 @@ impl System for Scripted {
         if !self.failed {
             self.step()?;
         }
-        if path == Path::new("/run/x.json")
-        {
+        if path == Path::new("/run/x.json") {
             self.state = Some(text.to_owned());
         }
         Ok(())

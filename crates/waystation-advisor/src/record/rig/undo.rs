@@ -88,7 +88,7 @@ fn undo_one(system: &mut dyn System, undo: &Undo) -> Result<(), String> {
                 }
                 match system.run("umount", &[&text(path)]) {
                     Err(reason) if again > 0 && reason.contains("busy") => {
-                        std::thread::sleep(PAUSE)
+                        std::thread::sleep(PAUSE);
                     }
                     outcome => {
                         outcome?;
