@@ -22,7 +22,6 @@ use crate::lsm::version::read_file;
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
-use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::time::Duration;
 use waystation_format::handoff::EngineId;
@@ -173,7 +172,7 @@ fn begin_devices(
         begun_after,
         released: flushed,
         clock: Duration::ZERO,
-        engine: fresh_identity(),
+        engine: fresh_identity(storage),
     };
     let ledger = Ledger::default();
     let content = checkpoint::encode(&directory, &[], &ledger);
@@ -185,10 +184,10 @@ fn begin_devices(
     }))
 }
 
-/// An identity that no other engine has: random bits that the standard library asks the system for.
-fn fresh_identity() -> EngineId {
-    let half = || RandomState::new().hash_one(0_u8).to_le_bytes();
-    EngineId::from_bytes([half(), half()].as_flattened())
+/// An identity that no other engine has.
+fn fresh_identity(storage: &dyn Storage) -> EngineId {
+    let halves = [storage.random(), storage.random()];
+    EngineId::from_bytes(halves.map(u64::to_le_bytes).as_flattened())
 }
 
 /// Reads the device table's checkpoint; `None` if there is none.
