@@ -140,7 +140,7 @@ pub(crate) struct RawArgs {
     #[arg(long, default_value = "256KiB", value_parser = bytes)]
     raw_block_bytes: u64,
     /// How many of them are in flight
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 4)]
     raw_depth: u32,
 }
 

@@ -9,11 +9,12 @@
 //! - [`view`]: what a read pins; [`snapshot`]: what compaction must keep for it; [`iterator`]: the cursor
 //! - [`workers`]: flushing and compacting in the background; [`rest`]: what is done when nobody writes;
 //!   [`pace`]: how writers are held back
-//! - [`routes`]: which operations of a write go to the upper level; [`devices`]: devices that depart, and what
+//! - [`changes`]: what one write consists of; [`routes`]: which operations of a write go to the upper level; [`devices`]: devices that depart, and what
 //!   is left of them; [`settle`]: devices that stay; [`handoff`]: devices that change their engine
 //! - [`own_files`], [`destroy`]: which files a database consists of, and how it is removed; [`sizes`]: where bytes are
 //! - [`open`]: from a directory to a database and back; [`replay`] and [`inserters`]: what the log holds, into memory
 
+mod changes;
 mod destroy;
 mod devices;
 mod export;
@@ -152,12 +153,12 @@ impl Db {
 
     /// Puts `value` under `key`. Survives the death of the process.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.core.write_one(|batch| batch.put(key, value))
+        self.core.write_one(key, Some(value))
     }
 
     /// Deletes `key`, whether it exists or not. Survives the death of the process.
     pub fn delete(&self, key: &[u8]) -> Result<()> {
-        self.core.write_one(|batch| batch.delete(key))
+        self.core.write_one(key, None)
     }
 
     /// Writes a batch: all of it or nothing, visible at once.

@@ -13,6 +13,7 @@
 //! for all of the write; a write goes to the memtable that was active at its place in the log, so a memtable
 //! holds exactly the records between two positions.
 
+use super::changes::{Changes, Single};
 use super::options::{BATCH_BYTES_MAX, Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use super::pace::FULL_MEMTABLES_MAX;
 use super::view::{LoggedMemTable, View};
@@ -23,9 +24,6 @@ use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::{Arc, lock, wait};
 use std::cell::RefCell;
 use waystation_format::batch::Operation;
-
-/// The length of the header that `LevelDB` puts before a batch's operations; the log's record has its own.
-pub(super) const BATCH_HEADER_BYTES: usize = 12;
 
 thread_local! {
     /// A batch to be used again, so that a single put allocates nothing.
@@ -55,11 +53,12 @@ pub(super) struct Active {
 
 impl Core {
     /// Writes one operation.
-    pub(super) fn write_one(&self, fill: impl FnOnce(&mut WriteBatch)) -> Result<()> {
-        SCRATCH.with_borrow_mut(|batch| {
-            batch.clear();
-            fill(batch);
-            self.write(batch, Durability::ProcessCrash)
+    pub(super) fn write_one(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let operation = Operation { key, value };
+        let room = checked_room(&operation)?;
+        SCRATCH.with_borrow_mut(|scratch| {
+            let single = Single::new(&operation, scratch);
+            self.commit(&single, room, Durability::ProcessCrash)
         })
     }
 
@@ -72,18 +71,22 @@ impl Core {
                 Ok(())
             };
         }
-        let room = check_limits(batch)?;
-        let payload = &batch.as_bytes()[BATCH_HEADER_BYTES..];
+        self.commit(batch, check_limits(batch)?, durability)
+    }
+
+    /// Writes `changes`, whose limits were checked and which take `room` bytes of memtable.
+    fn commit(&self, changes: &impl Changes, room: usize, durability: Durability) -> Result<()> {
         if let Some(devices) = &self.devices {
-            return self.write_routed(devices, batch, durability);
+            return self.write_routed(devices, changes, durability);
         }
+        let payload = changes.payload();
         self.pace
             .admit(payload.len(), self.active_fill(), &*self.storage);
         let checksum = crc32c::crc32c(payload);
         let (reservation, memtable) = loop {
             let admitted = self
                 .log
-                .reserve(payload.len(), batch.len() as u32, |lsn, sequence| {
+                .reserve(payload.len(), changes.count(), |lsn, sequence| {
                     self.admit(room, lsn, sequence)
                 });
             match admitted {
@@ -94,7 +97,8 @@ impl Core {
             }
         };
         self.log.copy(&reservation, payload, checksum);
-        apply(&memtable.table, batch, reservation.first_sequence);
+        let first = reservation.first_sequence;
+        apply(&memtable.table, changes.operations(), first);
         let end = reservation.end_lsn();
         self.log.publish(reservation);
         self.end_rest();
@@ -203,17 +207,7 @@ fn check_limits(batch: &WriteBatch) -> Result<usize> {
     }
     let mut room = 0;
     for operation in batch {
-        let (key_bytes, value_bytes) = (
-            operation.key.len(),
-            operation.value.unwrap_or_default().len(),
-        );
-        if key_bytes > KEY_BYTES_MAX {
-            return Err(too_long("key", key_bytes, KEY_BYTES_MAX));
-        }
-        if value_bytes > VALUE_BYTES_MAX {
-            return Err(too_long("value", value_bytes, VALUE_BYTES_MAX));
-        }
-        room += room_of(&operation);
+        room += checked_room(&operation)?;
     }
     // Many tiny operations take several times their bytes.
     if room > MemTable::MAX_CAPACITY_BYTES {
@@ -221,6 +215,19 @@ fn check_limits(batch: &WriteBatch) -> Result<usize> {
         return Err(too_long("batch, in memory,", room, limit));
     }
     Ok(room)
+}
+
+/// The bytes of memtable that `operation` needs, if it is within the documented limits.
+fn checked_room(operation: &Operation<'_>) -> Result<usize> {
+    let key_bytes = operation.key.len();
+    let value_bytes = operation.value.unwrap_or_default().len();
+    if key_bytes > KEY_BYTES_MAX {
+        return Err(too_long("key", key_bytes, KEY_BYTES_MAX));
+    }
+    if value_bytes > VALUE_BYTES_MAX {
+        return Err(too_long("value", value_bytes, VALUE_BYTES_MAX));
+    }
+    Ok(room_of(operation))
 }
 
 fn too_long(what: &str, bytes: usize, limit: usize) -> Error {

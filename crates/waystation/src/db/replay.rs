@@ -1,7 +1,7 @@
 //! What the log holds back into memory: its records, into memtables and the upper level as they were before.
 
 use super::inserters::Inserters;
-use super::pipeline::{BATCH_HEADER_BYTES, apply, room_of};
+use super::pipeline::{apply, room_of};
 use super::routes::spot_of;
 use super::view::LoggedMemTable;
 use crate::device::checkpoint::CHECKPOINT_NAME;
@@ -13,7 +13,7 @@ use crate::lsm::memtable::{MemTable, Regions};
 use crate::sync::Arc;
 use std::path::Path;
 use waystation_format::FormatError;
-use waystation_format::batch::BatchIter;
+use waystation_format::batch::{BatchIter, HEADER_BYTES};
 use waystation_format::log::RecordKind;
 
 /// Puts the log's records back into memtables.
@@ -97,7 +97,7 @@ impl Replay {
         scratch.extend_from_slice(record.payload);
         let operations = BatchIter::parse(&scratch).map_err(|error| damaged("batch", &error))?;
         if self.devices.is_some() {
-            self.take_routed(record, operations, &scratch[BATCH_HEADER_BYTES..]);
+            self.take_routed(record, operations, &scratch[HEADER_BYTES..]);
         } else {
             let room = operations
                 .clone()

@@ -5,11 +5,13 @@
 //! that switches later has a later switch. An operation of the upper level costs one entry in its stay's index; the
 //! record in the log is the only copy of its value.
 
+use super::Core;
+use super::changes::Changes;
 use super::devices::Devices;
 use super::options::Durability;
-use super::pipeline::{BATCH_HEADER_BYTES, Refusal, room_of};
+use super::pipeline::{Refusal, room_of};
 use super::view::LoggedMemTable;
-use super::{Core, WriteBatch};
+
 use crate::device::index::{Entry, Spot};
 use crate::device::table::Target;
 use crate::error::Result;
@@ -43,11 +45,11 @@ impl Core {
     pub(super) fn write_routed(
         &self,
         devices: &Devices,
-        batch: &WriteBatch,
+        changes: &impl Changes,
         durability: Durability,
     ) -> Result<()> {
         let mut routes = SCRATCH.take();
-        let written = self.write_on(devices, batch, durability, &mut routes);
+        let written = self.write_on(devices, changes, durability, &mut routes);
         routes.clear();
         SCRATCH.set(routes);
         written
@@ -56,22 +58,22 @@ impl Core {
     fn write_on(
         &self,
         devices: &Devices,
-        batch: &WriteBatch,
+        changes: &impl Changes,
         durability: Durability,
         routes: &mut Vec<Route>,
     ) -> Result<()> {
-        let payload = &batch.as_bytes()[BATCH_HEADER_BYTES..];
+        let payload = changes.payload();
         let checksum = crc32c::crc32c(payload);
         self.pace_upper(devices);
         let (reservation, memtable) = loop {
-            let room = self.find_routes(devices, batch, routes)?;
+            let room = self.find_routes(devices, changes, routes)?;
             if room > 0 {
                 self.pace
                     .admit(payload.len(), self.active_fill(), &*self.storage);
             }
             let admitted = self
                 .log
-                .reserve(payload.len(), batch.len() as u32, |lsn, sequence| {
+                .reserve(payload.len(), changes.count(), |lsn, sequence| {
                     self.admit_routed(devices, routes, room, lsn, sequence)
                 });
             match admitted {
@@ -83,7 +85,7 @@ impl Core {
         };
         self.log.copy(&reservation, payload, checksum);
         let mut sequence = reservation.first_sequence;
-        let mut operations = batch.iter();
+        let mut operations = changes.operations();
         for route in routes.iter() {
             let some = operations.by_ref().take(route.operations as usize);
             for operation in some {
@@ -119,14 +121,14 @@ impl Core {
     fn find_routes(
         &self,
         devices: &Devices,
-        batch: &WriteBatch,
+        changes: &impl Changes,
         routes: &mut Vec<Route>,
     ) -> Result<usize> {
         routes.clear();
         let table = &devices.upper.table;
         let mut room = 0;
         let mut last: Option<&[u8]> = None;
-        for operation in batch {
+        for operation in changes.operations() {
             let prefix = table.extractor().prefix(operation.key);
             let is_same = !routes.is_empty() && prefix == last;
             if !is_same {

@@ -1,20 +1,27 @@
-//! The background threads: two that write the log out, one that flushes, one that watches for rests, some that
+//! The background threads: some that write the log out, one that flushes, one that watches for rests, some that
 //! compact.
 //!
 //! A failed flush or compaction is tried again after a pause that grows to a second; meanwhile writers run
 //! until memory is full and then get [`Error::Suspended`] with the cause. Reads are not touched.
 
 use super::Core;
+use super::pace::FULL_MEMTABLES_MAX;
 use super::view::View;
 use crate::error::{Error, Result};
+use crate::lsm::iter::MergingIterator;
+use crate::lsm::memtable::MemTable;
 use crate::storage::stand_back;
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, MutexGuard, lock, wait};
 use std::time::Duration;
 
-/// Threads that write the log out: one writes while the other checksums.
-const LOG_WRITERS: usize = 2;
+/// Threads that write the log out. Two would keep a device busy, but where writers take all of the processor a
+/// thread has to wait for it after every write.
+const LOG_WRITERS: usize = 4;
+/// Full memtables that one flush takes, if more than one waits. As one table they cost less than as two, now and
+/// in the merges to come; and as many may fill meanwhile.
+const FLUSHED_TOGETHER: usize = FULL_MEMTABLES_MAX / 2;
 /// The first pause after a failure; it doubles up to the longest.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(20);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -134,13 +141,15 @@ impl Core {
         }
     }
 
-    /// Writes the oldest full memtable to a table and frees its part of the log.
+    /// Writes the oldest full memtables to a table and frees their part of the log.
     fn flush_oldest(&self) -> Result<()> {
         let view = self.views.load();
-        let Some(oldest) = view.full.first().cloned() else {
+        let count = view.full.len().min(FLUSHED_TOGETHER);
+        if count == 0 {
             return Ok(());
-        };
-        let next = view.full.get(1).unwrap_or(&view.active);
+        }
+        let (oldest, later) = view.full.split_at(count);
+        let next = later.first().unwrap_or(&view.active);
         let (end_lsn, end_sequence) = (next.start_lsn, next.start_sequence - 1);
         // What switched to the memtables must reach the tree before them.
         let mut pending = self.devices.as_ref().map(|it| (it, lock(&it.pending)));
@@ -152,20 +161,18 @@ impl Core {
         self.log.wait_visible(end_sequence);
         // Nothing gets ahead of the log: a table must not survive a power cut that a write before it does not.
         self.log.sync(end_lsn)?;
-        if !oldest.table.is_empty() {
-            let oldest_snapshot = self.oldest_snapshot();
-            let hurried = view.full.len() > 1;
-            self.tree
-                .flush(oldest.table.iter(), end_sequence, oldest_snapshot, hurried)?;
-        }
+        let tables = oldest.iter().map(|memtable| &memtable.table);
+        let hurried = view.full.len() > 1;
+        self.flush_together(tables.clone(), end_sequence, hurried)?;
         self.views.change(|view| {
-            let full = view.full[1..].to_vec();
+            let full = view.full[count..].to_vec();
             View::new(Arc::clone(&view.active), full, self.tree.version())
         });
-        self.full_memtables.fetch_sub(1, SeqCst);
+        self.full_memtables.fetch_sub(count, SeqCst);
         self.observe_pace();
         let elapsed = self.storage.now().saturating_sub(started);
-        self.pace.drained(oldest.table.used_bytes() as u64, elapsed);
+        let bytes: usize = tables.map(|table| table.used_bytes()).sum();
+        self.pace.drained(bytes as u64, elapsed);
         match &self.devices {
             // The keeper frees the log, which stays need, too.
             Some(devices) => {
@@ -174,6 +181,24 @@ impl Core {
             }
             None => self.log.release_below(end_lsn),
         }
+    }
+
+    /// Writes `memtables`, which end at `end_sequence`, to one table.
+    fn flush_together<'a>(
+        &self,
+        memtables: impl Iterator<Item = &'a Arc<MemTable>>,
+        end_sequence: u64,
+        hurried: bool,
+    ) -> Result<()> {
+        let filled = memtables.filter(|table| !table.is_empty());
+        let cursors: Vec<_> = filled.map(MemTable::iter).collect();
+        if cursors.is_empty() {
+            return Ok(());
+        }
+        let merged = MergingIterator::new(cursors);
+        let oldest_snapshot = self.oldest_snapshot();
+        self.tree
+            .flush(merged, end_sequence, oldest_snapshot, hurried)
     }
 
     /// Compacts whatever is due, until told to stop.
