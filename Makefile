@@ -7,7 +7,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help run test models soak bench-build bench lint docs setup clean
+.PHONY: help run demo test models soak bench-build bench lint docs setup clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -17,7 +17,12 @@ setup: ## Install what the tests need
 
 # The sizes of the compaction engine that are simulated: two of them build faster than all that the tests take.
 run: export WAYSTATION_IP_SIZES ?= 2,4
-run: ## Build, load a real trace, query it, show the result
+run: ## Build, and drive an hour of a real city through thirty engines; plots in target/city.html
+	$(CARGO) build --release --locked -p waystation-cli
+	$(TARGET)/release/waystation city --dir $(TARGET)/city --html $(TARGET)/city.html --json $(TARGET)/city.json
+
+demo: export WAYSTATION_IP_SIZES ?= 2,4
+demo: ## Build, and take a tour through the commands
 	$(CARGO) build --release --locked -p waystation-cli
 	scripts/demo.sh $(TARGET)/release/waystation
 

@@ -1,5 +1,6 @@
 //! What can be said on the command line. Help is part of the interface: every command shows examples.
 
+use crate::output::JsonTarget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -14,8 +15,8 @@ use std::path::PathBuf;
 #[command(name = "waystation", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     /// Print JSON: one object, or one object per line for lists
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
+    #[arg(long, global = true, num_args = 0, default_missing_value = "")]
+    pub(crate) json: Option<JsonTarget>,
     /// Show no progress (it is shown on terminals only in any case)
     #[arg(long, global = true)]
     pub(crate) quiet: bool,
@@ -26,7 +27,7 @@ pub(crate) struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  the key is not there (get, find)
+  1  the key is not there (get, find); the audit found something (city)
   2  the call is wrong: arguments, notation, limits
   3  the database or file cannot be opened: missing, in use, foreign, not permitted
   4  damage was found
@@ -133,6 +134,15 @@ Examples:
   waystation place advise run.trace --fast 20MB,64MB"
     )]
     Place(waystation_advisor::PlaceCommand),
+    /// Drive an hour of a real city through edge engines, one for each radio cell; audit every reading
+    #[command(after_help = "\
+Exit code 1: the audit found something.
+
+Examples:
+  waystation city
+  waystation city --html city.html --json city.json
+  waystation city grid.csv.gz --readings-per-second 2 --value-bytes 1000 --until 600")]
+    City(crate::city::args::City),
     /// Compact tables through the compaction engine in hardware, simulated
     #[command(after_help = "\
 Examples:

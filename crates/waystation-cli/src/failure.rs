@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use waystation::Error;
 
-/// The key is not there.
+/// The key is not there; or an audit found something.
 pub(crate) const NOT_FOUND: u8 = 1;
 /// The call is wrong.
 pub(crate) const USAGE: u8 = 2;
@@ -45,6 +45,11 @@ impl Failure {
     /// A file the command itself reads or writes refused.
     pub(crate) fn file(operation: &'static str, path: &Path, source: io::Error) -> Self {
         Self::from(Error::io(operation, path, source))
+    }
+
+    /// The exit code.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
     }
 
     /// Says it on standard error; the exit code.

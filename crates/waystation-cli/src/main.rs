@@ -1,11 +1,12 @@
 //! The `waystation` command.
 //!
-//! Parsing ([`args`]), one function per command ([`commands`]), and what all share: how keys and values are
+//! Parsing ([`args`]), one function per command ([`commands`]; [`city`] has a module of its own), and what all share: how keys and values are
 //! written ([`notation`]), what is printed ([`output`], [`progress`]) and how a command fails ([`failure`]).
 //! Results go to standard output, everything else to standard error; a failure is one sentence there and an
 //! exit code. No input panics.
 
 mod args;
+mod city;
 mod commands;
 mod failure;
 mod notation;

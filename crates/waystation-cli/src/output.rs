@@ -1,7 +1,30 @@
 //! Standard output: lines for people, or JSON.
 
 use serde::Serialize;
+use std::convert::Infallible;
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Where JSON goes: `--json` alone means standard output; commands with reports take a file, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum JsonTarget {
+    /// Standard output, in place of text.
+    Output,
+    /// A file.
+    File(PathBuf),
+}
+
+impl FromStr for JsonTarget {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            "" | "-" => Self::Output,
+            path => Self::File(path.into()),
+        })
+    }
+}
 
 /// Where results go. Buffered: flushed by [`Output::finish`].
 pub(crate) struct Output {

@@ -11,7 +11,7 @@ mod write;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{JsonTarget, Output};
 use std::path::Path;
 use waystation::{Db, DeviceOptions, Error, Options};
 
@@ -26,7 +26,7 @@ pub(crate) struct Context {
 /// Runs the command that was asked for.
 pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
     let mut context = Context {
-        output: Output::new(cli.json),
+        output: Output::new(cli.json == Some(JsonTarget::Output)),
         quiet: cli.quiet,
     };
     let result = match cli.command {
@@ -41,6 +41,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Dump(args) => dump::dump(&mut context, &args),
         Command::Devices(command) => devices::devices(&mut context, command),
         Command::Place(command) => place::place(&context, command),
+        Command::City(args) => crate::city::city(&mut context, &args),
         Command::Ip(command) => ip::ip(&mut context, &command),
         Command::Compact(args) => maintain::compact(&mut context, args),
         Command::ExportLeveldb(args) => maintain::export(&mut context, &args),

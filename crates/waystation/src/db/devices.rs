@@ -135,6 +135,15 @@ impl Db {
         self.core.settle_device(device)
     }
 
+    /// Lets several devices settle together, at little more cost than one of them alone. Those that have settled, or
+    /// have no data here, are passed over.
+    ///
+    /// # Errors
+    /// As [`Db::settle`], but for [`Error::UnknownDevice`].
+    pub fn settle_together<'a>(&self, devices: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
+        self.core.settle_those(devices.into_iter())
+    }
+
     /// All devices that have data, by name.
     ///
     /// # Errors

@@ -91,6 +91,18 @@ impl Core {
         }
     }
 
+    /// Lets those of some devices settle, together, that are in the upper level.
+    pub(super) fn settle_those<'a>(&self, names: impl Iterator<Item = &'a [u8]>) -> Result<()> {
+        let mut stays = Vec::new();
+        for name in names {
+            let (devices, prefix) = self.prefix_of(name)?;
+            let found = devices.upper.table.get(&prefix);
+            stays.extend(found.and_then(|found| found.with_state(|state| state.current.clone())));
+        }
+        stays.retain(|stay| is_upper(stay));
+        self.settle(self.known_devices()?, stays)
+    }
+
     fn settle(&self, devices: &Devices, mut stays: Vec<Arc<Resident>>) -> Result<()> {
         // In the tree, one that came from elsewhere would be seen by those who read from before it was admitted.
         let oldest = self.oldest_snapshot();

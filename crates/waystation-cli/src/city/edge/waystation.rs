@@ -1,0 +1,170 @@
+//! A cell on Waystation.
+
+use super::{Carried, Edge, Occupancy, Result, Visitor};
+use crate::city::reading::DELIMITER;
+use std::path::Path;
+use std::time::Duration;
+use waystation::storage::Area;
+use waystation::{
+    Db, DeviceLevel, DeviceOptions, Durability, Error, Extractor, IterOptions, Options,
+};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+/// The log's and the ring's lengths are multiples of this.
+const UNIT: usize = 4 * KIB;
+/// The least that an engine works well with.
+pub(crate) const MEMORY_MIN: usize = 2 * MIB;
+
+/// A cell's engine.
+pub(crate) struct WaystationEdge {
+    db: Db,
+    /// What other cells call it.
+    name: String,
+    /// What a hand-off survives.
+    durability: Durability,
+}
+
+/// Options of an engine that takes about `memory` bytes at most: a quarter for the upper level's indexes, an eighth
+/// each for the ring, the cache, and each of two memtables; the rest for what is read, written and merged meanwhile.
+/// Vehicles settle when the city says so, as the engine's clock knows nothing of the trace's time.
+pub(crate) fn options_within(memory: usize) -> Options {
+    let memory = memory.max(MEMORY_MIN);
+    let eighth = memory / 8 / UNIT * UNIT;
+    Options {
+        memtable_bytes: eighth,
+        ring_bytes: eighth.clamp(256 * KIB, 16 * MIB),
+        cache_bytes: eighth,
+        log_segment_bytes: (2 * eighth).clamp(MIB, 64 * MIB),
+        table_bytes: eighth.clamp(512 * KIB, 8 * MIB),
+        background_jobs: 1,
+        max_open_tables: 64,
+        devices: Some(DeviceOptions {
+            residency: Duration::from_secs(365 * 86_400),
+            index_bytes: memory as u64 / 4,
+            upper_bytes: 64 * memory as u64,
+            ..DeviceOptions::new(Extractor::until(DELIMITER))
+        }),
+        ..Options::default()
+    }
+}
+
+impl WaystationEdge {
+    /// Opens the engine in `directory`, made if missing.
+    pub(crate) fn open(directory: &Path, options: Options, durability: Durability) -> Result<Self> {
+        let db = Db::open(directory, options)?;
+        let name = directory.file_name().unwrap_or(directory.as_os_str());
+        Ok(Self {
+            db,
+            name: name.to_string_lossy().into_owned(),
+            durability,
+        })
+    }
+}
+
+fn between(from: &[u8], to: &[u8]) -> IterOptions {
+    IterOptions {
+        lower: Some(from.to_vec()),
+        upper: Some(to.to_vec()),
+        ..IterOptions::default()
+    }
+}
+
+/// That there was nothing to be done is no failure.
+fn or_nothing(result: waystation::Result<()>) -> Result<()> {
+    match result {
+        Ok(()) | Err(Error::UnknownDevice { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Edge for WaystationEdge {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.db.put(key, value)?)
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], each: Visitor<'_>) -> Result<()> {
+        let mut cursor = self.db.iter(between(from, to))?;
+        cursor.seek_to_first()?;
+        while cursor.valid() {
+            each(cursor.key(), cursor.value());
+            cursor.next()?;
+        }
+        Ok(())
+    }
+
+    fn last(&self, from: &[u8], to: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let mut cursor = self.db.iter(between(from, to))?;
+        cursor.seek_to_last()?;
+        let found = cursor.valid();
+        Ok(found.then(|| (cursor.key().to_vec(), cursor.value().to_vec())))
+    }
+
+    fn welcome(&self, name: &[u8]) -> Result<()> {
+        // It may have been handed on from here once.
+        or_nothing(self.db.lift_stub(name))
+    }
+
+    fn hand_off(&self, name: &[u8], target: &Self) -> Result<Carried> {
+        let exported = self.db.export_device(name, &target.name, self.durability);
+        let receipt = match exported {
+            Ok(stream) => target.db.admit_device(stream)?,
+            // It has sent nothing since it came.
+            Err(Error::UnknownDevice { .. }) => {
+                target.welcome(name)?;
+                return Ok(Carried::default());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.db.complete_export(&receipt)?;
+        Ok(Carried {
+            records: receipt.digest.records,
+            bytes: receipt.digest.bytes,
+        })
+    }
+
+    fn depart(&self, name: &[u8]) -> Result<()> {
+        // It may have come and gone between two readings.
+        or_nothing(self.db.depart(name))
+    }
+
+    fn settle(&self, names: &[Vec<u8>]) -> Result<()> {
+        Ok(self.db.settle_together(names.iter().map(Vec::as_slice))?)
+    }
+
+    fn occupancy(&self) -> Result<Occupancy> {
+        let stats = self.db.stats();
+        let mut occupancy = Occupancy {
+            tree_bytes: stats.tree.levels.iter().map(|level| level.bytes).sum(),
+            ..Occupancy::default()
+        };
+        if let Some(devices) = &stats.devices {
+            occupancy.index_bytes = devices.index_bytes;
+            occupancy.settled_records = devices.settled_records;
+        }
+        for device in self.db.devices()? {
+            match device.level {
+                DeviceLevel::Upper | DeviceLevel::Settling => {
+                    occupancy.upper_vehicles += 1;
+                    occupancy.upper_bytes += device.bytes;
+                }
+                DeviceLevel::Tree => occupancy.tree_vehicles += 1,
+                DeviceLevel::Departed => {}
+            }
+        }
+        for storage in &stats.storage {
+            occupancy.storage_read += storage.meter.read_bytes;
+            match storage.area {
+                Area::Journal => occupancy.log_written += storage.meter.written_bytes,
+                Area::Tables | Area::Spill => {
+                    occupancy.tables_written += storage.meter.written_bytes;
+                }
+            }
+        }
+        Ok(occupancy)
+    }
+
+    fn close(self) -> Result<()> {
+        Ok(self.db.close()?)
+    }
+}

@@ -1,0 +1,174 @@
+//! `waystation city`: a real hour of a city's traffic, driven through an engine for each radio cell.
+//!
+//! A trace says which vehicle is in which cell when ([`trace`]). A vehicle in a cell sends readings ([`reading`]), which
+//! the cell's engine stores ([`edge`]), and questions about it are answered ([`query`]). When it goes on to another
+//! cell everything it has sent travels with it; when it leaves the city everything is deleted ([`journey`]). What stays
+//! longer than most settles into the tree ([`residency`], [`residents`]). The city's clock is virtual: its hour takes
+//! as long as the engines do ([`drive`], [`worker`]).
+//!
+//! Whether every reading is where it must be, and nowhere else, is the business of one who knows the trace and asks
+//! the engines, and nobody else: the [`audit`].
+
+pub(crate) mod args;
+mod audit;
+mod drive;
+mod edge;
+mod error;
+mod ground;
+mod journey;
+mod machine;
+mod meters;
+mod query;
+mod reading;
+mod report;
+mod residency;
+mod residents;
+#[cfg(test)]
+mod tests;
+mod trace;
+mod watch;
+mod worker;
+
+use crate::commands::Context;
+use crate::failure::{self, Failure};
+use crate::output::JsonTarget;
+use args::City;
+use audit::Audit;
+use drive::Setup;
+use edge::{Edge, WaystationEdge, options_within};
+use error::CityError;
+use ground::Ground;
+use reading::Plan;
+use report::{EngineReport, Report};
+use std::fs;
+use std::path::Path;
+use trace::Trace;
+
+/// Runs the city and reports; an audit that finds anything is a failure.
+pub(crate) fn city(context: &mut Context, args: &City) -> Result<(), Failure> {
+    let is_json = context.output.is_json() || args.json == Some(JsonTarget::Output);
+    let report = run(args, context.quiet)?;
+    if is_json {
+        context.output.json(&report)?;
+    } else {
+        context.output.raw(report::text(&report).as_bytes())?;
+    }
+    if report.is_clean() {
+        Ok(())
+    } else {
+        Err(Failure::told(failure::NOT_FOUND))
+    }
+}
+
+fn run(args: &City, quiet: bool) -> Result<Report, CityError> {
+    let whole = Trace::load(args.trace.as_deref())?;
+    let until = args.until.unwrap_or(u32::MAX).min(whole.end());
+    let trace = whole.cut(until);
+    let plan = Plan {
+        interval_us: report::whole((1e6 / args.readings_per_second).round()),
+        sensors: args.sensors,
+        value_bytes: args.value_bytes as usize,
+    };
+    let actions = journey::actions(&trace);
+    let setup = Setup {
+        actions: &actions,
+        cells: &trace.cells,
+        plan,
+        queries_per_million: report::whole((args.queries_per_second * 1e6).round()),
+        threads: args.threads as usize,
+        until,
+        reopen_every: args.reopen_every,
+        directory: &args.dir,
+    };
+    check_files(args)?;
+    let ground = Ground::take(&args.dir, args.keep)?;
+    watch::catch_interrupts()?;
+    let mut report = Report::new(args, &trace);
+    report
+        .engines
+        .push(waystation(args, &trace, &setup, &ground, quiet)?);
+    write_files(args, &report)?;
+    Ok(report)
+}
+
+/// The city on Waystation.
+fn waystation(
+    args: &City,
+    trace: &Trace,
+    setup: &Setup<'_>,
+    ground: &Ground,
+    quiet: bool,
+) -> Result<EngineReport, CityError> {
+    let share = args.memory / setup.cells.len() as u64;
+    let options = options_within(usize::try_from(share).unwrap_or(usize::MAX));
+    if share < edge::MEMORY_MIN as u64 {
+        return Err(CityError::Usage(format!(
+            "--memory is {share} bytes for each of {} cells; each needs {}",
+            setup.cells.len(),
+            edge::MEMORY_MIN
+        )));
+    }
+    let directory = ground.of("waystation");
+    let open = |cell: usize| {
+        let directory = directory.join(format!("cell-{}", setup.cells[cell]));
+        WaystationEdge::open(&directory, options.clone(), args.hand_offs_survive.into())
+    };
+    let engine = report::Engine {
+        name: "waystation",
+        settings: format!(
+            "per cell: memtable and ring {}, cache {}, indexes {}",
+            crate::output::bytes_text(options.memtable_bytes as u64),
+            crate::output::bytes_text(options.cache_bytes as u64),
+            crate::output::bytes_text(share / 4),
+        ),
+    };
+    let setup = Setup {
+        directory: &directory,
+        ..*setup
+    };
+    let ran = one_engine(engine, trace, &setup, &open, quiet);
+    ground.clear("waystation");
+    ran
+}
+
+/// The city on engines of one kind.
+fn one_engine<E: Edge>(
+    engine: report::Engine,
+    trace: &Trace,
+    setup: &Setup<'_>,
+    open: drive::Open<'_, E>,
+    quiet: bool,
+) -> Result<EngineReport, CityError> {
+    let audit = Audit::new(trace, setup.plan);
+    let mut bar = watch::Bar::new(engine.name, setup.until, quiet);
+    machine::forget_peak();
+    let before = report::Before::now();
+    let run = drive::run(setup, &audit, open, &mut bar)?;
+    Ok(EngineReport::new(engine, run, &before))
+}
+
+/// Makes the report's files, before anybody has waited for a report that has no place.
+fn check_files(args: &City) -> Result<(), CityError> {
+    let json = match &args.json {
+        Some(JsonTarget::File(path)) => Some(path),
+        _ => None,
+    };
+    for path in json.into_iter().chain(&args.html) {
+        fs::write(path, "").map_err(CityError::file("write", path))?;
+    }
+    Ok(())
+}
+
+fn write_files(args: &City, report: &Report) -> Result<(), CityError> {
+    let write =
+        |path: &Path, text: String| fs::write(path, text).map_err(CityError::file("write", path));
+    if let Some(JsonTarget::File(path)) = &args.json {
+        let text = serde_json::to_string_pretty(report)
+            .map_err(|error| CityError::file("write", path)(error.into()))?;
+        write(path, text + "\n")?;
+    }
+    if let Some(path) = &args.html {
+        write(path, report::html(report))?;
+    }
+    Ok(())
+}

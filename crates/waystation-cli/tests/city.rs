@@ -1,0 +1,122 @@
+//! The city from outside: the first minutes of the trace, its report and its audit; and what it refuses.
+
+mod support;
+
+use std::fs;
+use support::{Shell, text};
+
+#[test]
+fn the_first_minutes_come_out_clean_with_report_and_page() {
+    let shell = Shell::new();
+    let said = shell.ok(&[
+        "city",
+        "--until",
+        "150",
+        "--json",
+        "city.json",
+        "--html",
+        "city.html",
+        "--reopen-every",
+        "100",
+        "--hand-offs-survive",
+        "process-crash",
+    ]);
+    let json: serde_json::Value =
+        serde_json::from_slice(&fs::read(shell.path("city.json")).unwrap()).unwrap();
+    let engine = &json["engines"][0];
+    let readings = engine["counts"]["readings"].as_u64().unwrap();
+    assert!(readings > 5_000, "{readings}");
+    let last = said.lines().last().unwrap();
+    assert_eq!(
+        last,
+        format!("audit: {readings} readings, 0 lost, 0 doubled, 0 left behind")
+    );
+    assert!(said.contains("DLR-TS") && said.contains("iTETRIS") && said.contains("EPL-2.0"));
+    assert_eq!(
+        (&json["cells"], &engine["city_s"], &engine["reopened"]),
+        (&30.into(), &150.into(), &2.into())
+    );
+    assert!(engine["counts"]["hand_offs"].as_u64().unwrap() > 100);
+    assert!(engine["samples"].as_array().unwrap().len() >= 5);
+    let page = fs::read_to_string(shell.path("city.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    for title in [
+        "Throughput",
+        "Write amplification",
+        "Levels",
+        "Latency of a put",
+        "handed over",
+    ] {
+        assert!(page.contains(title), "{title}");
+    }
+    assert!(
+        !page
+            .replace("http://www.w3.org/2000/svg", "")
+            .contains("http"),
+        "it fetches nothing"
+    );
+    assert!(!shell.path("waystation-city").exists(), "nothing is left");
+}
+
+#[test]
+fn a_trace_of_ones_own_is_taken_and_json_goes_to_standard_output() {
+    let shell = Shell::new();
+    fs::write(
+        shell.path("own.csv"),
+        "t_s,device,cell,event\n0,1,5,A\n9,1,5,L\n9,1,6,A\n20,1,6,L\n",
+    )
+    .unwrap();
+    let arguments = [
+        "--json",
+        "city",
+        "own.csv",
+        "--readings-per-second",
+        "10",
+        "--dir",
+        "here",
+        "--keep",
+    ];
+    let json: serde_json::Value = serde_json::from_str(&shell.ok(&arguments)).unwrap();
+    let engine = &json["engines"][0];
+    assert_eq!(engine["counts"]["readings"], 200);
+    assert_eq!(engine["counts"]["handed_records"], 90);
+    assert_eq!(engine["audit"]["readings"], 200);
+    assert!(json["terms"].is_null());
+    let kept = shell.path("here/waystation/cell-6");
+    assert!(shell.ok(&["check", text(&kept)]).contains("sound"));
+}
+
+#[test]
+fn what_cannot_be_driven_is_refused_with_its_reason() {
+    let shell = Shell::new();
+    fs::write(
+        shell.path("bad.csv"),
+        "t_s,device,cell,event\n0,1,5,A\n3,one,5,L\n",
+    )
+    .unwrap();
+    let said = shell.fails(4, &["city", "bad.csv"]);
+    assert!(
+        said.contains("bad.csv, line 3: device must be a number"),
+        "{said}"
+    );
+    let said = shell.fails(3, &["city", "missing.csv"]);
+    assert!(said.contains("missing.csv cannot be read"), "{said}");
+    for arguments in [
+        ["--memory", "1MB"],
+        ["--memory", "much"],
+        ["--readings-per-second", "0"],
+        ["--readings-per-second", "NaN"],
+        ["--queries-per-second", "-1"],
+        ["--value-bytes", "7"],
+        ["--threads", "0"],
+        ["--sensors", "0"],
+        ["--until", "0"],
+    ] {
+        shell.fails(2, &["city", arguments[0], arguments[1]]);
+    }
+    fs::write(shell.path("letter"), "dear").unwrap();
+    let said = shell.fails(2, &["city", "--dir", "."]);
+    assert!(said.contains("no city's"), "{said}");
+    assert!(shell.path("letter").exists());
+    shell.fails_in(&[3, 5], &["city", "--html", "nowhere/city.html"]);
+}
