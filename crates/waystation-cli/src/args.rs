@@ -321,6 +321,45 @@ pub(crate) enum DevicesCommand {
     List(ListDevices),
     /// Let devices depart, with all they wrote
     Depart(DepartDevices),
+    /// Hand a device on to another database: freeze it here and write its stream to standard output
+    ///
+    /// Then admit the stream there, and end the hand-off here with the answer. Until then the device can be read here,
+    /// and not written. To get the stream again, repeat the command
+    Export(ExportDevice),
+    /// Take a device over from another database: read its stream from standard input and print a receipt
+    Admit(AnswerHandOff),
+    /// Refuse a device for good: read its stream from standard input and print a refusal
+    Refuse(AnswerHandOff),
+    /// End a hand-off from here: with a receipt the device departs, with a refusal it stays
+    End(EndHandOff),
+    /// Let a device that was handed on arrive here anew when it writes
+    Lift(DepartDevices),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportDevice {
+    /// The database directory
+    pub(crate) db: PathBuf,
+    /// The device's name
+    pub(crate) device: String,
+    /// A name for the other database: always the same for the same one
+    pub(crate) destination: String,
+    #[command(flatten)]
+    pub(crate) notation: Notation,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AnswerHandOff {
+    /// The database directory
+    pub(crate) db: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EndHandOff {
+    /// The database directory
+    pub(crate) db: PathBuf,
+    /// The receipt or the refusal, as it was printed
+    pub(crate) answer: String,
 }
 
 #[derive(Debug, Args)]

@@ -164,6 +164,47 @@ fn output_that_nobody_reads_is_no_failure() {
 }
 
 #[test]
+fn devices_change_databases() {
+    let shell = Shell::new();
+    for db in ["west", "east"] {
+        shell.ok(&["devices", "create", db, "until/3a"]);
+    }
+    shell.ok(&["put", "west", "car-1:speed:1", "13"]);
+    let stream = shell.bytes(&["devices", "export", "west", "car-1", "east"]);
+    let frozen = shell.fails(1, &["put", "west", "car-1:speed:2", "14"]);
+    assert!(frozen.contains("handed on to east"), "{frozen}");
+    let listed = shell.ok(&["devices", "list", "west"]);
+    assert!(listed.contains("moving to east"), "{listed}");
+
+    // Refused, it stays.
+    let refusal = shell.ok_with_input(&["devices", "refuse", "east"], &stream);
+    shell.fails_with_input(1, &["devices", "admit", "east"], &stream);
+    shell.ok(&["devices", "end", "west", refusal.trim()]);
+    shell.ok(&["put", "west", "car-1:speed:2", "14"]);
+
+    let stream = shell.bytes(&["devices", "export", "west", "car-1", "east"]);
+    let damaged = [&stream[..40], b"!", &stream[41..]].concat();
+    shell.fails_with_input(4, &["devices", "admit", "east"], &damaged);
+    let receipt = shell.ok_with_input(&["devices", "admit", "east"], &stream);
+    shell.fails(2, &["devices", "end", "west", "00ff"]);
+    shell.ok(&["devices", "end", "west", receipt.trim()]);
+    assert_eq!(
+        shell.ok(&["scan", "east"]),
+        "car-1:speed:1\t13\ncar-1:speed:2\t14\n"
+    );
+    assert_eq!(shell.ok(&["scan", "west"]), "");
+    let moved = shell.fails(1, &["put", "west", "car-1:speed:3", "15"]);
+    assert!(moved.contains("was handed on to east"), "{moved}");
+    let dumped = shell.ok(&["dump", "west/DEVICES"]);
+    assert!(
+        dumped.contains("device car-1: was handed on to east"),
+        "{dumped}"
+    );
+    shell.ok(&["devices", "lift", "west", "car-1"]);
+    shell.ok(&["put", "west", "car-1:speed:3", "15"]);
+}
+
+#[test]
 fn devices_are_listed_and_depart() {
     let shell = Shell::new();
     shell.ok(&["devices", "create", "db", "until/3a"]);

@@ -1,6 +1,6 @@
-//! devices: create, list, depart.
+//! devices: create, list, depart; what changes databases is in its own file.
 
-use super::{Context, open_existing, require_path};
+use super::{Context, handoff, open_existing, require_path};
 use crate::args::{CreateDevices, DepartDevices, DevicesCommand, ListDevices};
 use crate::failure::{Failure, USAGE};
 use crate::notation::Style;
@@ -19,6 +19,9 @@ struct Listed {
     age_seconds: Option<f64>,
     held_stays: usize,
     floors: usize,
+    tenure: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moving_to: Option<String>,
 }
 
 pub(super) fn devices(context: &mut Context, command: DevicesCommand) -> Result<(), Failure> {
@@ -26,6 +29,11 @@ pub(super) fn devices(context: &mut Context, command: DevicesCommand) -> Result<
         DevicesCommand::Create(args) => create(&args),
         DevicesCommand::List(args) => list(context, &args),
         DevicesCommand::Depart(args) => depart(&args),
+        DevicesCommand::Export(args) => handoff::export(context, &args),
+        DevicesCommand::Admit(args) => handoff::admit(context, &args),
+        DevicesCommand::Refuse(args) => handoff::refuse(context, &args),
+        DevicesCommand::End(args) => handoff::end(&args),
+        DevicesCommand::Lift(args) => handoff::lift(&args),
     }
 }
 
@@ -67,6 +75,8 @@ fn describe(device: &DeviceInfo, style: Style) -> Listed {
         age_seconds: device.age.map(|age| age.as_secs_f64()),
         held_stays: device.held_stays,
         floors: device.floors,
+        tenure: device.tenure,
+        moving_to: device.moving_to.clone(),
     }
 }
 
@@ -80,8 +90,10 @@ fn as_text(device: &Listed) -> String {
     let age = device
         .age_seconds
         .map_or(String::new(), |age| format!("\t{age:.1} s"));
+    let moving = device.moving_to.as_ref();
+    let moving = moving.map_or(String::new(), |to| format!("\tmoving to {to}"));
     format!(
-        "{}\t{level}\t{} records\t{}{age}",
+        "{}\t{level}\t{} records\t{}{age}{moving}",
         device.device,
         device.records,
         bytes_text(device.bytes)

@@ -68,6 +68,12 @@ enum Line {
         bytes: u64,
     },
     Version(Version),
+    Device {
+        prefix: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sequence: Option<u64>,
+        what: String,
+    },
     Problem {
         offset: u64,
         reason: String,
@@ -160,6 +166,15 @@ impl Printer<'_> {
                 bytes,
             },
             Item::Version(version) => Line::Version(self.version(&version)),
+            Item::Device {
+                prefix,
+                sequence,
+                what,
+            } => Line::Device {
+                prefix: self.style.show(&prefix),
+                sequence,
+                what,
+            },
             Item::Problem { offset, reason } => Line::Problem { offset, reason },
         }
     }
@@ -187,6 +202,16 @@ impl Printer<'_> {
                 "  + table {number} at level {level}, {bytes} bytes, {} @ {} to {} @ {}",
                 smallest.key, smallest.sequence, largest.key, largest.sequence
             )),
+            Line::Device {
+                prefix,
+                sequence,
+                what,
+            } => match sequence {
+                Some(sequence) => {
+                    (self.output).line(format_args!("  device {prefix} @ {sequence} {what}"))
+                }
+                None => self.output.line(format_args!("device {prefix} {what}")),
+            },
             Line::TableRemoved { level, number } => self
                 .output
                 .line(format_args!("  - table {number} at level {level}")),

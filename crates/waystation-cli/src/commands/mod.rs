@@ -2,6 +2,7 @@
 
 mod devices;
 mod dump;
+mod handoff;
 mod inspect;
 mod ip;
 mod maintain;

@@ -73,6 +73,13 @@ impl Shell {
         succeeded(arguments, self.command(arguments).output().unwrap())
     }
 
+    /// The bytes that the command wrote; it must succeed.
+    pub(crate) fn bytes(&self, arguments: &[&str]) -> Vec<u8> {
+        let output = self.command(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        output.stdout
+    }
+
     pub(crate) fn ok_with_input(&self, arguments: &[&str], input: &[u8]) -> String {
         succeeded(arguments, self.run_with_input(arguments, input))
     }

@@ -103,6 +103,23 @@ impl Ledger {
         was_there
     }
 
+    /// All stubs, the oldest first.
+    pub(crate) fn stubs(&self) -> Vec<(Vec<u8>, Stub)> {
+        let books = lock(&self.books);
+        let by_age = books.stubs_by_age.values();
+        let named = |prefix: &Prefix| Some((prefix.to_vec(), books.stubs.get(prefix)?.1.clone()));
+        by_age.filter_map(named).collect()
+    }
+
+    /// All tickets that were answered, and whether they were admitted.
+    pub(crate) fn answers(&self) -> Vec<(Ticket, bool)> {
+        let books = lock(&self.books);
+        let all = books.received.values().flat_map(|it| it.tickets.values());
+        let answer =
+            |(ticket, digest): &(Ticket, Option<Digest>)| (ticket.clone(), digest.is_some());
+        all.map(answer).collect()
+    }
+
     /// Notes that a hand-off to `destination` begins.
     pub(super) fn sent(&self, destination: &Arc<str>, ticket: u64) {
         let mut books = lock(&self.books);

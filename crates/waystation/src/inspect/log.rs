@@ -190,14 +190,22 @@ pub(super) fn walk_leveldb_batches(
     }
 }
 
-/// The operations of a record of our own log, each with its sequence number; none in one that tells of devices.
+/// The operations of a record of our own log, each with its sequence number. One that tells of devices may hold some,
+/// those of a device that came from another engine.
 pub(super) fn operations(
     record: &Record<'_>,
     sink: &mut dyn FnMut(u64, Operation<'_>),
 ) -> Result<(), &'static str> {
     if record.header.kind == RecordKind::Devices {
-        let event = DeviceEvent::decode(record.payload);
-        return event.map(|_| ()).map_err(|error| error.reason());
+        let event = DeviceEvent::decode(record.payload).map_err(|error| error.reason())?;
+        let Some(batch) = event.operations() else {
+            return Ok(());
+        };
+        let batch = BatchIter::parse(batch).map_err(|error| error.reason())?;
+        for (sequence, operation) in (record.header.first_sequence..).zip(batch) {
+            sink(sequence, operation);
+        }
+        return Ok(());
     }
     let mut bytes = Vec::with_capacity(HEADER_BYTES + record.payload.len());
     bytes.extend_from_slice(&record.header.first_sequence.to_le_bytes());

@@ -2,6 +2,7 @@
 
 use super::super::devices::Logged;
 use super::super::{Db, DbIterator, IterOptions};
+use super::stream::StreamReader;
 use super::{Digest, Ticket};
 use crate::error::Result;
 use std::io::{self, Read};
@@ -46,6 +47,15 @@ impl<'a> Export<'a> {
             read_bytes: 0,
             digest: None,
         })
+    }
+
+    /// The hand-off that a stream belongs to, read from its beginning.
+    ///
+    /// # Errors
+    /// [`Error::Stream`](crate::Error::Stream) if it is damaged, or none.
+    pub fn ticket_of(mut stream: impl Read) -> Result<Ticket> {
+        let opening = StreamReader::new(&mut stream).opening()?;
+        Ok(opening.ticket)
     }
 
     /// The name of this hand-off.

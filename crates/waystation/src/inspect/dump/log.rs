@@ -1,6 +1,7 @@
 //! Log segments, the ring, LevelDB's logs.
 
-use super::{DumpedVersion, Item, Out};
+use super::{DumpedVersion, Item, Out, devices};
+use crate::device::record::DeviceEvent;
 use crate::error::Result;
 use crate::inspect::log::{operations, walk_leveldb_batches};
 use crate::inspect::segment::{self, Known, Step};
@@ -8,7 +9,7 @@ use crate::inspect::source::Source;
 use crate::inspect::stream::{Piece, Record, StreamReader};
 use std::collections::BTreeMap;
 use waystation_format::batch::{BatchIter, Operation};
-use waystation_format::log::{BlockHeader, UNIT_BYTES};
+use waystation_format::log::{BlockHeader, RecordKind, UNIT_BYTES};
 
 /// A segment by itself: without its neighbours and the JOURNAL, so that the end of an open one is taken as it
 /// is, and a record that began in the segment before is passed over.
@@ -143,6 +144,11 @@ fn dump_record(record: &Record<'_>, offset: u64, out: &mut Out<'_, '_>) {
         operations: record.header.operations,
         bytes: u64::from(record.header.payload_bytes),
     });
+    if record.header.kind == RecordKind::Devices
+        && let Ok(event) = DeviceEvent::decode(record.payload)
+    {
+        devices::event(&event, record.header.first_sequence, out);
+    }
     let decoded = operations(record, &mut |sequence, operation| {
         out.put(version(sequence, &operation));
     });

@@ -1,10 +1,12 @@
 //! Everything in one file, whatever its kind. The kind is told by the name, or by the bytes if the name says
 //! nothing (a file copied elsewhere).
 
+mod devices;
 mod log;
 mod tree;
 
 use super::source::Source;
+use crate::device::checkpoint::{CHECKPOINT_DRAFT, CHECKPOINT_NAME};
 use crate::error::{Error, Result};
 use crate::log::{JOURNAL_NAME, RING_NAME, segment_number};
 use crate::lsm::version::SIDE_FILE;
@@ -85,6 +87,15 @@ pub enum Item {
     },
     /// A version of a key.
     Version(DumpedVersion),
+    /// Something about a device.
+    Device {
+        /// What its keys begin with, or its name.
+        prefix: Vec<u8>,
+        /// When it happened, in a log: the sequence number.
+        sequence: Option<u64>,
+        /// What happened, or how it stands.
+        what: String,
+    },
     /// Something that is not as it was written.
     Problem {
         /// Where in the file.
@@ -139,6 +150,7 @@ enum Kind {
     Ring,
     Journal,
     SideFile,
+    Devices,
     Text,
 }
 
@@ -163,6 +175,7 @@ pub fn dump(storage: &dyn Storage, path: &Path, sink: &mut ItemSink<'_>) -> Resu
         Kind::Ring => log::ring(&source, &mut out),
         Kind::Journal => tree::journal(&source, &mut out),
         Kind::SideFile => tree::side_file(&source, &mut out),
+        Kind::Devices => devices::checkpoint(&source, &mut out),
         Kind::Text => tree::text(&source, &mut out),
     };
     match result {
@@ -193,6 +206,7 @@ fn kind(source: &Source) -> Result<Kind> {
         RING_NAME => return Ok(Kind::Ring),
         JOURNAL_NAME => return Ok(Kind::Journal),
         SIDE_FILE => return Ok(Kind::SideFile),
+        CHECKPOINT_NAME | CHECKPOINT_DRAFT => return Ok(Kind::Devices),
         _ => {}
     }
     kind_by_bytes(source)?.ok_or_else(|| Error::Incompatible {
@@ -209,6 +223,7 @@ fn kind_by_bytes(source: &Source) -> Result<Option<Kind>> {
         (b"WSSEGMT1", _) => Some(Kind::Segment),
         (b"WSJOURN1", _) => Some(Kind::Journal),
         (b"WAYSTATN", _) => Some(Kind::SideFile),
+        (b"WSDEVICE", _) => Some(Kind::Devices),
         (_, [0x57, 0xfb, 0x80, 0x8b, 0x24, 0x75, 0x47, 0xdb]) => Some(Kind::Table),
         _ => None,
     })
