@@ -7,7 +7,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help run demo test models soak bench-build bench lint docs setup clean
+.PHONY: help run demo test models fuzz soak bench-build bench lint docs setup clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -27,7 +27,7 @@ demo: ## Build, and take a tour through the commands
 	scripts/demo.sh $(TARGET)/release/waystation
 
 test: setup ## Every test (under 30 minutes on two cores)
-	$(CARGO) test --workspace --locked --no-fail-fast
+	WAYSTATION_FLIP_PART=1 WAYSTATION_FUZZ_SECONDS=60 $(CARGO) test --workspace --locked --no-fail-fast
 	$(MAKE) models
 	$(MAKE) bindings
 
@@ -39,6 +39,16 @@ soak: ## Kills, simulated crashes and random histories for hours (SEEDS=, KILLS=
 	WAYSTATION_KILLS=$(or $(KILLS),2000) $(CARGO) test --release -p waystation --test kill --test handoff_kill -- --nocapture
 	WAYSTATION_FIRST_SEED=$(or $(FIRST),100000) WAYSTATION_SEEDS=$(or $(SEEDS),100000) $(CARGO) test --release -p waystation --test simulation -- --nocapture
 	WAYSTATION_MODEL_SEEDS=$(or $(MODELS),2000) $(CARGO) test --release -p waystation --test model -- --nocapture
+	$(MAKE) fuzz
+
+# Without FUZZ the soak's fuzzing: every target for so long, no toolchain but stable needed.
+fuzz: ## Hostile bytes for the parsers: FUZZ=target is live (nightly, cargo-fuzz), else each for SECONDS_EACH=
+ifdef FUZZ
+	$(CARGO) run --release -q -p waystation-fuzz -- corpus fuzz/corpus
+	$(CARGO) +nightly fuzz run $(FUZZ) -- -max_total_time=$(or $(SECONDS_EACH),600) -max_len=16384
+else
+	$(CARGO) run --release -q -p waystation-fuzz -- run $(or $(SECONDS_EACH),60)
+endif
 
 bench-build: ## Build the benchmark with its rivals LevelDB, RocksDB and fjall (about 25 minutes, once)
 	crates/waystation-bench/build-rivals.sh

@@ -6,6 +6,8 @@ pub mod error;
 pub mod inspect;
 mod log;
 mod lsm;
+#[doc(hidden)]
+pub mod parsers;
 pub mod storage;
 mod sync;
 

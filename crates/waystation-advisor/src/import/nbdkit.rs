@@ -60,7 +60,13 @@ fn stamp_ns(date: &str, time: &str) -> Option<u64> {
         parts.next()?.parse::<u64>().ok()?,
     );
     let seconds_ns = time_ns(parts.next()?, 1_000_000_000)?;
-    Some((days * 86_400 + hours * 3_600 + minutes * 60) * 1_000_000_000 + seconds_ns)
+    if hours > 23 || minutes > 59 {
+        return None;
+    }
+    // Nanoseconds since 1970 in 64 bits end in the year 2554.
+    (days * 86_400 + hours * 3_600 + minutes * 60)
+        .checked_mul(1_000_000_000)?
+        .checked_add(seconds_ns)
 }
 
 impl LineParser for Nbdkit {

@@ -9,8 +9,10 @@
 //! recovery, and once at a clean close. Until it names a new incarnation, whatever a half-done recovery
 //! wrote does not count; from then on the ring's old content does not count.
 
-use super::{u32_at, u64_at};
+use super::{UNIT_BYTES, u32_at, u64_at};
 
+/// The longest ring there can be (bytes).
+const RING_BYTES_MAX: u64 = 1 << 30;
 const MAGIC: &[u8; 8] = b"WSJOURN1";
 const VERSION: u32 = 1;
 const BYTES: usize = 48;
@@ -83,6 +85,10 @@ impl JournalState {
         }
         if version != VERSION {
             return Err("it was written by a newer version");
+        }
+        let is_ring = ring_bytes <= RING_BYTES_MAX && ring_bytes.is_multiple_of(UNIT_BYTES as u64);
+        if !is_ring {
+            return Err("it names a length that no ring has");
         }
         Ok(Self {
             incarnation,

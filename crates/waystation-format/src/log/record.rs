@@ -13,6 +13,7 @@
 //! the payload's checksum outside of any lock, the header's when LSN and sequence have been handed out.
 
 use super::{RECORD_HEADER_BYTES, u32_at, u64_at};
+use crate::key::MAX_SEQUENCE;
 
 /// What a record holds. On disk: never renumber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,14 +76,13 @@ impl RecordHeader {
         let kind = RecordKind::from_u32(u32_at(header, 20)?)?;
         let first_sequence = u64_at(header, 8)?;
         let operations = u32_at(header, 16)?;
-        (operations > 0 && first_sequence.checked_add(u64::from(operations)).is_some()).then_some(
-            Self {
-                payload_bytes: u32_at(header, 4)?,
-                first_sequence,
-                operations,
-                kind,
-            },
-        )
+        let last = first_sequence.checked_add(u64::from(operations).checked_sub(1)?)?;
+        (last <= MAX_SEQUENCE).then_some(Self {
+            payload_bytes: u32_at(header, 4)?,
+            first_sequence,
+            operations,
+            kind,
+        })
     }
 
     /// Whether `header` and `payload` are a record that was written at `lsn` in life `incarnation`.

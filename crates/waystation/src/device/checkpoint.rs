@@ -41,6 +41,7 @@ use std::time::Duration;
 use waystation_format::FormatError;
 use waystation_format::checksum::{crc32c, mask};
 use waystation_format::handoff::EngineId;
+use waystation_format::key::MAX_SEQUENCE;
 use waystation_format::varint::{Reader, put_length_prefixed, put_u64};
 
 /// The name of the file. `LevelDB` does not know it and leaves it alone.
@@ -239,8 +240,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Saved, CheckpointError> {
     let directory = Directory {
         extractor,
         is_complete: reader.u8("completeness")? == 1,
-        begun_after: reader.fixed_u64("first sequence number")?,
-        released: reader.fixed_u64("released sequence number")?,
+        begun_after: sequence(reader.fixed_u64("first sequence number")?)?,
+        released: sequence(reader.fixed_u64("released sequence number")?)?,
         clock: Duration::from_micros(reader.fixed_u64("clock")?),
         engine: EngineId::from_bytes(reader.take(16, "engine")?),
     };
@@ -263,22 +264,22 @@ fn take_device(reader: &mut Reader<'_>) -> Result<SavedDevice, FormatError> {
     let prefix = reader.length_prefixed("prefix")?.to_vec();
     let bits = reader.u8("state")?;
     let lower_since = if bits & LOWER != 0 {
-        Some(reader.fixed_u64("switch")?)
+        Some(sequence(reader.fixed_u64("switch")?)?)
     } else {
         None
     };
     let mut floors = Vec::new();
     for _ in 0..reader.var_u64("count of floors")? {
-        floors.push(reader.var_u64("floor")?);
+        floors.push(sequence(reader.var_u64("floor")?)?);
     }
     let settled = (
         reader.var_u64("settled records")?,
         reader.var_u64("settled bytes")?,
     );
     let stay = if bits & UPPER != 0 {
-        let sequence = reader.fixed_u64("first sequence number of a stay")?;
+        let first = sequence(reader.fixed_u64("first sequence number of a stay")?)?;
         let arrival = Duration::from_micros(reader.fixed_u64("arrival")?);
-        Some((sequence, arrival))
+        Some((first, arrival))
     } else {
         None
     };
@@ -320,6 +321,17 @@ fn take_frozen(reader: &mut Reader<'_>) -> Result<Frozen, FormatError> {
         survives_power_loss,
         digest: None,
     })
+}
+
+/// A sequence number as there can be one.
+fn sequence(number: u64) -> Result<u64, FormatError> {
+    if number > MAX_SEQUENCE {
+        return Err(FormatError::Malformed {
+            offset: 0,
+            reason: "it names a sequence number past the last there can be",
+        });
+    }
+    Ok(number)
 }
 
 fn micros(duration: Duration) -> u64 {

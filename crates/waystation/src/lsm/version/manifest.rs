@@ -14,6 +14,7 @@ use std::path::Path;
 use waystation_format::FormatError;
 use waystation_format::checksum::extend;
 use waystation_format::filename::manifest_name;
+use waystation_format::key::MAX_SEQUENCE;
 use waystation_format::leveldb_log::{
     RecordReader, RecordWriter, begins_record_after, misses_sector,
 };
@@ -132,6 +133,10 @@ impl Replay {
                 .last_sequence
                 .ok_or_else(|| missing("last sequence number"))?,
         };
+        if numbers.last_sequence > MAX_SEQUENCE {
+            let reason = "it names a sequence number past the last there can be";
+            return Err(Error::corruption(path, 0, reason));
+        }
         let mut change = Change::default();
         for (level, tables) in self.levels.into_iter().enumerate() {
             change

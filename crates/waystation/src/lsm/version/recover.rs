@@ -76,6 +76,9 @@ impl Listing {
     }
 }
 
+/// Files are numbered from here on no more: there is room for all that will ever be made.
+const FILE_NUMBER_MAX: u64 = 1 << 62;
+
 /// Reads what `dir` holds; `None` if there is no database in it.
 pub(crate) fn recover(
     storage: &dyn Storage,
@@ -111,6 +114,11 @@ pub(crate) fn recover(
     let foreign_logs = foreign_logs(listing, &manifest);
     let mut numbers = manifest.numbers;
     numbers.next_file = numbers.next_file.max(listing.next_number());
+    if numbers.next_file > FILE_NUMBER_MAX {
+        let reason =
+            "the numbers of its files, or of others in the directory, leave none for new ones";
+        return Err(Error::corruption(&path, 0, reason));
+    }
     let pin = Pin {
         manifest: number,
         bytes: manifest.content.len() as u64,

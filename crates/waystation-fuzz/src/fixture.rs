@@ -1,0 +1,328 @@
+//! Small databases with a file of every kind, and what must be read from them.
+//!
+//! They are made by [`Kind::make`] and kept in `testdata/format-1` as they were made when the format was fixed, so
+//! that later versions are known to open them.
+
+use crate::image::Image;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use waystation::storage::sim::Crash;
+use waystation::storage::{SimStorage, Storage};
+use waystation::{
+    Compression, Db, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, Result,
+    WriteBatch,
+};
+
+/// Where a fixture lies on its machine.
+pub const DIR: &str = "/db";
+
+/// What a database holds.
+pub type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A key and its value, or its deletion.
+pub type Change = (Vec<u8>, Option<Vec<u8>>);
+
+/// A small database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Closed in order: tables on two levels, an empty log.
+    Closed,
+    /// The process died: tables, a log with synced records, and some in the ring alone.
+    Crashed,
+    /// With devices of every state; the process died.
+    Devices,
+    /// Of LevelDB's, with tables and a log.
+    LevelDb,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Closed, Self::Crashed, Self::Devices, Self::LevelDb];
+
+    /// The name of its directory.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Crashed => "crashed",
+            Self::Devices => "devices",
+            Self::LevelDb => "leveldb",
+        }
+    }
+
+    /// How it is opened.
+    pub fn options(self) -> Options {
+        let devices = DeviceOptions {
+            residency: Duration::from_secs(1 << 30),
+            ..DeviceOptions::new(Extractor::until(b':'))
+        };
+        Options {
+            memtable_bytes: 64 << 10,
+            table_bytes: 64 << 10,
+            block_bytes: 1024,
+            ring_bytes: 256 << 10,
+            log_segment_bytes: 256 << 10,
+            cache_bytes: 64 << 10,
+            background_jobs: 1,
+            compression: Compression::Snappy,
+            devices: (self == Self::Devices).then_some(devices),
+            ..Options::default()
+        }
+    }
+
+    /// The operations of LevelDB's: those for tables, and those for its log.
+    pub fn leveldb_operations() -> [Vec<Change>; 2] {
+        [apply_tables as fn(&mut Setter<'_>), apply_log].map(|apply| {
+            let mut changes = Vec::new();
+            apply(&mut |key, value| changes.push((key.to_vec(), value.map(<[u8]>::to_vec))));
+            changes
+        })
+    }
+
+    /// Makes it anew; none for LevelDB's, which LevelDB makes.
+    pub fn make(self) -> Result<Option<Image>> {
+        let dir = Path::new(DIR);
+        let machine = SimStorage::new(3);
+        let storage: Arc<dyn Storage> = machine.clone();
+        let machine = match self {
+            Self::LevelDb => return Ok(None),
+            Self::Closed => {
+                let db = Db::open_with(storage, dir, self.options())?;
+                fill_tables(&db)?;
+                fill_log(&db)?;
+                db.close()?;
+                machine
+            }
+            Self::Crashed => {
+                let db = Db::open_with(storage, dir, self.options())?;
+                fill_tables(&db)?;
+                fill_log(&db)?;
+                machine.crash(1, Crash::Process)
+            }
+            Self::Devices => {
+                let db = Db::open_with(storage, dir, self.options())?;
+                fill_tables(&db)?;
+                fill_devices(&db)?;
+                fill_log(&db)?;
+                machine.crash(1, Crash::Process)
+            }
+        };
+        Image::read(&*machine, dir).map(Some)
+    }
+
+    /// The one that is kept.
+    pub fn load(self) -> std::io::Result<Image> {
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(self.directory())? {
+            let path = entry?.path();
+            let packed = std::fs::read(&path)?;
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            files.push((name.into_owned(), zstd::decode_all(&packed[..])?));
+        }
+        files.sort();
+        Ok(Image { files })
+    }
+
+    /// Keeps `image`.
+    pub fn save(self, image: &Image) -> std::io::Result<()> {
+        std::fs::create_dir_all(self.directory())?;
+        for (name, content) in &image.files {
+            let packed = zstd::encode_all(&content[..], 19)?;
+            std::fs::write(self.directory().join(format!("{name}.zst")), packed)?;
+        }
+        Ok(())
+    }
+
+    fn directory(self) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("testdata/format-1")
+            .join(self.name())
+    }
+
+    /// What must be read from it.
+    pub fn content(self) -> Content {
+        let mut content = self.synced_content();
+        if self != Self::LevelDb {
+            apply_unsynced(&mut |key, value| set(&mut content, key, value));
+        }
+        content
+    }
+
+    /// What must be read from it if the last write, which was not synced, is lost.
+    pub fn synced_content(self) -> Content {
+        let mut content = Content::new();
+        apply_tables(&mut |key, value| set(&mut content, key, value));
+        if self == Self::Devices {
+            apply_devices(&mut |key, value| set(&mut content, key, value));
+            content.retain(|key, _| !key.starts_with(b"gone:"));
+        }
+        apply_log(&mut |key, value| set(&mut content, key, value));
+        content
+    }
+
+    /// Opens it and reads everything, in both ways.
+    pub fn read(self, storage: Arc<dyn Storage>) -> Outcome {
+        let db = match Db::open_with(storage, DIR, self.options()) {
+            Ok(db) => db,
+            Err(error) => return Outcome::Refused(error),
+        };
+        match read_all(&db, &self.content()) {
+            Ok(None) => Outcome::Right,
+            Ok(Some(difference)) => match read_all(&db, &self.synced_content()) {
+                Ok(None) => Outcome::Cut,
+                _ => Outcome::Wrong(difference),
+            },
+            Err(error) => Outcome::Detected(error),
+        }
+    }
+}
+
+/// What became of reading a fixture.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Everything was right.
+    Right,
+    /// Everything was right but for the last write, which was not synced and is missing.
+    Cut,
+    /// It did not open, and said why.
+    Refused(Error),
+    /// A read failed, and said why; no other was wrong.
+    Detected(Error),
+    /// A read gave what was never written, or not what was written.
+    Wrong(String),
+}
+
+/// The first difference to `content`; a failure if there is none but that.
+fn read_all(db: &Db, content: &Content) -> Result<Option<String>> {
+    let mut failure = None;
+    for (key, value) in content {
+        match db.get(key) {
+            Ok(found) if found.as_ref() == Some(value) => {}
+            Ok(found) => {
+                let found = found.map(|value| value.escape_ascii().to_string());
+                return Ok(Some(format!("{} is {found:?}", key.escape_ascii())));
+            }
+            Err(error) => failure = Some(error),
+        }
+    }
+    for key in [&b"gone:1"[..], b"t007", b"l03", b"nothing"] {
+        match db.get(key) {
+            Ok(found) if found.as_ref() == content.get(key) => {}
+            Ok(_) => return Ok(Some(format!("{} is there", key.escape_ascii()))),
+            Err(error) => failure = Some(error),
+        }
+    }
+    let scanned = scan(db);
+    match scanned {
+        Ok(found) if found == *content => {}
+        Ok(found) => {
+            return Ok(Some(format!(
+                "a scan finds {} of {}",
+                found.len(),
+                content.len()
+            )));
+        }
+        Err(error) => failure = Some(error),
+    }
+    failure.map_or(Ok(None), Err)
+}
+
+fn scan(db: &Db) -> Result<Content> {
+    let mut cursor = db.iter(IterOptions::default())?;
+    let mut found = Content::new();
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        found.insert(cursor.key().to_vec(), cursor.value().to_vec());
+        cursor.next()?;
+    }
+    Ok(found)
+}
+
+fn set(content: &mut Content, key: &[u8], value: Option<&[u8]>) {
+    match value {
+        Some(value) => content.insert(key.to_vec(), value.to_vec()),
+        None => content.remove(key),
+    };
+}
+
+/// Takes a key and its value, or its deletion.
+type Setter<'a> = dyn FnMut(&[u8], Option<&[u8]>) + 'a;
+
+/// What goes to tables.
+fn apply_tables(set: &mut Setter<'_>) {
+    for i in 0..12_u32 {
+        let value = format!("value {i} ").repeat(1 + i as usize % 5);
+        set(format!("t{i:03}").as_bytes(), Some(value.as_bytes()));
+    }
+    set(b"t007", None);
+    set(b"", Some(b"of the empty key"));
+}
+
+/// What devices write; those called `gone` depart afterwards.
+fn apply_devices(set: &mut Setter<'_>) {
+    for device in ["settled", "stays", "gone"] {
+        for i in 0..4 {
+            set(
+                format!("{device}:{i}").as_bytes(),
+                Some(format!("reading {i}").as_bytes()),
+            );
+        }
+    }
+    set(b"stays:3", None);
+}
+
+/// What stays in the log.
+fn apply_log(set: &mut Setter<'_>) {
+    for i in 0..6 {
+        set(
+            format!("l{i:02}").as_bytes(),
+            Some(format!("logged {i}").as_bytes()),
+        );
+    }
+    set(b"l03", None);
+    set(b"t005", Some(b"newer"));
+    set(b"t006", None);
+}
+
+/// What is in the ring alone: in the last record of the log.
+fn apply_unsynced(set: &mut Setter<'_>) {
+    set(b"l05", Some(b"not synced"));
+}
+
+/// Writes what `apply` says.
+fn write(db: &Db, apply: fn(&mut Setter<'_>), durability: Durability) -> Result<()> {
+    let mut outcome = Ok(());
+    apply(&mut |key, value| {
+        let mut batch = WriteBatch::new();
+        match value {
+            Some(value) => batch.put(key, value),
+            None => batch.delete(key),
+        }
+        if outcome.is_ok() {
+            outcome = db.write(&batch, durability);
+        }
+    });
+    outcome
+}
+
+fn fill_tables(db: &Db) -> Result<()> {
+    // Twice, so that there is something to overwrite on the deeper level.
+    write(db, apply_tables, Durability::ProcessCrash)?;
+    db.compact_range(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)?;
+    write(db, apply_tables, Durability::ProcessCrash)?;
+    db.flush()?;
+    db.wait_idle()
+}
+
+fn fill_devices(db: &Db) -> Result<()> {
+    write(db, apply_devices, Durability::ProcessCrash)?;
+    db.settle(b"settled")?;
+    db.depart(b"gone")
+}
+
+fn fill_log(db: &Db) -> Result<()> {
+    write(db, apply_log, Durability::ProcessCrash)?;
+    db.sync()?;
+    write(db, apply_unsynced, Durability::ProcessCrash)
+}

@@ -1,0 +1,61 @@
+//! Single flipped bits: each detected or harmless.
+//!
+//! Every 16th by default; `WAYSTATION_FLIP_PART=1` takes all of them, as `make test` does: about two minutes on two
+//! cores.
+
+use std::thread;
+use waystation_fuzz::fixture::Kind;
+use waystation_fuzz::flips::{Tally, flip_all};
+
+const THREADS: usize = 2;
+
+#[test]
+fn every_flipped_bit_is_detected_or_harmless() {
+    let part = std::env::var("WAYSTATION_FLIP_PART");
+    let part: usize = part.map_or(16, |part| part.parse().unwrap());
+    let parts = THREADS * part;
+    let mut harm = Vec::new();
+    let mut sum = Tally::default();
+    for kind in Kind::ALL {
+        let image = kind.load().unwrap();
+        for (name, _) in &image.files {
+            let mut tally = Tally::default();
+            thread::scope(|scope| {
+                let threads: Vec<_> = (0..THREADS)
+                    .map(|rest| {
+                        scope.spawn({
+                            let image = &image;
+                            move || flip_all(kind, image, name, (rest * part, parts))
+                        })
+                    })
+                    .collect();
+                for thread in threads {
+                    tally.add(thread.join().unwrap());
+                }
+            });
+            println!(
+                "{:<10} {name:<24} harmless {:>6}, refused {:>6}, a read failed {:>6}, cut {:>5}, harm {}",
+                kind.name(),
+                tally.harmless,
+                tally.refused,
+                tally.detected,
+                tally.cut,
+                tally.harm.len()
+            );
+            harm.extend(
+                tally
+                    .harm
+                    .iter()
+                    .map(|what| format!("{}/{name}: {what}", kind.name())),
+            );
+            sum.add(tally);
+        }
+    }
+    println!(
+        "{} harmless, {} refused, {} failed a read, {} cut",
+        sum.harmless, sum.refused, sum.detected, sum.cut
+    );
+    assert!(sum.refused > 0 && sum.detected > 0, "nothing was damaged");
+    harm.truncate(20);
+    assert_eq!(harm, Vec::<String>::new());
+}

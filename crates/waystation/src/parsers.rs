@@ -1,0 +1,26 @@
+//! The engine's own small files and records, parsed and written again: what fuzzers feed and compare. No part of the
+//! engine's interface.
+
+use crate::device::checkpoint;
+use crate::device::record::DeviceEvent;
+use crate::lsm::version::SideFile;
+
+/// The side file `WAYSTATION` that `bytes` are, written anew; none if they are not one.
+pub fn side_file(bytes: &[u8]) -> Option<Vec<u8>> {
+    Some(SideFile::decode(bytes).ok()?.encode())
+}
+
+/// The checkpoint `DEVICES` that `bytes` are, written anew; none if they are not one.
+pub fn device_checkpoint(bytes: &[u8]) -> Option<Vec<u8>> {
+    let saved = checkpoint::decode(bytes).ok()?;
+    Some(checkpoint::encode(
+        &saved.directory,
+        &saved.devices,
+        &saved.ledger,
+    ))
+}
+
+/// The event of a device that the payload `bytes` of a log's record is, written anew; none if it is not one.
+pub fn device_event(bytes: &[u8]) -> Option<Vec<u8>> {
+    Some(DeviceEvent::decode(bytes).ok()?.encode())
+}
