@@ -31,10 +31,10 @@ struct Amount {
 /// On a device that answers within 0.1 ms.
 const MUCH: Amount = Amount {
     transactions: 1_000,
-    objects: 2_000,
-    edges: 12_000_000,
-    passes: 12,
-    graph_memory_mib: 32,
+    objects: 1_000,
+    edges: 8_000_000,
+    passes: 4,
+    graph_memory_mib: 22,
 };
 /// On a disk.
 const LITTLE: Amount = Amount {

@@ -19,6 +19,8 @@ const GROUPS: [(&str, &str); 2] = [
 ];
 /// Where the areas begin on an emulated disk.
 pub(crate) const EMULATED_BASES: [u64; 3] = [0, 30 << 30, 32 << 30];
+/// Reading it makes a device of compressed memory.
+const ZRAM_ADD: &str = "/sys/class/zram-control/hot_add";
 /// How often the emulated device is looked for before it counts as failed, every [`LOOK`].
 const LOOKS: u32 = 250;
 const LOOK: Duration = Duration::from_millis(20);
@@ -30,7 +32,8 @@ pub(super) struct Rig<'a> {
     pub(super) state_file: PathBuf,
     /// Loop devices with their areas.
     pub(super) devices: Vec<(PathBuf, String)>,
-    swap_image: PathBuf,
+    /// Behind the swap area's loop device, if it has one.
+    swap_image: Option<PathBuf>,
     /// The file that makes an emulated device take its time.
     control: Option<PathBuf>,
     /// Directory on the slow device.
@@ -64,7 +67,7 @@ impl<'a> Rig<'a> {
             state: State::default(),
             state_file,
             devices: Vec::new(),
-            swap_image: PathBuf::new(),
+            swap_image: None,
             control: None,
             mount: slow.join("mount"),
             slow,
@@ -109,6 +112,9 @@ impl<'a> Rig<'a> {
             None => None,
         };
         for (area, bytes) in AREAS.into_iter().zip(bytes) {
+            if area == "swap" && settings.is_fast(area) && self.attach_zram(bytes)? {
+                continue;
+            }
             let name = format!("{area}.img");
             let image = match &emulated {
                 _ if settings.is_fast(area) => self.fast.join(name),
@@ -119,7 +125,9 @@ impl<'a> Rig<'a> {
             if settings.is_fast(area) || emulated.is_none() {
                 self.image(&image, bytes)?;
             }
-            self.swap_image.clone_from(&image);
+            if area == "swap" {
+                self.swap_image = Some(image.clone());
+            }
             self.intend(Undo::Detach(image.clone()))?;
             let device = self.run(
                 "attach a loop device",
@@ -129,6 +137,29 @@ impl<'a> Rig<'a> {
             self.devices.push((PathBuf::from(device), area.to_owned()));
         }
         Ok(())
+    }
+
+    /// Swap in memory, where the kernel has compressed memory as a block device: it answers in the caller's own time.
+    /// Behind a loop device a worker would answer, and a group whose pages all wait for a worker that waits for a
+    /// processor is told that it is out of memory. (Requests to it are not recorded: it has no queue.)
+    fn attach_zram(&mut self, bytes: u64) -> Result<bool> {
+        // Reading makes a device and tells its number.
+        let Ok(number) = self.system.read(Path::new(ZRAM_ADD)) else {
+            return Ok(false);
+        };
+        let Ok(number) = number.trim().parse::<u32>() else {
+            return Ok(false);
+        };
+        self.intend(Undo::RemoveZram(number))?;
+        self.system
+            .write(
+                Path::new(&format!("/sys/block/zram{number}/disksize")),
+                &bytes.to_string(),
+            )
+            .map_err(failed("make swap in memory"))?;
+        let device = PathBuf::from(format!("/dev/zram{number}"));
+        self.devices.push((device, "swap".to_owned()));
+        Ok(true)
     }
 
     fn image(&mut self, image: &Path, bytes: u64) -> Result<()> {
@@ -247,7 +278,9 @@ impl<'a> Rig<'a> {
         self.directory(&mount)?;
         self.intend(Undo::Unmount(mount))?;
         self.mount(settings)?;
-        self.intend(Undo::SwapOff(self.swap_image.clone()))?;
+        if let Some(image) = self.swap_image.clone() {
+            self.intend(Undo::SwapOff(image))?;
+        }
         self.run("turn swap on", "swapon", &["--priority", "10", &swap])?;
         let group = self.group.clone();
         self.intend(Undo::RemoveGroup(group.clone()))?;

@@ -14,6 +14,7 @@ use crate::record::system::{Linux, System};
 
 /// A device that was just detached may be busy for a moment.
 const TRIES: u32 = 100;
+const ZRAM_REMOVE: &str = "/sys/class/zram-control/hot_remove";
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// How to undo one step.
@@ -27,6 +28,8 @@ pub(super) enum Undo {
     Unmount(PathBuf),
     /// Swap off every loop device of this file.
     SwapOff(PathBuf),
+    /// Swap off and remove this device of compressed memory.
+    RemoveZram(u32),
     /// End the processes of this group and remove it.
     RemoveGroup(PathBuf),
     /// Let the emulated device behind this control file answer at once, so that the rest is quick.
@@ -104,14 +107,21 @@ fn undo_one(system: &mut dyn System, undo: &Undo) -> Result<(), String> {
             Ok(())
         }
         Undo::SwapOff(image) => {
-            let swaps = system.read(Path::new("/proc/swaps"))?;
             for device in loops(system, image)? {
-                if swaps
-                    .lines()
-                    .any(|line| line.split(' ').next() == Some(&device))
-                {
-                    system.run("swapoff", &[&device])?;
-                }
+                swap_off(system, &device)?;
+            }
+            Ok(())
+        }
+        Undo::RemoveZram(number) => {
+            let device = format!("/dev/zram{number}");
+            swap_off(system, &device)?;
+            let reset = format!("/sys/block/zram{number}/reset");
+            if system
+                .read(Path::new(&format!("/sys/block/zram{number}/disksize")))
+                .is_ok()
+            {
+                system.write(Path::new(&reset), "1")?;
+                system.write(Path::new(ZRAM_REMOVE), &number.to_string())?;
             }
             Ok(())
         }
@@ -122,6 +132,15 @@ fn undo_one(system: &mut dyn System, undo: &Undo) -> Result<(), String> {
             Ok(())
         }
     }
+}
+
+fn swap_off(system: &mut dyn System, device: &str) -> Result<(), String> {
+    let swaps = system.read(Path::new("/proc/swaps"))?;
+    let is_on = |line: &str| line.split_ascii_whitespace().next() == Some(device);
+    if swaps.lines().any(is_on) {
+        system.run("swapoff", &[device])?;
+    }
+    Ok(())
 }
 
 /// The loop devices of an image file. The file itself is not looked at: the device that it is on may be gone.
