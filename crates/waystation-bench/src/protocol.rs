@@ -3,7 +3,9 @@
 //! The worker says `Ready` once the database is open, answers every command with one reply (after any number
 //! of `Progress`), and ends after `Quit`, or at once when the parent is gone.
 
-use crate::workload::{Benchmark, IotFigures, IotLoad, PauseFigures, PauseLoad};
+use crate::workload::{
+    Benchmark, DeletionLoad, DeletionRow, IotFigures, IotLoad, PauseFigures, PauseLoad,
+};
 use serde::{Deserialize, Serialize};
 
 /// What the parent asks for.
@@ -16,6 +18,8 @@ pub(crate) enum Command {
     Pauses(PauseLoad),
     /// Devices that come, settle or leave, in a fresh database.
     Iot(IotLoad),
+    /// A scenario of deletions, in databases of its own.
+    Deletions(DeletionLoad),
     /// Scattered keys, until they and their values make up so many bytes.
     Fill {
         /// Keys and values.
@@ -73,6 +77,8 @@ pub(crate) enum Reply {
     Paused(PauseFigures),
     /// Devices came, settled or left.
     IotRan(Box<IotFigures>),
+    /// A scenario of deletions ran.
+    Deleted(Vec<DeletionRow>),
     /// So many scattered keys were put.
     Filled {
         /// How many.

@@ -10,7 +10,7 @@ use crate::measure::{self, Meter};
 use crate::protocol::{Command, Figures, Reply, RunCommand};
 use crate::workload::{
     self, Benchmark, IotFigures, IotLevels, IotLoad, Load, Outcome, count_missing, fill_scattered,
-    run_iot, run_pauses,
+    run_deletions, run_iot, run_pauses,
 };
 use std::fs;
 use std::io::{self, BufRead, Write};
@@ -113,6 +113,7 @@ fn serve<E: Engine>(settings: &OpenSettings, commands: &Receiver<Command>) -> Re
             }
             Command::Pauses(load) => Reply::Paused(run_pauses(&engine, load)?),
             Command::Iot(load) => Reply::IotRan(Box::new(iot(&engine, &settings.directory, load)?)),
+            Command::Deletions(load) => Reply::Deleted(run_deletions::<E>(settings, load)?),
             Command::Fill { bytes, value_bytes } => Reply::Filled {
                 entries: fill_scattered(&engine, bytes, value_bytes)?,
             },

@@ -225,9 +225,15 @@ pub(crate) struct Scan {
 pub(crate) struct Delete {
     /// The database directory
     pub(crate) db: PathBuf,
-    /// The keys, deleted together: all or none
-    #[arg(required = true)]
+    /// The keys, deleted together with what the options name: all or none
+    #[arg(required_unless_present_any = ["range", "prefix"])]
     pub(crate) keys: Vec<String>,
+    /// Delete all keys from the first (included) to the second (excluded; `-`: to the last key), however many
+    #[arg(long, num_args = 2, value_names = ["FROM", "TO"])]
+    pub(crate) range: Vec<String>,
+    /// Delete all keys that begin with this, however many
+    #[arg(long)]
+    pub(crate) prefix: Vec<String>,
     /// Return only when the deletion survives a power cut
     #[arg(long)]
     pub(crate) sync: bool,

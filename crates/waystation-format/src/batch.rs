@@ -3,9 +3,11 @@
 //! ```text
 //! batch     = u64: sequence of the first operation | u32: count | operation*
 //! operation = 0x01 key value | 0x00 key        key and value are length-prefixed
+//!           | 0x02 start end                   so are the ends of a range; no end: to the last key
 //! ```
 //!
-//! The n-th operation (from zero) has the sequence number `sequence + n`.
+//! The n-th operation (from zero) has the sequence number `sequence + n`. The deletion of a range is ours alone:
+//! LevelDB's logs have none.
 
 use crate::error::FormatError;
 use crate::key::ValueKind;
@@ -21,9 +23,28 @@ pub struct Operation<'a> {
     pub key: &'a [u8],
     /// The value it gets; `None` deletes it.
     pub value: Option<&'a [u8]>,
+    /// If a range of keys is deleted, of which `key` is the first: where it ends, excluded. Empty: nowhere.
+    pub range_end: Option<&'a [u8]>,
 }
 
-impl Operation<'_> {
+/// The operation that deletes a range of keys.
+const RANGE_DELETION: u8 = 2;
+
+/// The first key after all keys that start with `prefix`; `None` if there is none.
+pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+impl<'a> Operation<'a> {
+    /// If a range of keys is deleted: where it ends, excluded; `Some(None)` if nowhere.
+    #[inline]
+    pub fn range(&self) -> Option<Option<&'a [u8]>> {
+        self.range_end.map(|end| (!end.is_empty()).then_some(end))
+    }
+
     /// The kind of version this operation makes.
     #[inline]
     pub fn kind(&self) -> ValueKind {
@@ -66,7 +87,7 @@ impl WriteBatch {
     /// Sets `key` to `value`. Panics if either has 4 GiB or more.
     #[inline]
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        self.begin(ValueKind::Value, key.len() + value.len());
+        self.begin(ValueKind::Value as u8, key.len() + value.len());
         put_length_prefixed(&mut self.bytes, key);
         put_length_prefixed(&mut self.bytes, value);
     }
@@ -74,8 +95,29 @@ impl WriteBatch {
     /// Deletes `key`. Panics if it has 4 GiB or more.
     #[inline]
     pub fn delete(&mut self, key: &[u8]) {
-        self.begin(ValueKind::Deletion, key.len());
+        self.begin(ValueKind::Deletion as u8, key.len());
         put_length_prefixed(&mut self.bytes, key);
+    }
+
+    /// Deletes all keys from `start` (included) to `end` (excluded; `None`: to the last key). Panics if either has
+    /// 4 GiB or more. Whoever takes the batch refuses a range that ends where it begins, or before.
+    pub fn delete_range(&mut self, start: &[u8], end: Option<&[u8]>) {
+        let end_bytes = end.unwrap_or_default();
+        self.begin(RANGE_DELETION, start.len() + end_bytes.len());
+        // An end at the first key of all would read as no end: such a range is made one that is refused as well.
+        let is_void = end.is_some_and(<[u8]>::is_empty);
+        let (start, end) = if is_void {
+            (&[0][..], &[0][..])
+        } else {
+            (start, end_bytes)
+        };
+        put_length_prefixed(&mut self.bytes, start);
+        put_length_prefixed(&mut self.bytes, end);
+    }
+
+    /// Deletes all keys that begin with `prefix`; all there are, if it is empty.
+    pub fn delete_prefix(&mut self, prefix: &[u8]) {
+        self.delete_range(prefix, prefix_end(prefix).as_deref());
     }
 
     /// Appends the operations of `other`.
@@ -85,9 +127,9 @@ impl WriteBatch {
     }
 
     #[inline]
-    fn begin(&mut self, kind: ValueKind, payload_bytes: usize) {
+    fn begin(&mut self, kind: u8, payload_bytes: usize) {
         self.bytes.reserve(1 + 2 * 5 + payload_bytes);
-        self.bytes.push(kind as u8);
+        self.bytes.push(kind);
         self.set_count(self.count + 1);
     }
 
@@ -233,15 +275,28 @@ impl ExactSizeIterator for BatchIter<'_> {}
 #[inline]
 fn read_operation<'a>(reader: &mut Reader<'a>) -> Result<Operation<'a>, FormatError> {
     let at = reader.offset();
-    let kind = ValueKind::from_byte(reader.u8("kind of an operation")?).ok_or(
-        FormatError::unsupported(at, "the operations of a batch are 0 and 1"),
-    )?;
+    let kind = reader.u8("kind of an operation")?;
+    if kind == RANGE_DELETION {
+        return Ok(Operation {
+            key: reader.length_prefixed("start of a range")?,
+            value: None,
+            range_end: Some(reader.length_prefixed("end of a range")?),
+        });
+    }
+    let kind = ValueKind::from_byte(kind).ok_or(FormatError::unsupported(
+        at,
+        "the operations of a batch are 0, 1 and 2",
+    ))?;
     let key = reader.length_prefixed("key of an operation")?;
     let value = match kind {
         ValueKind::Value => Some(reader.length_prefixed("value of an operation")?),
         ValueKind::Deletion => None,
     };
-    Ok(Operation { key, value })
+    Ok(Operation {
+        key,
+        value,
+        range_end: None,
+    })
 }
 
 #[cfg(test)]
@@ -279,7 +334,7 @@ mod tests {
             assert!(WriteBatch::from_bytes(bytes[..cut].to_vec()).is_err());
         }
         let mut other_kind = bytes.to_vec();
-        other_kind[HEADER_BYTES] = 2;
+        other_kind[HEADER_BYTES] = 3;
         assert!(matches!(
             WriteBatch::from_bytes(other_kind),
             Err(FormatError::Unsupported { offset: 12, .. })
@@ -287,6 +342,24 @@ mod tests {
         let mut other_count = bytes.to_vec();
         other_count[8] = 3;
         assert!(WriteBatch::from_bytes(other_count).is_err());
+    }
+
+    #[test]
+    fn ranges_are_read_back() {
+        let mut batch = WriteBatch::new();
+        batch.delete_range(b"a", Some(b"c"));
+        batch.delete_prefix(b"x\xff");
+        batch.delete_prefix(b"");
+        batch.delete_range(b"", Some(b""));
+        let read = WriteBatch::from_bytes(batch.as_bytes().to_vec()).unwrap();
+        let ranges: Vec<_> = read.iter().map(|it| (it.key, it.range())).collect();
+        let expected: [(&[u8], _); 4] = [
+            (b"a", Some(Some(&b"c"[..]))),
+            (b"x\xff", Some(Some(b"y"))),
+            (b"", Some(None)),
+            (b"\0", Some(Some(b"\0"))),
+        ];
+        assert_eq!(ranges, expected);
     }
 
     proptest! {
@@ -314,7 +387,7 @@ mod tests {
             prop_assert_eq!(read.sequence(), sequence);
             let expected: Vec<_> = operations
                 .iter()
-                .map(|(key, value)| Operation { key, value: value.as_deref() })
+                .map(|(key, value)| Operation { key, value: value.as_deref(), range_end: None })
                 .collect();
             prop_assert_eq!(read.iter().collect::<Vec<_>>(), expected);
         }

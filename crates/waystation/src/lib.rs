@@ -1,5 +1,6 @@
 //! Waystation: an embedded ordered key-value engine for data that arrives fast, stays a while, and leaves.
 
+mod cemetery;
 mod db;
 mod device;
 pub mod error;
@@ -13,8 +14,8 @@ mod sync;
 
 pub use db::{
     AreaStats, BATCH_BYTES_MAX, Compression, Db, DbIterator, DeviceInfo, DeviceLevel,
-    DeviceOptions, DeviceStats, Durability, Exported, IterOptions, KEY_BYTES_MAX, Options,
-    Snapshot, Stats, TableInfo, VALUE_BYTES_MAX, WriteBatch,
+    DeviceOptions, DeviceStats, Durability, Exported, GraveStats, IterOptions, KEY_BYTES_MAX,
+    Options, Snapshot, Stats, TableInfo, VALUE_BYTES_MAX, WriteBatch,
 };
 pub use db::{Digest, EngineId, Export, Receipt, Refusal, Ticket};
 pub use device::{Extractor, UnknownExtractor};

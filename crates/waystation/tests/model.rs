@@ -1,5 +1,5 @@
-//! Random histories against a model: puts, deletes, batches, snapshots, cursors both ways with bounds,
-//! flushes, compactions and reopening must agree with an ordered map, operation by operation.
+//! Random histories against a model: puts, deletions of keys, ranges and prefixes, batches, snapshots, cursors both ways
+//! with bounds, flushes, compactions and reopening must agree with an ordered map, operation by operation.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -100,10 +100,34 @@ impl Harness {
                 self.db().put(&key, &value).expect("put");
                 self.model.insert(key, value);
             }
-            500..700 => {
+            500..680 => {
                 let key = self.random.key();
                 self.db().delete(&key).expect("delete");
                 self.model.remove(&key);
+            }
+            680..690 => {
+                let (start, end) = self.range();
+                self.db()
+                    .delete_range(&start, end.as_deref())
+                    .expect("delete");
+                remove_range(&mut self.model, &start, end.as_deref());
+            }
+            690..694 => {
+                let mut prefix = self.random.key();
+                prefix.truncate(3);
+                self.db().delete_prefix(&prefix).expect("delete");
+                self.model.retain(|key, _| !key.starts_with(&prefix));
+            }
+            694..700 => {
+                // A run of keys, one by one.
+                let (start, end) = self.range();
+                let inside =
+                    |key: &&Vec<u8>| **key >= start && end.as_ref().is_none_or(|end| *key < end);
+                let keys: Vec<_> = self.model.keys().filter(inside).cloned().collect();
+                for key in keys {
+                    self.db().delete(&key).expect("delete");
+                    self.model.remove(&key);
+                }
             }
             700..760 => self.batch(),
             760..860 => self.get(),
@@ -135,11 +159,30 @@ impl Harness {
         }
     }
 
+    /// A range of keys: few, many, or all behind one.
+    fn range(&mut self) -> (Vec<u8>, Option<Vec<u8>>) {
+        loop {
+            let start = self.random.key();
+            let end = match self.random.below(8) {
+                0 => None,
+                1..4 => Some([&start[..], b"~"].concat()),
+                _ => Some(self.random.key()),
+            };
+            if end.as_ref().is_none_or(|end| start < *end) {
+                return (start, end);
+            }
+        }
+    }
+
     fn batch(&mut self) {
         let mut batch = WriteBatch::new();
         for _ in 0..self.random.below(30) {
             let key = self.random.key();
-            if self.random.below(3) == 0 {
+            if self.random.below(40) == 0 {
+                let (start, end) = self.range();
+                batch.delete_range(&start, end.as_deref());
+                remove_range(&mut self.model, &start, end.as_deref());
+            } else if self.random.below(3) == 0 {
                 batch.delete(&key);
                 self.model.remove(&key);
             } else {
@@ -198,6 +241,10 @@ impl Harness {
             snapshot: None,
         }
     }
+}
+
+fn remove_range(state: &mut State, start: &[u8], end: Option<&[u8]>) {
+    state.retain(|key, _| &key[..] < start || end.is_some_and(|end| &key[..] >= end));
 }
 
 fn narrowed(state: &State, options: &IterOptions) -> State {

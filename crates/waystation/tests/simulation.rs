@@ -48,8 +48,13 @@ impl Random {
     }
 }
 
-/// One operation of a batch: a key and its value, or its deletion.
-type Change = (Vec<u8>, Option<Vec<u8>>);
+/// One operation of a batch.
+enum Change {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    /// Where the range ends, if it does.
+    DeleteRange(Vec<u8>, Option<Vec<u8>>),
+}
 
 /// Whether the databases of `seed` have devices.
 fn has_devices(seed: u64) -> bool {
@@ -89,6 +94,10 @@ fn changes(seed: u64, index: u64) -> Vec<Change> {
             } else {
                 format!("key{:03}", random.below(60)).into_bytes()
             };
+            if random.one_in(30) {
+                let end = [&key[..key.len() - 2], &[0xff]].concat();
+                return Change::DeleteRange(key, (!random.one_in(8)).then_some(end));
+            }
             let value = (!random.one_in(3)).then(|| {
                 let len = match random.below(60) {
                     // No batch is longer than half a ring: such a one waits for the storage to come back, and a
@@ -99,30 +108,43 @@ fn changes(seed: u64, index: u64) -> Vec<Change> {
                 };
                 vec![random.next() as u8; len as usize]
             });
-            (key, value)
+            match value {
+                Some(value) => Change::Put(key, value),
+                None => Change::Delete(key),
+            }
         })
         .collect();
-    changes.push((COUNTER.to_vec(), Some(index.to_le_bytes().to_vec())));
+    changes.push(Change::Put(COUNTER.to_vec(), index.to_le_bytes().to_vec()));
     changes
 }
 
 fn batch(changes: &[Change]) -> WriteBatch {
     let mut batch = WriteBatch::new();
-    for (key, value) in changes {
-        match value {
-            Some(value) => batch.put(key, value),
-            None => batch.delete(key),
+    for change in changes {
+        match change {
+            Change::Put(key, value) => batch.put(key, value),
+            Change::Delete(key) => batch.delete(key),
+            Change::DeleteRange(start, end) => batch.delete_range(start, end.as_deref()),
         }
     }
     batch
 }
 
 fn apply(state: &mut State, changes: Vec<Change>) {
-    for (key, value) in changes {
-        match value {
-            Some(value) => state.insert(key, value),
-            None => state.remove(&key),
-        };
+    for change in changes {
+        match change {
+            Change::Put(key, value) => {
+                state.insert(key, value);
+            }
+            Change::Delete(key) => {
+                state.remove(&key);
+            }
+            Change::DeleteRange(start, end) => {
+                let is_outside =
+                    |key: &Vec<u8>| *key < start || end.as_ref().is_some_and(|end| key >= end);
+                state.retain(|key, _| is_outside(key));
+            }
+        }
     }
 }
 

@@ -10,8 +10,11 @@ use crate::report::{Report, rows, table};
 
 /// Runs it and prints the rows.
 pub(crate) fn db(args: &DbArgs) -> Result<()> {
-    let engines = args.common.engines()?;
     args.load.check()?;
+    if args.load.benchmarks.iter().any(|it| it.is_scenario()) {
+        return super::deletions::deletions(args);
+    }
+    let engines = args.common.engines()?;
     let place = Place::new(&args.common.data_dir)?;
     let machine = Machine::here(&place);
     let shapes = shapes(&args.load);

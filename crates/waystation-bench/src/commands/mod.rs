@@ -2,6 +2,7 @@
 
 mod compare;
 mod db;
+mod deletions;
 mod iot;
 mod reopen;
 mod series;

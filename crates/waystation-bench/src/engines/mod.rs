@@ -180,6 +180,17 @@ pub(crate) trait Engine: Sized + Sync {
     /// Deletes all that the device called `name` has written, `keys` of it, in the best way the engine has; survives
     /// the death of the process.
     fn depart(&self, name: &[u8], keys: impl Iterator<Item = Vec<u8>>) -> Result<()>;
+    /// Deletes all keys from `start` (included) to `end` (excluded), in the best way the engine has; survives the death
+    /// of the process. Where there is none: what a cursor finds, key by key.
+    fn delete_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
+        let mut cursor = self.cursor()?;
+        let mut is_there = cursor.seek(start)?;
+        while is_there && cursor.key() < end {
+            self.delete(cursor.key())?;
+            is_there = cursor.next()?;
+        }
+        Ok(())
+    }
     /// What the engine's two levels hold and have done; nothing from an engine that has no devices.
     fn levels(&self) -> Result<Option<Levels>> {
         Ok(None)

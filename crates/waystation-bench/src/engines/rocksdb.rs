@@ -105,6 +105,12 @@ impl Engine for RocksDb {
         failed("delete a range", self.db.write_opt(batch, &self.write))
     }
 
+    fn delete_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::default();
+        batch.delete_range(start, end);
+        failed("delete a range", self.db.write_opt(batch, &self.write))
+    }
+
     fn wait_idle(&self) -> Result<Duration> {
         failed(
             "wait for compactions",

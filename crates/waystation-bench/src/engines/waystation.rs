@@ -79,6 +79,10 @@ impl Engine for Waystation {
         failed("let a device depart", self.0.depart(name))
     }
 
+    fn delete_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
+        failed("delete a range", self.0.delete_range(start, Some(end)))
+    }
+
     fn levels(&self) -> Result<Option<Levels>> {
         let stats = self.0.stats();
         let Some(devices) = stats.devices else {

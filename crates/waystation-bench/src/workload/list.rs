@@ -32,6 +32,12 @@ pub(crate) enum Benchmark {
     SeekRandom,
     /// Deletes of keys 0 to num in order
     DeleteSeq,
+    /// P2's sequence, in databases of its own: fillseq, deleteseq, readrandom, readseq (give it 4 threads)
+    P2,
+    /// 500,000 keys deleted one by one, and by range, in databases of its own
+    MassDelete,
+    /// A queue, and expiry under ingest, in databases of its own
+    Churn,
 }
 
 /// The fewest synced puts a thread does in `fillsync`.
@@ -44,6 +50,11 @@ impl Benchmark {
             self,
             Self::FillSeq | Self::FillRandom | Self::Overwrite | Self::FillSync | Self::DeleteSeq
         )
+    }
+
+    /// Whether it is a whole scenario, in databases of its own.
+    pub(crate) fn is_scenario(self) -> bool {
+        matches!(self, Self::P2 | Self::MassDelete | Self::Churn)
     }
 
     /// Whether it replaces the database by a fresh one.
@@ -72,6 +83,9 @@ impl Benchmark {
             Self::ReadReverse => "readreverse",
             Self::SeekRandom => "seekrandom",
             Self::DeleteSeq => "deleteseq",
+            Self::P2 => "p2",
+            Self::MassDelete => "massdelete",
+            Self::Churn => "churn",
         }
     }
 }
@@ -92,7 +106,8 @@ pub(crate) fn check_order(list: &[Benchmark]) -> Result<()> {
             return Err(Error::Refused(message));
         }
         is_filled |= benchmark.is_fresh_fill();
-        if !is_filled && *benchmark != Benchmark::FillSync {
+        let has_own = *benchmark == Benchmark::FillSync || benchmark.is_scenario();
+        if !is_filled && !has_own {
             let message = format!(
                 "{benchmark} needs a filled database: name fillseq or fillrandom before it"
             );

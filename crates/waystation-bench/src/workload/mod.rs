@@ -7,6 +7,7 @@
 //! - a read starts only when the writes before it have been digested (no flush or compaction is due);
 //! - `fillsync` does at least 1,000 operations per thread, for num/1000 of a small num measures nothing.
 
+mod deletions;
 mod generator;
 mod iot;
 mod list;
@@ -15,6 +16,7 @@ mod random;
 mod run;
 mod scattered;
 
+pub(crate) use deletions::{DeletionLoad, DeletionRow, Scenario, run_deletions};
 pub(crate) use generator::{COMPRESSION_RATIO, KEY_BYTES, Key, Values};
 pub(crate) use iot::{
     DEVICES, IOT_VALUE_BYTES, IotFigures, IotLevels, IotLoad, IotMode, IotValues, run_iot,

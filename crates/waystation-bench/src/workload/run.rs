@@ -210,6 +210,9 @@ impl Task<'_> {
             Benchmark::ReadSeq => self.scan::<E>(engine.cursor()?, laps, true),
             Benchmark::ReadReverse => self.scan::<E>(engine.cursor()?, laps, false),
             Benchmark::SeekRandom => self.seek(engine, laps),
+            Benchmark::P2 | Benchmark::MassDelete | Benchmark::Churn => Err(Error::Refused(
+                format!("{benchmark} is a scenario, and no loop over operations"),
+            )),
         }
     }
 

@@ -67,6 +67,11 @@ enum Line {
         operations: u32,
         bytes: u64,
     },
+    RangeDeletion {
+        start: String,
+        end: Option<String>,
+        sequence: u64,
+    },
     Version(Version),
     Device {
         prefix: String,
@@ -165,6 +170,15 @@ impl Printer<'_> {
                 operations,
                 bytes,
             },
+            Item::RangeDeletion {
+                start,
+                end,
+                sequence,
+            } => Line::RangeDeletion {
+                start: self.style.show(&start),
+                end: end.map(|end| self.style.show(&end)),
+                sequence,
+            },
             Item::Version(version) => Line::Version(self.version(&version)),
             Item::Device {
                 prefix,
@@ -237,6 +251,15 @@ impl Printer<'_> {
             }) => self
                 .output
                 .line(format_args!("  {key} @ {sequence} deleted")),
+            Line::RangeDeletion {
+                start,
+                end,
+                sequence,
+            } => {
+                let end = end.as_deref().map_or("the last key", |end| end);
+                let line = format_args!("  {start} to {end} @ {sequence} deleted");
+                self.output.line(line)
+            }
             Line::Problem { offset, reason } => self
                 .output
                 .line(format_args!("[{offset}] PROBLEM: {reason}")),

@@ -209,6 +209,7 @@ pub(super) fn find(context: &mut Context, args: &Find) -> Result<(), Failure> {
         } else {
             let place = match version.place {
                 Place::Log => "log".to_owned(),
+                Place::Graves => "graves".to_owned(),
                 Place::Level(level) => format!("level {level}"),
             };
             let what = value.map_or("deleted".to_owned(), |value| format!("= {value}"));

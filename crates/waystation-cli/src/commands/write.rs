@@ -48,6 +48,15 @@ pub(super) fn delete(args: &Delete) -> Result<(), Failure> {
     for key in &args.keys {
         batch.delete(&style.parse(key)?);
     }
+    for range in args.range.chunks(2) {
+        if let [from, to] = range {
+            let end = (to != "-").then(|| style.parse(to)).transpose()?;
+            batch.delete_range(&style.parse(from)?, end.as_deref());
+        }
+    }
+    for prefix in &args.prefix {
+        batch.delete_prefix(&style.parse(prefix)?);
+    }
     let db = open_existing(&args.db)?;
     db.write(&batch, durability(args.sync))?;
     Ok(db.close()?)

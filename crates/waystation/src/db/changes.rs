@@ -33,7 +33,7 @@ impl Changes for WriteBatch {
     }
 }
 
-/// One operation.
+/// One operation: a put or the deletion of a key.
 pub(super) struct Single<'a> {
     payload: &'a [u8],
     operation: Operation<'a>,
@@ -56,6 +56,7 @@ impl<'a> Single<'a> {
         let operation = Operation {
             key: &head[key_end - operation.key.len()..key_end],
             value: operation.value.map(|_| value),
+            range_end: None,
         };
         Self { payload, operation }
     }
@@ -87,6 +88,7 @@ mod tests {
             let operation = Operation {
                 key: b"key",
                 value: value.as_deref(),
+                range_end: None,
             };
             let single = Single::new(&operation, &mut scratch);
             assert_eq!(single.operations().collect::<Vec<_>>(), [operation]);

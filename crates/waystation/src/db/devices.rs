@@ -10,7 +10,7 @@
 
 use super::options::DeviceOptions;
 use super::pipeline::Refusal;
-use super::view::{LoggedMemTable, View};
+use super::view::LoggedMemTable;
 use super::{Core, Db};
 use crate::device::checkpoint::{self, CHECKPOINT_DRAFT, CHECKPOINT_NAME, Directory};
 use crate::device::extractor::Extractor;
@@ -18,14 +18,15 @@ use crate::device::index::Index;
 use crate::device::record::DeviceEvent;
 use crate::device::residency::ResidencyClock;
 use crate::device::resident::{NEVER, Resident};
-use crate::device::table::{Device, DeviceState};
+use crate::device::table::{Departure, Device, DeviceState, DeviceTable};
 use crate::device::upper::Upper;
 use crate::error::{Error, Result};
-use crate::lsm::version::{UserRange, replace_file};
+use crate::lsm::version::replace_file;
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, Mutex, lock};
 use std::time::Duration;
+use waystation_format::batch::prefix_end;
 use waystation_format::log::RecordKind;
 
 /// How often the keeper looks round.
@@ -256,13 +257,27 @@ impl Core {
         self.log_event(&event, |sequence| {
             if let Some(barred) = table.barred(&prefix) {
                 Err(Refusal::Failed(devices.barred_error(&prefix, &barred)))
-            } else if table.depart(&prefix, sequence) {
+            } else if self.depart_at(table, &prefix, sequence) {
                 Ok(())
             } else {
                 Err(Refusal::Failed(unknown()))
             }
         })
         .map(|_| ())
+    }
+
+    /// Lets the device of `prefix` depart at `sequence`; whether it was there. Under the front's lock.
+    fn depart_at(&self, table: &DeviceTable, prefix: &[u8], sequence: u64) -> bool {
+        let departure = table.depart(prefix, sequence);
+        self.bury_device(departure, prefix, sequence);
+        departure != Departure::Unknown
+    }
+
+    /// Hides what the tree may hold of the device of `prefix`, which departed at `sequence`. Under the front's lock.
+    pub(super) fn bury_device(&self, departure: Departure, prefix: &[u8], sequence: u64) {
+        if departure == Departure::FromTree {
+            self.dig_range(prefix, prefix_end(prefix).as_deref(), sequence);
+        }
     }
 
     /// Logs an event and makes it true: `happen` runs in the order of the log with the event's sequence number,
@@ -369,7 +384,7 @@ impl Core {
             let event = DeviceEvent::Departed(stay.prefix());
             // One that was written to meanwhile stays.
             let departed = self.log_event(&event, |sequence| {
-                if is_idle(stay) && table.depart(stay.prefix(), sequence) {
+                if is_idle(stay) && self.depart_at(table, stay.prefix(), sequence) {
                     Ok(())
                 } else {
                     Err(Refusal::Moved)
@@ -383,56 +398,20 @@ impl Core {
         Ok(())
     }
 
-    /// Retires floors that hide nothing any more: found so in the newest version, and kept until nobody reads an
-    /// older one.
+    /// Forgets departures whose graves were retired.
     fn retire_floors(&self, devices: &Devices) {
-        // While something is on its way to the tree, what is not there yet may come.
-        let Ok(_no_load) = devices.pending.try_lock() else {
-            return;
-        };
         let table = &devices.upper.table;
-        for device in table.floored() {
-            let (newest, purged_at) =
-                device.with_state(|state| (state.floors.newest(), state.purged_at));
-            let oldest = self.oldest_snapshot();
-            match purged_at {
-                // Whoever reads an older version took it at that number or before.
-                Some(sequence) if sequence < oldest => table.retire(&device, newest),
-                None if newest <= oldest && self.is_purged(&device, newest) => {
-                    let now = self.log.visible_sequence();
-                    device.with_state(|state| {
-                        let is_same = state.floors.newest() == newest;
-                        state.purged_at = is_same.then_some(now);
-                    });
-                }
-                _ => {}
+        let floored = table.floored();
+        if floored.is_empty() {
+            return;
+        }
+        let view = self.views.load();
+        for device in floored {
+            let newest = device.with_state(|state| state.floors.newest());
+            if !view.hides_in_prefix(device.prefix(), newest) {
+                table.retire(&device, newest);
             }
         }
-    }
-
-    /// Whether neither memtables nor tables hold anything of `device` below `floor`.
-    fn is_purged(&self, device: &Device, floor: u64) -> bool {
-        let view = self.views.load();
-        let prefix = device.prefix();
-        let memtables = view.full.iter().chain([&view.active]);
-        if memtables
-            .filter(|memtable| memtable.start_sequence < floor)
-            .any(|memtable| memtable.holds_prefix(prefix))
-        {
-            return false;
-        }
-        let end = super::iterator::prefix_end(prefix);
-        let range = UserRange {
-            smallest: Some(prefix),
-            largest: end.as_deref(),
-        };
-        let clean = |table: &crate::lsm::table::TableMeta| {
-            table.facts().is_some_and(|facts| {
-                facts.smallest_sequence > floor || facts.purged_through >= floor
-            })
-        };
-        let mut tables = view.version.tables();
-        tables.all(|(_, table)| !range.overlaps_table(table) || clean(table))
     }
 
     /// Frees the part of the log that nobody needs, if that is a segment or more, or if `always`.
@@ -490,17 +469,17 @@ impl Core {
     fn move_empty_memtable(&self) {
         self.log.at_front(|lsn, sequence| {
             let mut active = lock(&self.active);
-            if active.reserved > 0 || active.memtable.start_lsn == lsn {
+            let is_used = active.reserved > 0 || !active.memtable.memory.is_empty();
+            if is_used || active.memtable.start_lsn == lsn {
                 return;
             }
             let moved = Arc::new(LoggedMemTable {
-                table: Arc::clone(&active.memtable.table),
+                memory: active.memtable.memory.clone(),
                 start_lsn: lsn,
                 start_sequence: sequence,
             });
             active.memtable = Arc::clone(&moved);
-            self.views
-                .change(|view| View::new(moved, view.full.clone(), Arc::clone(&view.version)));
+            self.views.change(|view| view.active = moved);
         });
     }
 }

@@ -8,8 +8,8 @@
 //! At most a few chunks wait: the reader stops until one is taken.
 
 use super::pipeline::apply;
+use super::view::Memory;
 use crate::error::{Error, Result};
-use crate::lsm::memtable::MemTable;
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex, lock, wait};
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ const THREADS_MAX: usize = 4;
 /// Batches for one memtable.
 #[derive(Default)]
 struct Chunk {
-    memtable: Option<Arc<MemTable>>,
+    memory: Option<Memory>,
     /// The batches one after the other, in `LevelDB`'s form.
     bytes: Vec<u8>,
     /// Where each of them ends, and its first sequence number.
@@ -35,14 +35,14 @@ struct Chunk {
 
 impl Chunk {
     fn insert_all(&self) {
-        let Some(memtable) = &self.memtable else {
+        let Some(memory) = &self.memory else {
             return;
         };
         let mut start = 0;
         for &(end, first_sequence) in &self.batches {
             let batch = BatchIter::parse(&self.bytes[start..end]);
             apply(
-                memtable,
+                memory,
                 batch.expect("a batch is parsed before it is put into a chunk"),
                 first_sequence,
             );
@@ -51,7 +51,7 @@ impl Chunk {
     }
 
     fn clear(&mut self) {
-        self.memtable = None;
+        self.memory = None;
         self.bytes.clear();
         self.batches.clear();
     }
@@ -89,19 +89,19 @@ impl Inserters {
         }
     }
 
-    /// Has `batch`, which parses, put into `memtable`, numbered from `first_sequence` on.
+    /// Has `batch`, which parses, put into `memory`, numbered from `first_sequence` on.
     pub(super) fn insert(
         &mut self,
-        memtable: &Arc<MemTable>,
+        memory: &Memory,
         batch: &[u8],
         first_sequence: u64,
     ) -> Result<()> {
-        let is_other = |it: &Arc<MemTable>| !Arc::ptr_eq(it, memtable);
-        if self.filling.memtable.as_ref().is_some_and(is_other) {
+        let is_other = |it: &Memory| !Arc::ptr_eq(&it.table, &memory.table);
+        if self.filling.memory.as_ref().is_some_and(is_other) {
             self.hand_over()?;
         }
         let chunk = &mut self.filling;
-        chunk.memtable.get_or_insert_with(|| Arc::clone(memtable));
+        chunk.memory.get_or_insert_with(|| memory.clone());
         chunk.bytes.extend_from_slice(batch);
         chunk.batches.push((chunk.bytes.len(), first_sequence));
         if chunk.bytes.len() >= CHUNK_BYTES {
@@ -198,7 +198,9 @@ mod tests {
 
     #[test]
     fn everything_arrives_in_its_memtable() {
-        let tables: Vec<_> = (0..3).map(|_| Arc::new(MemTable::new(1 << 20))).collect();
+        let tables: Vec<_> = (0..3)
+            .map(|_| Memory::new(1 << 20, &Arc::default()))
+            .collect();
         let mut inserters = Inserters::new();
         let value = vec![7; 300];
         for sequence in 1..=6000_u64 {
@@ -211,22 +213,25 @@ mod tests {
         inserters.finish();
         for sequence in 1..=6000_u64 {
             let table = &tables[(sequence as usize - 1) / 2000];
-            let found = table.get(&sequence.to_le_bytes(), sequence);
+            let found = table.table.get(&sequence.to_le_bytes(), sequence);
             assert_eq!(found, Lookup::Found(&value[..]));
         }
-        assert_eq!(tables.iter().map(|table| table.len()).sum::<usize>(), 6000);
+        assert_eq!(
+            tables.iter().map(|table| table.table.len()).sum::<usize>(),
+            6000
+        );
     }
 
     #[test]
     fn a_short_log_starts_no_thread_and_an_error_leaves_none() {
-        let table = Arc::new(MemTable::new(1 << 24));
+        let table = Memory::new(1 << 24, &Arc::default());
         let mut batch = WriteBatch::new();
         batch.put(b"key", b"value");
         let mut inserters = Inserters::new();
         inserters.insert(&table, batch.as_bytes(), 1).unwrap();
         assert!(inserters.threads.is_empty());
         inserters.finish();
-        assert_eq!(table.get(b"key", 1), Lookup::Found(&b"value"[..]));
+        assert_eq!(table.table.get(b"key", 1), Lookup::Found(&b"value"[..]));
 
         let mut inserters = Inserters::new();
         for sequence in 2..20_000 {
@@ -235,6 +240,6 @@ mod tests {
                 .unwrap();
         }
         drop(inserters);
-        assert_eq!(Arc::strong_count(&table), 1);
+        assert_eq!(Arc::strong_count(&table.table), 1);
     }
 }

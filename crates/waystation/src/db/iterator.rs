@@ -7,12 +7,14 @@
 //! Invariants: going forward the merged cursor is *on* the shown entry; going back it is *before* all entries
 //! of the shown key, whose key and value were saved.
 
+use super::hiding::{Hiding, Run};
 use super::snapshot::Snapshot;
 use super::view::View;
-use crate::device::upper::Upper;
+use crate::cemetery::learned::Learned;
 use crate::error::Result;
 use crate::lsm::iter::{InternalIterator, MergingIterator};
 use crate::sync::Arc;
+pub(crate) use waystation_format::batch::prefix_end;
 use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
 
 /// What an iterator covers.
@@ -57,14 +59,6 @@ impl IterOptions {
     }
 }
 
-/// The first key after all keys that start with `prefix`; `None` if there is none.
-pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
-    let mut end = prefix[..=last].to_vec();
-    end[last] += 1;
-    Some(end)
-}
-
 /// A range of user keys.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bounds {
@@ -105,43 +99,13 @@ pub struct DbIterator {
     saved_value: Vec<u8>,
     /// Scratch for seek targets.
     target: Vec<u8>,
-    /// Keeps memtables and tables alive.
-    _view: Arc<View>,
+    /// Keeps memtables, graves and tables alive.
+    view: Arc<View>,
     _snapshot: Option<Snapshot>,
-    /// What departures hide, if they hide anything.
-    hidden: Option<Hidden>,
-}
-
-/// Tells what departures hide from one snapshot.
-pub(super) struct Hidden {
-    upper: Arc<Upper>,
-    snapshot: u64,
-    /// The device asked about last, and the floor that counts for it.
-    prefix: Vec<u8>,
-    floor: u64,
-}
-
-impl Hidden {
-    pub(super) fn new(upper: Arc<Upper>, snapshot: u64) -> Self {
-        Self {
-            upper,
-            snapshot,
-            prefix: Vec::new(),
-            floor: 0,
-        }
-    }
-
-    fn hides(&mut self, key: &[u8], sequence: u64) -> bool {
-        let Some(prefix) = self.upper.table.extractor().prefix(key) else {
-            return false;
-        };
-        if prefix != self.prefix {
-            self.floor = self.upper.table.floor_at(prefix, self.snapshot);
-            self.prefix.clear();
-            self.prefix.extend_from_slice(prefix);
-        }
-        sequence < self.floor
-    }
+    /// What graves hide, if they hide anything.
+    hidden: Option<Hiding>,
+    learned: Arc<Learned>,
+    run: Run,
 }
 
 impl DbIterator {
@@ -151,9 +115,12 @@ impl DbIterator {
         bounds: Bounds,
         view: Arc<View>,
         snapshot: Option<Snapshot>,
-        hidden: Option<Hidden>,
+        learned: Arc<Learned>,
     ) -> Self {
         Self {
+            hidden: None,
+            learned,
+            run: Run::default(),
             merged,
             sequence,
             bounds,
@@ -161,10 +128,14 @@ impl DbIterator {
             saved_key: Vec::new(),
             saved_value: Vec::new(),
             target: Vec::new(),
-            _view: view,
+            view,
             _snapshot: snapshot,
-            hidden,
         }
+    }
+
+    /// The sequence number it reads at.
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
     }
 
     /// Whether the cursor is on an entry.
@@ -197,12 +168,14 @@ impl DbIterator {
             self.bounds.lower = Some(lower);
             return sought;
         }
+        self.start_over();
         self.merged.seek_to_first()?;
         self.settle_forward(false)
     }
 
     /// Goes to the last key.
     pub fn seek_to_last(&mut self) -> Result<()> {
+        self.start_over();
         match &self.bounds.upper {
             Some(upper) => {
                 // The newest version of `upper` sorts before all its versions: the last entry before it.
@@ -242,6 +215,7 @@ impl DbIterator {
         {
             return self.seek_to_last();
         }
+        self.start_over();
         // Sequence 0 sorts behind every version of the key.
         set_target(&mut self.target, key, 0);
         self.merged.seek_for_prev(&self.target)?;
@@ -294,15 +268,27 @@ impl DbIterator {
     }
 
     fn seek_from(&mut self, key: &[u8]) -> Result<()> {
+        self.start_over();
         set_target(&mut self.target, key, self.sequence);
         self.merged.seek(&self.target)?;
         self.settle_forward(false)
+    }
+
+    /// The cursor is sent somewhere else.
+    fn start_over(&mut self) {
+        match &mut self.hidden {
+            Some(hidden) => hidden.forget(),
+            none => *none = Hiding::new(&self.view, &self.learned, self.sequence),
+        }
     }
 
     /// From the merged cursor's place on, finds the next entry to show. With `skipping`, entries of
     /// `saved_key` do not count.
     fn settle_forward(&mut self, mut skipping: bool) -> Result<()> {
         self.position = Position::Nowhere;
+        self.run.begin();
+        // The key to be skipped is one that was shown, or else one that was deleted.
+        let mut skips_shown = skipping;
         while self.merged.valid() {
             let internal = self.merged.key();
             let (user, trailer) = (key::user_key(internal), key::trailer(internal));
@@ -312,27 +298,48 @@ impl DbIterator {
                 .as_deref()
                 .is_some_and(|upper| user >= upper)
             {
-                return Ok(());
+                break;
             }
-            if is_seen(self.sequence, &mut self.hidden, user, trailer)
-                && !(skipping && user == self.saved_key)
-            {
-                if trailer & 0xff == ValueKind::Value as u64 {
-                    self.position = Position::On;
-                    return Ok(());
+            let is_passed = skipping && user == self.saved_key;
+            match sight(self.sequence, &mut self.hidden, user, trailer) {
+                // What was dead came before it: the cursor was behind that once.
+                Sight::Seen if is_passed && skips_shown => self.run.begin(),
+                Sight::Seen if is_passed => {}
+                Sight::Seen => {
+                    if trailer & 0xff == ValueKind::Value as u64 {
+                        self.run
+                            .end_forward(&self.learned, Some(user), self.sequence);
+                        self.position = Position::On;
+                        return Ok(());
+                    }
+                    self.run.add(user);
+                    self.saved_key.clear();
+                    self.saved_key.extend_from_slice(user);
+                    (skipping, skips_shown) = (true, false);
                 }
-                self.saved_key.clear();
-                self.saved_key.extend_from_slice(user);
-                skipping = true;
+                Sight::Later => {}
+                Sight::Hidden => {
+                    if !is_passed {
+                        self.run.add(user);
+                    }
+                    if let Some(jump) = self.hidden.as_mut().and_then(Hiding::take_jump)
+                        && self.merged.skip_forward(jump.end, jump.floor)?
+                    {
+                        continue;
+                    }
+                }
             }
             self.merged.next()?;
         }
+        let end = self.bounds.upper.as_deref();
+        self.run.end_forward(&self.learned, end, self.sequence);
         Ok(())
     }
 
     /// From the merged cursor's place back, finds the previous entry to show.
     fn settle_backward(&mut self) -> Result<()> {
         self.position = Position::Nowhere;
+        self.run.begin();
         let mut found = false;
         while self.merged.valid() {
             let internal = self.merged.key();
@@ -348,18 +355,35 @@ impl DbIterator {
             {
                 break;
             }
-            if is_seen(self.sequence, &mut self.hidden, user, trailer) {
-                // A newer version than any seen of this key so far: it alone counts.
-                found = trailer & 0xff == ValueKind::Value as u64;
-                if found {
-                    self.saved_key.clear();
-                    self.saved_key.extend_from_slice(internal);
-                    self.saved_value.clear();
-                    self.saved_value.extend_from_slice(self.merged.value());
+            match sight(self.sequence, &mut self.hidden, user, trailer) {
+                Sight::Seen => {
+                    // A newer version than any seen of this key so far: it alone counts.
+                    found = trailer & 0xff == ValueKind::Value as u64;
+                    if found {
+                        self.saved_key.clear();
+                        self.saved_key.extend_from_slice(internal);
+                        self.saved_value.clear();
+                        self.saved_value.extend_from_slice(self.merged.value());
+                    } else {
+                        self.run.add(user);
+                    }
+                }
+                Sight::Later => {}
+                Sight::Hidden => {
+                    self.run.add(user);
+                    if let Some(jump) = self.hidden.as_mut().and_then(Hiding::take_jump)
+                        && self.merged.skip_backward(jump.start, jump.floor)?
+                    {
+                        continue;
+                    }
                 }
             }
             self.merged.prev()?;
         }
+        let live = found.then(|| key::user_key(&self.saved_key));
+        let lower = self.bounds.lower.as_deref();
+        self.run
+            .end_backward(&self.learned, live, lower, self.sequence);
         if found {
             self.position = Position::Before;
         }
@@ -367,12 +391,31 @@ impl DbIterator {
     }
 }
 
-/// Whether a version counts for a reader at `snapshot`.
+/// How a version looks to a reader.
+enum Sight {
+    /// It counts.
+    Seen,
+    /// It was written later.
+    Later,
+    /// It is dead.
+    Hidden,
+}
+
+/// How a version looks to a reader at `snapshot`.
 #[inline]
-fn is_seen(snapshot: u64, hidden: &mut Option<Hidden>, user_key: &[u8], trailer: u64) -> bool {
+fn sight(snapshot: u64, hidden: &mut Option<Hiding>, user_key: &[u8], trailer: u64) -> Sight {
     let sequence = trailer >> 8;
-    let is_hidden = |hidden: &mut Hidden| hidden.hides(user_key, sequence);
-    sequence <= snapshot && !hidden.as_mut().is_some_and(is_hidden)
+    if sequence > snapshot {
+        return Sight::Later;
+    }
+    if hidden
+        .as_mut()
+        .is_some_and(|hidden| hidden.hides(user_key, sequence))
+    {
+        Sight::Hidden
+    } else {
+        Sight::Seen
+    }
 }
 
 /// The internal key that seeks `user_key` at `sequence`.

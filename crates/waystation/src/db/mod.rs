@@ -11,6 +11,7 @@
 //!   [`pace`]: how writers are held back
 //! - [`changes`]: what one write consists of; [`routes`]: which operations of a write go to the upper level; [`devices`]: devices that depart, and what
 //!   is left of them; [`settle`]: devices that stay; [`handoff`]: devices that change their engine
+//! - [`graves`]: what was deleted, until nothing is left of it; [`hiding`] and [`learn`]: how cursors get past it
 //! - [`own_files`], [`destroy`]: which files a database consists of, and how it is removed; [`sizes`]: where bytes are
 //! - [`open`]: from a directory to a database and back; [`replay`] and [`inserters`]: what the log holds, into memory
 
@@ -18,9 +19,12 @@ mod changes;
 mod destroy;
 mod devices;
 mod export;
+mod graves;
 mod handoff;
+mod hiding;
 mod inserters;
 mod iterator;
+mod learn;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod model_tests;
@@ -42,7 +46,6 @@ mod workers;
 pub use devices::{DeviceInfo, DeviceLevel};
 pub use export::Exported;
 pub use handoff::{Digest, EngineId, Export, Receipt, Refusal, Ticket};
-use iterator::Hidden;
 pub use iterator::{DbIterator, IterOptions};
 pub use options::{
     BATCH_BYTES_MAX, Compression, DeviceOptions, Durability, KEY_BYTES_MAX, Options,
@@ -50,8 +53,9 @@ pub use options::{
 };
 pub use sizes::TableInfo;
 pub use snapshot::Snapshot;
-pub use stats::{AreaStats, DeviceStats, Stats};
+pub use stats::{AreaStats, DeviceStats, GraveStats, Stats};
 pub use waystation_format::batch::WriteBatch;
+use waystation_format::batch::prefix_end;
 
 use crate::device::resident::ReadPoint;
 use crate::device::upper::Step;
@@ -65,6 +69,7 @@ use crate::storage::{DirectoryLock, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Arc, Condvar, Mutex};
 use devices::Devices;
+use graves::Cemetery;
 use pace::Pace;
 use pipeline::Active;
 use snapshot::Snapshots;
@@ -107,6 +112,7 @@ struct Core {
     log: Arc<Log>,
     tree: Tree,
     views: ViewCell,
+    cemetery: Cemetery,
     snapshots: Arc<Snapshots>,
     /// Memory of memtables that were flushed, for later ones.
     regions: Arc<Regions>,
@@ -159,6 +165,23 @@ impl Db {
     /// Deletes `key`, whether it exists or not. Survives the death of the process.
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         self.core.write_one(key, None)
+    }
+
+    /// Deletes all keys from `start` (included) to `end` (excluded; `None`: to the last key), however many there are,
+    /// for everybody but those who hold a snapshot or a cursor from before. Takes no longer for many than for few.
+    /// Survives the death of the process.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the range ends where it begins, or before.
+    pub fn delete_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.delete_range(start, end);
+        self.write(&batch, Durability::ProcessCrash)
+    }
+
+    /// Deletes all keys that begin with `prefix`; all there are, if it is empty. As [`Db::delete_range`].
+    pub fn delete_prefix(&self, prefix: &[u8]) -> Result<()> {
+        self.delete_range(prefix, prefix_end(prefix).as_deref())
     }
 
     /// Writes a batch: all of it or nothing, visible at once.
@@ -237,7 +260,7 @@ impl Db {
             return Err(Error::InvalidArgument(reason.into()));
         }
         self.flush()?;
-        self.core.tree.checkpoint(target.as_ref()).map(|_| ())
+        self.core.checkpoint(target.as_ref())
     }
 
     /// Figures about the database.
@@ -260,8 +283,9 @@ impl Db {
         &self.core.dir
     }
 
-    /// Closes the database: what is in memory goes to tables, the log is emptied, and the directory can be
-    /// opened by `LevelDB` again.
+    /// Closes the database: what is in memory goes to tables and the log is emptied. If nothing that was deleted is
+    /// left in tables, the directory can be opened by `LevelDB` again; what little is left (in up to 32 MiB of tables) is
+    /// purged for that, and for more [`Db::compact_range`] over everything, with no snapshot held, sees to it.
     pub fn close(mut self) -> Result<()> {
         self.shut_down()
     }
@@ -310,11 +334,15 @@ impl Core {
         }
         let bounds = options.bounds();
         // One that is empty by now holds nothing up to `sequence`.
-        let mut sources: Vec<Source> = view
-            .memtables()
-            .filter(|table| !table.is_empty())
-            .map(|table| Source::from(table.iter()))
-            .collect();
+        let mut newest = u64::MAX;
+        let mut sources: Vec<Source> = Vec::new();
+        for logged in view.newest_first() {
+            let table = &logged.memory.table;
+            if !table.is_empty() {
+                sources.push(Source::from(table.iter().with_newest(newest)));
+            }
+            newest = logged.start_sequence.saturating_sub(1);
+        }
         let in_memory = sources.len();
         self.tree.sources(
             &view.version,
@@ -333,16 +361,14 @@ impl Core {
             sources.push(Source::Outside(Box::new(cursor)));
         }
         let merged = MergingIterator::new(sources);
-        let hidden = upper
-            .filter(|upper| !upper.table.has_no_floors())
-            .map(|upper| Hidden::new(Arc::clone(upper), sequence));
+        let learned = Arc::clone(&self.cemetery.learned);
         Ok(DbIterator::new(
             merged,
             sequence,
             bounds,
             view,
             options.snapshot,
-            hidden,
+            learned,
         ))
     }
 
@@ -350,7 +376,8 @@ impl Core {
     fn get_now(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let Some(devices) = &self.devices else {
             let (view, sequence) = self.views.read_point(&self.log);
-            return self.get_below(&view, key, sequence, 0).map(found);
+            let floor = view.floor(key, sequence);
+            return self.get_below(&view, key, sequence, floor).map(found);
         };
         loop {
             let generation = devices.upper.table.generation();
@@ -367,16 +394,17 @@ impl Core {
     fn get(&self, view: &view::View, key: &[u8], sequence: u64) -> Result<Option<Vec<u8>>> {
         let upper = self.devices.as_ref().map(|devices| &devices.upper);
         let device = upper.and_then(|upper| Some((upper, upper.table.extractor().prefix(key)?)));
+        let floor = view.floor(key, sequence);
         let Some((upper, prefix)) = device else {
-            return self.get_below(view, key, sequence, 0).map(found);
+            return self.get_below(view, key, sequence, floor).map(found);
         };
         let point = ReadPoint {
             snapshot: sequence,
             generation: view.generation(),
         };
-        match upper.get(prefix, key, point)? {
+        match upper.get(prefix, key, point, floor)? {
             Step::Done(value) => Ok(value),
-            Step::Tree { floor, then } => match self.get_below(view, key, sequence, floor)? {
+            Step::Tree(then) => match self.get_below(view, key, sequence, floor)? {
                 Lookup::Missing => match then {
                     Lookup::Found(spot) => upper.value(&spot).map(Some),
                     Lookup::Deleted | Lookup::Missing => Ok(None),

@@ -1,6 +1,7 @@
 //! From a directory to a database: lock, tree, log, and what the log holds back into memory.
 
 use super::devices::{Devices, save_checkpoint};
+use super::graves::{Cemetery, read_graves};
 use super::options::{DeviceOptions, Options};
 use super::pace::Pace;
 use super::pipeline::Active;
@@ -9,13 +10,15 @@ use super::snapshot::Snapshots;
 use super::view::{LoggedMemTable, View, ViewCell};
 use super::workers::{Background, Workers};
 use super::{Core, Db};
+use crate::cemetery::ground::Ground;
+use crate::cemetery::plot::Plot;
 use crate::device::checkpoint::{self, CHECKPOINT_NAME, CheckpointError, Directory, Saved};
 use crate::device::ledger::Ledger;
 use crate::device::replay::DeviceReplay;
 use crate::device::upper::Upper;
 use crate::error::{Error, Result};
 use crate::log::{self, LogSettings, Record, Recovered};
-use crate::lsm::compaction::Shape;
+use crate::lsm::compaction::{Hidden, Shape};
 use crate::lsm::table::TableSettings;
 use crate::lsm::tree::{Tree, TreeSettings};
 use crate::lsm::version::read_file;
@@ -24,6 +27,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
 use std::path::Path;
 use std::time::Duration;
+use waystation_format::batch::prefix_end;
 use waystation_format::handoff::EngineId;
 
 /// The name of the lock file, `LevelDB`'s.
@@ -51,6 +55,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
         transfer: options.transfer(),
     };
     let flushed = tree.flushed_sequence();
+    let graves = read_graves(&*storage, path, &state, flushed)?;
     let mut replay = Replay::new(options.memtable_bytes, flushed, knows_log, devices);
     let needless = replay.needless_sequence();
     let mut deliver = |record: Record<'_>| replay.record(path, &record);
@@ -73,7 +78,15 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
         state.insert(LOG_STATE.to_owned(), Vec::new());
         tree.set_state(state)?;
     }
-    let core = Arc::new(assemble(storage, path, options, recovered, tree, replay));
+    let core = Arc::new(assemble(
+        storage, path, options, recovered, tree, replay, graves,
+    ));
+    let of_graves = Arc::downgrade(&core);
+    core.tree.leave_out(Box::new(move |snapshot| {
+        of_graves.upgrade().map_or_else(Hidden::default, |core| {
+            core.hidden_from(&core.views.load(), snapshot)
+        })
+    }));
     let of_snapshots = Arc::downgrade(&core);
     core.snapshots.on_release(move |sequence| {
         if let Some(core) = of_snapshots.upgrade() {
@@ -210,7 +223,7 @@ pub(super) fn read_checkpoint(storage: &dyn Storage, dir: &Path) -> Result<Optio
     }
 }
 
-fn tree_settings(options: &Options) -> TreeSettings {
+pub(super) fn tree_settings(options: &Options) -> TreeSettings {
     TreeSettings {
         table: TableSettings {
             block_bytes: options.block_bytes,
@@ -233,6 +246,7 @@ fn assemble(
     recovered: Recovered,
     tree: Tree,
     replay: Replay,
+    (ground, has_graves): (Ground, bool),
 ) -> Core {
     // What the ring alone held was laid out anew behind the cut: up to there nothing can be freed early.
     let clamp = |memtable: LoggedMemTable| {
@@ -254,12 +268,14 @@ fn assemble(
             let upper = Arc::new(Upper::new(replay.table, Arc::clone(&log)));
             // Recovery has made the log durable.
             upper.note_durable(log.visible_sequence());
-            let hiding = Arc::clone(&upper);
-            tree.leave_out(Box::new(move |snapshot| hiding.hidden_from(snapshot)));
             Devices::new(upper, settings, replay.directory, pending, storage.now())
         });
+    let cemetery = Cemetery::new(&ground, has_graves);
+    let ground = Arc::new(with_departures(ground, devices.as_ref()));
+    let view = View::new(Arc::clone(&active), full, tree.version(), ground);
     let core = Core {
-        views: ViewCell::new(View::new(Arc::clone(&active), full, tree.version())),
+        views: ViewCell::new(view),
+        cemetery,
         storage,
         dir: dir.to_owned(),
         options,
@@ -284,4 +300,23 @@ fn assemble(
     };
     core.observe_pace();
     core
+}
+
+/// The ground with the graves of departed devices, as the device table knows them: an older version kept them there
+/// alone.
+fn with_departures(ground: Ground, devices: Option<&Devices>) -> Ground {
+    let floored = devices.map_or_else(Vec::new, |it| it.upper.table.floored());
+    if floored.is_empty() {
+        return ground;
+    }
+    let departures = Plot::new(0);
+    for device in floored {
+        let prefix = device.prefix();
+        device.with_state(|state| {
+            for departure in state.floors.as_slice() {
+                departures.delete_range(prefix, prefix_end(prefix).as_deref(), *departure);
+            }
+        });
+    }
+    ground.with(&departures, ground.through(), u64::MAX)
 }

@@ -59,6 +59,9 @@ impl DeviceOptions {
     }
 }
 
+/// No deadline is shorter than a few looks of the background threads.
+const DEADLINE_MIN: Duration = Duration::from_millis(100);
+
 /// How a database is opened. `Options::default()` suits a small machine with a flash drive.
 ///
 /// ```
@@ -96,6 +99,10 @@ pub struct Options {
     pub direct_io: bool,
     /// Keep the data of devices apart. Default: no, every key lives in the tree.
     pub devices: Option<DeviceOptions>,
+    /// How long, at most, something that was deleted may stay in tables and in the part of the log that is needed;
+    /// snapshots hold it back. Purging sooner than space and readers ask for costs writing. At least 100 ms. Default:
+    /// no limit.
+    pub deletion_deadline: Option<Duration>,
     /// What compactions may write per second, all together, where a device is shared with others; flushes are
     /// not held back. 0 for no limit; at least 1 MiB. Too low a limit slows writers down. Default: 0.
     pub compaction_bytes_per_second: usize,
@@ -118,6 +125,7 @@ impl Default for Options {
             max_open_tables: 1000,
             direct_io: true,
             devices: None,
+            deletion_deadline: None,
             compaction_bytes_per_second: 0,
         }
     }
@@ -163,6 +171,13 @@ impl Options {
         if (1..MIB).contains(&rate) {
             return Err(Error::InvalidArgument(format!(
                 "compaction_bytes_per_second is {rate}; it must be 0 (no limit) or at least {MIB}"
+            )));
+        }
+        if let Some(deadline) = self.deletion_deadline
+            && deadline < DEADLINE_MIN
+        {
+            return Err(Error::InvalidArgument(format!(
+                "deletion_deadline is {deadline:?}; it must be at least {DEADLINE_MIN:?}"
             )));
         }
         for (name, value, low, high) in ranges {

@@ -1,5 +1,6 @@
 //! Which files a database consists of, by their names: `LevelDB`'s and those that `LevelDB` does not know.
 
+use crate::cemetery::checkpoint::{GRAVES_DRAFT, GRAVES_NAME};
 use crate::device::checkpoint::{CHECKPOINT_DRAFT, CHECKPOINT_NAME};
 use crate::log::{DRAFT_NAME, JOURNAL_NAME, RING_NAME, segment_number};
 use crate::lsm::version::{SIDE_FILE, SIDE_TEMPORARY};
@@ -15,6 +16,8 @@ pub(super) fn is_own(name: &str) -> bool {
         SIDE_TEMPORARY,
         CHECKPOINT_NAME,
         CHECKPOINT_DRAFT,
+        GRAVES_NAME,
+        GRAVES_DRAFT,
     ];
     let is_ring_draft = || name.strip_suffix(".new") == Some(RING_NAME);
     names.contains(&name) || segment_number(name).is_some() || is_ring_draft()

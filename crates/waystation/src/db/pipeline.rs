@@ -4,7 +4,7 @@
 //!  1 check     limits, health, pace                     (may fail, may sleep)
 //!  2 reserve   place in the log, sequence, memtable     one short lock, in the order of the log
 //!  3 copy      record into the ring                     in parallel
-//!  4 apply     operations into the memtable             in parallel
+//!  4 apply     versions into the memtable, graves       in parallel
 //!  5 publish   visible with everything before it        in order
 //!  6 sync      on demand                                one sync for many
 //! ```
@@ -16,14 +16,16 @@
 use super::changes::{Changes, Single};
 use super::options::{BATCH_BYTES_MAX, Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use super::pace::FULL_MEMTABLES_MAX;
-use super::view::{LoggedMemTable, View};
+use super::view::{LoggedMemTable, Memory};
 use super::{Core, WriteBatch};
+use crate::cemetery::plot::Plot;
 use crate::error::{Error, Result};
 use crate::lsm::memtable::MemTable;
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::{Arc, lock, wait};
 use std::cell::RefCell;
 use waystation_format::batch::Operation;
+use waystation_format::key::ValueKind;
 
 thread_local! {
     /// A batch to be used again, so that a single put allocates nothing.
@@ -54,7 +56,11 @@ pub(super) struct Active {
 impl Core {
     /// Writes one operation.
     pub(super) fn write_one(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        let operation = Operation { key, value };
+        let operation = Operation {
+            key,
+            value,
+            range_end: None,
+        };
         let room = checked_room(&operation)?;
         SCRATCH.with_borrow_mut(|scratch| {
             let single = Single::new(&operation, scratch);
@@ -98,7 +104,7 @@ impl Core {
         };
         self.log.copy(&reservation, payload, checksum);
         let first = reservation.first_sequence;
-        apply(&memtable.table, changes.operations(), first);
+        apply(&memtable.memory, changes.operations(), first);
         let end = reservation.end_lsn();
         self.log.publish(reservation);
         self.end_rest();
@@ -117,7 +123,7 @@ impl Core {
         sequence: u64,
     ) -> Result<Arc<LoggedMemTable>, Refusal> {
         let mut active = lock(&self.active);
-        if active.reserved + room > active.memtable.table.capacity_bytes() {
+        if active.reserved + room > active.memtable.memory.table.capacity_bytes() {
             if self.full_memtables.load(SeqCst) >= FULL_MEMTABLES_MAX {
                 return Err(Refusal::NoRoom);
             }
@@ -131,19 +137,15 @@ impl Core {
     /// Makes a fresh memtable the active one, from position `lsn` and `sequence` on.
     fn rotate(&self, active: &mut Active, room: usize, lsn: u64, sequence: u64) {
         let fresh = Arc::new(LoggedMemTable {
-            table: Arc::new(MemTable::with_regions(
-                self.options.memtable_bytes.max(room),
-                &self.regions,
-            )),
+            memory: Memory::new(self.options.memtable_bytes.max(room), &self.regions),
             start_lsn: lsn,
             start_sequence: sequence,
         });
         active.memtable = Arc::clone(&fresh);
         active.reserved = 0;
         self.views.change(|view| {
-            let mut full = view.full.clone();
-            full.push(Arc::clone(&view.active));
-            View::new(fresh, full, Arc::clone(&view.version))
+            let full = std::mem::replace(&mut view.active, fresh);
+            view.full.push(full);
         });
         self.full_memtables.fetch_add(1, SeqCst);
         self.observe_pace();
@@ -156,7 +158,7 @@ impl Core {
     pub(super) fn rotate_now(&self) {
         self.log.at_front(|lsn, sequence| {
             let mut active = lock(&self.active);
-            if active.reserved > 0 {
+            if active.reserved > 0 || !active.memtable.memory.is_empty() {
                 self.rotate(&mut active, 0, lsn, sequence);
             }
         });
@@ -180,24 +182,39 @@ impl Core {
     }
 }
 
-/// Puts `operations` into `memtable`, numbered from `sequence` on.
+/// Puts `operations` into `memory`, numbered from `sequence` on.
 pub(super) fn apply<'a>(
-    memtable: &MemTable,
+    memory: &Memory,
     operations: impl IntoIterator<Item = Operation<'a>>,
     sequence: u64,
 ) {
     for (sequence, operation) in (sequence..).zip(operations) {
-        let value = operation.value.unwrap_or_default();
-        memtable.insert(operation.key, sequence, operation.kind(), value);
+        apply_one(memory, &operation, sequence);
     }
 }
 
-/// The bytes of memtable that an operation needs at most.
+/// Puts one operation into `memory`: a version to the versions, a deletion to the graves.
+#[inline]
+pub(super) fn apply_one(memory: &Memory, operation: &Operation<'_>, sequence: u64) {
+    let key = operation.key;
+    match (operation.value, operation.range()) {
+        (Some(value), _) => {
+            memory.table.insert(key, sequence, ValueKind::Value, value);
+        }
+        (None, Some(end)) => memory.graves.delete_range(key, end, sequence),
+        (None, None) => {
+            memory.graves.delete(key, sequence);
+        }
+    }
+}
+
+/// The bytes of memory that an operation needs at most.
 pub(super) fn room_of(operation: &Operation<'_>) -> usize {
-    MemTable::entry_bytes(
-        operation.key.len(),
-        operation.value.unwrap_or_default().len(),
-    )
+    match (operation.value, operation.range_end) {
+        (Some(value), _) => MemTable::entry_bytes(operation.key.len(), value.len()),
+        (None, Some(end)) => Plot::range_bytes(operation.key.len(), end.len()),
+        (None, None) => Plot::point_bytes(operation.key.len()),
+    }
 }
 
 /// The bytes of memtable that `batch` needs, if it is within the documented limits.
@@ -227,7 +244,23 @@ fn checked_room(operation: &Operation<'_>) -> Result<usize> {
     if value_bytes > VALUE_BYTES_MAX {
         return Err(too_long("value", value_bytes, VALUE_BYTES_MAX));
     }
+    if let Some(end) = operation.range() {
+        check_range(operation.key, end)?;
+    }
     Ok(room_of(operation))
+}
+
+fn check_range(start: &[u8], end: Option<&[u8]>) -> Result<()> {
+    let end_bytes = end.map_or(0, <[u8]>::len);
+    if end_bytes > KEY_BYTES_MAX {
+        return Err(too_long("end of a range", end_bytes, KEY_BYTES_MAX));
+    }
+    if end.is_some_and(|end| end <= start) {
+        return Err(Error::InvalidArgument(
+            "the range to be deleted ends where it begins, or before; its end is excluded".into(),
+        ));
+    }
+    Ok(())
 }
 
 fn too_long(what: &str, bytes: usize, limit: usize) -> Error {

@@ -1,19 +1,19 @@
 //! What the log holds back into memory: its records, into memtables and the upper level as they were before.
 
 use super::inserters::Inserters;
-use super::pipeline::{apply, room_of};
+use super::pipeline::{apply_one, room_of};
 use super::routes::spot_of;
-use super::view::LoggedMemTable;
+use super::view::{LoggedMemTable, Memory};
 use crate::device::checkpoint::CHECKPOINT_NAME;
 use crate::device::index::Entry;
 use crate::device::replay::{DeviceReplay, Route};
 use crate::error::{Error, Result};
 use crate::log::Record;
-use crate::lsm::memtable::{MemTable, Regions};
+use crate::lsm::memtable::Regions;
 use crate::sync::Arc;
 use std::path::Path;
 use waystation_format::FormatError;
-use waystation_format::batch::{BatchIter, HEADER_BYTES};
+use waystation_format::batch::{BatchIter, HEADER_BYTES, prefix_end};
 use waystation_format::log::RecordKind;
 
 /// Puts the log's records back into memtables.
@@ -46,7 +46,7 @@ impl Replay {
             knows_log,
             full: Vec::new(),
             active: LoggedMemTable {
-                table: Arc::new(MemTable::with_regions(memtable_bytes, &regions)),
+                memory: Memory::new(memtable_bytes, &regions),
                 start_lsn: 0,
                 start_sequence: flushed_sequence + 1,
             },
@@ -79,9 +79,13 @@ impl Replay {
             Error::corruption(dir, 0, reason)
         };
         if header.kind == RecordKind::Devices {
+            let (graves, sequence) = (&self.active.memory.graves, header.first_sequence);
+            let dig = |prefix: &[u8]| {
+                graves.delete_range(prefix, prefix_end(prefix).as_deref(), sequence);
+            };
             return match &mut self.devices {
                 Some(devices) => devices
-                    .event(record.payload, header.first_sequence, record.lsn)
+                    .event(record.payload, sequence, record.lsn, dig)
                     .map_err(|error| damaged("event of a device", &error)),
                 None => Err(Error::corruption(
                     dir.join(CHECKPOINT_NAME),
@@ -104,9 +108,9 @@ impl Replay {
                 .map(|operation| room_of(&operation))
                 .sum();
             self.make_room(room, record.lsn, header.first_sequence);
-            let memtable = &self.active.table;
+            let memory = &self.active.memory;
             self.inserters
-                .insert(memtable, &scratch, header.first_sequence)?;
+                .insert(memory, &scratch, header.first_sequence)?;
         }
         self.scratch = scratch;
         Ok(())
@@ -120,6 +124,11 @@ impl Replay {
         let first_sequence = record.header.first_sequence;
         let mut lower = Vec::new();
         for (sequence, operation) in (first_sequence..).zip(operations) {
+            if operation.range_end.is_some() {
+                // It goes to no device, whatever its first key.
+                lower.extend((sequence > self.flushed_sequence).then_some((sequence, operation)));
+                continue;
+            }
             match devices.route(operation.key, sequence, record.lsn) {
                 Route::Stay(stay) => {
                     let value = spot_of(&operation, payload, record.lsn);
@@ -139,7 +148,7 @@ impl Replay {
         let room = lower.iter().map(|(_, operation)| room_of(operation)).sum();
         self.make_room(room, record.lsn, first_sequence);
         for (sequence, operation) in lower {
-            apply(&self.active.table, [operation], sequence);
+            apply_one(&self.active.memory, &operation, sequence);
         }
     }
 
@@ -157,12 +166,9 @@ impl Replay {
     }
 
     fn make_room(&mut self, room: usize, lsn: u64, sequence: u64) {
-        if self.reserved + room > self.active.table.capacity_bytes() {
+        if self.reserved + room > self.active.memory.table.capacity_bytes() {
             let fresh = LoggedMemTable {
-                table: Arc::new(MemTable::with_regions(
-                    self.memtable_bytes.max(room),
-                    &self.regions,
-                )),
+                memory: Memory::new(self.memtable_bytes.max(room), &self.regions),
                 start_lsn: lsn,
                 start_sequence: sequence,
             };

@@ -18,6 +18,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOOKS: u32 = 12;
 /// At rest a memtable is flushed that holds at least this part of what it could.
 const WORTH_FLUSHING: usize = 4;
+/// Or with so many graves: what they hide may be large.
+const MANY_GRAVES: usize = 1_000;
 
 impl Core {
     /// Watches for rests, until told to stop.
@@ -37,6 +39,11 @@ impl Core {
                 return;
             }
             self.storage.sleep(LOOK);
+            self.watch_deletions();
+            if let Err(error) = self.learn() {
+                // Whoever reads there will be told.
+                log::debug!("looking for dead keys failed: {error}");
+            }
             let now = self.log.visible_sequence();
             looks = if now == seen { looks + 1 } else { 0 };
             seen = now;
@@ -48,7 +55,13 @@ impl Core {
 
     /// Nobody has written for a while since write `sequence`.
     fn begin_rest(&self, sequence: u64) {
-        if self.active_reserved.load(Relaxed) >= self.options.memtable_bytes / WORTH_FLUSHING {
+        let is_much =
+            self.active_reserved.load(Relaxed) >= self.options.memtable_bytes / WORTH_FLUSHING;
+        let graves = &self.views.load().active.memory.graves;
+        let has_deadline = self.options.deletion_deadline.is_some();
+        // A deleted range hides much, for all that is known, and nothing comes back before it is flushed.
+        let is_worth_it = graves.has_ranges() || graves.points().len() >= MANY_GRAVES;
+        if is_much || is_worth_it || (has_deadline && !graves.is_empty()) {
             self.rotate_now();
         }
         self.regions.release();

@@ -9,7 +9,7 @@ use super::Core;
 use super::changes::Changes;
 use super::devices::Devices;
 use super::options::Durability;
-use super::pipeline::{Refusal, room_of};
+use super::pipeline::{Refusal, apply_one, room_of};
 use super::view::LoggedMemTable;
 
 use crate::device::index::{Entry, Spot};
@@ -98,11 +98,7 @@ impl Core {
                         let key = &operation.key[route.prefix_bytes..];
                         devices.upper.table.note_growth(stay.insert(key, &entry));
                     }
-                    (None, Some(memtable)) => {
-                        let value = operation.value.unwrap_or_default();
-                        let kind = operation.kind();
-                        memtable.table.insert(operation.key, sequence, kind, value);
-                    }
+                    (None, Some(memtable)) => apply_one(&memtable.memory, &operation, sequence),
                     (None, None) => unreachable!("room was asked for what goes to a memtable"),
                 }
                 sequence += 1;
@@ -129,7 +125,11 @@ impl Core {
         let mut room = 0;
         let mut last: Option<&[u8]> = None;
         for operation in changes.operations() {
-            let prefix = table.extractor().prefix(operation.key);
+            // A range belongs to no device, whatever its first key.
+            let prefix = match operation.range_end {
+                Some(_) => None,
+                None => table.extractor().prefix(operation.key),
+            };
             let is_same = !routes.is_empty() && prefix == last;
             if !is_same {
                 let find = |prefix| {

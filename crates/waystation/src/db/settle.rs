@@ -260,7 +260,7 @@ fn key_range(stay: &Resident) -> Option<(Vec<u8>, Vec<u8>)> {
 impl super::view::LoggedMemTable {
     /// Whether it holds a key that begins with `prefix`.
     pub(super) fn holds_prefix(&self, prefix: &[u8]) -> bool {
-        let mut cursor = self.table.iter();
+        let mut cursor = self.memory.table.iter();
         let mut target = Vec::new();
         key::append(&mut target, prefix, MAX_SEQUENCE, ValueKind::SEEK);
         let sought = cursor.seek(&target);

@@ -32,8 +32,31 @@ pub struct Stats {
     pub tree: TreeStats,
     /// What moved to and from storage since the database was opened, by area.
     pub storage: Vec<AreaStats>,
+    /// What was deleted and hides something still.
+    pub graves: GraveStats,
     /// The devices, in a directory with an extractor.
     pub devices: Option<DeviceStats>,
+}
+
+/// What the cemetery takes, and what it waits for.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+pub struct GraveStats {
+    /// Deletions of single keys whose versions may be in tables or in memory.
+    pub points: u64,
+    /// Deleted ranges, cut where they overlap.
+    pub ranges: u64,
+    /// Memory that graves take (bytes).
+    pub memory_bytes: u64,
+    /// Of these the keys alone (bytes).
+    pub key_bytes: u64,
+    /// Bytes of tables that graves hide and compaction has yet to give back, about.
+    pub pinned_bytes: u64,
+    /// Sequence number of the oldest deletion that hides something in tables still.
+    pub oldest_unpersisted: Option<u64>,
+    /// How long ago that was, in seconds, as far as the open database has seen it.
+    pub oldest_unpersisted_seconds: Option<f64>,
+    /// Runs of dead keys that scans jump because another scan came through.
+    pub learned: u64,
 }
 
 /// What the upper level takes.
@@ -93,6 +116,7 @@ impl Core {
                 .into_iter()
                 .map(|(area, meter)| AreaStats { area, meter })
                 .collect(),
+            graves: self.grave_stats(),
             devices: self
                 .devices
                 .as_ref()

@@ -5,27 +5,57 @@
 //! published only after the view with that memtable was. (The other way round a compaction could drop, from a
 //! newer view, versions that the older sequence needs.)
 
+use crate::cemetery::fragments::Fragments;
+use crate::cemetery::ground::Ground;
+use crate::cemetery::plot::Plot;
+use crate::cemetery::points;
 use crate::log::Log;
-use crate::lsm::memtable::MemTable;
+use crate::lsm::memtable::{MemTable, Regions};
 use crate::lsm::version::Version;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, RwLock};
+use waystation_format::batch::prefix_end;
 
-/// A memtable and the part of the log it holds.
-pub(crate) struct LoggedMemTable {
+/// What writes go to: versions here, deletions there.
+#[derive(Clone)]
+pub(crate) struct Memory {
     pub(crate) table: Arc<MemTable>,
+    pub(crate) graves: Arc<Plot>,
+}
+
+impl Memory {
+    /// Memory for `bytes` of versions and graves together.
+    pub(crate) fn new(bytes: usize, regions: &Arc<Regions>) -> Self {
+        Self {
+            table: Arc::new(MemTable::with_regions(bytes, regions)),
+            graves: Arc::new(Plot::new(bytes)),
+        }
+    }
+
+    /// Whether nothing was written to it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table.is_empty() && self.graves.is_empty()
+    }
+}
+
+/// A memtable with its plot and the part of the log they hold.
+pub(crate) struct LoggedMemTable {
+    pub(crate) memory: Memory,
     /// Records before this position are not in it.
     pub(crate) start_lsn: u64,
     /// Nor are writes below this sequence number.
     pub(crate) start_sequence: u64,
 }
 
-/// The memtables and the version that together are the database.
+/// The memtables, the graves and the version that together are the database.
+#[derive(Clone)]
 pub(crate) struct View {
     pub(crate) active: Arc<LoggedMemTable>,
     /// Full memtables, oldest first.
     pub(crate) full: Vec<Arc<LoggedMemTable>>,
     pub(crate) version: Arc<Version>,
+    /// The graves of memtables that were flushed.
+    pub(crate) ground: Arc<Ground>,
     generation: u64,
 }
 
@@ -34,11 +64,13 @@ impl View {
         active: Arc<LoggedMemTable>,
         full: Vec<Arc<LoggedMemTable>>,
         version: Arc<Version>,
+        ground: Arc<Ground>,
     ) -> Self {
         Self {
             active,
             full,
             version,
+            ground,
             generation: 0,
         }
     }
@@ -50,9 +82,57 @@ impl View {
 
     /// The memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<MemTable>> {
-        std::iter::once(&self.active)
-            .chain(self.full.iter().rev())
-            .map(|logged| &logged.table)
+        self.newest_first().map(|logged| &logged.memory.table)
+    }
+
+    /// The memtables with their plots, newest first.
+    pub(crate) fn newest_first(&self) -> impl Iterator<Item = &Arc<LoggedMemTable>> {
+        std::iter::once(&self.active).chain(self.full.iter().rev())
+    }
+
+    /// The plots, newest first.
+    pub(crate) fn plots(&self) -> impl Iterator<Item = &Arc<Plot>> {
+        self.newest_first().map(|logged| &logged.memory.graves)
+    }
+
+    /// Whether there is no grave at all.
+    #[inline]
+    pub(crate) fn has_no_graves(&self) -> bool {
+        self.active.memory.graves.is_empty()
+            && self.ground.is_empty()
+            && self.full.iter().all(|full| full.memory.graves.is_empty())
+    }
+
+    /// The latest deletion of `key` up to `snapshot`, below which its versions are hidden; 0 if there is none.
+    #[inline]
+    pub(crate) fn floor(&self, key: &[u8], snapshot: u64) -> u64 {
+        if self.has_no_graves() {
+            return 0;
+        }
+        let hash = points::hash(key);
+        let in_plots = self.plots().map(|plot| plot.floor(key, hash, snapshot));
+        in_plots
+            .max()
+            .unwrap_or(0)
+            .max(self.ground.floor(key, hash, snapshot))
+    }
+}
+
+impl View {
+    /// Whether a deletion of a range, at `sequence` or later, hides keys that begin with `prefix`.
+    pub(crate) fn hides_in_prefix(&self, prefix: &[u8], sequence: u64) -> bool {
+        let last = prefix_end(prefix);
+        let hides = |ranges: &Fragments| {
+            let overlapping = ranges.overlapping(Some(prefix), last.as_deref());
+            let mut inside = overlapping.filter(|(start, end, _)| {
+                end.is_none_or(|end| end > prefix) && last.as_deref().is_none_or(|it| *start < it)
+            });
+            inside.any(|(_, _, cuts)| cuts.iter().any(|cut| cut.below >= sequence))
+        };
+        hides(self.ground.ranges())
+            || self
+                .plots()
+                .any(|plot| plot.has_ranges() && plot.with_ranges(hides))
     }
 }
 
@@ -91,13 +171,14 @@ impl ViewCell {
         }
     }
 
-    /// Replaces the view by what `change` makes of it.
-    pub(crate) fn change(&self, change: impl FnOnce(&View) -> View) {
+    /// Shows another view from now on: this one with a `change`.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut View)) {
         let mut current = self
             .current
             .write()
             .expect("no thread panics with the view locked");
-        let mut next = change(&current);
+        let mut next = View::clone(&current);
+        change(&mut next);
         next.generation = current.generation + 1;
         self.generation.store(next.generation, SeqCst);
         *current = Arc::new(next);

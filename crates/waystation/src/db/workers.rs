@@ -5,8 +5,8 @@
 //! until memory is full and then get [`Error::Suspended`] with the cause. Reads are not touched.
 
 use super::Core;
+use super::graves::Burial;
 use super::pace::FULL_MEMTABLES_MAX;
-use super::view::View;
 use crate::error::{Error, Result};
 use crate::lsm::iter::MergingIterator;
 use crate::lsm::memtable::MemTable;
@@ -161,13 +161,26 @@ impl Core {
         self.log.wait_visible(end_sequence);
         // Nothing gets ahead of the log: a table must not survive a power cut that a write before it does not.
         self.log.sync(end_lsn)?;
-        let tables = oldest.iter().map(|memtable| &memtable.table);
+        let tables = oldest.iter().map(|memtable| &memtable.memory.table);
+        let plots = oldest.iter().map(|memtable| &*memtable.memory.graves);
+        let oldest_snapshot = self.oldest_snapshot();
+        let burial = self.bury(plots, end_sequence, oldest_snapshot)?;
         let hurried = view.full.len() > 1;
-        self.flush_together(tables.clone(), end_sequence, hurried)?;
+        if oldest.iter().any(|memtable| !memtable.memory.is_empty()) {
+            self.flush_together(
+                tables.clone(),
+                end_sequence,
+                oldest_snapshot,
+                &burial,
+                hurried,
+            )?;
+        }
         self.views.change(|view| {
-            let full = view.full[count..].to_vec();
-            View::new(Arc::clone(&view.active), full, self.tree.version())
+            view.full.drain(..count);
+            view.version = self.tree.version();
+            view.ground = Arc::clone(&burial.ground);
         });
+        burial.end();
         self.full_memtables.fetch_sub(count, SeqCst);
         self.observe_pace();
         let elapsed = self.storage.now().saturating_sub(started);
@@ -183,22 +196,26 @@ impl Core {
         }
     }
 
-    /// Writes `memtables`, which end at `end_sequence`, to one table.
+    /// Writes `memtables`, which end at `end_sequence`, to one table. If they are empty, the tree notes how far they
+    /// went.
     fn flush_together<'a>(
         &self,
         memtables: impl Iterator<Item = &'a Arc<MemTable>>,
         end_sequence: u64,
+        oldest_snapshot: u64,
+        burial: &Burial<'_>,
         hurried: bool,
     ) -> Result<()> {
         let filled = memtables.filter(|table| !table.is_empty());
         let cursors: Vec<_> = filled.map(MemTable::iter).collect();
-        if cursors.is_empty() {
-            return Ok(());
-        }
         let merged = MergingIterator::new(cursors);
-        let oldest_snapshot = self.oldest_snapshot();
-        self.tree
-            .flush(merged, end_sequence, oldest_snapshot, hurried)
+        self.tree.flush(
+            merged,
+            end_sequence,
+            oldest_snapshot,
+            &burial.hidden,
+            hurried,
+        )
     }
 
     /// Compacts whatever is due, until told to stop.
@@ -298,14 +315,9 @@ impl Core {
 
     /// Shows the tree's newest version to readers.
     pub(super) fn adopt_version(&self) {
-        self.views.change(|view| {
-            View::new(
-                Arc::clone(&view.active),
-                view.full.clone(),
-                self.tree.version(),
-            )
-        });
+        self.views.change(|view| view.version = self.tree.version());
         self.observe_pace();
+        self.retire_graves(false);
     }
 
     /// A cursor was made that looks into so many places of the tree; most are sent somewhere once.
@@ -359,7 +371,7 @@ impl Core {
     /// Stops everything in order: writes have ended; memory goes to tables, the log is closed, the tree last.
     pub(super) fn shut_down(&self, workers: Workers) -> Result<()> {
         self.rotate_now();
-        let flushed = self.wait_flushed();
+        let flushed = self.wait_flushed().and_then(|()| self.purge_at_close());
         lock(&self.background).stopping = true;
         self.work.notify_all();
         self.wake.notify_all();
@@ -376,7 +388,7 @@ impl Core {
         others?;
         synced.unwrap_or(Ok(()))?;
         self.log.mark_clean()?;
-        if self.devices.is_some() {
+        if !self.close_graves()? || self.devices.is_some() {
             // LevelDB would not see what is outside the tree.
             self.tree.close_fenced();
             return Ok(());

@@ -13,7 +13,7 @@ use super::index::{Entry, Spot};
 use super::ledger::Stub;
 use super::record::Admitted;
 use super::resident::Resident;
-use super::table::{Barred, DeviceState, DeviceTable};
+use super::table::{Barred, Departure, DeviceState, DeviceTable};
 use crate::sync::{Arc, lock};
 use waystation_format::FormatError;
 use waystation_format::batch::BatchIter;
@@ -102,9 +102,10 @@ impl DeviceTable {
     }
 
     /// Makes the device of `prefix`, frozen by `ticket`, depart at `sequence` and leave a stub.
-    pub(crate) fn hand_on(&self, prefix: &[u8], ticket: u64, sequence: u64) -> bool {
+    /// Returns how it departed.
+    pub(crate) fn hand_on(&self, prefix: &[u8], ticket: u64, sequence: u64) -> Departure {
         let Some(frozen) = self.end(prefix, ticket, sequence) else {
-            return false;
+            return Departure::Unknown;
         };
         // Before it is absent: nobody finds neither the device nor its stub.
         let stub = Stub {
@@ -112,8 +113,7 @@ impl DeviceTable {
             destination: frozen.destination,
         };
         self.ledger.leave_stub(prefix, sequence, stub);
-        self.depart(prefix, sequence);
-        true
+        self.depart(prefix, sequence)
     }
 
     /// Takes the hand-off `ticket` of the device of `prefix` away.

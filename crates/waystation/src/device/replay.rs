@@ -11,7 +11,7 @@ use super::handoff::{Frozen, Occupied, Part};
 use super::ledger::Stub;
 use super::record::{Admitted, DeviceEvent};
 use super::resident::{NEVER, Resident};
-use super::table::{Device, DeviceTable};
+use super::table::{Departure, Device, DeviceTable};
 use crate::sync::Arc;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -100,15 +100,17 @@ impl DeviceReplay {
             .map_or(self.directory.clock, |(_, arrival)| *arrival)
     }
 
-    /// Lets the event of a record at `lsn` happen again.
+    /// Lets the event of a record at `lsn` happen again. `dig` digs the grave of a device, as its keys begin, that departs
+    /// and of which the tree may hold something.
     pub(crate) fn event(
         &mut self,
         payload: &[u8],
         sequence: u64,
         lsn: u64,
+        mut dig: impl FnMut(&[u8]),
     ) -> Result<(), FormatError> {
         match DeviceEvent::decode(payload)? {
-            DeviceEvent::Departed(prefix) => self.depart(prefix, sequence),
+            DeviceEvent::Departed(prefix) => self.depart(prefix, sequence, &mut dig),
             DeviceEvent::Switched(prefixes) => {
                 for prefix in prefixes {
                     if let Some(stay) = self.current(prefix) {
@@ -143,7 +145,7 @@ impl DeviceReplay {
                 destination,
             } => {
                 self.table.thaw(prefix, ticket, sequence);
-                self.depart(prefix, sequence);
+                self.depart(prefix, sequence, &mut dig);
                 let destination = destination.into();
                 let stub = Stub {
                     ticket,
@@ -179,12 +181,14 @@ impl DeviceReplay {
     }
 
     /// Lets a device depart again, unless the checkpoint knows it.
-    fn depart(&self, prefix: &[u8], sequence: u64) {
+    fn depart(&self, prefix: &[u8], sequence: u64, dig: &mut impl FnMut(&[u8])) {
         let device = self.table.get(prefix);
         match device.filter(|device| is_known(device, sequence)) {
             Some(device) => device.with_state(|state| (state.frozen, state.tenure) = (None, 0)),
             None => {
-                self.table.depart(prefix, sequence);
+                if self.table.depart(prefix, sequence) == Departure::FromTree {
+                    dig(prefix);
+                }
             }
         }
     }

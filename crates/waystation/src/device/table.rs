@@ -57,9 +57,8 @@ pub(crate) struct DeviceState {
     pub(crate) lower_since: Option<u64>,
     /// Whether the tree or a memtable may hold anything of it.
     pub(crate) in_tree: bool,
+    /// Departures whose graves are not retired.
     pub(crate) floors: Floors,
-    /// The number of the last write seen when the tree was found to hold nothing below the newest floor.
-    pub(crate) purged_at: Option<u64>,
     /// What settled so far, for the curious.
     pub(crate) settled_records: u64,
     pub(crate) settled_bytes: u64,
@@ -101,12 +100,21 @@ impl Target {
 
 /// What a reader at one snapshot has to look at for a device's key.
 pub(crate) struct Sight {
-    /// Versions below this are hidden.
-    pub(crate) floor: u64,
     /// The stay it sees.
     pub(crate) resident: Option<Arc<Resident>>,
     /// Whether the memtables and the tree may hold anything it sees.
     pub(crate) in_tree: bool,
+}
+
+/// What a departure met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// No such device.
+    Unknown,
+    /// A device with nothing in the tree.
+    FromUpper,
+    /// A device of which the tree or a memtable may hold something.
+    FromTree,
 }
 
 /// What was taken out of the table.
@@ -346,41 +354,29 @@ impl DeviceTable {
     pub(crate) fn sight(&self, prefix: &[u8], point: ReadPoint) -> Option<Sight> {
         let Some(device) = self.get(prefix) else {
             return (!self.is_complete).then_some(Sight {
-                floor: 0,
                 resident: None,
                 in_tree: true,
             });
         };
         let state = lock(&device.state);
         Some(Sight {
-            floor: state.floors.at(point.snapshot),
             resident: state.resident_at(point),
             in_tree: state.in_tree,
         })
     }
 
-    /// The floor of the device of `prefix` at `snapshot`; 0 if there is none.
-    pub(crate) fn floor_at(&self, prefix: &[u8], snapshot: u64) -> u64 {
-        let device = self.get(prefix);
-        device.map_or(0, |device| lock(&device.state).floors.at(snapshot))
-    }
-
-    /// Whether no device has a floor.
-    pub(crate) fn has_no_floors(&self) -> bool {
-        lock(&self.floored).is_empty()
-    }
-
-    /// Makes the device of `prefix` depart at `sequence`. Under the front's lock. Returns whether it was there.
-    pub(crate) fn depart(&self, prefix: &[u8], sequence: u64) -> bool {
+    /// Makes the device of `prefix` depart at `sequence`. Under the front's lock. Returns whether it was there, and
+    /// whether the tree or a memtable may hold anything of it: then that is to be hidden by a grave.
+    pub(crate) fn depart(&self, prefix: &[u8], sequence: u64) -> Departure {
         let device = match self.get(prefix) {
             Some(device) => device,
-            None if self.is_complete => return false,
+            None if self.is_complete => return Departure::Unknown,
             None => self.add(prefix),
         };
         if !device.with_state(|state| state.is_present()) {
-            return false;
+            return Departure::Unknown;
         }
-        device.transition(|state| {
+        let in_tree = device.transition(|state| {
             (state.lower_since, state.frozen, state.tenure) = (None, None, 0);
             state
                 .past
@@ -393,15 +389,37 @@ impl DeviceTable {
             }
             if state.in_tree {
                 state.floors.add(sequence);
-                state.purged_at = None;
                 state.settled_records = 0;
                 state.settled_bytes = 0;
             }
+            state.in_tree
         });
         if device.with_state(|state| !state.floors.is_empty()) {
             lock(&self.floored).insert(device.prefix.clone(), Arc::clone(&device));
         }
-        true
+        if in_tree {
+            Departure::FromTree
+        } else {
+            Departure::FromUpper
+        }
+    }
+
+    /// Whether the index of a stay that is needed still may hold a version below `sequence` of a key from `start`
+    /// (included) to `end` (excluded; `None`: no end).
+    pub(crate) fn may_hold(&self, start: &[u8], end: Option<&[u8]>, sequence: u64) -> bool {
+        let order = self.order.read().expect(LOCKED);
+        let until = (Bound::Unbounded, Bound::Excluded(start));
+        let around = order.range::<[u8], _>(until).next_back();
+        let end = end.map_or(Bound::Unbounded, Bound::Excluded);
+        let inside = order.range::<[u8], _>((Bound::Included(start), end));
+        let is_older = |stay: &Arc<Resident>| {
+            stay.has_begun() && stay.first_sequence() < sequence && !stay.is_reaped()
+        };
+        let mut devices = around.into_iter().chain(inside);
+        devices.any(|(prefix, device)| {
+            (&**prefix >= start || start.starts_with(prefix))
+                && device.with_state(|it| it.current.iter().chain(&it.past).any(is_older))
+        })
     }
 
     /// Sends the writes of `resident` to the memtable from `sequence` on. Under the front's lock. Returns whether
@@ -496,7 +514,6 @@ impl DeviceTable {
     pub(crate) fn retire(&self, device: &Device, sequence: u64) {
         let none_left = device.with_state(|state| {
             state.floors.retire(sequence);
-            state.purged_at = None;
             if state.floors.is_empty() && state.lower_since.is_none() {
                 state.in_tree = !self.is_complete;
             }

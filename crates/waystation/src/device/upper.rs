@@ -7,7 +7,6 @@ use super::table::DeviceTable;
 use crate::error::Result;
 use crate::log::Log;
 use crate::lsm::Lookup;
-use crate::lsm::compaction::Hidden;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use waystation_format::handoff::Ticket;
@@ -24,8 +23,8 @@ pub(crate) struct Upper {
 pub(crate) enum Step {
     /// It is answered.
     Done(Option<Vec<u8>>),
-    /// Ask the memtables and the tree for versions from `floor` on, and where they know none, `then`.
-    Tree { floor: u64, then: Lookup<Spot> },
+    /// Ask the memtables and the tree, and where they know no version, take this.
+    Tree(Lookup<Spot>),
 }
 
 impl Upper {
@@ -54,48 +53,39 @@ impl Upper {
         ledger.finished_below(&ticket.destination, durable, ticket.sequence)
     }
 
-    /// What departures hide from all who read at `oldest_snapshot` or later. Only departures that are durable
-    /// count: what they hide is dropped from tables, and must not come back half.
-    pub(crate) fn hidden_from(&self, oldest_snapshot: u64) -> Hidden {
-        let through = oldest_snapshot.min(self.durable_sequence.load(SeqCst));
-        let floor_of = |device: &Arc<super::table::Device>| {
-            let floor = device.with_state(|state| state.floors.at(through));
-            (floor > 0).then(|| (device.prefix().to_vec(), floor))
-        };
-        let floors = self.table.floored().iter().filter_map(floor_of).collect();
-        Hidden { floors, through }
-    }
-
-    /// What the upper level says about `key`, whose device's keys begin with `prefix`, at `point`.
-    pub(crate) fn get(&self, prefix: &[u8], key: &[u8], point: ReadPoint) -> Result<Step> {
+    /// What the upper level says about `key`, whose device's keys begin with `prefix`, at `point`,
+    /// where versions below `floor` are hidden.
+    pub(crate) fn get(
+        &self,
+        prefix: &[u8],
+        key: &[u8],
+        point: ReadPoint,
+        floor: u64,
+    ) -> Result<Step> {
         let snapshot = point.snapshot;
         let Some(sight) = self.table.sight(prefix, point) else {
             return Ok(Step::Done(None));
         };
-        let floor = sight.floor;
         let Some(resident) = sight.resident else {
-            let then = Lookup::Missing;
             return Ok(if sight.in_tree {
-                Step::Tree { floor, then }
+                Step::Tree(Lookup::Missing)
             } else {
                 Step::Done(None)
             });
         };
         let found = match resident.get(&key[prefix.len()..], snapshot) {
+            Some(entry) if entry.sequence < floor => Lookup::Missing,
             Some(entry) => entry.value.map_or(Lookup::Deleted, Lookup::Found),
             None => Lookup::Missing,
         };
         if resident.switch() <= snapshot {
             // What was written since the switch is newer, and is not in the index.
-            return Ok(Step::Tree { floor, then: found });
+            return Ok(Step::Tree(found));
         }
         match found {
             Lookup::Found(spot) => Ok(Step::Done(Some(self.value(&spot)?))),
             // In a directory that is older than its extractor the tree may hold what came before.
-            Lookup::Missing if !self.table.is_complete() => Ok(Step::Tree {
-                floor,
-                then: Lookup::Missing,
-            }),
+            Lookup::Missing if !self.table.is_complete() => Ok(Step::Tree(Lookup::Missing)),
             Lookup::Deleted | Lookup::Missing => Ok(Step::Done(None)),
         }
     }

@@ -10,6 +10,7 @@ use super::log::{LogEvent, operations, walk_leveldb_batches};
 use super::table::TableView;
 use super::table_walk::TableWalk;
 use super::{Inspection, manifest::Manifest, summary::NOTE};
+use crate::cemetery::checkpoint::GRAVES_NAME;
 use crate::error::{Error, Result};
 use crate::storage::Area;
 use serde::Serialize;
@@ -41,6 +42,8 @@ pub struct CheckReport {
     pub entries: u64,
     /// Bytes of tables.
     pub table_bytes: u64,
+    /// Deletions in the file of graves.
+    pub graves: u64,
     /// Records of the log.
     pub log_records: u64,
     /// Bytes of the log's blocks.
@@ -79,6 +82,7 @@ impl Inspection {
         };
         check.log(self)?;
         check.leveldb_logs(self)?;
+        check.graves(self)?;
         check.tree(&self.manifest);
         let mut read = BTreeSet::new();
         for table in self.manifest.tables() {
@@ -105,6 +109,20 @@ impl Check<'_> {
             done_bytes: self.done_bytes,
             total_bytes: self.total_bytes.max(self.done_bytes),
         });
+    }
+
+    fn graves(&mut self, inspection: &Inspection) -> Result<()> {
+        match inspection.graves() {
+            Err(Error::Corruption { offset, reason, .. }) => {
+                self.problem(GRAVES_NAME, offset, reason);
+                Ok(())
+            }
+            graves => {
+                let ground = graves?.unwrap_or_default();
+                self.report.graves = (ground.len() + ground.ranges().len()) as u64;
+                Ok(())
+            }
+        }
     }
 
     fn problem(&mut self, file: impl Into<String>, offset: u64, reason: impl Into<String>) {

@@ -16,6 +16,8 @@ use waystation_format::key::user_key;
 pub enum Place {
     /// In the log: it is, or was, not yet in a table.
     Log,
+    /// In the file of graves: a deletion, of the key or of a range around it.
+    Graves,
     /// In a table of this level.
     Level(u32),
 }
@@ -43,6 +45,7 @@ impl Inspection {
         let mut found = Vec::new();
         self.find_in_log(key, &mut found)?;
         self.find_in_leveldb_logs(key, &mut found)?;
+        self.find_in_graves(key, &mut found)?;
         self.find_in_tables(key, &mut found)?;
         found.sort_by(|a, b| b.sequence.cmp(&a.sequence).then(a.place.cmp(&b.place)));
         Ok(found)
@@ -59,7 +62,9 @@ impl Inspection {
             {
                 // A record that does not decode is for `check` to tell.
                 let _ = operations(record, &mut |sequence, operation| {
-                    if operation.key == key {
+                    let is_in_range =
+                        |end: Option<&[u8]>| operation.key < key && end.is_none_or(|end| key < end);
+                    if operation.key == key || operation.range().is_some_and(is_in_range) {
                         let value = operation.value.map(<[u8]>::to_vec);
                         found.push(Found {
                             sequence,

@@ -13,6 +13,7 @@
 mod check;
 mod dump;
 mod find;
+mod graves;
 mod log;
 mod manifest;
 mod segment;

@@ -3,6 +3,7 @@
 pub(crate) mod compaction;
 pub(crate) mod iter;
 pub(crate) mod memtable;
+pub(crate) mod retire;
 pub(crate) mod table;
 pub(crate) mod tree;
 pub(crate) mod version;

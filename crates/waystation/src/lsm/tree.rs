@@ -29,7 +29,7 @@ pub use stats::{LevelStats, TreeStats, WorkStats};
 use super::Lookup;
 use super::compaction::{Hidden, Running, Shape};
 use super::iter::{LevelIterator, Run, Source};
-use super::table::{BlockCache, LookupKey, TableCache, TableSettings};
+use super::table::{BlockCache, LookupKey, TableCache, TableMeta, TableSettings};
 use super::version::{LEVELS, State, UserRange, Version, VersionSet};
 use crate::error::Result;
 use crate::storage::{RateLimit, Storage, Transfer};
@@ -165,9 +165,18 @@ impl Tree {
         let level0 = version.level(0).iter().filter(|table| {
             table.smallest_user_key() <= user_key && user_key <= table.largest_user_key()
         });
+        // All that such a table holds is hidden.
+        let is_below = |table: &TableMeta| {
+            table
+                .facts()
+                .is_some_and(|facts| facts.largest_sequence < floor)
+        };
         let deeper =
             (1..LEVELS).filter_map(|level| version.seek_version(level, user_key, snapshot));
         for table in level0.chain(deeper) {
+            if floor > 0 && is_below(table) {
+                continue;
+            }
             match self.tables.get(table)?.get(&key)? {
                 Lookup::Found(value) => return Ok(Lookup::Found(value.to_vec())),
                 Lookup::Deleted => return Ok(Lookup::Deleted),

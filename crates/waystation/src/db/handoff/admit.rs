@@ -171,7 +171,14 @@ impl Core {
         };
         let event = DeviceEvent::Admitted(admitted.clone());
         let (table, stay) = (&arrival.devices.upper.table, &arrival.stay);
+        // Its first parts have lower sequence numbers than it.
+        let _kept = self.keep_graves(arrival.stage)?;
         self.log_versions(arrival, &event, |lsn, sequence| {
+            if self.was_dug_over(&arrival.prefix, arrival.stage, sequence) {
+                return Err(Refused::Failed(misfit(
+                    "its keys were deleted here while it came; admit it once more",
+                )));
+            }
             if table.ledger.decision(&admitted.ticket).is_some() {
                 return Err(Refused::Moved);
             }

@@ -35,7 +35,7 @@ use super::{Core, Db, Durability};
 use crate::device::handoff::Frozen;
 use crate::device::ledger::Decision;
 use crate::device::record::DeviceEvent;
-use crate::device::table::{Barred, Device};
+use crate::device::table::{Barred, Departure, Device};
 use crate::error::{Error, Result};
 use crate::sync::Arc;
 use std::io::Read;
@@ -294,10 +294,11 @@ impl Core {
             destination: &ticket.destination,
         };
         let ended = self.log_event(&event, |sequence| {
-            if table.hand_on(&prefix, ticket.sequence, sequence) {
-                Ok(())
-            } else {
-                Err(Refused::Moved)
+            let departure = table.hand_on(&prefix, ticket.sequence, sequence);
+            self.bury_device(departure, &prefix, sequence);
+            match departure {
+                Departure::Unknown => Err(Refused::Moved),
+                Departure::FromUpper | Departure::FromTree => Ok(()),
             }
         });
         match ended {

@@ -185,6 +185,13 @@ fn dump_batch(position: u64, bytes: u64, batch: BatchIter<'_>, out: &mut Out<'_,
 }
 
 fn version(sequence: u64, operation: &Operation<'_>) -> Item {
+    if let Some(end) = operation.range() {
+        return Item::RangeDeletion {
+            start: operation.key.to_vec(),
+            end: end.map(<[u8]>::to_vec),
+            sequence,
+        };
+    }
     Item::Version(DumpedVersion {
         key: operation.key.to_vec(),
         sequence,

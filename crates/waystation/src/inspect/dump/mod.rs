@@ -6,6 +6,7 @@ mod log;
 mod tree;
 
 use super::source::Source;
+use crate::cemetery::checkpoint::GRAVES_NAME;
 use crate::device::checkpoint::{CHECKPOINT_DRAFT, CHECKPOINT_NAME};
 use crate::error::{Error, Result};
 use crate::log::{JOURNAL_NAME, RING_NAME, segment_number};
@@ -85,6 +86,15 @@ pub enum Item {
         /// How many bytes they take.
         bytes: u64,
     },
+    /// A range of keys was deleted.
+    RangeDeletion {
+        /// The first key.
+        start: Vec<u8>,
+        /// Where it ends, excluded; none: nowhere.
+        end: Option<Vec<u8>>,
+        /// The sequence number.
+        sequence: u64,
+    },
     /// A version of a key.
     Version(DumpedVersion),
     /// Something about a device.
@@ -151,6 +161,7 @@ enum Kind {
     Journal,
     SideFile,
     Devices,
+    Graves,
     Text,
 }
 
@@ -176,6 +187,7 @@ pub fn dump(storage: &dyn Storage, path: &Path, sink: &mut ItemSink<'_>) -> Resu
         Kind::Journal => tree::journal(&source, &mut out),
         Kind::SideFile => tree::side_file(&source, &mut out),
         Kind::Devices => devices::checkpoint(&source, &mut out),
+        Kind::Graves => tree::graves(&source, &mut out),
         Kind::Text => tree::text(&source, &mut out),
     };
     match result {
@@ -207,6 +219,7 @@ fn kind(source: &Source) -> Result<Kind> {
         JOURNAL_NAME => return Ok(Kind::Journal),
         SIDE_FILE => return Ok(Kind::SideFile),
         CHECKPOINT_NAME | CHECKPOINT_DRAFT => return Ok(Kind::Devices),
+        GRAVES_NAME => return Ok(Kind::Graves),
         _ => {}
     }
     kind_by_bytes(source)?.ok_or_else(|| Error::Incompatible {
@@ -224,6 +237,7 @@ fn kind_by_bytes(source: &Source) -> Result<Option<Kind>> {
         (b"WSJOURN1", _) => Some(Kind::Journal),
         (b"WAYSTATN", _) => Some(Kind::SideFile),
         (b"WSDEVICE", _) => Some(Kind::Devices),
+        (b"WSGRAVES", _) => Some(Kind::Graves),
         (_, [0x57, 0xfb, 0x80, 0x8b, 0x24, 0x75, 0x47, 0xdb]) => Some(Kind::Table),
         _ => None,
     })

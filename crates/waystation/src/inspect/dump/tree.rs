@@ -2,6 +2,7 @@
 
 use super::{DumpedVersion, Item, Out};
 use crate::error::{Error, Result};
+use crate::inspect::graves;
 use crate::inspect::source::Source;
 use crate::inspect::table::TableView;
 use crate::lsm::version::{SideFile, SideFileError};
@@ -196,6 +197,34 @@ pub(super) fn side_file(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
                 out.fact("state", format!("{name}, {} bytes", value.len()));
             }
         }
+    }
+    Ok(())
+}
+
+/// The file of graves.
+pub(super) fn graves(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
+    let ground = graves::decode(source)?;
+    out.fact("deletions up to", ground.through());
+    out.fact("deleted ranges", ground.ranges().len());
+    out.fact("deleted keys", ground.len());
+    for (start, end, cuts) in ground.ranges().iter() {
+        for cut in cuts {
+            out.put(Item::RangeDeletion {
+                start: start.to_vec(),
+                end: end.map(<[u8]>::to_vec),
+                sequence: cut.below,
+            });
+        }
+    }
+    for (key, sequence) in ground.points() {
+        if out.is_full() {
+            break;
+        }
+        out.put(Item::Version(DumpedVersion {
+            key: key.to_vec(),
+            sequence,
+            value: None,
+        }));
     }
     Ok(())
 }

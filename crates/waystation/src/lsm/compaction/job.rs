@@ -3,13 +3,13 @@
 //! Whoever runs a job needs it and the files, and nothing of the engine's state: bounds and sequence limits
 //! are frozen in it. It may run twice or in two places; only its result is ever installed, once.
 
+use super::Hidden;
 use crate::error::{Error, Result};
 use crate::lsm::table::{Compression, TableMeta, TableSettings};
-use crate::lsm::version::UserRange;
 use serde::{Deserialize, Serialize};
 
 /// The version of this description. Never reuse a number.
-pub(crate) const JOB_FORMAT: u32 = 2;
+pub(crate) const JOB_FORMAT: u32 = 3;
 
 /// A merge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub(crate) struct Job {
     /// User-key ranges, sorted and disjoint, which levels below the output level may hold: within them a
     /// deletion must stay.
     pub deeper: Vec<(Vec<u8>, Vec<u8>)>,
-    /// What no reader sees, as whole ranges of keys.
+    /// What graves hide from all readers.
     pub hidden: Hidden,
     /// The tables of the level below the output level within the job's range, by key.
     pub grandparents: Vec<Grandparent>,
@@ -33,54 +33,6 @@ pub(crate) struct Job {
     pub limits: OutputLimits,
     /// How outputs are laid out.
     pub layout: OutputLayout,
-}
-
-/// What no reader sees any more, as whole ranges of keys.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Hidden {
-    /// Prefixes of keys, sorted, none the beginning of another; versions below the number are hidden.
-    pub floors: Vec<(Vec<u8>, u64)>,
-    /// Every floor up to this number, for which anything in the tree may be hidden from all readers, is listed.
-    pub through: u64,
-}
-
-impl Hidden {
-    /// What of this lies in `range`.
-    pub(crate) fn within(&self, range: &UserRange<'_>) -> Self {
-        let start = range.smallest.map_or(0, |smallest| {
-            let before = |(prefix, _): &(Vec<u8>, u64)| {
-                prefix.as_slice() < smallest && !smallest.starts_with(prefix)
-            };
-            self.floors.partition_point(before)
-        });
-        let rest = &self.floors[start..];
-        let end = range.largest.map_or(rest.len(), |largest| {
-            rest.partition_point(|(prefix, _)| prefix.as_slice() <= largest)
-        });
-        Self {
-            floors: rest[..end].to_vec(),
-            through: self.through,
-        }
-    }
-
-    /// Whether everything in `table` is hidden.
-    pub(crate) fn hides_all_of(&self, table: &TableMeta) -> bool {
-        let (first, last) = (table.smallest_user_key(), table.largest_user_key());
-        let holds = |(prefix, _): &&(Vec<u8>, u64)| first.starts_with(prefix);
-        let at = self
-            .floors
-            .partition_point(|(prefix, _)| prefix.as_slice() <= first);
-        let floor = at
-            .checked_sub(1)
-            .and_then(|at| self.floors.get(at))
-            .filter(holds);
-        floor.is_some_and(|(prefix, floor)| {
-            last.starts_with(prefix)
-                && table
-                    .facts()
-                    .is_some_and(|facts| facts.largest_sequence < *floor)
-        })
-    }
 }
 
 /// The tables a job takes from one level.

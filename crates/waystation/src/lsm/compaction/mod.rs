@@ -17,6 +17,7 @@ mod choice;
 mod claim;
 mod cut;
 mod expand;
+mod hidden;
 mod job;
 mod merge;
 mod pick;
@@ -27,8 +28,11 @@ mod tests;
 
 pub(crate) use choice::Choice;
 pub(crate) use claim::{Claim, Running};
-pub(crate) use job::{Grandparent, Hidden, JOB_FORMAT, Job, OutputLayout, OutputLimits};
-pub(crate) use pick::{Context, grandparents, pick, pick_clean, pick_range, ranges_from};
+pub(crate) use hidden::Hidden;
+pub(crate) use job::{Grandparent, JOB_FORMAT, Job, OutputLayout, OutputLimits};
+pub(crate) use pick::{
+    Context, grandparents, pick, pick_burdened, pick_clean, pick_range, ranges_from,
+};
 pub(crate) use run::{JobResult, Workplace, remove_outputs, run};
 
 use serde::{Deserialize, Serialize};
@@ -95,7 +99,7 @@ pub(crate) struct Counters {
     pub shadowed: u64,
     /// Deletions dropped because nothing is left for them to delete.
     pub dead_deletions: u64,
-    /// Entries dropped because a floor hides them from everybody.
+    /// Entries dropped because a grave hides them from everybody.
     #[serde(default)]
     pub hidden: u64,
     /// Microseconds spent.

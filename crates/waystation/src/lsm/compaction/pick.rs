@@ -1,14 +1,15 @@
 //! What to do next: a pure function of the tree's shape.
 //!
 //! In this order:
-//! 1. tables that hold nothing but deletions of nothing, or nothing but what floors hide, are dropped unread;
+//! 1. tables that hold nothing but deletions of nothing, or nothing but what graves hide, are dropped unread;
 //! 2. the level that is most over its target gives something to the next one: level 0 by count of tables (each
 //!    one is another place where every read has to look) or bytes, the others by bytes. Tables that overlap
 //!    nothing below sink as they are; else the table with the least bytes below per own byte is merged, which
 //!    moves the most data down per byte rewritten (no compaction pointer
 //!    has to be remembered, and the worst table waits, not the next one);
-//! 3. when all levels are within their targets, tables that are mostly deletions are merged down, so that a
-//!    mass delete does not stay in the way of scans for long;
+//! 3. when all levels are within their targets, tables of which graves hide much are purged: written anew where they
+//!    are (at rest, less is much; what is overdue comes first of all); and tables that are mostly deletions, as
+//!    LevelDB writes them, are merged down, so that a mass delete does not stay in the way of scans for long;
 //! 4. for the sake of readers, who have to look into each table of level 0 and into each level, more is merged
 //!    down: when nobody writes, what overlaps little for what it holds (it would have to be merged later at up
 //!    to the levels' fan-out, so no more is rewritten on the whole); and at any time, what readers have paid
@@ -20,9 +21,10 @@
 
 use super::choice::{Choice, Discard, Move};
 use super::expand::{self, Inputs};
-use super::job::{Grandparent, Hidden, JOB_FORMAT, Job, JobInput, OutputLayout, OutputLimits};
-use super::{Running, Shape};
-use crate::lsm::table::TableMeta;
+use super::hidden::Burden;
+use super::job::{Grandparent, JOB_FORMAT, Job, JobInput, OutputLayout, OutputLimits};
+use super::{Hidden, Running, Shape};
+use crate::lsm::table::{TableFacts, TableMeta};
 use crate::lsm::version::{LEVELS, UserRange, Version};
 use crate::sync::Arc;
 
@@ -31,6 +33,10 @@ const BOTTOM: usize = LEVELS - 1;
 
 /// At least this many deletions make a table worth merging for their sake.
 const MANY_DELETIONS: u64 = 1_000;
+
+/// A table is purged if graves lie over one of so many of its entries; and at rest.
+const PURGE_SHARE: u64 = 2;
+const PURGE_SHARE_AT_REST: u64 = 8;
 
 /// At rest tables are merged down if that rewrites at most so many bytes of the next level for each of theirs.
 const REST_BYTES_PER_BYTE: u64 = 4;
@@ -52,13 +58,18 @@ pub(crate) struct Context<'a> {
     pub at_rest: bool,
     /// Bytes that may be merged because of what readers paid for looking into several places.
     pub credit_bytes: u64,
-    /// What no reader sees, as whole ranges of keys.
+    /// What graves hide from all readers.
     pub hidden: &'a Hidden,
 }
 
 /// The next thing worth doing.
 pub(crate) fn pick(context: &Context<'_>) -> Choice {
     if let Some(choice) = pick_droppable(context) {
+        return choice;
+    }
+    if context.hidden.overdue > 0
+        && let Some(choice) = pick_purge(context, &|burden, _| burden.is_overdue)
+    {
         return choice;
     }
     let mut due: Vec<(f64, usize)> = (0..BOTTOM)
@@ -77,10 +88,56 @@ pub(crate) fn pick(context: &Context<'_>) -> Choice {
             something => return something,
         }
     }
+    if let Some(choice) = pick_purge(context, &|burden, table| {
+        let share = if context.at_rest {
+            PURGE_SHARE_AT_REST
+        } else {
+            PURGE_SHARE
+        };
+        let entries = table.facts().map_or(0, |facts| facts.entries);
+        let is_much = burden.points > 0 && burden.points * share >= entries;
+        is_much || (context.at_rest && burden.ranges)
+    }) {
+        return choice;
+    }
     match pick_deletions(context) {
         Choice::Nothing => pick_for_readers(context),
         choice => choice,
     }
+}
+
+/// A merge that leaves out what graves hide in a table that `is_due`. Below level 0 the table is written anew where it
+/// is, and level 0 is merged down, as the order of its tables is that of their numbers.
+fn pick_purge(
+    context: &Context<'_>,
+    is_due: &dyn Fn(&Burden, &TableMeta) -> bool,
+) -> Option<Choice> {
+    if context.hidden.graves.is_empty() {
+        return None;
+    }
+    let may_hold = |table: &TableMeta| {
+        let through = context.hidden.through;
+        let is_stale =
+            |facts: TableFacts| facts.purged_through < through && facts.smallest_sequence < through;
+        !table.facts.are_unread() && table.facts().is_none_or(is_stale)
+    };
+    for (level, table) in context.version.tables() {
+        if context.running.has_table(table.number)
+            || !may_hold(table)
+            || !is_due(&context.hidden.burden(table), table)
+        {
+            continue;
+        }
+        let inputs = if level == 0 {
+            expand::with_next_level(context.version, context.shape, level, table)
+        } else {
+            in_place(context.version, level, table)
+        };
+        if !inputs.conflicts(context.running) {
+            return Some(Choice::Merge(describe(context, &inputs)));
+        }
+    }
+    None
 }
 
 /// How far `level` is over its target, if it is. Tables already on their way out do not count.
@@ -223,7 +280,7 @@ fn as_move(inputs: &Inputs<'_>) -> Choice {
 }
 
 /// Tables with nothing but deletions which delete nothing, as no deeper table overlaps them, and tables with
-/// nothing but what floors hide.
+/// nothing but what graves hide.
 fn pick_droppable(context: &Context<'_>) -> Option<Choice> {
     let droppable = |level: usize, table: &TableMeta| {
         let Some(facts) = table.facts() else {
@@ -250,6 +307,22 @@ fn pick_droppable(context: &Context<'_>) -> Option<Choice> {
 
 fn nothing_deeper(version: &Version, level: usize, range: &UserRange<'_>) -> bool {
     (level + 1..LEVELS).all(|deeper| !version.overlaps(deeper, range))
+}
+
+/// A step towards having nothing in any table that graves hide from all readers, whatever it costs, or nothing. `None`
+/// while running jobs stand in the way.
+pub(crate) fn pick_burdened(context: &Context<'_>) -> Option<Choice> {
+    if let Some(choice) = pick_droppable(context) {
+        return Some(choice);
+    }
+    let is_burdened = |(_, table): &(usize, &Arc<TableMeta>)| {
+        let burden = context.hidden.burden(table);
+        burden.points > 0 || burden.ranges
+    };
+    if !context.version.tables().any(|it| is_burdened(&it)) {
+        return Some(Choice::Nothing);
+    }
+    pick_purge(context, &|burden, _| burden.points > 0 || burden.ranges)
 }
 
 /// A merge for the sake of a table that is mostly deletions.
@@ -356,8 +429,8 @@ pub(crate) fn pick_range(
     Some(Choice::Merge(describe(context, &inputs)))
 }
 
-/// A step towards having no deletions among the keys of `range` in `level`, below which nothing has such keys:
-/// a merge that stays in the level, or nothing. `None` while running jobs stand in the way.
+/// A step towards having nothing that graves hide among the keys of `range` in `level`, and no deletions where nothing
+/// deeper has such keys: a merge that stays in the level, or nothing. `None` while running jobs stand in the way.
 pub(crate) fn pick_clean(
     context: &Context<'_>,
     level: usize,
@@ -367,9 +440,11 @@ pub(crate) fn pick_clean(
         return Some(Choice::Nothing);
     }
     let is_due = |table: &&Arc<TableMeta>| {
-        table.facts().is_some_and(|facts| facts.deletions > 0)
+        let burden = context.hidden.burden(table);
+        let has_deletions = table.facts().is_some_and(|facts| facts.deletions > 0)
             && all_below(table, context.smallest_snapshot)
-            && nothing_deeper(context.version, level, &UserRange::of(table))
+            && nothing_deeper(context.version, level, &UserRange::of(table));
+        has_deletions || burden.points > 0 || burden.ranges
     };
     let tables = context.version.overlapping(level, range);
     let Some(seed) = tables.iter().find(is_due) else {

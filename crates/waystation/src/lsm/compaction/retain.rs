@@ -5,11 +5,12 @@
 //! - it is the version before, once more (a log that was replayed twice): same key, same sequence number; or
 //! - it is a deletion at or below `S` and nothing deeper than the output can hold its key: there is nothing left
 //!   to delete, and the older versions that the job holds itself fall to the first rule; or
-//! - it is hidden by a floor, with all older versions of its key, wherever they are.
+//! - it is hidden by a grave, with all older versions of its key, wherever they are.
 //!
 //! Sequence numbers stay as they are, whatever the level: later deletions are compared with them.
 
 use super::Job;
+use super::hidden::Floors;
 use waystation_format::key::{self, ValueKind};
 
 /// What becomes of an entry.
@@ -21,7 +22,7 @@ pub(super) enum Verdict {
     Shadowed,
     /// It is a deletion of nothing.
     DeadDeletion,
-    /// A floor hides it from everybody.
+    /// A grave hides it from everybody.
     Hidden,
 }
 
@@ -29,7 +30,7 @@ pub(super) enum Verdict {
 pub(super) struct Retain<'j> {
     smallest_snapshot: u64,
     deeper: &'j [(Vec<u8>, Vec<u8>)],
-    floors: &'j [(Vec<u8>, u64)],
+    floors: Floors<'j>,
     user_key: Vec<u8>,
     /// Versions of `user_key` below this are hidden.
     floor: u64,
@@ -44,7 +45,7 @@ impl<'j> Retain<'j> {
         Self {
             smallest_snapshot: job.smallest_snapshot,
             deeper: &job.deeper,
-            floors: &job.hidden.floors,
+            floors: Floors::new(&job.hidden),
             user_key: Vec::new(),
             floor: 0,
             newer: u64::MAX,
@@ -62,8 +63,8 @@ impl<'j> Retain<'j> {
             self.user_key.clear();
             self.user_key.extend_from_slice(user_key);
             self.newer = u64::MAX - 1;
-            if !self.floors.is_empty() {
-                self.floor = self.find_floor();
+            if !self.floors.are_none() {
+                self.floor = self.floors.of(user_key);
             }
         }
         let newer = std::mem::replace(&mut self.newer, sequence);
@@ -83,20 +84,6 @@ impl<'j> Retain<'j> {
     /// Whether the entry judged last is the first seen of its user key.
     pub(super) fn starts_key(&self) -> bool {
         self.starts_key
-    }
-
-    /// The floor under the current key; 0 if there is none. Keys ascend.
-    fn find_floor(&mut self) -> u64 {
-        while let Some(((prefix, floor), rest)) = self.floors.split_first() {
-            if self.user_key.starts_with(prefix) {
-                return *floor;
-            }
-            if self.user_key < *prefix {
-                return 0;
-            }
-            self.floors = rest;
-        }
-        0
     }
 
     /// Whether a deeper level may hold the current key. Keys ascend, so ranges passed by are never needed again.

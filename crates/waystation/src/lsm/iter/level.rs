@@ -41,6 +41,29 @@ pub(crate) struct LevelIterator {
     /// Which table the cursor is in, if it is in any.
     position: usize,
     table: Option<TableIterator>,
+    /// What of the tables ahead is of no use.
+    skip: Option<Skip>,
+}
+
+/// Versions below `floor` are of no use up to `bound`.
+struct Skip {
+    /// An internal key; forward: excluded, or no bound; on the way back: included.
+    bound: Option<Vec<u8>>,
+    floor: u64,
+    is_forward: bool,
+}
+
+impl Skip {
+    fn is_of_no_use(&self, table: &TableMeta) -> bool {
+        let facts = table.facts();
+        facts.is_some_and(|facts| facts.largest_sequence < self.floor)
+    }
+
+    /// How the bound lies to an internal key.
+    fn cmp_bound(&self, key: &[u8]) -> Ordering {
+        let bound = self.bound.as_deref();
+        bound.map_or(Ordering::Greater, |bound| compare_internal(bound, key))
+    }
 }
 
 impl LevelIterator {
@@ -52,6 +75,7 @@ impl LevelIterator {
             for_merge: false,
             position: 0,
             table: None,
+            skip: None,
         }
     }
 
@@ -92,6 +116,13 @@ impl LevelIterator {
     /// Goes to the first entry of table `position` or of those behind it.
     fn enter_forward(&mut self, mut position: usize) -> Result<()> {
         while position < self.run.tables().len() {
+            if self.skip.is_some() && self.skip_into(position)? {
+                if self.valid() {
+                    return Ok(());
+                }
+                position += 1;
+                continue;
+            }
             self.at(position)?.seek_to_first()?;
             if self.valid() {
                 return Ok(());
@@ -106,6 +137,12 @@ impl LevelIterator {
     fn enter_backward(&mut self, mut position: usize) -> Result<()> {
         while position > 0 {
             position -= 1;
+            if self.skip.is_some() && self.skip_back_into(position)? {
+                if self.valid() {
+                    return Ok(());
+                }
+                continue;
+            }
             self.at(position)?.seek_to_last()?;
             if self.valid() {
                 return Ok(());
@@ -113,6 +150,56 @@ impl LevelIterator {
         }
         self.table = None;
         Ok(())
+    }
+
+    /// Goes past what is of no use in table `position`; whether there is anything of that kind. The cursor is not
+    /// valid then if that is all of the table.
+    fn skip_into(&mut self, position: usize) -> Result<bool> {
+        let table = &self.run.tables()[position];
+        let Some(skip) = &self.skip else {
+            return Ok(false);
+        };
+        if !skip.is_forward || skip.cmp_bound(&table.smallest) != Ordering::Greater {
+            self.skip = None;
+            return Ok(false);
+        }
+        if !skip.is_of_no_use(table) {
+            return Ok(false);
+        }
+        let bound = skip.bound.clone();
+        if let Some(bound) = bound
+            && compare_internal(&bound, &table.largest) != Ordering::Greater
+        {
+            self.at(position)?.seek(&bound)?;
+        } else {
+            self.table = None;
+        }
+        Ok(true)
+    }
+
+    /// The same on the way back.
+    fn skip_back_into(&mut self, position: usize) -> Result<bool> {
+        let table = &self.run.tables()[position];
+        let Some(skip) = &self.skip else {
+            return Ok(false);
+        };
+        if skip.is_forward || skip.cmp_bound(&table.largest) == Ordering::Greater {
+            self.skip = None;
+            return Ok(false);
+        }
+        if !skip.is_of_no_use(table) {
+            return Ok(false);
+        }
+        let bound = skip.bound.clone();
+        if let Some(bound) = bound
+            && compare_internal(&bound, &table.smallest) == Ordering::Greater
+        {
+            // No version has the bound's number: this goes before it.
+            self.at(position)?.seek_for_prev(&bound)?;
+        } else {
+            self.table = None;
+        }
+        Ok(true)
     }
 }
 
@@ -123,14 +210,17 @@ impl InternalIterator for LevelIterator {
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
+        self.skip = None;
         self.enter_forward(0)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
+        self.skip = None;
         self.enter_backward(self.run.tables().len())
     }
 
     fn seek(&mut self, internal_key: &[u8]) -> Result<()> {
+        self.skip = None;
         let tables = self.run.tables();
         let position = tables.partition_point(|table| {
             compare_internal(&table.largest, internal_key) == Ordering::Less
@@ -147,6 +237,7 @@ impl InternalIterator for LevelIterator {
     }
 
     fn seek_for_prev(&mut self, internal_key: &[u8]) -> Result<()> {
+        self.skip = None;
         let tables = self.run.tables();
         let behind = tables.partition_point(|table| {
             compare_internal(&table.smallest, internal_key) != Ordering::Greater
@@ -184,6 +275,32 @@ impl InternalIterator for LevelIterator {
             return Ok(());
         }
         self.enter_backward(self.position)
+    }
+
+    fn skip_forward(&mut self, end: Option<&[u8]>, floor: u64) -> Result<()> {
+        self.skip = Some(Skip {
+            bound: end.map(<[u8]>::to_vec),
+            floor,
+            is_forward: true,
+        });
+        let position = self.position;
+        if self.skip_into(position)? && !self.valid() {
+            return self.enter_forward(position + 1);
+        }
+        Ok(())
+    }
+
+    fn skip_backward(&mut self, start: &[u8], floor: u64) -> Result<()> {
+        self.skip = Some(Skip {
+            bound: Some(start.to_vec()),
+            floor,
+            is_forward: false,
+        });
+        let position = self.position;
+        if self.skip_back_into(position)? && !self.valid() {
+            return self.enter_backward(position);
+        }
+        Ok(())
     }
 
     #[inline]

@@ -12,7 +12,7 @@
 use super::{InternalIterator, Source};
 use crate::error::Result;
 use std::cmp::Ordering;
-use waystation_format::key::{TRAILER_BYTES, compare_internal};
+use waystation_format::key::{self, TRAILER_BYTES, ValueKind, compare_internal};
 
 const NONE: usize = usize::MAX;
 const HEAD_BYTES: usize = 16;
@@ -121,6 +121,51 @@ impl<I: InternalIterator> MergingIterator<I> {
         Ok(())
     }
 
+    /// Versions below `floor` are of no use up to the user key `end` (excluded; `None`: to the last one): lets
+    /// every child go past those that it can pass cheaply. Returns whether the current child moved.
+    pub(crate) fn skip_forward(&mut self, end: Option<&[u8]>, floor: u64) -> Result<bool> {
+        let end = end.map(first_version);
+        let is_before = |key: &[u8]| {
+            let end = end.as_deref();
+            end.is_none_or(|end| compare_internal(key, end) == Ordering::Less)
+        };
+        self.skip(Direction::Forward, is_before, |iter| {
+            iter.skip_forward(end.as_deref(), floor)
+        })
+    }
+
+    /// The same on the way back, to the user key `start` (included).
+    pub(crate) fn skip_backward(&mut self, start: &[u8], floor: u64) -> Result<bool> {
+        let start = first_version(start);
+        let is_behind = |key: &[u8]| compare_internal(key, &start) != Ordering::Less;
+        self.skip(Direction::Backward, is_behind, |iter| {
+            iter.skip_backward(&start, floor)
+        })
+    }
+
+    #[cold]
+    fn skip(
+        &mut self,
+        direction: Direction,
+        is_meant: impl Fn(&[u8]) -> bool,
+        skip: impl Fn(&mut I) -> Result<()>,
+    ) -> Result<bool> {
+        if self.direction != direction {
+            return Ok(false);
+        }
+        let current = std::mem::replace(&mut self.current, NONE);
+        let key = self.children[current].iter.key().to_vec();
+        for child in &mut self.children {
+            if child.iter.valid() && is_meant(child.iter.key()) {
+                skip(&mut child.iter)?;
+                child.note();
+            }
+        }
+        self.elect();
+        let child = &self.children[current].iter;
+        Ok(!child.valid() || child.key() != key)
+    }
+
     /// Turns all children but the current one to the other side of its key.
     #[cold]
     fn turn(&mut self, direction: Direction) -> Result<()> {
@@ -157,6 +202,13 @@ impl<I: InternalIterator> MergingIterator<I> {
         debug_assert_eq!(self.current, current);
         Ok(())
     }
+}
+
+/// The internal key before all versions of `user_key`.
+fn first_version(user_key: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(user_key.len() + TRAILER_BYTES);
+    key::append(&mut key, user_key, key::MAX_SEQUENCE, ValueKind::SEEK);
+    key
 }
 
 impl<I: InternalIterator> Child<I> {

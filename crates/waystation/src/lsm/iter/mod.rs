@@ -38,6 +38,18 @@ pub(crate) trait InternalIterator {
     fn key(&self) -> &[u8];
     /// The value of the entry. The cursor must be valid.
     fn value(&self) -> &[u8];
+
+    /// Versions with sequence numbers below `floor` are of no use from here up to the internal key `end` (excluded;
+    /// `None`: to the last one): goes past some of them, as far as it is cheap to tell, and never past others. The
+    /// cursor is before `end`.
+    fn skip_forward(&mut self, _end: Option<&[u8]>, _floor: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// The same on the way back, to the internal key `start` (included).
+    fn skip_backward(&mut self, _start: &[u8], _floor: u64) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Entries in order, once, from the first to the last: all that writing tables takes.

@@ -80,6 +80,14 @@ impl InternalIterator for Source {
         delegate!(self, iter => iter.prev())
     }
 
+    fn skip_forward(&mut self, end: Option<&[u8]>, floor: u64) -> Result<()> {
+        delegate!(self, iter => iter.skip_forward(end, floor))
+    }
+
+    fn skip_backward(&mut self, start: &[u8], floor: u64) -> Result<()> {
+        delegate!(self, iter => iter.skip_backward(start, floor))
+    }
+
     #[inline]
     fn key(&self) -> &[u8] {
         delegate!(self, iter => iter.key())

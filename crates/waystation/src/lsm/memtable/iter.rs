@@ -13,12 +13,23 @@ pub(crate) struct MemTableIterator {
     table: Arc<MemTable>,
     /// The entry it is on; [`NIL`] when invalid.
     node: Node,
+    /// No entry has a higher sequence number.
+    newest: u64,
 }
 
 impl MemTableIterator {
     /// A cursor that is not yet anywhere.
     pub(super) fn new(table: Arc<MemTable>) -> Self {
-        Self { table, node: NIL }
+        Self {
+            table,
+            node: NIL,
+            newest: u64::MAX,
+        }
+    }
+
+    /// The same, where no entry has a higher sequence number than `newest`.
+    pub(crate) fn with_newest(self, newest: u64) -> Self {
+        Self { newest, ..self }
     }
 
     /// Goes to `node`, which is the head if there is no entry.
@@ -70,6 +81,25 @@ impl InternalIterator for MemTableIterator {
     fn prev(&mut self) -> Result<()> {
         assert!(self.valid(), "prev on an invalid cursor");
         self.settle(self.table.list.previous(self.node));
+        Ok(())
+    }
+
+    fn skip_forward(&mut self, end: Option<&[u8]>, floor: u64) -> Result<()> {
+        if self.newest >= floor {
+            return Ok(());
+        }
+        if let Some(end) = end {
+            return self.seek(end);
+        }
+        self.node = NIL;
+        Ok(())
+    }
+
+    fn skip_backward(&mut self, start: &[u8], floor: u64) -> Result<()> {
+        if self.newest < floor {
+            let before = self.table.list.last_before(&Target::of_internal(start));
+            self.settle(before);
+        }
         Ok(())
     }
 

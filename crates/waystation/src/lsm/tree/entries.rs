@@ -25,6 +25,9 @@ impl Entries {
                     "the batch that begins here passes the highest sequence number".to_owned(),
                 );
             }
+            if operation.range_end.is_some() {
+                return Err("the batch that begins here is not LevelDB's".to_owned());
+            }
             self.push(operation.key, sequence, operation.value);
         }
         Ok(())

@@ -25,13 +25,14 @@ impl Tree {
     /// Writes the entries of `memtable` to tables and installs them: every write up to `last_sequence` is in a
     /// table then. Memtables come in the order of their sequence numbers, one at a time, and only once the log
     /// is durable through `last_sequence`. Versions no reader can reach, all being at `oldest_snapshot` or
-    /// later, are left out. If `hurried`, a table of level 0, which will be written anew soon, is not compressed:
+    /// later, are left out, and so is what `hidden` hides. If `hurried`, a table of level 0, which will be written anew soon, is not compressed:
     /// that is half of the work.
     pub(crate) fn flush<I: InternalIterator>(
         &self,
         mut memtable: I,
         last_sequence: u64,
         oldest_snapshot: u64,
+        hidden: &Hidden,
         hurried: bool,
     ) -> Result<()> {
         let _one_at_a_time = lock(&self.flushing);
@@ -49,6 +50,7 @@ impl Tree {
         let range = UserRange::new(&smallest, &largest);
         let (version, level, claimed) = self.find_place(&range);
         let mut job = self.flush_job(&version, level, &range, oldest_snapshot);
+        job.hidden = hidden.within(&range);
         if hurried && level == 0 {
             job.layout.compression = Compression::None as u8;
         }

@@ -6,6 +6,7 @@
 use super::Tree;
 use super::entries::Entries;
 use crate::error::{Error, Result};
+use crate::lsm::compaction::Hidden;
 use crate::lsm::version::{Change, Progress, read_file};
 use std::path::Path;
 use waystation_format::filename::log_name;
@@ -62,7 +63,8 @@ impl Tree {
         entries.sort();
         let newest = entries.newest();
         // Nobody reads yet.
-        self.flush(&mut *entries, newest, MAX_SEQUENCE, false)?;
+        let hidden = Hidden::default();
+        self.flush(&mut *entries, newest, MAX_SEQUENCE, &hidden, false)?;
         entries.clear();
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::Tree;
 use crate::error::{Error, Result};
 use crate::lsm::compaction::{
     Choice, Claim, Context, Hidden, Job, JobResult, OutputLayout, Running, Workplace, pick,
-    pick_clean, pick_range, run,
+    pick_burdened, pick_clean, pick_range, run,
 };
 use crate::lsm::iter::{LevelIterator, MergingIterator, Run};
 use crate::lsm::table::TableMeta;
@@ -107,8 +107,12 @@ impl Tree {
                 .facts()
                 .is_some_and(|facts| facts.deletions > 0 && facts.largest_sequence > sequence)
         };
-        self.last_snapshot.load(Ordering::Relaxed) == sequence
-            && self.version().tables().any(|(_, table)| holds_back(table))
+        if self.last_snapshot.load(Ordering::Relaxed) != sequence {
+            return false;
+        }
+        let hidden = self.hidden_from(u64::MAX);
+        (hidden.through > sequence && !hidden.graves.is_empty())
+            || self.version().tables().any(|(_, table)| holds_back(table))
     }
 
     /// Whether [`compact_once`](Self::compact_once) would find something to do.
@@ -155,6 +159,29 @@ impl Tree {
             }
         }
         self.remove_garbage();
+        Ok(())
+    }
+
+    /// Leaves out of all tables what graves hide from all readers, if the tables that hold any of that have at most
+    /// `bytes_max`.
+    pub(crate) fn purge(&self, bytes_max: u64, oldest_snapshot: &dyn Fn() -> u64) -> Result<()> {
+        let hidden = self.hidden_from(oldest_snapshot());
+        let version = self.version();
+        let is_burdened = |table: &TableMeta| {
+            let burden = hidden.burden(table);
+            burden.points > 0 || burden.ranges
+        };
+        let tables = version.tables().map(|(_, table)| table);
+        let burdened = tables.filter(|table| is_burdened(table));
+        let bytes: u64 = burdened.map(|table| table.file_bytes).sum();
+        drop(version);
+        if bytes > bytes_max {
+            return Ok(());
+        }
+        while self.learn_facts() {}
+        while let Some(work) = self.wait_for(&pick_burdened, oldest_snapshot)? {
+            self.do_work(work)?;
+        }
         Ok(())
     }
 

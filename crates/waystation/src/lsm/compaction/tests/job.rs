@@ -3,6 +3,9 @@
 use super::super::cut::Cutter;
 use super::super::retain::{Retain, Verdict};
 use super::{LAYOUT, facts, internal, table};
+use crate::cemetery::Cut;
+use crate::cemetery::fragments::Fragments;
+use crate::cemetery::ground::Ground;
 use crate::lsm::compaction::job::JobInput;
 use crate::lsm::compaction::{Grandparent, Hidden, JOB_FORMAT, Job, OutputLimits};
 use crate::lsm::version::UserRange;
@@ -68,7 +71,7 @@ fn a_job_of_another_version_is_refused() {
     };
     let error = newer.table_settings().unwrap_err().to_string();
     assert!(
-        error.contains("has format 3, and this version knows 2"),
+        error.contains("has format 4, and this version knows 3"),
         "{error}"
     );
     let mut other = job();
@@ -167,15 +170,27 @@ fn tables_are_cut_when_full_or_where_it_is_cheap() {
     );
 }
 
+/// Two ranges, and two keys of which one is deleted too late to count.
+fn hidden() -> Hidden {
+    let mut ranges = Fragments::default();
+    ranges.insert(b"b:", Some(b"b;"), Cut::deletion(40));
+    ranges.insert(b"d:", Some(b"d;"), Cut::deletion(90));
+    let mut graves = Ground::new(95, ranges);
+    graves.push(b"e:2", 60);
+    graves.push(b"e:2", 20);
+    graves.push(b"e:3", 98);
+    Hidden {
+        graves: graves.into(),
+        through: 95,
+        ..Hidden::default()
+    }
+}
+
 #[test]
-fn floors_hide_what_is_older_in_their_range() {
-    let floors = vec![(b"b:".to_vec(), 40), (b"d:".to_vec(), 90)];
+fn graves_hide_what_is_older_in_their_range() {
     let mut job = job();
     job.smallest_snapshot = 100;
-    job.hidden = Hidden {
-        floors,
-        through: 95,
-    };
+    job.hidden = hidden();
     assert_eq!(job.purged_through(), 95);
     let mut retain = Retain::new(&job);
     for (key, sequence, verdict) in [
@@ -186,6 +201,9 @@ fn floors_hide_what_is_older_in_their_range() {
         ("d:1", 91, Verdict::Keep),
         ("d:2", 89, Verdict::Hidden),
         ("e:1", 7, Verdict::Keep),
+        ("e:2", 59, Verdict::Hidden),
+        ("e:2", 58, Verdict::Shadowed),
+        ("e:3", 97, Verdict::Keep),
     ] {
         let mut internal = Vec::new();
         append(&mut internal, key.as_bytes(), sequence, ValueKind::Value);
@@ -195,11 +213,7 @@ fn floors_hide_what_is_older_in_their_range() {
 
 #[test]
 fn a_table_is_hidden_as_a_whole_or_not() {
-    let floors = vec![(b"b:".to_vec(), 40), (b"d:".to_vec(), 90)];
-    let hidden = Hidden {
-        floors,
-        through: 95,
-    };
+    let hidden = hidden();
     let of = |smallest: &str, largest: &str, newest: u64| {
         let mut whole = table(1, internal(smallest, newest), internal(largest, 1), 100);
         whole.facts = Some(facts(2, 0, newest)).into();
@@ -210,11 +224,12 @@ fn a_table_is_hidden_as_a_whole_or_not() {
     assert!(!of("b:1", "d:1", 39) && !of("a:1", "b:1", 39) && !of("c:1", "c:2", 1));
     let range = |smallest: &'static str, largest: &'static str| {
         let range = UserRange::new(smallest.as_bytes(), largest.as_bytes());
-        hidden.within(&range).floors.len()
+        let part = hidden.within(&range).graves;
+        part.ranges().len() + part.len()
     };
     assert_eq!(
         (range("a", "z"), range("b:5", "c"), range("c", "d:1")),
-        (2, 1, 1)
+        (5, 1, 1)
     );
-    assert_eq!((range("a", "b"), range("e", "z")), (0, 0));
+    assert_eq!((range("a", "b"), range("f", "z")), (0, 0));
 }

@@ -3,6 +3,7 @@
 use super::{
     Entries, History, assert_sound, dir, flush, listed_tables, machine, open, table_files,
 };
+use crate::lsm::compaction::Hidden;
 use crate::storage::Storage;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::sim::Crash;
@@ -125,7 +126,10 @@ fn after_a_passing_failure_everything_goes_on() {
                 }
                 memtable.sort();
                 let mut tries = 0;
-                while tree.flush(&mut memtable, history.last, 0, false).is_err() {
+                while tree
+                    .flush(&mut memtable, history.last, 0, &Hidden::default(), false)
+                    .is_err()
+                {
                     tries += 1;
                     assert!(
                         tries < 5,

@@ -10,6 +10,7 @@ use super::entries::Entries;
 use super::{Tree, TreeSettings};
 use crate::error::Result;
 use crate::lsm::Lookup;
+use crate::lsm::compaction::Hidden;
 use crate::lsm::compaction::Shape;
 use crate::lsm::iter::{InternalIterator, MergingIterator};
 use crate::lsm::table::{Compression, TableSettings};
@@ -157,7 +158,14 @@ pub(super) fn scan(tree: &Tree, snapshot: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// Flushes `memtable`, which holds everything up to `last`.
 pub(super) fn flush(tree: &Tree, memtable: &mut Entries, last: u64, oldest: u64) -> Result<()> {
     memtable.sort();
-    tree.flush(&mut *memtable, last, oldest, last.is_multiple_of(3))?;
+    let hidden = Hidden::default();
+    tree.flush(
+        &mut *memtable,
+        last,
+        oldest,
+        &hidden,
+        last.is_multiple_of(3),
+    )?;
     memtable.clear();
     Ok(())
 }

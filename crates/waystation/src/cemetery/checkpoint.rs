@@ -1,0 +1,138 @@
+//! The checkpoint of the cemetery: the file `GRAVES`.
+//!
+//! ```text
+//! magic        8 bytes   "WSGRAVES"
+//! format       u32       1; never reuse a number
+//! through      u64       all deletions up to this sequence number that anybody needs are here
+//! ranges       u32 count, then per range, by key:
+//!   start      string    included
+//!   end        string    excluded; empty: behind the last key
+//!   deletions  varint count, then varints: their sequence numbers
+//! points       u64 count, then per grave, by key, of one key the latest first:
+//!   shared     varint    bytes that the key has in common with the one before
+//!   rest       string    its other bytes
+//!   sequence   varint    of its deletion
+//! checksum     u32       masked crc32c of everything before
+//! ```
+//!
+//! Integers are little-endian, a string is a varint length and its bytes. It is replaced as a whole (temporary file,
+//! sync, rename, directory sync), after the log is durable through everything it tells of, and before the MANIFEST
+//! says that the memtable with these deletions is in tables: the log is needed no longer from then on.
+
+use super::Cut;
+use super::fragments::Fragments;
+use super::ground::Ground;
+use waystation_format::FormatError;
+use waystation_format::checksum::{crc32c, mask};
+use waystation_format::varint::{Reader, put_length_prefixed, put_u64};
+
+/// The name of the file. `LevelDB` does not know it and leaves it alone.
+pub(crate) const GRAVES_NAME: &str = "GRAVES";
+/// The name under which a new one is written.
+pub(crate) const GRAVES_DRAFT: &str = "GRAVES.new";
+
+const MAGIC: &[u8; 8] = b"WSGRAVES";
+const FORMAT: u32 = 1;
+
+/// Why a file is no checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum GravesError {
+    /// Offset and reason.
+    Damaged(u64, &'static str),
+    /// Its format, which a newer version gave it.
+    Newer(u32),
+}
+
+impl From<FormatError> for GravesError {
+    fn from(error: FormatError) -> Self {
+        Self::Damaged(error.offset(), error.reason())
+    }
+}
+
+/// The bytes of the file.
+pub(crate) fn encode(ground: &Ground) -> Vec<u8> {
+    let mut out = Vec::from(MAGIC);
+    out.extend_from_slice(&FORMAT.to_le_bytes());
+    out.extend_from_slice(&ground.through().to_le_bytes());
+    out.extend_from_slice(&(ground.ranges().len() as u32).to_le_bytes());
+    for (start, end, cuts) in ground.ranges().iter() {
+        put_length_prefixed(&mut out, start);
+        put_length_prefixed(&mut out, end.unwrap_or_default());
+        put_u64(&mut out, cuts.len() as u64);
+        for cut in cuts {
+            put_u64(&mut out, cut.below);
+        }
+    }
+    out.extend_from_slice(&(ground.len() as u64).to_le_bytes());
+    let mut last: &[u8] = &[];
+    for (key, sequence) in ground.points() {
+        let shared = last.iter().zip(key).take_while(|(a, b)| a == b).count();
+        put_u64(&mut out, shared as u64);
+        put_length_prefixed(&mut out, &key[shared..]);
+        put_u64(&mut out, sequence);
+        last = key;
+    }
+    let checksum = mask(crc32c(&out));
+    out.extend_from_slice(&checksum.to_le_bytes());
+    out
+}
+
+/// Reads the file.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Ground, GravesError> {
+    let damaged = |reason| GravesError::Damaged(0, reason);
+    let Some((covered, checksum)) = bytes.split_last_chunk::<4>() else {
+        return Err(damaged("it is shorter than its checksum"));
+    };
+    let Some(rest) = covered.strip_prefix(MAGIC) else {
+        return Err(damaged("it does not begin with its magic number"));
+    };
+    if mask(crc32c(covered)) != u32::from_le_bytes(*checksum) {
+        let reason = "its checksum does not match";
+        return Err(GravesError::Damaged(covered.len() as u64, reason));
+    }
+    let mut reader = Reader::new(rest);
+    let format = reader.fixed_u32("format of the graves")?;
+    if format != FORMAT {
+        return Err(GravesError::Newer(format));
+    }
+    let through = reader.fixed_u64("sequence number")?;
+    let ranges = read_ranges(&mut reader)?;
+    let mut ground = Ground::new(through, ranges);
+    let mut key: Vec<u8> = Vec::new();
+    let mut last = None;
+    for _ in 0..reader.fixed_u64("count of graves")? {
+        let shared = usize::try_from(reader.var_u64("shared bytes of a key")?);
+        let Some(shared) = shared.ok().filter(|shared| *shared <= key.len()) else {
+            return Err(damaged("a key shares more than there is"));
+        };
+        let before = last.map(|sequence| (key.clone(), sequence));
+        key.truncate(shared);
+        key.extend_from_slice(reader.length_prefixed("rest of a key")?);
+        let sequence = reader.var_u64("sequence number of a grave")?;
+        let is_behind =
+            |(before, older): (Vec<u8>, u64)| before < key || (before == key && older > sequence);
+        if !before.is_none_or(is_behind) {
+            return Err(damaged("its graves are not in order"));
+        }
+        ground.push(&key, sequence);
+        last = Some(sequence);
+    }
+    if !reader.is_empty() {
+        return Err(damaged("bytes follow its last grave"));
+    }
+    Ok(ground)
+}
+
+fn read_ranges(reader: &mut Reader<'_>) -> Result<Fragments, FormatError> {
+    let mut ranges = Fragments::default();
+    for _ in 0..reader.fixed_u32("count of ranges")? {
+        let start = reader.length_prefixed("start of a range")?;
+        let end = reader.length_prefixed("end of a range")?;
+        let end = (!end.is_empty()).then_some(end);
+        for _ in 0..reader.var_u64("count of deletions")? {
+            let sequence = reader.var_u64("sequence number of a deletion")?;
+            ranges.insert(start, end, Cut::deletion(sequence));
+        }
+    }
+    Ok(ranges)
+}

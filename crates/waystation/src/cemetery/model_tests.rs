@@ -1,0 +1,67 @@
+//! Plots under shuttle: graves are dug and read in random schedules.
+//!
+//! Run with `make models`.
+
+use super::plot::Plot;
+use super::points::hash;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use crate::sync::thread;
+use shuttle::Runner;
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+
+const KEYS: u64 = 3;
+const TURNS: u64 = 5;
+
+fn key(number: u64) -> Vec<u8> {
+    vec![b'a' + number as u8; 1 + 9 * number as usize]
+}
+
+/// Two threads dig, each in turn the graves of all keys and of a range; what a thread has dug it says. A reader finds
+/// whatever was said before it looked, and nothing later than what was ever dug.
+fn dig_and_read() {
+    let plot = Arc::new(Plot::new(1 << 12));
+    let said: Arc<[AtomicU64; 2]> = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let diggers: Vec<_> = (0..2u64)
+        .map(|thread| {
+            let (plot, said) = (Arc::clone(&plot), Arc::clone(&said));
+            thread::spawn(move || {
+                for turn in 1..=TURNS {
+                    let sequence = turn * 2 + thread;
+                    for number in 0..KEYS {
+                        plot.delete(&key(number), sequence);
+                    }
+                    if turn == TURNS {
+                        plot.delete_range(b"x", None, sequence);
+                    }
+                    said[thread as usize].store(sequence, SeqCst);
+                }
+            })
+        })
+        .collect();
+    for _ in 0..4 {
+        let before = said[0].load(SeqCst).max(said[1].load(SeqCst));
+        for number in 0..KEYS {
+            let key = key(number);
+            let floor = plot.floor(&key, hash(&key), u64::MAX);
+            assert!((before..=2 * TURNS + 1).contains(&floor));
+            assert!(plot.floor(&key, hash(&key), 4) <= 4);
+        }
+        let of_range = plot.floor(b"y", hash(b"y"), u64::MAX);
+        assert!(of_range >= before || before < 2 * TURNS);
+    }
+    for digger in diggers {
+        digger.join().unwrap();
+    }
+    let mut graves = 0;
+    plot.points().for_each(|_, _| graves += 1);
+    assert_eq!(graves, 2 * KEYS * TURNS);
+    assert_eq!(plot.floor(b"y", hash(b"y"), u64::MAX), 2 * TURNS + 1);
+}
+
+#[test]
+fn what_was_dug_is_found() {
+    let factor: usize = std::env::var("MODEL_FACTOR").map_or(1, |n| n.parse().expect("a number"));
+    Runner::new(RandomScheduler::new(300 * factor), Default::default()).run(dig_and_read);
+    Runner::new(PctScheduler::new(3, 200 * factor), Default::default()).run(dig_and_read);
+}

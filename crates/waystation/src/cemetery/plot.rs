@@ -1,0 +1,117 @@
+//! A plot: the graves of one memtable, dug by many threads at once.
+//!
+//! Keys lie in a hash table that is read without locks. Ranges are few and lie behind a lock, which nobody touches
+//! while there are none.
+
+use super::Cut;
+use super::fragments::{Fragments, Stretch};
+use super::points::Points;
+use crate::sync::RwLock;
+use crate::sync::atomic::AtomicUsize;
+use crate::sync::atomic::Ordering::Relaxed;
+
+/// Why the lock on ranges is never poisoned.
+const LOCKED: &str = "no thread panics with the ranges of a plot locked";
+/// What a range takes besides its keys, about.
+const RANGE_BYTES: usize = 256;
+
+/// The graves of one memtable.
+pub(crate) struct Plot {
+    points: Points,
+    ranges: RwLock<Fragments>,
+    /// Deletions of ranges so far.
+    range_deletions: AtomicUsize,
+}
+
+impl Plot {
+    /// A plot for graves that take at most `capacity_bytes`, as [`Plot::point_bytes`] and [`Plot::range_bytes`] count.
+    pub(crate) fn new(capacity_bytes: usize) -> Self {
+        Self {
+            points: Points::new(capacity_bytes),
+            ranges: RwLock::new(Fragments::default()),
+            range_deletions: AtomicUsize::new(0),
+        }
+    }
+
+    /// What the grave of a key takes at most.
+    pub(crate) const fn point_bytes(key_bytes: usize) -> usize {
+        Points::grave_bytes(key_bytes)
+    }
+
+    /// What the grave of a range takes, about.
+    pub(crate) const fn range_bytes(start_bytes: usize, end_bytes: usize) -> usize {
+        start_bytes + end_bytes + RANGE_BYTES
+    }
+
+    /// The deletion of `key` at `sequence`. Returns how many graves of keys there were before.
+    pub(crate) fn delete(&self, key: &[u8], sequence: u64) -> usize {
+        self.points.insert(key, sequence)
+    }
+
+    /// The deletion of all keys from `start` (included) to `end` (excluded; `None`: all behind) at `sequence`.
+    pub(crate) fn delete_range(&self, start: &[u8], end: Option<&[u8]>, sequence: u64) {
+        let mut ranges = self.ranges.write().expect(LOCKED);
+        ranges.insert(start, end, Cut::deletion(sequence));
+        self.range_deletions.fetch_add(1, Relaxed);
+    }
+
+    /// Whether there is no grave.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.points.len() == 0 && !self.has_ranges()
+    }
+
+    /// Whether a range was deleted.
+    #[inline]
+    pub(crate) fn has_ranges(&self) -> bool {
+        self.range_deletions.load(Relaxed) > 0
+    }
+
+    /// The graves of single keys.
+    pub(crate) fn points(&self) -> &Points {
+        &self.points
+    }
+
+    /// How many ranges were deleted.
+    pub(crate) fn range_deletions(&self) -> usize {
+        self.range_deletions.load(Relaxed)
+    }
+
+    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot`; 0 if there is none.
+    #[inline]
+    pub(crate) fn floor(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
+        let of_key = self.points.floor(key, hash, snapshot);
+        if self.has_ranges() {
+            let ranges = self.ranges.read().expect(LOCKED);
+            return of_key.max(ranges.floor(key, snapshot));
+        }
+        of_key
+    }
+
+    /// Looks at the ranges.
+    pub(crate) fn with_ranges<T>(&self, look: impl FnOnce(&Fragments) -> T) -> T {
+        look(&self.ranges.read().expect(LOCKED))
+    }
+
+    /// Bytes of memory taken.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.points.memory_bytes() + self.with_ranges(Fragments::memory_bytes)
+    }
+
+    /// Bytes of the keys among them.
+    pub(crate) fn key_bytes(&self) -> usize {
+        self.points.key_bytes()
+    }
+
+    /// Shows `look` the stretch around `key` at `snapshot`, if a range was deleted.
+    pub(crate) fn with_stretch(
+        &self,
+        key: &[u8],
+        snapshot: u64,
+        look: &mut dyn FnMut(&Stretch<'_>),
+    ) {
+        if self.has_ranges() {
+            self.with_ranges(|ranges| look(&ranges.stretch(key, snapshot)));
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Graves of single keys: a hash table that takes graves from many threads at once and is read without any lock.
+//!
+//! ```text
+//!   bucket --> node --> node --> nothing         a node comes first in its bucket, by one compare-and-swap
+//!
+//!   node (words):  next u32 | key length u32     sequence u64     key, filled up with zeros
+//! ```
+//!
+//! Nothing is ever removed: the whole table goes with its memtable. A key that is deleted again gets another grave.
+//! Buckets come in tables, each eight times the one before; a grave goes to the table that is being filled, and a
+//! reader looks into all of them (in one while there are a thousand graves, in four with half a million).
+
+use super::words::Words;
+use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::atomic::{AtomicU32, AtomicUsize};
+use std::sync::OnceLock;
+
+/// Words of a node before its key.
+const HEAD_WORDS: usize = 2;
+/// Buckets of the first table, and how many times more the next one has. Models try smaller ones.
+#[cfg(not(any(loom, shuttle)))]
+const FIRST_BUCKETS: usize = 2 << 10;
+#[cfg(any(loom, shuttle))]
+const FIRST_BUCKETS: usize = 4;
+const GROWTH_SHIFT: u32 = 3;
+const TABLES: usize = 5;
+/// Of so many graves one is in the sample of the latest ones.
+pub(crate) const SAMPLE_EVERY: usize = 32;
+/// The size of that sample.
+pub(crate) const SAMPLES: usize = 256;
+/// No node.
+const NIL: u32 = 0;
+
+/// The hash of a key. Of good quality in its upper bits.
+#[inline]
+pub(crate) fn hash(key: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mut state = FACTOR ^ (key.len() as u64);
+    for word in key_words(key) {
+        let product = u128::from(state ^ word) * u128::from(FACTOR);
+        state = (product >> 64) as u64 ^ product as u64;
+    }
+    state.wrapping_mul(FACTOR)
+}
+
+/// The key as words, the last one filled up with zeros.
+#[inline]
+fn key_words(key: &[u8]) -> impl Iterator<Item = u64> {
+    let (whole, rest) = key.as_chunks::<8>();
+    let last = (!rest.is_empty()).then(|| {
+        let mut word = [0; 8];
+        word[..rest.len()].copy_from_slice(rest);
+        u64::from_le_bytes(word)
+    });
+    let whole = whole.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    whole.chain(last)
+}
+
+/// Graves of single keys, of one memtable.
+pub(crate) struct Points {
+    words: Words,
+    tables: [OnceLock<Box<[AtomicU32]>>; TABLES],
+    len: AtomicUsize,
+    key_bytes: AtomicUsize,
+    /// Some of the nodes that came last.
+    samples: OnceLock<Box<[AtomicU32]>>,
+}
+
+impl Points {
+    /// A table for graves whose [`Points::grave_bytes`] add up to at most `capacity_bytes`.
+    pub(crate) fn new(capacity_bytes: usize) -> Self {
+        let words = Words::new(capacity_bytes / 8 + 1);
+        // So that no node is the first word, which would be no node.
+        words.claim(1);
+        Self {
+            words,
+            tables: [const { OnceLock::new() }; TABLES],
+            len: AtomicUsize::new(0),
+            key_bytes: AtomicUsize::new(0),
+            samples: OnceLock::new(),
+        }
+    }
+
+    /// What the grave of a key takes: its node and its share of the buckets.
+    pub(crate) const fn grave_bytes(key_bytes: usize) -> usize {
+        8 * (HEAD_WORDS + key_bytes.div_ceil(8)) + 2 * size_of::<u32>()
+    }
+
+    /// How many graves there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Relaxed)
+    }
+
+    /// Bytes of all keys.
+    pub(crate) fn key_bytes(&self) -> usize {
+        self.key_bytes.load(Relaxed)
+    }
+
+    /// Bytes of memory taken.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let tables = self.tables.iter().filter_map(OnceLock::get);
+        let buckets: usize = tables.map(|table| size_of_val(&table[..])).sum();
+        self.words.memory_bytes() + buckets
+    }
+
+    /// Digs the grave of `key`, deleted at `sequence`. Returns how many there were before.
+    pub(crate) fn insert(&self, key: &[u8], sequence: u64) -> usize {
+        let at = self.words.claim(HEAD_WORDS + key.len().div_ceil(8));
+        let node = self.words.from(at);
+        node[1].store(sequence, Relaxed);
+        for (slot, word) in node[HEAD_WORDS..].iter().zip(key_words(key)) {
+            slot.store(word, Relaxed);
+        }
+        self.key_bytes.fetch_add(key.len(), Relaxed);
+        let before = self.len.fetch_add(1, Relaxed);
+        let table = table_for(before);
+        let buckets = self.tables[table].get_or_init(|| {
+            let buckets = FIRST_BUCKETS << (GROWTH_SHIFT * table as u32);
+            (0..buckets).map(|_| AtomicU32::new(NIL)).collect()
+        });
+        let bucket = &buckets[bucket_of(hash(key), buckets.len())];
+        let mut first = bucket.load(Relaxed);
+        loop {
+            node[0].store(u64::from(first) | (key.len() as u64) << 32, Relaxed);
+            match bucket.compare_exchange_weak(first, at as u32, Release, Relaxed) {
+                Ok(_) => break,
+                Err(other) => first = other,
+            }
+        }
+        if before.is_multiple_of(SAMPLE_EVERY) {
+            let samples = self
+                .samples
+                .get_or_init(|| (0..SAMPLES).map(|_| AtomicU32::new(NIL)).collect());
+            samples[before / SAMPLE_EVERY % SAMPLES].store(at as u32, Release);
+        }
+        before
+    }
+
+    /// The key of sample `number`, or of one that has taken its place.
+    pub(crate) fn sample(&self, number: usize) -> Option<Vec<u8>> {
+        let node = self.samples.get()?[number % SAMPLES].load(Acquire);
+        if node == NIL {
+            return None;
+        }
+        let mut key = Vec::new();
+        self.read(node, &mut key);
+        Some(key)
+    }
+
+    /// Reads the key of `node`; returns its head.
+    fn read(&self, node: u32, key: &mut Vec<u8>) -> u64 {
+        let node = self.words.from(node as usize);
+        let head = node[0].load(Relaxed);
+        let length = (head >> 32) as usize;
+        key.clear();
+        for word in &node[HEAD_WORDS..HEAD_WORDS + length.div_ceil(8)] {
+            key.extend_from_slice(&word.load(Relaxed).to_le_bytes());
+        }
+        key.truncate(length);
+        head
+    }
+
+    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot`; 0 if there is none.
+    #[inline]
+    pub(crate) fn floor(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
+        let mut floor = 0;
+        for buckets in self.tables.iter().map_while(OnceLock::get) {
+            let mut next = buckets[bucket_of(hash, buckets.len())].load(Acquire);
+            while next != NIL {
+                let node = self.words.from(next as usize);
+                let head = node[0].load(Relaxed);
+                if (head >> 32) as usize == key.len() && holds(&node[HEAD_WORDS..], key) {
+                    let sequence = node[1].load(Relaxed);
+                    if sequence <= snapshot && sequence > floor {
+                        floor = sequence;
+                    }
+                }
+                next = head as u32;
+            }
+        }
+        floor
+    }
+
+    /// Shows `each` all graves, in no order: key and sequence number.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(&[u8], u64)) {
+        let mut key = Vec::new();
+        for buckets in self.tables.iter().filter_map(OnceLock::get) {
+            for bucket in buckets {
+                let mut next = bucket.load(Acquire);
+                while next != NIL {
+                    let head = self.read(next, &mut key);
+                    each(&key, self.words.from(next as usize)[1].load(Relaxed));
+                    next = head as u32;
+                }
+            }
+        }
+    }
+}
+
+/// Which table the next grave goes to, if there are `len`: a table is filled to the half of its buckets.
+#[inline]
+fn table_for(len: usize) -> usize {
+    let mut limit = FIRST_BUCKETS / 2;
+    let mut table = 0;
+    while len >= limit && table + 1 < TABLES {
+        limit <<= GROWTH_SHIFT;
+        table += 1;
+    }
+    table
+}
+
+#[inline]
+fn bucket_of(hash: u64, buckets: usize) -> usize {
+    (hash >> 32) as usize & (buckets - 1)
+}
+
+#[inline]
+fn holds(words: &[crate::sync::atomic::AtomicU64], key: &[u8]) -> bool {
+    let mut words = words.iter();
+    key_words(key).all(|word| words.next().is_some_and(|slot| slot.load(Relaxed) == word))
+}

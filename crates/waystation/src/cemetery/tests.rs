@@ -1,0 +1,233 @@
+//! The cemetery against its rule, written down plainly.
+
+use super::checkpoint::{GravesError, decode, encode};
+use super::fragments::Fragments;
+use super::ground::Ground;
+use super::plot::Plot;
+use super::points::{Points, hash};
+use super::{Cut, floor_of, prune};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::sync::Arc;
+use std::thread;
+
+/// A deletion: of a key, or of a range.
+#[derive(Debug, Clone)]
+enum Deletion {
+    Key(u8),
+    Range(u8, Option<u8>),
+}
+
+fn deletion() -> impl Strategy<Value = Deletion> {
+    prop_oneof![
+        3 => (0u8..12).prop_map(Deletion::Key),
+        1 => (0u8..12, 1u8..6).prop_map(|(start, length)| Deletion::Range(start, Some(start + length))),
+        1 => (0u8..12).prop_map(|start| Deletion::Range(start, None)),
+    ]
+}
+
+fn key(number: u8) -> Vec<u8> {
+    vec![b'k'; usize::from(number % 5) * 4 + 1]
+        .into_iter()
+        .chain([number])
+        .rev()
+        .collect()
+}
+
+/// The rule: the latest deletion up to `snapshot`.
+fn by_rule(deletions: &[Deletion], of: u8, snapshot: u64) -> u64 {
+    let sequences = 1_u64..;
+    let hits = sequences.zip(deletions).filter(|(sequence, deletion)| {
+        let is_hit = match deletion {
+            Deletion::Key(key) => *key == of,
+            Deletion::Range(start, end) => *start <= of && end.is_none_or(|end| of < end),
+        };
+        is_hit && *sequence <= snapshot
+    });
+    hits.map(|(sequence, _)| sequence).max().unwrap_or(0)
+}
+
+fn dig(plot: &Plot, deletion: &Deletion, sequence: u64) {
+    match deletion {
+        Deletion::Key(number) => {
+            plot.delete(&key(*number), sequence);
+        }
+        Deletion::Range(start, end) => {
+            // Keys sort by their number, which comes first.
+            let end = end.map(|end| vec![end]);
+            plot.delete_range(&[*start], end.as_deref(), sequence);
+        }
+    }
+}
+
+proptest! {
+    /// Plots and the grounds made of them answer the rule, for every snapshot that may still be read at; a ground
+    /// that went through its file is the same.
+    #[test]
+    fn floors_are_those_of_the_rule(
+        deletions in vec(deletion(), 0..40),
+        split in 0usize..40,
+        oldest in 0u64..45,
+    ) {
+        let split = split.min(deletions.len());
+        let (first, second) = (Plot::new(1 << 16), Plot::new(1 << 16));
+        for (at, deletion) in deletions.iter().enumerate() {
+            dig(if at < split { &first } else { &second }, deletion, at as u64 + 1);
+        }
+        let last = deletions.len() as u64;
+        let older = Ground::default().with(&first, split as u64, 0);
+        let ground = older.with(&second, last, oldest);
+        let read = decode(&encode(&ground)).unwrap();
+        prop_assert_eq!(&read, &ground);
+        for number in 0..14 {
+            let key = key(number);
+            let hash = hash(&key);
+            for snapshot in 0..last + 2 {
+                let floor = by_rule(&deletions, number, snapshot);
+                let in_plots = first.floor(&key, hash, snapshot).max(second.floor(&key, hash, snapshot));
+                prop_assert_eq!(in_plots, floor);
+                let in_both = older.floor(&key, hash, snapshot).max(second.floor(&key, hash, snapshot));
+                prop_assert_eq!(in_both, floor);
+                if snapshot >= oldest {
+                    prop_assert_eq!(ground.floor(&key, hash, snapshot), floor);
+                    let part = read.within(Some(&key), Some(&key));
+                    prop_assert_eq!(part.floor(&key, hash, snapshot), floor);
+                }
+            }
+        }
+    }
+
+    /// A stretch has one floor from end to end.
+    #[test]
+    fn stretches_are_of_one_floor(ranges in vec((0u8..30, 1u8..9), 0..20), snapshot in 0u64..25) {
+        let mut fragments = Fragments::default();
+        for (sequence, (start, length)) in (1..).zip(&ranges) {
+            fragments.insert(&[*start], Some(&[start + length]), Cut::deletion(sequence));
+        }
+        for key in 0..40u8 {
+            let stretch = fragments.stretch(&[key], snapshot);
+            prop_assert!(stretch.start <= &[key][..] && stretch.end.is_none_or(|end| &[key][..] < end));
+            for other in 0..40u8 {
+                let other = [other];
+                if stretch.start <= &other[..] && stretch.end.is_none_or(|end| &other[..] < end) {
+                    prop_assert_eq!(fragments.floor(&other, snapshot), stretch.floor);
+                }
+            }
+        }
+        for (first, last) in [(0u8, 9u8), (5, 20), (12, 12)] {
+            let lowest = (first..=last).map(|key| fragments.floor(&[key], snapshot)).min();
+            for bound in 1..22 {
+                let covered = fragments.covers(&[first], &[last], bound, snapshot);
+                // Between two of these keys there are others, which no range border divides.
+                prop_assert_eq!(covered, lowest >= Some(bound));
+            }
+        }
+    }
+
+    /// Pruning changes nothing that a reader at `oldest` or later sees.
+    #[test]
+    fn pruned_cuts_make_the_same_floors(below in vec((1u64..20, 0u64..20), 0..8), oldest in 0u64..22) {
+        let cuts: Vec<_> = below.iter().map(|&(below, from)| Cut { below, from }).collect();
+        let mut pruned = cuts.clone();
+        prune(&mut pruned, oldest);
+        for snapshot in oldest..25 {
+            prop_assert_eq!(floor_of(&pruned, snapshot), floor_of(&cuts, snapshot));
+        }
+        let needless = pruned.iter().filter(|cut| cut.from <= oldest).count();
+        prop_assert!(needless <= 1);
+    }
+}
+
+#[test]
+fn many_threads_dig_in_one_plot() {
+    const EACH: u64 = 3_000;
+    let points = Arc::new(Points::new(4 << 20));
+    let name = |thread: u64, at: u64| format!("{thread}:{at}:{}", "x".repeat(at as usize % 40));
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let points = &points;
+            scope.spawn(move || {
+                for at in 1..=EACH {
+                    let key = name(thread, at);
+                    points.insert(key.as_bytes(), at);
+                    assert_eq!(points.floor(key.as_bytes(), hash(key.as_bytes()), EACH), at);
+                }
+            });
+        }
+    });
+    assert_eq!(points.len() as u64, 4 * EACH);
+    let mut seen = 0;
+    points.for_each(|_, _| seen += 1);
+    assert_eq!(seen, 4 * EACH);
+    for thread in 0..4 {
+        for at in 1..=EACH {
+            let key = name(thread, at);
+            let floor = |snapshot| points.floor(key.as_bytes(), hash(key.as_bytes()), snapshot);
+            assert_eq!((floor(at), floor(at - 1)), (at, 0));
+        }
+    }
+}
+
+#[test]
+fn keys_of_any_length_have_graves() {
+    let points = Points::new(8 << 20);
+    let keys: Vec<_> = [0, 1, 7, 8, 9, 1000, 65_536, 1 << 20]
+        .map(|length| vec![7; length])
+        .into();
+    for (sequence, key) in (1..).zip(&keys) {
+        points.insert(key, sequence);
+    }
+    for (sequence, key) in (1..).zip(&keys) {
+        assert_eq!(points.floor(key, hash(key), 100), sequence);
+    }
+    assert_eq!(points.floor(&[7; 10], hash(&[7; 10]), 100), 0);
+}
+
+#[test]
+fn a_grave_takes_few_bytes_beyond_its_key() {
+    let plot = Plot::new(32 << 20);
+    for at in 0..400_000_u64 {
+        plot.delete(format!("{at:016}").as_bytes(), at + 1);
+    }
+    let beyond = |memory: usize| (memory - 400_000 * 16) / 400_000;
+    assert!(
+        beyond(plot.memory_bytes()) <= 32,
+        "{}",
+        beyond(plot.memory_bytes())
+    );
+    let ground = Ground::default().with(&plot, 400_000, 400_000);
+    assert_eq!(
+        ground.point_floor(b"0000000000000005", hash(b"0000000000000005"), 9),
+        6
+    );
+    assert!(
+        beyond(ground.memory_bytes()) <= 48,
+        "{}",
+        beyond(ground.memory_bytes())
+    );
+}
+
+#[test]
+fn a_damaged_file_is_refused() {
+    let plot = Plot::new(1 << 16);
+    for deletion in [
+        Deletion::Key(3),
+        Deletion::Key(5),
+        Deletion::Range(2, Some(4)),
+    ] {
+        dig(&plot, &deletion, 9);
+    }
+    plot.delete(&key(5), 11);
+    let bytes = encode(&Ground::default().with(&plot, 11, 0));
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        assert!(decode(&damaged).is_err(), "a flip at {at}");
+        assert!(decode(&bytes[..at]).is_err(), "cut at {at}");
+    }
+    let mut newer = bytes[..bytes.len() - 4].to_vec();
+    newer[8] = 2;
+    let checksum = waystation_format::checksum::mask(waystation_format::checksum::crc32c(&newer));
+    newer.extend_from_slice(&checksum.to_le_bytes());
+    assert_eq!(decode(&newer), Err(GravesError::Newer(2)));
+}

@@ -1,0 +1,444 @@
+//! The cemetery of a database: graves that are dug, buried with their memtable, and retired.
+//!
+//! ```text
+//!   1 dig      a deletion goes to the plot of the memtable that takes writes     in the order of the log, or after
+//!   2 bury     that memtable is flushed: its plot is merged into the next ground; the file GRAVES is replaced
+//!   3 flush    the memtable's own versions that are hidden by then never reach a table; the MANIFEST is edited
+//!   4 show     one view with the new version and the new ground
+//!   5 purge    compactions leave out what the ground hides from all readers
+//!   6 retire   what hides nothing any more leaves the ground
+//! ```
+//!
+//! The file is durable before the MANIFEST says that the memtable is in tables, and the log is durable before both.
+//! So a deletion that is in no file is in the part of the log that is replayed, and one that is in both counts once.
+
+use super::Core;
+use super::learn::Looked;
+use super::open::tree_settings;
+use super::stats::GraveStats;
+use super::view::View;
+use crate::cemetery::checkpoint::{self, GRAVES_DRAFT, GRAVES_NAME, GravesError};
+use crate::cemetery::fragments::Fragments;
+use crate::cemetery::ground::Ground;
+use crate::cemetery::learned::Learned;
+use crate::cemetery::plot::Plot;
+use crate::error::{Error, Result};
+use crate::lsm::compaction::Hidden;
+use crate::lsm::retire::{Needs, retire};
+use crate::lsm::tree::Tree;
+use crate::lsm::version::{State, read_file, replace_file};
+use crate::storage::Storage;
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
+use std::path::Path;
+use std::time::Duration;
+
+/// What the tree's state holds while there is a file of graves that belongs to the tables.
+const GRAVES_STATE: &str = "graves";
+/// Tables that hold something dead are purged when the database is closed, if they have at most so many bytes.
+const PURGE_AT_CLOSE_BYTES: u64 = 32 << 20;
+/// After a look for graves to retire, the next comes at the earliest after so many times as long.
+const LOOK_SHARE: u32 = 10;
+
+/// What a database has of graves besides those in its views.
+pub(super) struct Cemetery {
+    pub(super) learned: Arc<Learned>,
+    /// Held by whoever makes another ground.
+    kept: Mutex<Kept>,
+    /// When which deletions were seen.
+    seen: Mutex<Timeline>,
+    /// Which deletions were looked at for runs of dead keys.
+    pub(super) looked: Mutex<Looked>,
+    /// When to look again for deletions that are overdue.
+    look_at: Mutex<Duration>,
+}
+
+/// What the file says.
+struct Kept {
+    /// Whether there is a file, and the tree's state says so.
+    has_file: bool,
+    /// All graves up to here that anything needs are in it.
+    through: u64,
+    /// How many graves it holds.
+    graves: usize,
+    /// Whether there are graves in it that were retired.
+    is_stale: bool,
+    /// When to look again for graves to retire.
+    look_at: Duration,
+}
+
+/// What becomes of a plot.
+pub(super) struct Burial<'c> {
+    kept: MutexGuard<'c, Kept>,
+    /// For the flush of its memtable: all graves.
+    pub(super) hidden: Hidden,
+    /// For readers: those that are needed after it.
+    pub(super) ground: Arc<Ground>,
+}
+
+impl Burial<'_> {
+    /// Ends it, once readers see its ground.
+    pub(super) fn end(self) {
+        drop(self.kept);
+    }
+}
+
+impl Cemetery {
+    /// The cemetery as `ground` was read from its file, if there is one.
+    pub(super) fn new(ground: &Ground, has_file: bool) -> Self {
+        Self {
+            learned: Arc::default(),
+            kept: Mutex::new(Kept {
+                has_file,
+                through: ground.through(),
+                graves: ground.len() + ground.ranges().len(),
+                is_stale: false,
+                look_at: Duration::ZERO,
+            }),
+            seen: Mutex::default(),
+            looked: Mutex::default(),
+            look_at: Mutex::default(),
+        }
+    }
+}
+
+/// The most marks of a timeline; when there are more, every second one goes.
+const MARKS_MAX: usize = 1024;
+
+/// When which sequence numbers were reached, roughly.
+#[derive(Debug, Default)]
+pub(super) struct Timeline {
+    /// Sequence numbers with the times at which they were seen to be reached; ascending.
+    marks: Vec<(u64, Duration)>,
+}
+
+impl Timeline {
+    /// Notes that `sequence` is reached.
+    pub(super) fn note(&mut self, sequence: u64, now: Duration) {
+        if self.marks.last().is_some_and(|(last, _)| *last >= sequence) {
+            return;
+        }
+        if self.marks.len() >= MARKS_MAX {
+            let mut at = 0;
+            self.marks.retain(|_| {
+                at += 1;
+                at % 2 == 1
+            });
+        }
+        self.marks.push((sequence, now));
+    }
+
+    /// The time at which `sequence` was reached, or shortly before.
+    pub(super) fn time_of(&self, sequence: u64) -> Option<Duration> {
+        let behind = self.marks.partition_point(|(mark, _)| *mark < sequence);
+        self.marks.get(behind.saturating_sub(1)).map(|(_, at)| *at)
+    }
+
+    /// The highest sequence number that was reached by `time` for sure.
+    pub(super) fn reached_by(&self, time: Duration) -> u64 {
+        let behind = self.marks.partition_point(|(_, at)| *at <= time);
+        behind.checked_sub(1).map_or(0, |last| self.marks[last].0)
+    }
+}
+
+/// Reads the graves of the directory, which belong to the tables if `state` says so. Returns whether there is a file.
+pub(super) fn read_graves(
+    storage: &dyn Storage,
+    dir: &Path,
+    state: &State,
+    flushed: u64,
+) -> Result<(Ground, bool)> {
+    if !state.contains_key(GRAVES_STATE) {
+        remove_file(storage, dir)?;
+        return Ok((Ground::new(flushed, Fragments::default()), false));
+    }
+    let path = dir.join(GRAVES_NAME);
+    let content = match read_file(storage, &path) {
+        Err(error) if error.is_not_found() => {
+            let reason =
+                "it is missing, although deletions are in it alone; restore it from a copy";
+            return Err(Error::corruption(path, 0, reason));
+        }
+        content => content?,
+    };
+    match checkpoint::decode(&content) {
+        Ok(ground) => Ok((ground, true)),
+        Err(GravesError::Damaged(offset, reason)) => Err(Error::corruption(path, offset, reason)),
+        Err(GravesError::Newer(format)) => Err(Error::Incompatible {
+            path,
+            reason: format!(
+                "it has format {format}; use the version that wrote it, or a newer one"
+            ),
+        }),
+    }
+}
+
+fn remove_file(storage: &dyn Storage, dir: &Path) -> Result<()> {
+    match storage.remove(&dir.join(GRAVES_NAME)) {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Writes the graves of a copy of the database in `dir`.
+pub(super) fn write_file(storage: &dyn Storage, dir: &Path, ground: &Ground) -> Result<()> {
+    let content = checkpoint::encode(ground);
+    replace_file(storage, dir, GRAVES_DRAFT, GRAVES_NAME, &content)
+}
+
+/// Notes in `tree` that the file is there.
+fn note_file(tree: &Tree, is_there: bool) -> Result<()> {
+    let mut state = tree.state();
+    if is_there {
+        state.insert(GRAVES_STATE.to_owned(), Vec::new());
+    } else {
+        state.remove(GRAVES_STATE);
+    }
+    tree.set_state(state)
+}
+
+impl Core {
+    /// The deletion of a range at `sequence`, which has its place in the log. Under the front's lock.
+    pub(super) fn dig_range(&self, start: &[u8], end: Option<&[u8]>, sequence: u64) {
+        let mut active = lock(&self.active);
+        let end_bytes = end.map_or(0, <[u8]>::len);
+        active.reserved += Plot::range_bytes(start.len(), end_bytes);
+        self.active_reserved.store(active.reserved, Relaxed);
+        let graves = &active.memtable.memory.graves;
+        graves.delete_range(start, end, sequence);
+    }
+
+    /// For versions that were written from `stage` on (0: none) and are about to be shown with a later sequence number:
+    /// sees to it that no retired grave of that time is found in the file again, and none is retired, while what is
+    /// returned is held.
+    pub(super) fn keep_graves(&self, stage: u64) -> Result<impl Drop + '_> {
+        let mut kept = lock(&self.cemetery.kept);
+        if stage > 0 && kept.is_stale && kept.has_file {
+            let ground = Arc::clone(&self.views.load().ground);
+            self.write_graves(&mut kept, &ground)?;
+        }
+        Ok(kept)
+    }
+
+    /// The same versions, of the device of `prefix`, shown at `sequence`: whether anything was deleted there since
+    /// `stage`. What scans found to be dead is forgotten, as they did not see these. Under the front's lock.
+    pub(super) fn was_dug_over(&self, prefix: &[u8], stage: u64, sequence: u64) -> bool {
+        self.cemetery.learned.forget(sequence);
+        stage > 0 && self.views.load().hides_in_prefix(prefix, stage)
+    }
+
+    /// What graves hide from all who read at `snapshot` or later, and from the log's point of view for good.
+    pub(super) fn hidden_from(&self, view: &View, snapshot: u64) -> Hidden {
+        Hidden {
+            through: snapshot.min(view.ground.through()),
+            graves: Arc::clone(&view.ground),
+            overdue: self.overdue_through(),
+            learned: Some(Arc::clone(&self.cemetery.learned)),
+        }
+    }
+
+    /// Deletions up to here have waited for half of their time; at rest, all have.
+    fn overdue_through(&self) -> u64 {
+        match self.options.deletion_deadline {
+            None => 0,
+            Some(_) if self.is_at_rest() => u64::MAX,
+            Some(deadline) => self.reached_before(deadline / 2),
+        }
+    }
+
+    /// The last write that was visible so long ago.
+    fn reached_before(&self, ago: Duration) -> u64 {
+        let then = self.storage.now().checked_sub(ago);
+        then.map_or(0, |then| lock(&self.cemetery.seen).reached_by(then))
+    }
+
+    /// Notes the time, and lets deletions go to the ground, and be purged, that have waited for long.
+    pub(super) fn watch_deletions(&self) {
+        let now = self.storage.now();
+        lock(&self.cemetery.seen).note(self.log.visible_sequence(), now);
+        let Some(deadline) = self.options.deletion_deadline else {
+            return;
+        };
+        let view = self.views.load();
+        let is_old = view.active.start_sequence <= self.reached_before(deadline / 4);
+        if is_old && !view.active.memory.graves.is_empty() {
+            self.rotate_now();
+        }
+        let mut look_at = lock(&self.cemetery.look_at);
+        if now >= *look_at && !view.ground.is_empty() {
+            *look_at = now + deadline / 8;
+            self.look_again();
+        }
+    }
+
+    /// Buries `plots`, whose memtables hold the writes up to `through` that no table holds, to which the log is
+    /// durable. All readers read at `oldest_snapshot` or later.
+    pub(super) fn bury<'p>(
+        &self,
+        mut plots: impl Iterator<Item = &'p Plot> + Clone,
+        through: u64,
+        oldest_snapshot: u64,
+    ) -> Result<Burial<'_>> {
+        let mut kept = lock(&self.cemetery.kept);
+        let view = self.views.load();
+        let before = &view.ground;
+        let applied = oldest_snapshot.min(through);
+        if plots.clone().all(Plot::is_empty) && !before.is_empty() {
+            let hidden = self.hidden_from(&view, applied);
+            let ground = Arc::clone(before);
+            return Ok(Burial {
+                kept,
+                hidden,
+                ground,
+            });
+        }
+        let empty = Plot::new(0);
+        let first = plots.next().unwrap_or(&empty);
+        let all = plots.fold(
+            before.with(first, through, oldest_snapshot),
+            |ground, plot| ground.with(plot, through, oldest_snapshot),
+        );
+        let all = Arc::new(all);
+        // The flush leaves out what these hide; so only what is in tables already needs them.
+        let ground = self
+            .retired(&all, &view, applied + 1)
+            .unwrap_or_else(|| Arc::clone(&all));
+        kept.is_stale |= !Arc::ptr_eq(&ground, &all);
+        if ground.newest().is_some_and(|newest| newest > kept.through) {
+            self.write_graves(&mut kept, &ground)?;
+        }
+        let hidden = Hidden {
+            graves: all,
+            through: applied,
+            ..Hidden::default()
+        };
+        Ok(Burial {
+            kept,
+            hidden,
+            ground,
+        })
+    }
+
+    /// `ground` without what nothing in `view` needs, memtables holding writes from `memtables_from` on.
+    fn retired(&self, ground: &Ground, view: &View, memtables_from: u64) -> Option<Arc<Ground>> {
+        let devices = self.devices.as_ref();
+        let upper = |start: &[u8], end: Option<&[u8]>, sequence| {
+            devices.is_some_and(|it| it.upper.table.may_hold(start, end, sequence))
+        };
+        let needs = Needs {
+            memtables_from,
+            upper: &upper,
+        };
+        retire(ground, &view.version, &needs).map(Arc::new)
+    }
+
+    fn write_graves(&self, kept: &mut Kept, ground: &Ground) -> Result<()> {
+        write_file(&*self.storage, &self.dir, ground)?;
+        if !kept.has_file {
+            note_file(&self.tree, true)?;
+            kept.has_file = true;
+        }
+        kept.through = ground.through();
+        kept.graves = ground.len() + ground.ranges().len();
+        kept.is_stale = false;
+        Ok(())
+    }
+
+    /// Retires the graves that nothing needs any more, if it is time to look or `always`.
+    pub(super) fn retire_graves(&self, always: bool) {
+        if self.views.load().ground.is_empty() {
+            return;
+        }
+        // Who flushes now retires, too. While something is on its way to the tree, what is not there yet may come.
+        let Ok(mut kept) = self.cemetery.kept.try_lock() else {
+            return;
+        };
+        let pending = self.devices.as_ref().map(|it| it.pending.try_lock());
+        let begun = self.storage.now();
+        if matches!(pending, Some(Err(_))) || (!always && begun < kept.look_at) {
+            return;
+        }
+        let view = self.views.load();
+        let memtables_from = view.full.first().unwrap_or(&view.active).start_sequence;
+        if let Some(ground) = self.retired(&view.ground, &view, memtables_from) {
+            self.views.change(|view| view.ground = ground);
+            kept.is_stale = true;
+        }
+        let ended = self.storage.now();
+        kept.look_at = ended + ended.saturating_sub(begun) * LOOK_SHARE;
+    }
+
+    /// Writes a copy of all tables and graves to the new directory `target`.
+    pub(super) fn checkpoint(&self, target: &Path) -> Result<()> {
+        // No flush ends meanwhile: tables and graves are those of one moment.
+        let kept = lock(&self.cemetery.kept);
+        let ground = Arc::clone(&self.views.load().ground);
+        self.tree.checkpoint(target)?;
+        drop(kept);
+        if ground.is_empty() {
+            return Ok(());
+        }
+        // LevelDB would not see them: the copy is fenced off.
+        write_file(&*self.storage, target, &ground)?;
+        let copy = Tree::open(&self.storage, target, tree_settings(&self.options))?;
+        note_file(&copy, true)?;
+        copy.close_fenced();
+        Ok(())
+    }
+
+    /// Figures about the cemetery.
+    pub(super) fn grave_stats(&self) -> GraveStats {
+        let view = self.views.load();
+        let ground = &view.ground;
+        let hidden = self.hidden_from(&view, self.oldest_snapshot());
+        let plots: Vec<_> = view.plots().collect();
+        let in_plots =
+            |count: fn(&Plot) -> usize| plots.iter().map(|plot| count(plot)).sum::<usize>();
+        let pinned = view
+            .version
+            .tables()
+            .map(|(_, table)| hidden.hidden_bytes(table));
+        let oldest = ground.oldest();
+        let now = self.storage.now();
+        let seen = oldest.and_then(|oldest| lock(&self.cemetery.seen).time_of(oldest));
+        GraveStats {
+            points: (ground.len() + in_plots(|plot| plot.points().len())) as u64,
+            ranges: (ground.ranges().len() + in_plots(Plot::range_deletions)) as u64,
+            memory_bytes: (ground.memory_bytes() + in_plots(Plot::memory_bytes)) as u64,
+            key_bytes: (ground.key_bytes() + in_plots(Plot::key_bytes)) as u64,
+            pinned_bytes: pinned.sum(),
+            oldest_unpersisted: oldest,
+            oldest_unpersisted_seconds: seen.map(|at| now.saturating_sub(at).as_secs_f64()),
+            learned: self.cemetery.learned.len() as u64,
+        }
+    }
+
+    /// Purges what graves hide if that is little, so that none is left and `LevelDB` may open the directory.
+    pub(super) fn purge_at_close(&self) -> Result<()> {
+        if self.devices.is_none() && !self.views.load().ground.is_empty() {
+            self.tree
+                .purge(PURGE_AT_CLOSE_BYTES, &|| self.oldest_snapshot())?;
+            self.adopt_version();
+        }
+        Ok(())
+    }
+
+    /// Brings the file up to date at the end; whether no grave is left.
+    pub(super) fn close_graves(&self) -> Result<bool> {
+        self.retire_graves(true);
+        let mut kept = lock(&self.cemetery.kept);
+        let ground = Arc::clone(&self.views.load().ground);
+        if ground.is_empty() {
+            if kept.has_file {
+                note_file(&self.tree, false)?;
+                remove_file(&*self.storage, &self.dir)?;
+                kept.has_file = false;
+            }
+            return Ok(true);
+        }
+        if ground.len() + ground.ranges().len() != kept.graves {
+            self.write_graves(&mut kept, &ground)?;
+        }
+        Ok(false)
+    }
+}

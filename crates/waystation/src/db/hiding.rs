@@ -1,0 +1,169 @@
+//! What graves hide from a cursor, and how it gets past them.
+//!
+//! Ranges are looked up once: the cursor remembers how far the floor it found counts. Inside a deleted range, tables
+//! and memtables with nothing but older versions are jumped, unread (see
+//! [`skip_forward`](crate::lsm::iter::InternalIterator::skip_forward)); only what may hold newer ones is walked.
+//! Graves of keys are asked for key by key; a run of dead keys that was walked is learned, so that the next cursor
+//! jumps it like a deleted range.
+
+use super::view::View;
+use crate::cemetery::fragments::Stretch;
+use crate::cemetery::learned::{Learned, RUN_MIN};
+use crate::cemetery::points;
+use crate::sync::Arc;
+
+/// Tells what graves hide from a cursor at one snapshot.
+pub(super) struct Hiding {
+    view: Arc<View>,
+    learned: Arc<Learned>,
+    snapshot: u64,
+    /// Whether there are graves of keys.
+    has_points: bool,
+    /// The stretch of keys for which `floor` counts; if it is known.
+    known: bool,
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+    floor: u64,
+    /// Whether what can be jumped in the stretch was.
+    is_jumped: bool,
+}
+
+impl Hiding {
+    /// `None` if nothing is hidden.
+    pub(super) fn new(view: &Arc<View>, learned: &Arc<Learned>, snapshot: u64) -> Option<Self> {
+        if view.has_no_graves() && learned.is_empty() {
+            return None;
+        }
+        let in_plots = view.plots().any(|plot| plot.points().len() > 0);
+        Some(Self {
+            has_points: in_plots || view.ground.has_points(),
+            view: Arc::clone(view),
+            learned: Arc::clone(learned),
+            snapshot,
+            known: false,
+            start: Vec::new(),
+            end: None,
+            floor: 0,
+            is_jumped: false,
+        })
+    }
+
+    /// Forgets the stretch: the cursor goes somewhere else, and more may have been learned.
+    pub(super) fn forget(&mut self) {
+        self.known = false;
+    }
+
+    /// Whether the version of `key` with `sequence` is hidden.
+    #[inline]
+    pub(super) fn hides(&mut self, key: &[u8], sequence: u64) -> bool {
+        let is_inside =
+            self.known && *key >= *self.start && self.end.as_deref().is_none_or(|end| key < end);
+        if !is_inside {
+            self.find_stretch(key);
+        }
+        sequence < self.floor || (self.has_points && sequence < self.point_floor(key))
+    }
+
+    fn point_floor(&self, key: &[u8]) -> u64 {
+        let hash = points::hash(key);
+        let in_plots = self
+            .view
+            .plots()
+            .filter(|plot| plot.points().len() > 0)
+            .map(|plot| plot.points().floor(key, hash, self.snapshot))
+            .max();
+        let in_ground = self.view.ground.point_floor(key, hash, self.snapshot);
+        in_plots.unwrap_or(0).max(in_ground)
+    }
+
+    #[cold]
+    fn find_stretch(&mut self, key: &[u8]) {
+        self.known = true;
+        self.is_jumped = false;
+        self.floor = 0;
+        self.start.clear();
+        self.end = None;
+        let (start, end, floor) = (&mut self.start, &mut self.end, &mut self.floor);
+        let mut narrow = |stretch: &Stretch<'_>| {
+            *floor = stretch.floor.max(*floor);
+            if stretch.start > &start[..] {
+                start.clear();
+                start.extend_from_slice(stretch.start);
+            }
+            if let Some(ends) = stretch.end
+                && end.as_deref().is_none_or(|end| ends < end)
+            {
+                *end = Some(ends.to_vec());
+            }
+        };
+        narrow(&self.view.ground.ranges().stretch(key, self.snapshot));
+        for plot in self.view.plots() {
+            plot.with_stretch(key, self.snapshot, &mut narrow);
+        }
+        self.learned.with_stretch(key, self.snapshot, &mut narrow);
+    }
+
+    /// The stretch around the key asked about last, once, if anything is hidden in it.
+    pub(super) fn take_jump(&mut self) -> Option<Stretch<'_>> {
+        if self.floor == 0 || std::mem::replace(&mut self.is_jumped, true) {
+            return None;
+        }
+        Some(Stretch {
+            floor: self.floor,
+            start: &self.start,
+            end: self.end.as_deref(),
+        })
+    }
+}
+
+/// A run of dead keys that a cursor walks over.
+#[derive(Default)]
+pub(super) struct Run {
+    /// The first dead key it came to.
+    first: Vec<u8>,
+    /// Dead versions walked over.
+    length: usize,
+}
+
+impl Run {
+    /// A walk begins.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        self.length = 0;
+    }
+
+    /// A dead version of `key` was met.
+    #[inline]
+    pub(super) fn add(&mut self, key: &[u8]) {
+        if self.length == 0 {
+            self.first.clear();
+            self.first.extend_from_slice(key);
+        }
+        self.length += 1;
+    }
+
+    /// The walk forward, of a cursor at `snapshot`, ended before `end`, or at the last key.
+    #[inline]
+    pub(super) fn end_forward(&self, learned: &Learned, end: Option<&[u8]>, snapshot: u64) {
+        if self.length >= RUN_MIN {
+            learned.add(&self.first, end, snapshot);
+        }
+    }
+
+    /// The walk backward, of a cursor at `snapshot`, ended behind `live`, or at `lower` or the first key.
+    #[inline]
+    pub(super) fn end_backward(
+        &mut self,
+        learned: &Learned,
+        live: Option<&[u8]>,
+        lower: Option<&[u8]>,
+        snapshot: u64,
+    ) {
+        if self.length >= RUN_MIN {
+            self.first.push(0);
+            let behind = live.map(|key| [key, &[0]].concat());
+            let start = behind.as_deref().or(lower).unwrap_or_default();
+            learned.add(start, Some(&self.first), snapshot);
+        }
+    }
+}

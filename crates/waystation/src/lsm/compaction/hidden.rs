@@ -1,0 +1,159 @@
+//! What no reader sees any more: graves, as compaction sees them.
+
+use crate::cemetery::checkpoint;
+use crate::cemetery::ground::Ground;
+use crate::cemetery::learned::Learned;
+use crate::lsm::table::TableMeta;
+use crate::lsm::version::UserRange;
+use crate::sync::Arc;
+use serde::{Deserialize, Serialize};
+
+/// Graves, as far as everybody who reads is behind them, and the log durable. A job has a copy of those that concern
+/// it, frozen.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Hidden {
+    /// All graves up to `through` that anything in the tree may need, and later ones.
+    #[serde(with = "as_bytes")]
+    pub graves: Arc<Ground>,
+    /// What graves up to this number hide is left out.
+    pub through: u64,
+    /// What graves up to this number hide is to be gone soon.
+    #[serde(skip)]
+    pub overdue: u64,
+    /// What scans found to be dead.
+    #[serde(skip)]
+    pub learned: Option<Arc<Learned>>,
+}
+
+impl PartialEq for Hidden {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.graves, self.through) == (&other.graves, other.through)
+    }
+}
+
+impl Eq for Hidden {}
+
+/// How much of a table graves hide that were not applied to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Burden {
+    /// Graves of keys in its range.
+    pub points: u64,
+    /// Whether a deleted range overlaps it.
+    pub ranges: bool,
+    /// Whether any of that is overdue.
+    pub is_overdue: bool,
+}
+
+impl Hidden {
+    /// What of this lies in `range`.
+    pub(crate) fn within(&self, range: &UserRange<'_>) -> Self {
+        let graves = if self.graves.is_empty() {
+            Arc::clone(&self.graves)
+        } else {
+            Arc::new(self.graves.within(range.smallest, range.largest))
+        };
+        Self {
+            graves,
+            learned: None,
+            ..*self
+        }
+    }
+
+    /// Whether everything in `table` is hidden.
+    pub(crate) fn hides_all_of(&self, table: &TableMeta) -> bool {
+        let Some(facts) = table.facts() else {
+            return false;
+        };
+        let (first, last) = (table.smallest_user_key(), table.largest_user_key());
+        let bound = facts.largest_sequence + 1;
+        let ranges = self.graves.ranges();
+        if !ranges.is_empty() && ranges.covers(first, last, bound, self.through) {
+            return true;
+        }
+        let learned = self.learned.as_ref();
+        learned.is_some_and(|learned| learned.covers(first, last, bound, self.through))
+    }
+
+    /// How many bytes of `table` are hidden, about.
+    pub(crate) fn hidden_bytes(&self, table: &TableMeta) -> u64 {
+        let burden = self.burden(table);
+        if burden.ranges && self.hides_all_of(table) {
+            return table.file_bytes;
+        }
+        let entries = table.facts().map_or(0, |facts| facts.entries).max(1);
+        let share = u128::from(table.file_bytes) * u128::from(burden.points.min(entries));
+        (share / u128::from(entries)) as u64
+    }
+
+    /// What of `table` is left to be purged.
+    pub(crate) fn burden(&self, table: &TableMeta) -> Burden {
+        let facts = table.facts().unwrap_or_default();
+        let after = facts.purged_through.max(facts.smallest_sequence);
+        let (first, last) = (table.smallest_user_key(), table.largest_user_key());
+        let count = |through| self.graves.count_between(first, last, after, through);
+        let points = count(self.through);
+        let overlapping = self.graves.ranges().overlapping(Some(first), Some(last));
+        let oldest_range = overlapping
+            .filter(|(_, end, _)| end.is_none_or(|end| end > first))
+            .flat_map(|(_, _, cuts)| cuts)
+            .map(|cut| cut.below)
+            .filter(|below| (after + 1..=self.through).contains(below))
+            .min();
+        let is_overdue = self.overdue > 0
+            && (oldest_range.is_some_and(|below| below <= self.overdue)
+                || (points > 0 && count(self.through.min(self.overdue)) > 0));
+        Burden {
+            points: points as u64,
+            ranges: oldest_range.is_some(),
+            is_overdue,
+        }
+    }
+}
+
+/// Graves among plain data: the bytes of their checkpoint.
+mod as_bytes {
+    use super::{Arc, Ground, checkpoint};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(graves: &Arc<Ground>, to: S) -> Result<S::Ok, S::Error> {
+        checkpoint::encode(graves).serialize(to)
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Arc<Ground>, D::Error> {
+        let bytes = Vec::deserialize(from)?;
+        let graves = checkpoint::decode(&bytes);
+        graves
+            .map(Arc::new)
+            .map_err(|error| D::Error::custom(format!("these are no graves: {error:?}")))
+    }
+}
+
+/// Finds the floor of key after key, in order.
+pub(super) struct Floors<'j> {
+    hidden: &'j Hidden,
+    /// The first grave that is not of a key passed by.
+    at: usize,
+}
+
+impl<'j> Floors<'j> {
+    pub(super) fn new(hidden: &'j Hidden) -> Self {
+        Self { hidden, at: 0 }
+    }
+
+    /// Whether nothing is hidden.
+    pub(super) fn are_none(&self) -> bool {
+        self.hidden.graves.is_empty()
+    }
+
+    /// The floor of `key`, which is not before the last one asked for; 0 if there is none.
+    pub(super) fn of(&mut self, key: &[u8]) -> u64 {
+        let graves = &self.hidden.graves;
+        let through = self.hidden.through;
+        while self.at < graves.len() && graves.point(self.at).0 < key {
+            self.at += 1;
+        }
+        graves
+            .floor_from(self.at, key, through)
+            .max(graves.ranges().floor(key, through))
+    }
+}

@@ -1,0 +1,89 @@
+//! Retirement by proof: a grave goes once nothing is left that it hides.
+//!
+//! A table may hold what a deletion at `d` hides iff its keys go round the grave's and it has versions below `d` and
+//! was not purged through `d` (every merge leaves out what graves hide from all readers, and notes how far it knew
+//! them). Who reads through an older version of the tree reads an older ground as well, so only the newest counts.
+
+use super::table::TableMeta;
+use super::version::{LEVELS, UserRange, Version};
+use crate::cemetery::ground::Ground;
+
+/// What may need graves besides tables.
+pub(crate) struct Needs<'a> {
+    /// Memtables hold writes from this sequence number on.
+    pub(crate) memtables_from: u64,
+    /// Whether anything from the first key (included) to the second (excluded) with a sequence number below the last
+    /// one is on its way to the tree.
+    pub(crate) upper: &'a IsOnItsWay<'a>,
+}
+
+/// Answers whether anything in a range of keys, below a sequence number, is on its way to the tree.
+type IsOnItsWay<'a> = dyn Fn(&[u8], Option<&[u8]>, u64) -> bool + 'a;
+
+/// Whether `table` may hold something below `sequence` that was not purged.
+fn may_hold(table: &TableMeta, sequence: u64) -> bool {
+    table
+        .facts()
+        .is_none_or(|facts| facts.smallest_sequence < sequence && facts.purged_through < sequence)
+}
+
+/// The ground without the graves that nothing in `version` needs; `None` if all are needed.
+pub(crate) fn retire(ground: &Ground, version: &Version, needs: &Needs<'_>) -> Option<Ground> {
+    let mut runs = Runs::new(version, ground.through());
+    let is_needed_in_memory = |sequence| sequence >= needs.memtables_from;
+    let next = ground.retain(
+        |key, sequence| is_needed_in_memory(sequence) || runs.need(key, sequence),
+        |start, end, cut| {
+            let range = UserRange {
+                smallest: Some(start),
+                largest: end,
+            };
+            let mut tables = version.tables();
+            is_needed_in_memory(cut.below)
+                || tables.any(|(_, it)| range.overlaps_table(it) && may_hold(it, cut.below))
+                || (needs.upper)(start, end, cut.below)
+        },
+    );
+    let is_less = next.len() < ground.len() || next.ranges() != ground.ranges();
+    is_less.then_some(next)
+}
+
+/// The tables that may hold anything a grave hides, as sorted runs, walked along with the graves.
+struct Runs<'v> {
+    runs: Vec<(Vec<&'v TableMeta>, usize)>,
+}
+
+impl<'v> Runs<'v> {
+    fn new(version: &'v Version, through: u64) -> Self {
+        let mut runs = Vec::new();
+        for level in 0..LEVELS {
+            let tables = version.level(level).iter().map(|table| &**table);
+            let some: Vec<_> = tables.filter(|table| may_hold(table, through)).collect();
+            if level == 0 {
+                runs.extend(some.into_iter().map(|table| (vec![table], 0)));
+            } else if !some.is_empty() {
+                runs.push((some, 0));
+            }
+        }
+        Self { runs }
+    }
+
+    /// Whether a table may hold a version of `key` below `sequence`. Keys come in order.
+    fn need(&mut self, key: &[u8], sequence: u64) -> bool {
+        let mut is_needed = false;
+        for (tables, at) in &mut self.runs {
+            while tables
+                .get(*at)
+                .is_some_and(|it| it.largest_user_key() < key)
+            {
+                *at += 1;
+            }
+            let here = tables[*at..].iter();
+            // Two neighbours may share a key.
+            is_needed |= here
+                .take_while(|it| it.smallest_user_key() <= key)
+                .any(|it| may_hold(it, sequence));
+        }
+        is_needed
+    }
+}
