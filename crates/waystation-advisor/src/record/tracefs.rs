@@ -206,9 +206,24 @@ fn remove_stale(instances: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_is_missing() {
+        let path = Path::new("/sys/kernel/tracing/instances/x");
+        let said =
+            |kind: ErrorKind| refused("create a trace instance", path, &kind.into()).to_string();
+        assert!(said(ErrorKind::PermissionDenied).contains("needs root"));
+        assert!(said(ErrorKind::NotFound).contains("no block events"));
+        assert!(said(ErrorKind::ResourceBusy).contains("does not permit tracing"));
+        for kind in [ErrorKind::PermissionDenied, ErrorKind::NotFound] {
+            assert!(said(kind).contains("/sys/kernel/tracing/instances/x"));
+        }
+    }
+
     #[test]
     fn losses_are_added_up() {
         let stats = "entries: 5\noverrun: 7\ncommit overrun: 1\nbytes: 99\ndropped events: 2\nread events: 3\n";
-        assert_eq!(super::lost_in(stats), 10);
+        assert_eq!(lost_in(stats), 10);
     }
 }

@@ -20,6 +20,8 @@ struct Scripted {
     swaps: BTreeSet<String>,
     /// Devices of compressed memory.
     zrams: BTreeSet<u32>,
+    /// So many unmounts are refused as busy.
+    busy: u32,
     state: Option<String>,
     /// Everything that was ever noted.
     state_ever: String,
@@ -106,6 +108,10 @@ impl System for Scripted {
             }
             "mount" => {
                 self.mounts.insert(format!("{} {last} ext4", arguments[4]));
+            }
+            "umount" if self.busy > 0 => {
+                self.busy -= 1;
+                return Err("umount: /var/tmp/rig/mount: target is busy.".to_owned());
             }
             "umount" => {
                 self.mounts.retain(|mount| !mount.contains(&last));
@@ -312,4 +318,37 @@ fn a_directory_with_a_mount_in_it_is_never_removed() {
     assert!(error.to_string().contains("still mounted"), "{error}");
     assert_eq!(state.undo.len(), 1, "it can be tried again");
     assert!(machine.directories.contains("/var/tmp/rig"));
+}
+
+#[test]
+fn a_device_that_is_busy_for_a_moment_is_tried_again() {
+    let mut machine = Scripted::default();
+    let (mut rig, outcome) = build(&mut machine, &settings());
+    outcome.unwrap();
+    let state = std::mem::take(&mut rig.state);
+    drop(rig);
+    machine.busy = 3;
+    let mut left = state;
+    undo_all(&mut machine, &mut left).unwrap();
+    assert!(machine.is_clean());
+    assert_eq!(machine.busy, 0);
+}
+
+#[test]
+fn what_stays_busy_is_an_error_and_can_be_undone_later() {
+    let mut machine = Scripted {
+        busy: u32::MAX,
+        ..Scripted::default()
+    };
+    machine
+        .mounts
+        .insert("/dev/loop0 /var/tmp/rig/mount ext4".to_owned());
+    let mut state = State {
+        undo: vec![Undo::Unmount(PathBuf::from("/var/tmp/rig/mount"))],
+    };
+    let error = undo_all(&mut machine, &mut state).unwrap_err();
+    assert!(error.to_string().contains("busy"), "{error}");
+    machine.busy = 0;
+    undo_all(&mut machine, &mut state).unwrap();
+    assert!(machine.is_clean());
 }
