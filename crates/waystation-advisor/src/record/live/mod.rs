@@ -64,6 +64,8 @@ pub struct LiveCell {
     pub measured_s: f64,
     /// Measured seconds, slowest run.
     pub measured_max_s: f64,
+    /// Runs in which the program did not come to its end.
+    pub failed_runs: u32,
 }
 
 impl LiveCell {
@@ -129,6 +131,9 @@ struct Arm {
     /// The fastest run and its trace.
     best: Option<(f64, Trace)>,
     slowest_s: f64,
+    failed: u32,
+    /// Why the last one failed.
+    reason: String,
 }
 
 fn arms() -> [Arm; 5] {
@@ -137,6 +142,8 @@ fn arms() -> [Arm; 5] {
         name,
         best: None,
         slowest_s: 0.0,
+        failed: 0,
+        reason: String::new(),
     };
     [
         arm("nothing", &[]),
@@ -156,7 +163,16 @@ fn compare(program: &Program, slow: SlowDevice, directory: &Path, stop: &Stop) -
     let mut devices: [Option<FlashModel>; 2] = [None, None];
     for _ in 0..slow.runs() {
         for arm in &mut arms {
-            let (run_s, trace, measured) = run(program, slow, directory, &arm.fast, stop)?;
+            let (run_s, trace, measured) = match run(program, slow, directory, &arm.fast, stop) {
+                Ok(ran) => ran,
+                // A limited group is now and then told that it is out of memory while there is swap.
+                Err(error @ Error::Refused(_)) if !stop.asked() => {
+                    arm.failed += 1;
+                    arm.reason = error.to_string();
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             arm.slowest_s = arm.slowest_s.max(run_s);
             if arm.best.as_ref().is_none_or(|(known, _)| run_s < *known) {
                 arm.best = Some((run_s, trace));
@@ -168,22 +184,23 @@ fn compare(program: &Program, slow: SlowDevice, directory: &Path, stop: &Stop) -
             });
         }
     }
-    let [Some(slow_device), Some(fast_device)] = devices else {
-        return Err(Error::Refused("no run was made".to_owned()));
-    };
     let best = |arm: &Arm| {
         arm.best
             .clone()
-            .ok_or_else(|| Error::Refused("no run was made".to_owned()))
+            .ok_or_else(|| Error::Refused(format!("with {} fast, {}", arm.name, arm.reason)))
     };
-    let (slow_s, trace) = best(&arms[0])?;
+    let ran = arms.iter().map(best).collect::<Result<Vec<_>>>()?;
+    let [Some(slow_device), Some(fast_device)] = devices else {
+        return Err(Error::Refused("no run was made".to_owned()));
+    };
+    let (slow_s, trace) = &ran[0];
     let machine = machine(slow, slow_device, fast_device)?;
     let chain = Chain::of(&trace.requests);
     // The trace ends with its last request; the run, with the program.
     let rest_s = (slow_s - seconds(trace.info.end_ns)).max(0.0);
     let mut cells = Vec::new();
-    for arm in &arms {
-        let placement = placement(&trace, &arm.fast);
+    for (arm, (run_s, _)) in arms.iter().zip(&ran) {
+        let placement = placement(trace, &arm.fast);
         let outcome = simulate(
             &trace.info,
             &trace.requests,
@@ -195,8 +212,9 @@ fn compare(program: &Program, slow: SlowDevice, directory: &Path, stop: &Stop) -
         cells.push(LiveCell {
             fast: arm.name.to_owned(),
             predicted_s: seconds(outcome.run_ns) + rest_s,
-            measured_s: best(arm)?.0,
+            measured_s: *run_s,
             measured_max_s: arm.slowest_s,
+            failed_runs: arm.failed,
         });
     }
     let (advised, regret) = advised(&cells[1..4]);
@@ -352,6 +370,7 @@ mod tests {
             predicted_s,
             measured_s,
             measured_max_s: measured_s,
+            failed_runs: 0,
         }
     }
 

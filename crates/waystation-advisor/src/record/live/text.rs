@@ -78,9 +78,13 @@ fn write_outcome(text: &mut String, outcome: &Live) {
                 regret * 100.0
             );
             for cell in cells {
+                let failed = match cell.failed_runs {
+                    0 => String::new(),
+                    count => format!("  ({count} runs failed)"),
+                };
                 let _ = writeln!(
                     text,
-                    "    {:<12} predicted {:>6.2} s  measured {:>6.2} .. {:>5.2} s  {:>+6.1} %",
+                    "    {:<12} predicted {:>6.2} s  measured {:>6.2} .. {:>5.2} s  {:>+6.1} %{failed}",
                     cell.fast,
                     cell.predicted_s,
                     cell.measured_s,
