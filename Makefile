@@ -6,8 +6,12 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+# The tests of the islands of unsafe code that Miri can run in minutes, and those with threads.
+MIRI_TESTS := lsm::memtable::tests storage::aligned storage::sim
+TSAN_TESTS := lsm::memtable log:: db::
 
-.PHONY: help run demo test models fuzz soak bench-build bench lint docs setup clean
+.PHONY: help run demo test models fuzz sanitize soak bench-build bench lint docs setup clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -27,7 +31,7 @@ demo: ## Build, and take a tour through the commands
 	scripts/demo.sh $(TARGET)/release/waystation
 
 test: setup ## Every test (under 30 minutes on two cores)
-	WAYSTATION_FLIP_PART=1 WAYSTATION_FUZZ_SECONDS=60 $(CARGO) test --workspace --locked --no-fail-fast
+	WAYSTATION_FLIP_PART=1 WAYSTATION_FUZZ_SECONDS=60 WAYSTATION_METAMORPHIC_LISTS=300 $(CARGO) test --workspace --locked --no-fail-fast
 	$(MAKE) models
 	$(MAKE) bindings
 
@@ -39,7 +43,9 @@ soak: ## Kills, simulated crashes and random histories for hours (SEEDS=, KILLS=
 	WAYSTATION_KILLS=$(or $(KILLS),2000) $(CARGO) test --release -p waystation --test kill --test handoff_kill -- --nocapture
 	WAYSTATION_FIRST_SEED=$(or $(FIRST),100000) WAYSTATION_SEEDS=$(or $(SEEDS),100000) $(CARGO) test --release -p waystation --test simulation -- --nocapture
 	WAYSTATION_MODEL_SEEDS=$(or $(MODELS),2000) $(CARGO) test --release -p waystation --test model -- --nocapture
+	WAYSTATION_METAMORPHIC_LISTS=$(or $(LISTS),20000) $(CARGO) test --release -p waystation --test metamorphic -- --nocapture
 	$(MAKE) fuzz
+	$(MAKE) sanitize
 
 # Without FUZZ the soak's fuzzing: every target for so long, no toolchain but stable needed.
 fuzz: ## Hostile bytes for the parsers: FUZZ=target is live (nightly, cargo-fuzz), else each for SECONDS_EACH=
@@ -49,6 +55,15 @@ ifdef FUZZ
 else
 	$(CARGO) run --release -q -p waystation-fuzz -- run $(or $(SECONDS_EACH),60)
 endif
+
+# Nightly only: what stable cannot do is said, and is no failure.
+sanitize: ## Undefined behaviour (Miri) and data races (ThreadSanitizer) in the islands of unsafe code
+	@if $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
+	  MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --target-dir $(TARGET)/miri -p waystation --lib -- $(MIRI_TESTS); \
+	else echo "sanitize: Miri NOT RUN: it needs a nightly toolchain with the components miri and rust-src"; fi
+	@if $(CARGO) +nightly --version >/dev/null 2>&1 && [ -d "$$(rustc +nightly --print sysroot)/lib/rustlib/src" ]; then \
+	  RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(HOST) --target-dir $(TARGET)/tsan -p waystation --lib -- $(TSAN_TESTS); \
+	else echo "sanitize: ThreadSanitizer NOT RUN: it needs a nightly toolchain with the component rust-src"; fi
 
 bench-build: ## Build the benchmark with its rivals LevelDB, RocksDB and fjall (about 25 minutes, once)
 	crates/waystation-bench/build-rivals.sh

@@ -1,0 +1,177 @@
+//! A disk that is really full: a small file system of its own, in memory.
+//!
+//! Reads go on, writes fail with an error that says why, `stats` says why too, and writes go on by themselves once
+//! there is room, without a restart; nothing acknowledged is lost. Needs the right to mount; without it nothing is
+//! tested, and that is said.
+
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+use waystation::inspect::Inspection;
+use waystation::storage::OsStorage;
+use waystation::{Db, DeviceOptions, Durability, Error, Extractor, Options, WriteBatch};
+
+const MIB: usize = 1 << 20;
+
+/// A mounted file system, gone when dropped.
+struct SmallDisk {
+    dir: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// One of `bytes`; none if mounting is not allowed.
+    fn mount(bytes: usize) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o"])
+            .arg(format!("size={bytes}"))
+            .arg("tmpfs")
+            .arg(dir.path())
+            .output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(Self { dir }),
+            _ => {
+                // Past the harness, which hides what passing tests print.
+                let note = "full_disk: NOT RUN, as mounting a file system is not allowed here\n";
+                std::io::stderr().write_all(note.as_bytes()).unwrap();
+                None
+            }
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount")
+            .arg("-l")
+            .arg(self.dir.path())
+            .status();
+    }
+}
+
+fn options(has_devices: bool) -> Options {
+    Options {
+        memtable_bytes: MIB,
+        ring_bytes: MIB,
+        log_segment_bytes: 2 * MIB,
+        table_bytes: MIB,
+        compression: waystation::Compression::None,
+        devices: has_devices.then(|| DeviceOptions::new(Extractor::until(b':'))),
+        ..Options::default()
+    }
+}
+
+fn key(number: usize) -> Vec<u8> {
+    format!("car{}:{number:06}", number % 5).into_bytes()
+}
+
+fn value(number: usize) -> Vec<u8> {
+    let mut value = vec![number as u8; 4000];
+    value[..8].copy_from_slice(&(number as u64).to_le_bytes());
+    value
+}
+
+fn put(db: &Db, number: usize, durability: Durability) -> Result<(), Error> {
+    let mut batch = WriteBatch::new();
+    batch.put(&key(number), &value(number));
+    db.write(&batch, durability)
+}
+
+/// Every acknowledged write is there.
+fn assert_all(db: &Db, numbers: &[usize], when: &str) {
+    for &number in numbers {
+        assert_eq!(
+            db.get(&key(number)).unwrap(),
+            Some(value(number)),
+            "{when}: {number}"
+        );
+    }
+}
+
+fn fill_and_heal(disk: &SmallDisk, has_devices: bool) {
+    let ballast = disk.path("ballast");
+    fs::write(&ballast, vec![1; 24 * MIB]).unwrap();
+    let path = disk.path("db");
+    let db = Db::open(&path, options(has_devices)).unwrap();
+    let mut written = Vec::new();
+    let mut number = 0;
+    let error = loop {
+        let durability = if number % 50 == 0 {
+            Durability::PowerLoss
+        } else {
+            Durability::ProcessCrash
+        };
+        match put(&db, number, durability) {
+            Ok(()) => written.push(number),
+            Err(error) => break error,
+        }
+        number += 1;
+        assert!(number < 20_000, "the disk does not get full");
+    };
+    let text = error.to_string();
+    assert!(
+        error.is_out_of_space() || matches!(error, Error::Suspended { .. }),
+        "{text}"
+    );
+    assert!(text.contains("No space left"), "{text}");
+    assert!(written.len() > 500, "{} writes fit", written.len());
+
+    // Full: everything is read, writes go on failing, and the database says why.
+    assert_all(&db, &written, "on the full disk");
+    assert!(put(&db, number, Durability::PowerLoss).is_err());
+    let failure = db.stats().failure.expect("the reason is told");
+    assert!(failure.contains("No space left"), "{failure}");
+    assert!(Inspection::open(OsStorage::new(), &path).is_ok());
+
+    // Room again: it heals by itself.
+    fs::remove_file(&ballast).unwrap();
+    let mut healed = false;
+    for _ in 0..600 {
+        number += 1;
+        if put(&db, number, Durability::PowerLoss).is_ok() {
+            written.push(number);
+            healed = true;
+            break;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(healed, "still: {:?}", db.stats().failure);
+    for more in number + 1..number + 200 {
+        put(&db, more, Durability::ProcessCrash).unwrap();
+        written.push(more);
+    }
+    assert_all(&db, &written, "after it healed");
+    db.close().unwrap();
+    let db = Db::open(&path, options(has_devices)).unwrap();
+    assert_all(&db, &written, "after opening again");
+    assert_eq!(db.check().unwrap().problems, []);
+    db.close().unwrap();
+    remove(&path);
+}
+
+fn remove(path: &Path) {
+    fs::remove_dir_all(path).unwrap();
+}
+
+#[test]
+fn a_full_disk_loses_nothing_and_heals_without_a_restart() {
+    if let Some(disk) = SmallDisk::mount(40 * MIB) {
+        fill_and_heal(&disk, false);
+    }
+}
+
+#[test]
+fn so_it_is_with_devices() {
+    if let Some(disk) = SmallDisk::mount(40 * MIB) {
+        fill_and_heal(&disk, true);
+    }
+}
