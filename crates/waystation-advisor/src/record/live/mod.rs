@@ -334,12 +334,15 @@ fn run(
     }
     match (recorded.exit_code, device) {
         (Some(0), Some(device)) => Ok((seconds(recorded.run_ns), load(&output.0)?, device)),
+        (None, _) if recorded.run_ns < TIME_MAX.as_nanos() as u64 => {
+            Err(Error::Refused("the program was killed".to_owned()))
+        }
         (None, _) => Err(Error::Refused(format!(
             "the program did not end within {} s",
             TIME_MAX.as_secs()
         ))),
-        (code, _) => Err(Error::Refused(format!(
-            "the program ended with code {code:?}"
+        (Some(code), _) => Err(Error::Refused(format!(
+            "the program ended with code {code}"
         ))),
     }
 }
