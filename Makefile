@@ -11,7 +11,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 MIRI_TESTS := lsm::memtable::tests storage::aligned storage::sim
 TSAN_TESTS := lsm::memtable log:: db::
 
-.PHONY: help run demo test models fuzz sanitize soak bench-build bench lint docs setup clean
+.PHONY: help run demo test models fuzz sanitize soak bench-build bench lint docs setup clean city-rivals
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -20,10 +20,15 @@ setup: ## Install what the tests need
 	scripts/setup-test.sh
 
 # The sizes of the compaction engine that are simulated: two of them build faster than all that the tests take.
-run: export WAYSTATION_IP_SIZES ?= 2,4
+run city-rivals: export WAYSTATION_IP_SIZES ?= 2,4
 run: ## Build, and drive an hour of a real city through thirty engines; plots in target/city.html
 	$(CARGO) build --release --locked -p waystation-cli
 	$(TARGET)/release/waystation city --dir $(TARGET)/city --html $(TARGET)/city.html --json $(TARGET)/city.json
+
+city-rivals: ## The city on Waystation, LevelDB and RocksDB (builds those two first: about 25 minutes, once)
+	crates/waystation-rivals/build.sh
+	$(CARGO) build --release --locked -p waystation-cli --features rivals
+	$(TARGET)/release/waystation city --against leveldb,rocksdb --dir $(TARGET)/city --html $(TARGET)/city.html --json $(TARGET)/city.json
 
 demo: export WAYSTATION_IP_SIZES ?= 2,4
 demo: ## Build, and take a tour through the commands
@@ -66,7 +71,7 @@ sanitize: ## Undefined behaviour (Miri) and data races (ThreadSanitizer) in the 
 	else echo "sanitize: ThreadSanitizer NOT RUN: it needs a nightly toolchain with the component rust-src"; fi
 
 bench-build: ## Build the benchmark with its rivals LevelDB, RocksDB and fjall (about 25 minutes, once)
-	crates/waystation-bench/build-rivals.sh
+	crates/waystation-rivals/build.sh
 	$(CARGO) build --release --locked --package waystation-bench --features rivals
 
 bench: ## The benchmark table of README.md, into target/db.json (needs bench-build)

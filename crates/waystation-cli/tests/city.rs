@@ -114,6 +114,11 @@ fn what_cannot_be_driven_is_refused_with_its_reason() {
     ] {
         shell.fails(2, &["city", arguments[0], arguments[1]]);
     }
+    if !cfg!(feature = "rivals") {
+        let said = shell.fails(2, &["city", "--against", "leveldb,rocksdb"]);
+        assert!(said.contains("make city-rivals"), "{said}");
+    }
+    shell.fails(2, &["city", "--against", "abacus"]);
     fs::write(shell.path("letter"), "dear").unwrap();
     let said = shell.fails(2, &["city", "--dir", "."]);
     assert!(said.contains("no city's"), "{said}");

@@ -2,12 +2,12 @@
 
 use super::{Cursor, Engine, EngineKind, OpenSettings};
 use crate::error::{Error, Result};
-use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIterator, Options, WaitForCompactOptions,
-    WriteBatch, WriteOptions,
-};
 use std::thread;
 use std::time::Duration;
+use waystation_rivals::rocksdb::{
+    self, BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIterator, Options,
+    WaitForCompactOptions, WriteBatch, WriteOptions,
+};
 
 const MB: usize = 1 << 20;
 

@@ -41,6 +41,9 @@ pub(crate) struct City {
     /// End after so much of the city's time
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) until: Option<u32>,
+    /// Run the same on other engines, one after the other
+    #[arg(long, value_name = "ENGINES", value_enum, value_delimiter = ',')]
+    pub(crate) against: Vec<Rival>,
     /// Write the report as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<JsonTarget>,
@@ -50,6 +53,17 @@ pub(crate) struct City {
     /// Leave the engines' directories there
     #[arg(long)]
     pub(crate) keep: bool,
+}
+
+/// Another engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Rival {
+    /// LevelDB 1.23
+    #[value(name = "leveldb")]
+    LevelDb,
+    /// RocksDB
+    #[value(name = "rocksdb")]
+    RocksDb,
 }
 
 /// A crash.

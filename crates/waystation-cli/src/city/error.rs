@@ -54,6 +54,14 @@ pub(crate) enum EdgeError {
     /// Waystation.
     #[error(transparent)]
     Waystation(#[from] waystation::Error),
+    /// LevelDB.
+    #[cfg(feature = "rivals")]
+    #[error(transparent)]
+    LevelDb(#[from] waystation_rivals::leveldb::Failure),
+    /// RocksDB.
+    #[cfg(feature = "rivals")]
+    #[error("RocksDB failed: {0}")]
+    RocksDb(#[from] waystation_rivals::rocksdb::Error),
 }
 
 impl From<CityError> for Failure {
@@ -64,6 +72,8 @@ impl From<CityError> for Failure {
             CityError::Trace(TraceError::Unreadable { .. }) => failure::CANNOT_OPEN,
             CityError::Engine { source, .. } => match source {
                 EdgeError::Waystation(error) => Failure::from(error.clone()).code(),
+                #[cfg(feature = "rivals")]
+                _ => failure::IO,
             },
             CityError::File { .. } | CityError::Worker => failure::IO,
         };

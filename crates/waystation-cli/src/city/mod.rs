@@ -23,6 +23,7 @@ mod reading;
 mod report;
 mod residency;
 mod residents;
+mod rivals;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -61,6 +62,7 @@ pub(crate) fn city(context: &mut Context, args: &City) -> Result<(), Failure> {
 }
 
 fn run(args: &City, quiet: bool) -> Result<Report, CityError> {
+    rivals::check_built(&args.against)?;
     let whole = Trace::load(args.trace.as_deref())?;
     let until = args.until.unwrap_or(u32::MAX).min(whole.end());
     let trace = whole.cut(until);
@@ -87,6 +89,14 @@ fn run(args: &City, quiet: bool) -> Result<Report, CityError> {
     report
         .engines
         .push(waystation(args, &trace, &setup, &ground, quiet)?);
+    for rival in &args.against {
+        // Who stops the run stops all of it.
+        if watch::is_stopped() {
+            break;
+        }
+        let ran = rivals::run(*rival, args, &trace, &setup, &ground, quiet)?;
+        report.engines.push(ran);
+    }
     write_files(args, &report)?;
     Ok(report)
 }
@@ -116,10 +126,9 @@ fn waystation(
     let engine = report::Engine {
         name: "waystation",
         settings: format!(
-            "per cell: memtable and ring {}, cache {}, indexes {}",
+            "per cell: memtable, ring and indexes {} each, cache {}",
             crate::output::bytes_text(options.memtable_bytes as u64),
             crate::output::bytes_text(options.cache_bytes as u64),
-            crate::output::bytes_text(share / 4),
         ),
     };
     let setup = Setup {

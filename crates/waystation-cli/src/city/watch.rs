@@ -24,6 +24,11 @@ pub(crate) fn catch_interrupts() -> Result<(), CityError> {
     .map_err(|error| CityError::Usage(format!("Ctrl-C cannot be handled: {error}")))
 }
 
+/// Whether somebody wants the run to end.
+pub(crate) fn is_stopped() -> bool {
+    IS_STOPPED.load(Ordering::SeqCst)
+}
+
 /// A bar that counts the city's seconds.
 pub(crate) struct Bar {
     bar: ProgressBar,
@@ -69,7 +74,7 @@ impl Watch for Bar {
     }
 
     fn is_stopped(&self) -> bool {
-        IS_STOPPED.load(Ordering::SeqCst)
+        is_stopped()
     }
 }
 

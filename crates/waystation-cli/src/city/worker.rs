@@ -121,9 +121,10 @@ impl Worker {
     pub(crate) fn settle<E: Edge>(&mut self, edge: &E, vehicles: &[u32]) -> Result<()> {
         let names: Vec<Vec<u8>> = vehicles.iter().map(|vehicle| name(*vehicle)).collect();
         let started = machine::now();
-        edge.settle(&names)?;
-        self.meters.settle.record(started.elapsed());
-        self.meters.counts.settled += vehicles.len() as u64;
+        if edge.settle(&names)? {
+            self.meters.settle.record(started.elapsed());
+            self.meters.counts.settled += vehicles.len() as u64;
+        }
         Ok(())
     }
 

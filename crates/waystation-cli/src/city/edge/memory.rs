@@ -1,7 +1,6 @@
 //! For tests: a cell in memory, and one that does something wrong once.
 
-use super::{Carried, Edge, Occupancy, Result, Visitor};
-use crate::city::reading::DELIMITER;
+use super::{Carried, Edge, Occupancy, Result, Visitor, range_of_name};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -9,13 +8,6 @@ use std::sync::{Arc, Mutex};
 /// A cell's entries. Those that share them are the same cell, closed and opened again.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MemoryEdge(pub(crate) Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>);
-
-fn range(name: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    (
-        [name, &[DELIMITER]].concat(),
-        [name, &[DELIMITER + 1]].concat(),
-    )
-}
 
 impl Edge for MemoryEdge {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -42,15 +34,14 @@ impl Edge for MemoryEdge {
     }
 
     fn hand_off(&self, name: &[u8], target: &Self) -> Result<Carried> {
-        let (from, to) = range(name);
+        let (from, to) = range_of_name(name);
         let mut carried = Carried::default();
         let mut moved = Vec::new();
         self.scan(&from, &to, &mut |key, value| {
             moved.push((key.to_vec(), value.to_vec()));
         })?;
         for (key, value) in moved {
-            carried.records += 1;
-            carried.bytes += (key.len() + value.len()) as u64;
+            carried.add(&key, &value);
             target.put(&key, &value)?;
         }
         self.depart(name)?;
@@ -58,14 +49,14 @@ impl Edge for MemoryEdge {
     }
 
     fn depart(&self, name: &[u8]) -> Result<()> {
-        let (from, to) = range(name);
+        let (from, to) = range_of_name(name);
         let mut entries = self.0.lock().unwrap();
         entries.retain(|key, _| *key < from || *key >= to);
         Ok(())
     }
 
-    fn settle(&self, _names: &[Vec<u8>]) -> Result<()> {
-        Ok(())
+    fn settle(&self, _names: &[Vec<u8>]) -> Result<bool> {
+        Ok(false)
     }
 
     fn occupancy(&self) -> Result<Occupancy> {
@@ -113,7 +104,7 @@ impl<E: Edge> Faulty<E> {
     }
 
     fn first(&self, name: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-        let (from, to) = range(name);
+        let (from, to) = range_of_name(name);
         let mut first = None;
         let mut keep = |key: &[u8], value: &[u8]| {
             first.get_or_insert_with(|| (key.to_vec(), value.to_vec()));
@@ -173,7 +164,7 @@ impl<E: Edge> Edge for Faulty<E> {
         if self.is_time_for(Fault::LosesInAHandOff) {
             // Whatever else the vehicle has is taken along.
             let mut rest = Vec::new();
-            let (from, to) = range(name);
+            let (from, to) = range_of_name(name);
             target.inner.scan(&from, &to, &mut |other, value| {
                 if other != key {
                     rest.push((other.to_vec(), value.to_vec()));
@@ -197,7 +188,7 @@ impl<E: Edge> Edge for Faulty<E> {
         self.inner.depart(name)
     }
 
-    fn settle(&self, names: &[Vec<u8>]) -> Result<()> {
+    fn settle(&self, names: &[Vec<u8>]) -> Result<bool> {
         self.inner.settle(names)
     }
 

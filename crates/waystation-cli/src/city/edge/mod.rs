@@ -2,13 +2,22 @@
 //!
 //! The trait is used by type: an operation of a microsecond should not pay for the comparison with others.
 
+#[cfg(feature = "rivals")]
+mod leveldb;
 #[cfg(test)]
 pub(crate) mod memory;
+#[cfg(feature = "rivals")]
+mod rocksdb;
 mod waystation;
 
 pub(crate) use self::waystation::{MEMORY_MIN, WaystationEdge, options_within};
 
+#[cfg(feature = "rivals")]
+pub(crate) use self::{leveldb::LevelDbEdge, rocksdb::RocksDbEdge};
+
 use super::error::EdgeError;
+#[cfg(any(test, feature = "rivals"))]
+use super::reading::DELIMITER;
 use serde::Serialize;
 
 /// The result of an engine's call.
@@ -21,6 +30,23 @@ pub(crate) struct Carried {
     pub(crate) records: u64,
     /// Their keys' and values' bytes.
     pub(crate) bytes: u64,
+}
+
+#[cfg(any(test, feature = "rivals"))]
+impl Carried {
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.records += 1;
+        self.bytes += (key.len() + value.len()) as u64;
+    }
+}
+
+/// What the keys of the vehicle called `name` begin with; and the first key after them.
+#[cfg(any(test, feature = "rivals"))]
+fn range_of_name(name: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    (
+        [name, &[DELIMITER]].concat(),
+        [name, &[DELIMITER + 1]].concat(),
+    )
 }
 
 /// What an engine holds, and has written so far.
@@ -78,8 +104,8 @@ pub(crate) trait Edge: Sized + Send + Sync {
     fn hand_off(&self, name: &[u8], target: &Self) -> Result<Carried>;
     /// Deletes all that the vehicle called `name` has here.
     fn depart(&self, name: &[u8]) -> Result<()>;
-    /// Moves vehicles' data to where data lies that stays long, if there is such a place.
-    fn settle(&self, names: &[Vec<u8>]) -> Result<()>;
+    /// Moves vehicles' data to where data lies that stays long. False if there is no such place.
+    fn settle(&self, names: &[Vec<u8>]) -> Result<bool>;
     /// What it holds.
     fn occupancy(&self) -> Result<Occupancy>;
     /// Closes, and reports what only closing finds out.

@@ -25,8 +25,9 @@ pub(crate) struct WaystationEdge {
     durability: Durability,
 }
 
-/// Options of an engine that takes about `memory` bytes at most: a quarter for the upper level's indexes, an eighth
-/// each for the ring, the cache, and each of two memtables; the rest for what is read, written and merged meanwhile.
+/// Options of an engine that takes about `memory` bytes at most: three eighths for the cache (vehicles that leave are
+/// read as a whole), an eighth each for the upper level's indexes, the ring, and each of two memtables; the rest for
+/// what is read, written and merged meanwhile.
 /// Vehicles settle when the city says so, as the engine's clock knows nothing of the trace's time.
 pub(crate) fn options_within(memory: usize) -> Options {
     let memory = memory.max(MEMORY_MIN);
@@ -34,14 +35,14 @@ pub(crate) fn options_within(memory: usize) -> Options {
     Options {
         memtable_bytes: eighth,
         ring_bytes: eighth.clamp(256 * KIB, 16 * MIB),
-        cache_bytes: eighth,
+        cache_bytes: 3 * eighth,
         log_segment_bytes: (2 * eighth).clamp(MIB, 64 * MIB),
         table_bytes: eighth.clamp(512 * KIB, 8 * MIB),
         background_jobs: 1,
         max_open_tables: 64,
         devices: Some(DeviceOptions {
             residency: Duration::from_secs(365 * 86_400),
-            index_bytes: memory as u64 / 4,
+            index_bytes: eighth as u64,
             upper_bytes: 64 * memory as u64,
             ..DeviceOptions::new(Extractor::until(DELIMITER))
         }),
@@ -117,9 +118,11 @@ impl Edge for WaystationEdge {
             Err(error) => return Err(error.into()),
         };
         self.db.complete_export(&receipt)?;
+        let digest = &receipt.digest;
         Ok(Carried {
-            records: receipt.digest.records,
-            bytes: receipt.digest.bytes,
+            records: digest.records,
+            // The stream's keys are without what they all begin with.
+            bytes: digest.bytes + digest.records * (name.len() as u64 + 1),
         })
     }
 
@@ -128,8 +131,9 @@ impl Edge for WaystationEdge {
         or_nothing(self.db.depart(name))
     }
 
-    fn settle(&self, names: &[Vec<u8>]) -> Result<()> {
-        Ok(self.db.settle_together(names.iter().map(Vec::as_slice))?)
+    fn settle(&self, names: &[Vec<u8>]) -> Result<bool> {
+        self.db.settle_together(names.iter().map(Vec::as_slice))?;
+        Ok(true)
     }
 
     fn occupancy(&self) -> Result<Occupancy> {

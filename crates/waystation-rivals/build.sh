@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what the cargo feature `rivals` of waystation-bench needs and cargo cannot fetch: LevelDB 1.23 from its
+# Builds what waystation-rivals links and cargo cannot fetch: LevelDB 1.23 from its
 # source, as a release (-O2 -DNDEBUG, snappy, hardware CRC-32C). Debian's binary package will not do: it carries
 # live assertions and a software checksum. The source comes through apt, which verifies its signature, and stays
 # in the target directory. Snappy is the one that the rocksdb crate brings and links: both rivals share it.
@@ -37,12 +37,12 @@ fi
 flags=(-O2 -DNDEBUG -std=c++11 -fno-exceptions -fPIC -DLEVELDB_PLATFORM_POSIX=1
     -DHAVE_FDATASYNC=1 -DHAVE_O_CLOEXEC=1 -DHAVE_FULLFSYNC=0 -DHAVE_SNAPPY=1 -DHAVE_CRC32C=1)
 # The rocksdb crate's source, where the package manager keeps it: the header of the snappy that will be linked.
-metadata=$(cargo metadata --format-version 1 --features rivals --manifest-path "$here/Cargo.toml")
+metadata=$(cargo metadata --format-version 1 --features linked --manifest-path "$here/Cargo.toml")
 rocksdb=$(grep -o '"manifest_path":"[^"]*/librocksdb-sys-[^"]*/Cargo.toml"' <<<"$metadata" | head -1 | cut -d '"' -f 4)
 rocksdb=$(dirname "$rocksdb")
 flags+=("-I$rocksdb" "-I$rocksdb/snappy")
 
-stamp=$(cat "$0" "$here"/rivals/*.cc "$here"/rivals/crc32c/*.h <(echo "$rocksdb") | sha256sum)
+stamp=$(cat "$0" "$here"/native/*.cc "$here"/native/crc32c/*.h <(echo "$rocksdb") | sha256sum)
 if [ -f "$out/libleveldb.a" ] && [ "$(cat "$out/stamp" 2>/dev/null)" = "$stamp" ]; then
     exit 0
 fi
@@ -65,14 +65,14 @@ echo "bench-build: compiling LevelDB 1.23 (a minute)" >&2
 rm -rf "$out/objects"
 mkdir "$out/objects"
 compile() { # source object
-    g++ "${flags[@]}" -I"$here/rivals" -I"$out/source" -I"$out/source/include" -c "$1" -o "$2"
+    g++ "${flags[@]}" -I"$here/native" -I"$out/source" -I"$out/source/include" -c "$1" -o "$2"
 }
 export here out
 export -f compile
 {
     find "$out"/source/{db,table,util} -name '*.cc' \
         ! -name '*_test.cc' ! -name leveldbutil.cc ! -name testutil.cc ! -name 'env_windows.cc'
-    find "$here/rivals" -name '*.cc'
+    find "$here/native" -name '*.cc'
 } | while read -r source; do
     object=$out/objects/$(echo "${source#"$out/source/"}" | tr '/' '_' | sed 's/\.cc$/.o/')
     printf '%s\0%s\0' "$source" "$object"

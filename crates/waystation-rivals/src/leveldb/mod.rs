@@ -12,18 +12,56 @@
 
 mod ffi;
 
-use super::{Cursor, Engine, EngineKind, OpenSettings};
-use crate::error::{Error, Result};
-use crate::measure;
 use std::ffi::{CStr, CString, c_char};
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr::{self, NonNull};
-use std::time::Duration;
 
-const MB: usize = 1 << 20;
+/// The result of LevelDB's calls.
+pub type Result<T> = std::result::Result<T, Failure>;
 
-/// An open LevelDB.
-pub(crate) struct LevelDb {
+/// What LevelDB answered.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// What it was asked for.
+    pub operation: &'static str,
+    /// Its message.
+    pub message: String,
+}
+
+impl Failure {
+    fn new(operation: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            operation,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LevelDB failed to {}: {}", self.operation, self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// What is not left as it comes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tuning {
+    /// The block cache (bytes).
+    pub cache_bytes: Option<usize>,
+    /// A filter of so many bits for each key.
+    pub filter_bits: Option<i32>,
+    /// The write buffer (bytes).
+    pub write_buffer_bytes: Option<usize>,
+    /// How large table files get (bytes).
+    pub file_bytes: Option<usize>,
+}
+
+/// An open LevelDB, made if missing. Dropping it closes it.
+pub struct LevelDb {
     db: NonNull<ffi::Db>,
     options: Settings,
     read: NonNull<ffi::ReadOptions>,
@@ -45,7 +83,7 @@ struct Settings {
 }
 
 impl Settings {
-    fn new(settings: &OpenSettings) -> Result<Self> {
+    fn new(tuning: Tuning) -> Result<Self> {
         // SAFETY: constructors without arguments, and setters on what was just constructed; cache and filter
         // are stored here, and so live until the options are destroyed.
         unsafe {
@@ -57,16 +95,19 @@ impl Settings {
             };
             let options = options.as_ptr();
             ffi::leveldb_options_set_create_if_missing(options, 1);
-            if settings.engine == EngineKind::LevelDbTuned {
-                made.cache = ffi::leveldb_cache_create_lru(256 * MB);
-                made.filter = ffi::leveldb_filterpolicy_create_bloom(10);
+            if let Some(bytes) = tuning.cache_bytes {
+                made.cache = ffi::leveldb_cache_create_lru(bytes);
                 ffi::leveldb_options_set_cache(options, made.cache);
-                ffi::leveldb_options_set_filter_policy(options, made.filter);
-                ffi::leveldb_options_set_write_buffer_size(options, 64 * MB);
-                ffi::leveldb_options_set_max_file_size(options, 32 * MB);
             }
-            if let Some(bytes) = settings.memtable_bytes {
+            if let Some(bits) = tuning.filter_bits {
+                made.filter = ffi::leveldb_filterpolicy_create_bloom(bits);
+                ffi::leveldb_options_set_filter_policy(options, made.filter);
+            }
+            if let Some(bytes) = tuning.write_buffer_bytes {
                 ffi::leveldb_options_set_write_buffer_size(options, bytes);
+            }
+            if let Some(bytes) = tuning.file_bytes {
+                ffi::leveldb_options_set_max_file_size(options, bytes);
             }
             Ok(made)
         }
@@ -90,8 +131,7 @@ impl Drop for Settings {
 
 /// A constructor's answer, which is null only when memory is out.
 fn made<T>(pointer: *mut T) -> Result<NonNull<T>> {
-    NonNull::new(pointer)
-        .ok_or_else(|| Error::engine(LevelDb::NAME, "construct an object", "it returned null"))
+    NonNull::new(pointer).ok_or_else(|| Failure::new("construct an object", "it returned null"))
 }
 
 /// Takes the message that a call left in `error`, if it left one.
@@ -105,38 +145,15 @@ fn check(operation: &'static str, error: *mut c_char) -> Result<()> {
         ffi::leveldb_free(error.cast());
         message
     };
-    Err(Error::engine(LevelDb::NAME, operation, message))
+    Err(Failure::new(operation, message))
 }
 
 impl LevelDb {
-    #[inline]
-    fn write(&self, options: NonNull<ffi::WriteOptions>, key: &[u8], value: &[u8]) -> Result<()> {
-        let mut error = ptr::null_mut();
-        // SAFETY: the module's invariants; key and value are readable for their lengths during the call.
-        unsafe {
-            ffi::leveldb_put(
-                self.db.as_ptr(),
-                options.as_ptr(),
-                key.as_ptr().cast(),
-                key.len(),
-                value.as_ptr().cast(),
-                value.len(),
-                &raw mut error,
-            );
-        }
-        check("put", error)
-    }
-}
-
-impl Engine for LevelDb {
-    const NAME: &'static str = "leveldb";
-
-    type Cursor<'a> = LevelDbCursor<'a>;
-
-    fn open(settings: &OpenSettings) -> Result<Self> {
-        let options = Settings::new(settings)?;
-        let name = CString::new(settings.directory.as_os_str().as_bytes())
-            .map_err(|error| Error::engine(Self::NAME, "open", error))?;
+    /// Opens the database in `directory`.
+    pub fn open(directory: &Path, tuning: Tuning) -> Result<Self> {
+        let options = Settings::new(tuning)?;
+        let name = CString::new(directory.as_os_str().as_bytes())
+            .map_err(|error| Failure::new("open", error.to_string()))?;
         let mut error = ptr::null_mut();
         // SAFETY: options live, the name is a C string, and the error is checked before the database is used.
         let db =
@@ -157,17 +174,36 @@ impl Engine for LevelDb {
     }
 
     #[inline]
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(self.write, key, value)
+    fn writing(&self, is_synced: bool) -> *const ffi::WriteOptions {
+        if is_synced {
+            self.write_synced.as_ptr()
+        } else {
+            self.write.as_ptr()
+        }
     }
 
+    /// Puts; with `is_synced` it survives a power cut, without it the death of the process.
     #[inline]
-    fn put_sync(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(self.write_synced, key, value)
+    pub fn put(&self, key: &[u8], value: &[u8], is_synced: bool) -> Result<()> {
+        let mut error = ptr::null_mut();
+        // SAFETY: the module's invariants; key and value are readable for their lengths during the call.
+        unsafe {
+            ffi::leveldb_put(
+                self.db.as_ptr(),
+                self.writing(is_synced),
+                key.as_ptr().cast(),
+                key.len(),
+                value.as_ptr().cast(),
+                value.len(),
+                &raw mut error,
+            );
+        }
+        check("put", error)
     }
 
+    /// Deletes; survives the death of the process.
     #[inline]
-    fn delete(&self, key: &[u8]) -> Result<()> {
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
         let mut error = ptr::null_mut();
         // SAFETY: the module's invariants; the key is readable for its length during the call.
         unsafe {
@@ -182,8 +218,9 @@ impl Engine for LevelDb {
         check("delete", error)
     }
 
+    /// Replaces `value` by the key's. False (and anything in `value`) if there is none.
     #[inline]
-    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    pub fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         let mut found = ptr::null();
         let mut length = 0;
         // SAFETY: the module's invariants; the key is readable for its length during the call, and the two
@@ -205,46 +242,77 @@ impl Engine for LevelDb {
         // SAFETY: any other outcome sets both results to bytes that are valid until this thread's next call.
         let bytes = unsafe { std::slice::from_raw_parts(found.cast::<u8>(), length) };
         if outcome < 0 {
-            let message = String::from_utf8_lossy(bytes);
-            return Err(Error::engine(Self::NAME, "get", message));
+            return Err(Failure::new("get", String::from_utf8_lossy(bytes)));
         }
         value.clear();
         value.extend_from_slice(bytes);
         Ok(true)
     }
 
-    fn cursor(&self) -> Result<LevelDbCursor<'_>> {
+    /// A new iterator over the database as it is now.
+    pub fn cursor(&self) -> Result<Cursor<'_>> {
         // SAFETY: the module's invariants.
         let iter = unsafe { ffi::leveldb_create_iterator(self.db.as_ptr(), self.read.as_ptr()) };
-        Ok(LevelDbCursor {
+        Ok(Cursor {
             iter: made(iter)?,
+            is_valid: false,
             _db: self,
         })
     }
 
-    fn depart(&self, _name: &[u8], keys: impl Iterator<Item = Vec<u8>>) -> Result<()> {
+    /// Writes all of `batch` or nothing.
+    pub fn write(&self, batch: &Batch, is_synced: bool) -> Result<()> {
         let mut error = ptr::null_mut();
-        // SAFETY: the batch is made here, used by this thread only and destroyed once, before any return; each key
-        // is readable for its length while it is copied into the batch; and the module's invariants.
+        // SAFETY: the module's invariants; the batch is alive, and the library only reads it.
         unsafe {
-            let batch = made(ffi::leveldb_writebatch_create())?.as_ptr();
-            for key in keys {
-                ffi::leveldb_writebatch_delete(batch, key.as_ptr().cast(), key.len());
-            }
-            ffi::leveldb_write(self.db.as_ptr(), self.write.as_ptr(), batch, &raw mut error);
-            ffi::leveldb_writebatch_destroy(batch);
+            ffi::leveldb_write(
+                self.db.as_ptr(),
+                self.writing(is_synced),
+                batch.0.as_ptr(),
+                &raw mut error,
+            );
         }
-        check("delete a batch", error)
+        check("write a batch", error)
+    }
+}
+
+/// Operations to be done together.
+pub struct Batch(NonNull<ffi::WriteBatch>);
+
+impl Batch {
+    /// One without operations.
+    pub fn new() -> Result<Self> {
+        // SAFETY: a constructor without arguments.
+        Ok(Self(made(unsafe { ffi::leveldb_writebatch_create() })?))
     }
 
-    fn wait_idle(&self) -> Result<Duration> {
-        // The library has no sign for it but the end of its activity.
-        measure::wait_quiet()
+    /// Adds a put.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        // SAFETY: the batch is alive; key and value are readable for their lengths while they are copied into it.
+        unsafe {
+            ffi::leveldb_writebatch_put(
+                self.0.as_ptr(),
+                key.as_ptr().cast(),
+                key.len(),
+                value.as_ptr().cast(),
+                value.len(),
+            );
+        }
     }
 
-    fn close(self) -> Result<()> {
-        drop(self);
-        Ok(())
+    /// Adds a deletion.
+    pub fn delete(&mut self, key: &[u8]) {
+        // SAFETY: the batch is alive; the key is readable for its length while it is copied into it.
+        unsafe {
+            ffi::leveldb_writebatch_delete(self.0.as_ptr(), key.as_ptr().cast(), key.len());
+        }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        // SAFETY: made by the library, used by nobody after this.
+        unsafe { ffi::leveldb_writebatch_destroy(self.0.as_ptr()) };
     }
 }
 
@@ -262,18 +330,21 @@ impl Drop for LevelDb {
     }
 }
 
-/// LevelDB's iterator.
-pub(crate) struct LevelDbCursor<'a> {
+/// LevelDB's iterator. Every step says whether there is an entry now; from nowhere, `next` and `prev` lead nowhere.
+pub struct Cursor<'a> {
     iter: NonNull<ffi::Iter>,
+    /// Whether there is an entry here.
+    is_valid: bool,
     _db: &'a LevelDb,
 }
 
-impl LevelDbCursor<'_> {
+impl Cursor<'_> {
     /// Whether there is an entry here; if not, whether that is the end or a failure.
     #[inline]
-    fn landed(&self) -> Result<bool> {
+    fn landed(&mut self) -> Result<bool> {
         // SAFETY: the module's invariants.
-        if unsafe { ffi::leveldb_iter_valid(self.iter.as_ptr()) } != 0 {
+        self.is_valid = unsafe { ffi::leveldb_iter_valid(self.iter.as_ptr()) } != 0;
+        if self.is_valid {
             return Ok(true);
         }
         let mut error = ptr::null_mut();
@@ -282,54 +353,73 @@ impl LevelDbCursor<'_> {
         check("iterate", error)?;
         Ok(false)
     }
-}
 
-impl Cursor for LevelDbCursor<'_> {
-    fn seek_to_first(&mut self) -> Result<bool> {
+    /// To the first entry.
+    pub fn seek_to_first(&mut self) -> Result<bool> {
         // SAFETY: the module's invariants.
         unsafe { ffi::leveldb_iter_seek_to_first(self.iter.as_ptr()) };
         self.landed()
     }
 
-    fn seek_to_last(&mut self) -> Result<bool> {
+    /// To the last entry.
+    pub fn seek_to_last(&mut self) -> Result<bool> {
         // SAFETY: the module's invariants.
         unsafe { ffi::leveldb_iter_seek_to_last(self.iter.as_ptr()) };
         self.landed()
     }
 
+    /// To the first entry at or after `key`.
     #[inline]
-    fn seek(&mut self, key: &[u8]) -> Result<bool> {
+    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
         // SAFETY: the module's invariants; the key is readable for its length during the call.
         unsafe { ffi::leveldb_iter_seek(self.iter.as_ptr(), key.as_ptr().cast(), key.len()) };
         self.landed()
     }
 
+    /// One forward.
     #[inline]
-    fn next(&mut self) -> Result<bool> {
-        // SAFETY: the module's invariants, and the trait's: there was an entry.
-        unsafe { ffi::leveldb_iter_next(self.iter.as_ptr()) };
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a cursor's step, not an iterator's"
+    )]
+    pub fn next(&mut self) -> Result<bool> {
+        if self.is_valid {
+            // SAFETY: the module's invariants; there is an entry here.
+            unsafe { ffi::leveldb_iter_next(self.iter.as_ptr()) };
+        }
         self.landed()
     }
 
+    /// One back.
     #[inline]
-    fn prev(&mut self) -> Result<bool> {
-        // SAFETY: as for `next`.
-        unsafe { ffi::leveldb_iter_prev(self.iter.as_ptr()) };
+    pub fn prev(&mut self) -> Result<bool> {
+        if self.is_valid {
+            // SAFETY: as for `next`.
+            unsafe { ffi::leveldb_iter_prev(self.iter.as_ptr()) };
+        }
         self.landed()
     }
 
+    /// The key here; empty where there is no entry.
     #[inline]
-    fn key(&self) -> &[u8] {
+    pub fn key(&self) -> &[u8] {
+        if !self.is_valid {
+            return &[];
+        }
         let mut length = 0;
-        // SAFETY: the trait's invariant: there is an entry; its bytes stay until the iterator moves.
+        // SAFETY: there is an entry; its bytes stay until the iterator moves.
         unsafe {
             let bytes = ffi::leveldb_iter_key(self.iter.as_ptr(), &raw mut length);
             std::slice::from_raw_parts(bytes.cast(), length)
         }
     }
 
+    /// The value here; empty where there is no entry.
     #[inline]
-    fn value(&self) -> &[u8] {
+    pub fn value(&self) -> &[u8] {
+        if !self.is_valid {
+            return &[];
+        }
         let mut length = 0;
         // SAFETY: as for `key`.
         unsafe {
@@ -339,22 +429,24 @@ impl Cursor for LevelDbCursor<'_> {
     }
 }
 
-impl Drop for LevelDbCursor<'_> {
+impl Drop for Cursor<'_> {
     fn drop(&mut self) {
         // SAFETY: made by the library, used by nobody after this.
         unsafe { ffi::leveldb_iter_destroy(self.iter.as_ptr()) };
     }
 }
 
+/// The library's version.
+pub const VERSION: &str = "1.23";
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_library_is_the_version_that_reports_name() {
+    fn the_library_is_the_version_that_is_named() {
         // SAFETY: functions without arguments that return constants.
         let version = unsafe { (ffi::leveldb_major_version(), ffi::leveldb_minor_version()) };
-        let name = format!("{}.{}", version.0, version.1);
-        assert_eq!(name, EngineKind::LevelDb.version());
+        assert_eq!(format!("{}.{}", version.0, version.1), VERSION);
     }
 }

@@ -1,4 +1,4 @@
-//! LevelDB's C interface (include/leveldb/c.h of 1.23), as far as the benchmark needs it.
+//! LevelDB's C interface (include/leveldb/c.h of 1.23), as far as comparisons need it.
 //!
 //! Declarations only, and the checksum that LevelDB is built with. What is called with what, and why that is
 //! sound, stands in the module above.
@@ -19,7 +19,7 @@ macro_rules! opaque {
 }
 
 opaque! {
-    Db: "`leveldb_t`. Its first member is the C++ object; the benchmark's own read relies on that.",
+    Db: "`leveldb_t`. Its first member is the C++ object; our own read relies on that.",
     Options: "`leveldb_options_t`",
     Cache: "`leveldb_cache_t`",
     FilterPolicy: "`leveldb_filterpolicy_t`",
@@ -60,6 +60,13 @@ unsafe extern "C" {
     );
     pub(super) fn leveldb_writebatch_create() -> *mut WriteBatch;
     pub(super) fn leveldb_writebatch_destroy(batch: *mut WriteBatch);
+    pub(super) fn leveldb_writebatch_put(
+        batch: *mut WriteBatch,
+        key: *const c_char,
+        key_length: usize,
+        value: *const c_char,
+        value_length: usize,
+    );
     pub(super) fn leveldb_writebatch_delete(
         batch: *mut WriteBatch,
         key: *const c_char,
@@ -103,7 +110,7 @@ unsafe extern "C" {
     #[cfg(test)]
     pub(super) fn leveldb_minor_version() -> c_int;
 
-    /// The read of `rivals/leveldb_get.cc`: 1 and the value, 0 for none, -1 and a message. What it points to is
+    /// The read of `native/leveldb_get.cc`: 1 and the value, 0 for none, -1 and a message. What it points to is
     /// valid until this thread's next call.
     pub(super) fn waystation_bench_leveldb_get(
         db: *const Db,
@@ -116,7 +123,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The checksum that LevelDB is built with (rivals/crc32c/crc32c.h): Waystation's own.
+/// The checksum that LevelDB is built with (native/crc32c/crc32c.h): Waystation's own.
 ///
 /// # Safety
 ///
