@@ -60,6 +60,18 @@ pub enum Error {
         /// The first failure, as a sentence.
         cause: Arc<str>,
     },
+    /// Only the room is left that is kept for what gives room back. Deletions, departures, settling and hand-offs to
+    /// other engines go on.
+    #[error(
+        "the disk is full: {free_bytes} bytes are free, and {kept_bytes} are kept for what leaves; let devices depart, \
+         delete and compact, or give the database more room"
+    )]
+    DiskFull {
+        /// What is free, below the database's limit and on the file system.
+        free_bytes: u64,
+        /// What is kept free.
+        kept_bytes: u64,
+    },
     /// The device has no data here: it never arrived, or it has departed.
     #[error("there is no device {device} here: it has not arrived, or it has departed")]
     UnknownDevice {
@@ -135,8 +147,14 @@ impl Error {
 
     /// Whether the cause is a full disk or an exhausted quota.
     pub fn is_out_of_space(&self) -> bool {
-        matches!(self, Self::Io { source, .. }
-            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+        match self {
+            Self::DiskFull { .. } => true,
+            Self::Io { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            ),
+            _ => false,
+        }
     }
 
     /// Whether a file or directory named by the call does not exist.

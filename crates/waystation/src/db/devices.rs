@@ -340,6 +340,7 @@ impl Core {
     /// One round of the keeper.
     fn keep(&self, devices: &Devices) -> Result<()> {
         self.drop_what_is_over(devices);
+        self.look_for_room()?;
         let fill = self.fill(devices);
         let over = ((fill - 1.0).max(0.0) * 10.0 * PAUSE_PER_TENTH.as_micros() as f64).ceil();
         #[expect(clippy::cast_sign_loss, reason = "it is not negative")]

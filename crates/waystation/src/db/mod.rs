@@ -8,7 +8,7 @@
 //! - [`pipeline`]: how a write becomes visible and durable
 //! - [`view`]: what a read pins; [`snapshot`]: what compaction must keep for it; [`iterator`]: the cursor
 //! - [`workers`]: flushing and compacting in the background; [`rest`]: what is done when nobody writes;
-//!   [`pace`]: how writers are held back
+//!   [`pace`]: how writers are held back; [`room`]: and refused, when the disk is full
 //! - [`changes`]: what one write consists of; [`routes`]: which operations of a write go to the upper level; [`devices`]: devices that depart, and what
 //!   is left of them; [`settle`]: devices that stay; [`handoff`]: devices that change their engine
 //! - [`graves`]: what was deleted, until nothing is left of it; [`hiding`] and [`learn`]: how cursors get past it
@@ -35,6 +35,7 @@ mod pace;
 mod pipeline;
 mod replay;
 mod rest;
+mod room;
 mod routes;
 mod settle;
 mod sizes;
@@ -72,6 +73,7 @@ use devices::Devices;
 use graves::Cemetery;
 use pace::Pace;
 use pipeline::Active;
+use room::Room;
 use snapshot::Snapshots;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -121,6 +123,7 @@ struct Core {
     active_reserved: AtomicUsize,
     full_memtables: AtomicUsize,
     pace: Pace,
+    room: Room,
     /// The last write that was followed by a rest.
     rested_at: AtomicU64,
     /// Whether the watcher for rests sleeps until something is written.

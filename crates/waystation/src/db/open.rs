@@ -6,6 +6,7 @@ use super::options::{DeviceOptions, Options};
 use super::pace::Pace;
 use super::pipeline::Active;
 use super::replay::Replay;
+use super::room::Room;
 use super::snapshot::Snapshots;
 use super::view::{LoggedMemTable, View, ViewCell};
 use super::workers::{Background, Workers};
@@ -42,6 +43,7 @@ pub(super) const CURRENT_NAME: &str = "CURRENT";
 
 pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> Result<Db> {
     options.validate()?;
+    let (storage, room) = Room::new(storage, path, &options)?;
     prepare_directory(&*storage, path, &options)?;
     let lock = storage.lock(&path.join(LOCK_NAME))?;
     let tree = Tree::open(&storage, path, tree_settings(&options))?;
@@ -79,7 +81,13 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
         tree.set_state(state)?;
     }
     let core = Arc::new(assemble(
-        storage, path, options, recovered, tree, replay, graves,
+        (storage, room),
+        path,
+        options,
+        recovered,
+        tree,
+        replay,
+        graves,
     ));
     let of_graves = Arc::downgrade(&core);
     core.tree.leave_out(Box::new(move |snapshot| {
@@ -240,7 +248,7 @@ pub(super) fn tree_settings(options: &Options) -> TreeSettings {
 }
 
 fn assemble(
-    storage: Arc<dyn Storage>,
+    (storage, room): (Arc<dyn Storage>, Room),
     dir: &Path,
     options: Options,
     recovered: Recovered,
@@ -290,6 +298,7 @@ fn assemble(
         active_reserved: AtomicUsize::new(replay.reserved),
         full_memtables,
         pace: Pace::new(),
+        room,
         rested_at: AtomicU64::new(NEVER),
         sleeping: AtomicBool::new(false),
         devices,

@@ -103,6 +103,10 @@ pub struct Options {
     /// snapshots hold it back. Purging sooner than space and readers ask for costs writing. At least 100 ms. Default:
     /// no limit.
     pub deletion_deadline: Option<Duration>,
+    /// What all files of the database together may take (bytes). Nothing passes it: short of it, writers hear
+    /// [`Error::DiskFull`], and what leaves goes on. At least the ring and twice what is kept free for that (two
+    /// segments, two memtables, and up to 64 MiB to settle in). Default: no limit.
+    pub disk_bytes_max: Option<u64>,
     /// What compactions may write per second, all together, where a device is shared with others; flushes are
     /// not held back. 0 for no limit; at least 1 MiB. Too low a limit slows writers down. Default: 0.
     pub compaction_bytes_per_second: usize,
@@ -126,6 +130,7 @@ impl Default for Options {
             direct_io: true,
             devices: None,
             deletion_deadline: None,
+            disk_bytes_max: None,
             compaction_bytes_per_second: 0,
         }
     }
@@ -178,6 +183,12 @@ impl Options {
         {
             return Err(Error::InvalidArgument(format!(
                 "deletion_deadline is {deadline:?}; it must be at least {DEADLINE_MIN:?}"
+            )));
+        }
+        let needed = self.ring_bytes as u64 + 2 * super::room::kept_bytes(self);
+        if let Some(limit) = self.disk_bytes_max.filter(|limit| *limit < needed) {
+            return Err(Error::InvalidArgument(format!(
+                "disk_bytes_max is {limit}; with these sizes of ring, segments and memtables the engine needs {needed}"
             )));
         }
         for (name, value, low, high) in ranges {

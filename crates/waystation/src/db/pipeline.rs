@@ -82,6 +82,8 @@ impl Core {
 
     /// Writes `changes`, whose limits were checked and which take `room` bytes of memtable.
     fn commit(&self, changes: &impl Changes, room: usize, durability: Durability) -> Result<()> {
+        let deletes = |operation: Operation<'_>| operation.value.is_none();
+        self.room.check(|| changes.operations().all(deletes))?;
         if let Some(devices) = &self.devices {
             return self.write_routed(devices, changes, durability);
         }

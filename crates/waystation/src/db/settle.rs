@@ -16,6 +16,7 @@
 use super::Core;
 use super::devices::Devices;
 use super::pipeline::Refusal;
+use super::room;
 use crate::device::gather::Gather;
 use crate::device::index::{Index, Window};
 use crate::device::record::DeviceEvent;
@@ -31,8 +32,6 @@ use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
 const TICK: Duration = Duration::from_millis(20);
 /// From this share of a budget on the oldest stays settle early.
 const EARLY: f64 = 0.8;
-/// Stays settle together up to about this size (bytes in the log).
-const TOGETHER_BYTES: u64 = 64 << 20;
 /// A stay of at least this size gets tables of its own, where they can go deeper than level 0 (bytes).
 const OWN_TABLE_BYTES: u64 = 64 << 10;
 
@@ -62,10 +61,11 @@ impl Core {
         self.finish_pending(devices, &mut pending)?;
         drop(pending);
         let now = devices.now(&*self.storage);
+        let together_bytes = room::together_bytes(&self.options);
         let mut bytes = 0;
         let due = devices.upper.table.stays(|stay| {
             let is_over = stay.arrival() + devices.settings.residency <= now;
-            let is_wanted = (is_over || early) && bytes < TOGETHER_BYTES;
+            let is_wanted = (is_over || early) && bytes < together_bytes;
             bytes += if is_upper(stay) { stay.log_bytes() } else { 0 };
             is_wanted
         });

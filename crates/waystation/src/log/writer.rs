@@ -111,6 +111,7 @@ impl Log {
                 .is_some_and(|file| Arc::strong_count(&file) == 1);
             if state.spares.len() < SPARES_MAX && unshared {
                 state.spares.push(segment.path);
+                state.blank_refused = false;
             } else {
                 removals.push(segment.path);
             }
@@ -407,7 +408,15 @@ impl Log {
         let mut state = lock(&self.writer);
         state.preparing = false;
         match blank {
-            Ok(blank) => state.blank = Some(blank),
+            Ok(blank) => {
+                state.blank = Some(blank);
+                state.blank_refused = false;
+            }
+            // On a full disk there is the rest of the segment for what frees space: departures.
+            Err(error) if error.is_out_of_space() && state.can_wait_for_blank() => {
+                log::warn!("the log has no space for its next segment: {error}");
+                state.blank_refused = true;
+            }
             Err(error) => self.suspend(&mut state, &error),
         }
         self.work.notify_all();

@@ -7,7 +7,7 @@ use super::segment::{BlankSegment, Footer, SealedSegment, Segment, SegmentFile};
 use crate::sync::Arc;
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use waystation_format::log::Seal;
+use waystation_format::log::{BLOCK_BYTES_MAX, Seal};
 
 /// What the writer's lock guards.
 #[expect(
@@ -32,6 +32,8 @@ pub(super) struct WriterState {
     pub(super) spares: Vec<PathBuf>,
     pub(super) blank: Option<BlankSegment>,
     pub(super) preparing: bool,
+    /// There was no space for a blank segment when one was to be made ready early.
+    pub(super) blank_refused: bool,
     pub(super) next_number: u64,
     /// Segments with writes that no sync has covered.
     pub(super) unsynced: Vec<Unsynced>,
@@ -103,6 +105,7 @@ impl WriterState {
             spares: Vec::new(),
             blank: None,
             preparing: false,
+            blank_refused: false,
             next_number: number + 1,
             unsynced: Vec::new(),
             writes: 0,
@@ -140,6 +143,12 @@ impl WriterState {
             && !self.preparing
             && self.suspension.is_none()
             && self.current.is_half_full()
+            && !(self.blank_refused && self.can_wait_for_blank())
+    }
+
+    /// Whether the segment has room for any block: so long nothing needs the next one.
+    pub(super) fn can_wait_for_blank(&self) -> bool {
+        self.current.fits(BLOCK_BYTES_MAX as u32)
     }
 
     /// Notes that a write to `file` has ended.

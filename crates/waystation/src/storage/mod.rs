@@ -20,6 +20,7 @@
 //!   name, `sync_dir` of its directory.
 
 mod aligned;
+mod capped;
 mod direct;
 pub mod fault;
 mod meter;
@@ -32,6 +33,7 @@ pub mod sim;
 mod tests;
 
 pub use aligned::AlignedBuffer;
+pub(crate) use capped::{Capped, DiskUse};
 pub use metered::Metered;
 pub use os::OsStorage;
 pub(crate) use os::{memory_bytes, stand_back};

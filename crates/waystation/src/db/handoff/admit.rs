@@ -199,6 +199,7 @@ impl Core {
         event: &DeviceEvent<'_>,
         happen: impl FnOnce(u64, u64) -> Result<(), Refused>,
     ) -> Result<Logged> {
+        self.room.check(|| false)?;
         self.pace_upper(arrival.devices);
         let payload = event.encode();
         let operations = event.operations().map_or(0, <[u8]>::len);

@@ -81,6 +81,12 @@ impl SimStorage {
         self.raw().disk().capacity = bytes;
     }
 
+    /// Sets the wall clock forth, or back, by so many seconds, as somebody may do at any time.
+    pub fn step_wall_clock(&self, seconds: i64) {
+        let step = &self.raw().0.wall_step;
+        *step.lock().unwrap_or_else(PoisonError::into_inner) += seconds;
+    }
+
     /// Switches the machine off: every call fails from now on.
     pub fn power_off(&self) {
         self.raw().disk().off = true;
@@ -128,6 +134,8 @@ struct Parts {
     disk: Mutex<Disk>,
     random: Mutex<Random>,
     clock: Mutex<Duration>,
+    /// By how many seconds the wall clock was set.
+    wall_step: Mutex<i64>,
     started: Instant,
 }
 
@@ -209,6 +217,7 @@ impl Machine {
             disk: Mutex::new(disk),
             random: Mutex::new(Random::new(!seed)),
             clock: Mutex::new(clock),
+            wall_step: Mutex::new(0),
             started: Instant::now(),
         }))
     }
@@ -313,7 +322,18 @@ impl RawStorage for Machine {
     }
 
     fn wall_clock(&self) -> Duration {
-        WALL_CLOCK_START + self.now()
+        let step = *self
+            .0
+            .wall_step
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let set = Duration::from_secs(step.unsigned_abs());
+        let unset = WALL_CLOCK_START + self.now();
+        if step < 0 {
+            unset.saturating_sub(set)
+        } else {
+            unset + set
+        }
     }
 
     fn random(&self) -> u64 {

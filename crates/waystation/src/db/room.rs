@@ -1,0 +1,89 @@
+//! Room on the disk: some is kept for what gives room back.
+//!
+//! Departures, settling and hand-offs need a little space before they free much: a record in the log, a checkpoint,
+//! tables. So writers are refused while there is still that much, the *headroom*; deletions and departures go on.
+//! With [`Options::disk_bytes_max`] the bytes of the database's files are counted as they grow and the headroom is kept
+//! below that limit, which nothing passes. In a directory with devices the headroom is kept on the file system as well,
+//! as often looked at as the keeper looks round.
+
+use super::Core;
+use super::options::Options;
+use crate::error::{Error, Result};
+use crate::storage::{Capped, DiskUse, Storage};
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::path::Path;
+
+/// Devices settle together up to about this size (bytes in the log), which their tables take beside it.
+const TOGETHER_BYTES: u64 = 64 << 20;
+/// And up to this part of a limited disk.
+const TOGETHER_SHARE: u64 = 16;
+
+/// What is kept free, and what is.
+pub(super) struct Room {
+    disk: Option<Arc<DiskUse>>,
+    kept_bytes: u64,
+    /// What the file system had free when somebody last looked.
+    free_bytes: AtomicU64,
+}
+
+/// How many bytes `options` keep free.
+pub(super) fn kept_bytes(options: &Options) -> u64 {
+    let segments = 2 * options.log_segment_bytes as u64;
+    segments + 2 * options.memtable_bytes as u64 + together_bytes(options)
+}
+
+/// The size up to which devices settle together.
+pub(super) fn together_bytes(options: &Options) -> u64 {
+    let limit = options.disk_bytes_max.unwrap_or(u64::MAX);
+    TOGETHER_BYTES.min(limit / TOGETHER_SHARE)
+}
+
+impl Room {
+    /// The storage for the database in `dir`, limited if the options say so, and what there is of room.
+    pub(super) fn new(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        options: &Options,
+    ) -> Result<(Arc<dyn Storage>, Self)> {
+        let mut room = Self {
+            disk: None,
+            kept_bytes: kept_bytes(options),
+            free_bytes: AtomicU64::new(u64::MAX),
+        };
+        let Some(limit) = options.disk_bytes_max else {
+            return Ok((storage, room));
+        };
+        let capped = Capped::new(storage, dir, limit)?;
+        room.disk = Some(capped.disk());
+        Ok((Arc::new(capped), room))
+    }
+
+    fn free_bytes(&self) -> u64 {
+        let disk = self.disk.as_ref();
+        let below_limit = disk.map_or(u64::MAX, |disk| disk.limit().saturating_sub(disk.used()));
+        below_limit.min(self.free_bytes.load(Relaxed))
+    }
+
+    /// Refuses to write anything but deletions while only the headroom is left.
+    #[inline]
+    pub(super) fn check(&self, only_deletes: impl FnOnce() -> bool) -> Result<()> {
+        let free_bytes = self.free_bytes();
+        if free_bytes >= self.kept_bytes || only_deletes() {
+            return Ok(());
+        }
+        Err(Error::DiskFull {
+            free_bytes,
+            kept_bytes: self.kept_bytes,
+        })
+    }
+}
+
+impl Core {
+    /// Looks how much is free on the file system.
+    pub(super) fn look_for_room(&self) -> Result<()> {
+        let free_bytes = self.storage.free_bytes(&self.dir)?;
+        self.room.free_bytes.store(free_bytes, Relaxed);
+        Ok(())
+    }
+}

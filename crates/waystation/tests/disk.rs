@@ -1,0 +1,184 @@
+//! Full disks: a limit of the database's own, which nothing passes, and a file system without room. Whoever leaves can
+//! leave; whoever comes hears why not; nothing is lost.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+use waystation::storage::sim::Crash;
+use waystation::storage::{SimStorage, Storage};
+use waystation::{
+    Db, DeviceLevel, DeviceOptions, Durability, Error, Extractor, IterOptions, Options,
+};
+
+const DIR: &str = "/db";
+
+fn options(limit: Option<u64>) -> Options {
+    Options {
+        memtable_bytes: 64 << 10,
+        table_bytes: 64 << 10,
+        ring_bytes: 256 << 10,
+        log_segment_bytes: 256 << 10,
+        cache_bytes: 1 << 20,
+        disk_bytes_max: limit,
+        devices: Some(DeviceOptions {
+            residency: Duration::from_secs(1 << 40),
+            ..DeviceOptions::new(Extractor::until(b':'))
+        }),
+        ..Options::default()
+    }
+}
+
+fn open(machine: &Arc<SimStorage>, limit: Option<u64>) -> Db {
+    let storage: Arc<dyn Storage> = machine.clone();
+    Db::open_with(storage, DIR, options(limit)).expect("open")
+}
+
+fn used(machine: &SimStorage) -> u64 {
+    let entries = machine.list(Path::new(DIR)).expect("list");
+    entries.iter().map(|entry| entry.bytes).sum()
+}
+
+type State = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn state(db: &Db) -> State {
+    let mut entries = db.iter(IterOptions::default()).expect("iter");
+    let mut state = State::new();
+    entries.seek_to_first().expect("seek");
+    while entries.valid() {
+        state.insert(entries.key().to_vec(), entries.value().to_vec());
+        entries.next().expect("next");
+    }
+    state
+}
+
+/// Writes until the disk is full. Returns what was acknowledged.
+fn fill(db: &Db, round: u32) -> (State, Error) {
+    let mut written = State::new();
+    for number in 0.. {
+        let key = format!("car-{}:{round}/{number:06}", number % 20).into_bytes();
+        let value = vec![7; 2000];
+        match db.put(&key, &value) {
+            Ok(()) => written.insert(key, value),
+            Err(error) => return (written, error),
+        };
+    }
+    unreachable!("a disk is full some time")
+}
+
+fn depart_all(db: &Db) {
+    for info in db.devices().expect("devices") {
+        if info.level != DeviceLevel::Departed {
+            db.depart(&info.name).expect("depart");
+        }
+    }
+}
+
+/// Waits, in real time, until `done`: background threads have to come to it.
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let mut tries = 0;
+    while !done() {
+        tries += 1;
+        assert!(tries < 20_000, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Says that a test is over, if it fails as well.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+#[test]
+fn the_limit_is_never_passed_and_leaving_works_at_it() {
+    const LIMIT: u64 = 4 << 20;
+    let machine = SimStorage::new(1);
+    let db = open(&machine, Some(LIMIT));
+    let other = open(&SimStorage::new(2), None);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(SeqCst) {
+                let used = used(&machine);
+                assert!(used <= LIMIT, "{used} bytes");
+                std::thread::yield_now();
+            }
+        });
+        let _stop = SetOnDrop(&is_over);
+        for round in 0..6 {
+            let (written, error) = fill(&db, round);
+            assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+            assert!(error.is_out_of_space() && !written.is_empty());
+            assert!(state(&db) == written, "round {round}");
+            // All that gives room goes on.
+            db.settle(b"car-1").expect("settle");
+            let stream = db.export_device(b"car-2", "other", Durability::PowerLoss);
+            let receipt = other.admit_device(stream.expect("export")).expect("admit");
+            db.complete_export(&receipt).expect("complete");
+            db.lift_stub(b"car-2").expect("lift");
+            other.depart(b"car-2").expect("depart");
+            db.delete(b"car-3:x").expect("delete");
+            depart_all(&db);
+            assert!(state(&db).is_empty());
+            let put = || db.put(b"car-1:again", b"").is_ok();
+            wait_until("there is room again", put);
+            depart_all(&db);
+        }
+    });
+    db.close().expect("close");
+    let db = open(&machine, Some(LIMIT));
+    assert!(state(&db).is_empty());
+}
+
+#[test]
+fn a_limit_without_room_for_the_engine_is_refused() {
+    let machine = SimStorage::new(1);
+    let storage: Arc<dyn Storage> = machine;
+    let opened = Db::open_with(storage, DIR, options(Some(1 << 20)));
+    assert!(matches!(opened, Err(Error::InvalidArgument(_))));
+}
+
+/// Without a limit the same is kept free on the file system, for as long as nobody else takes it.
+#[test]
+fn a_full_file_system_stops_writers_and_not_those_who_leave() {
+    let machine = SimStorage::new(3);
+    machine.set_capacity(Some(80 << 20));
+    let db = open(&machine, None);
+    let (mut written, error) = fill(&db, 0);
+    assert!(matches!(error, Error::DiskFull { .. }), "{error}");
+    db.settle(b"car-1").expect("settle");
+    db.depart(b"car-2").expect("depart");
+    written.retain(|key, _| !key.starts_with(b"car-2:"));
+    assert!(state(&db) == written);
+
+    // Others take the rest: now not a byte is left.
+    machine.set_capacity(Some(used(&machine)));
+    let put = db.put(b"car-3:more", b"");
+    assert!(put.is_err(), "nobody is let in");
+    db.settle(b"car-3")
+        .expect_err("there is no room for tables");
+    assert!(state(&db) == written);
+    // What is left of the log's segment is for departures; with none left they are refused, not half done.
+    match db.depart(b"car-4") {
+        Ok(()) => written.retain(|key, _| !key.starts_with(b"car-4:")),
+        Err(Error::Suspended { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
+    assert!(state(&db) == written);
+
+    // The process dies; there is room again.
+    let machine = machine.crash(5, Crash::Process);
+    machine.set_capacity(None);
+    drop(db);
+    let db = open(&machine, None);
+    assert!(state(&db) == written);
+    db.settle(b"car-3").expect("settle");
+    db.put(b"car-3:after", b"").expect("put");
+    written.insert(b"car-3:after".to_vec(), Vec::new());
+    assert!(state(&db) == written);
+}
