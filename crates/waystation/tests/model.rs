@@ -313,12 +313,12 @@ fn walk(mut cursor: DbIterator, expected: &State, random: &mut Random) {
 #[test]
 fn random_histories_agree_with_a_model() {
     let seeds: u64 =
-        std::env::var("WAYSTATION_MODEL_SEEDS").map_or(24, |n| n.parse().expect("a number"));
+        std::env::var("WAYSTATION_MODEL_SEEDS").map_or(50, |n| n.parse().expect("a number"));
     let first: u64 = std::env::var("WAYSTATION_SEED").map_or(1, |n| n.parse().expect("a number"));
     for seed in first..first + seeds {
         println!("seed {seed} (WAYSTATION_SEED={seed} WAYSTATION_MODEL_SEEDS=1 replays it)");
         let mut harness = Harness::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        for _ in 0..3000 {
+        for _ in 0..10_000 {
             harness.step();
         }
         harness.reopen();

@@ -147,8 +147,14 @@ impl Ground {
     /// The same, of graves of keys alone.
     #[inline]
     pub(crate) fn point_floor(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
+        self.find(key, hash, snapshot).0
+    }
+
+    /// The same, and the first grave of the key.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8], hash: u64, snapshot: u64) -> (u64, usize) {
         if self.sequences.is_empty() {
-            return 0;
+            return (0, 0);
         }
         let index = self.index.get_or_init(|| self.make_index());
         let mask = index.len() - 1;
@@ -156,11 +162,11 @@ impl Ground {
         while index[slot] != NONE {
             let first = index[slot] as usize;
             if self.point(first).0 == key {
-                return self.floor_from(first, key, snapshot);
+                return (self.floor_from(first, key, snapshot), first);
             }
             slot = (slot + 1) & mask;
         }
-        0
+        (0, 0)
     }
 
     /// The latest deletion up to `snapshot` of `key`, of which grave `first` is the first.

@@ -56,6 +56,10 @@ fn key_words(key: &[u8]) -> impl Iterator<Item = u64> {
     whole.chain(last)
 }
 
+/// The place of a grave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spot(u32);
+
 /// Graves of single keys, of one memtable.
 pub(crate) struct Points {
     words: Words,
@@ -164,7 +168,14 @@ impl Points {
     /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot`; 0 if there is none.
     #[inline]
     pub(crate) fn floor(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
+        self.find(key, hash, snapshot).0
+    }
+
+    /// The same, and the place of its grave.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8], hash: u64, snapshot: u64) -> (u64, Spot) {
         let mut floor = 0;
+        let mut spot = Spot(NIL);
         for buckets in self.tables.iter().map_while(OnceLock::get) {
             let mut next = buckets[bucket_of(hash, buckets.len())].load(Acquire);
             while next != NIL {
@@ -173,13 +184,26 @@ impl Points {
                 if (head >> 32) as usize == key.len() && holds(&node[HEAD_WORDS..], key) {
                     let sequence = node[1].load(Relaxed);
                     if sequence <= snapshot && sequence > floor {
-                        floor = sequence;
+                        (floor, spot) = (sequence, Spot(next));
                     }
                 }
                 next = head as u32;
             }
         }
-        floor
+        (floor, spot)
+    }
+
+    /// The grave that was dug right after the one at `spot`, if it is of `key`: its number and place. Keys deleted in
+    /// order are found so without a search. One that is just being dug may be missed.
+    #[inline]
+    pub(crate) fn find_after(&self, spot: Spot, key: &[u8]) -> Option<(u64, Spot)> {
+        let head = self.words.from(spot.0 as usize).first()?.load(Relaxed);
+        let at = spot.0 as usize + HEAD_WORDS + ((head >> 32) as usize).div_ceil(8);
+        let node = self.words.from(at);
+        let (head, words) = node.split_at_checked(HEAD_WORDS)?;
+        let is_of_key = (head[0].load(Relaxed) >> 32) as usize == key.len() && holds(words, key);
+        // Words that were not written yet are zeros, and no deletion has that number.
+        is_of_key.then(|| (head[1].load(Relaxed), Spot(at as u32)))
     }
 
     /// Shows `each` all graves, in no order: key and sequence number.

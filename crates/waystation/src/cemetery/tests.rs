@@ -169,6 +169,34 @@ fn many_threads_dig_in_one_plot() {
 }
 
 #[test]
+fn keys_deleted_in_order_lie_in_order() {
+    let points = Points::new(1 << 20);
+    let name = |at: u64| format!("{:0width$}", at, width = 3 + at as usize % 20);
+    for at in 1..=5_000 {
+        points.insert(name(at).as_bytes(), at);
+    }
+    let mut missed = 0;
+    let (_, mut spot) = points.find(name(1).as_bytes(), hash(name(1).as_bytes()), 9);
+    for at in 2..=5_000 {
+        let key = name(at);
+        assert!(points.find_after(spot, b"none").is_none());
+        if let Some((sequence, next)) = points.find_after(spot, key.as_bytes()) {
+            assert_eq!(sequence, at);
+            spot = next;
+        } else {
+            missed += 1;
+            spot = points.find(key.as_bytes(), hash(key.as_bytes()), at).1;
+        }
+    }
+    assert!(
+        points
+            .find_after(spot, b"")
+            .is_none_or(|(sequence, _)| sequence == 0)
+    );
+    assert!(missed < 10, "{missed}");
+}
+
+#[test]
 fn keys_of_any_length_have_graves() {
     let points = Points::new(8 << 20);
     let keys: Vec<_> = [0, 1, 7, 8, 9, 1000, 65_536, 1 << 20]

@@ -92,7 +92,7 @@ impl Words {
     pub(super) fn from(&self, at: usize) -> &[AtomicU64] {
         let (chunk, start) = chunk_of(at);
         let chunk = self.chunks.get(chunk).and_then(OnceLock::get);
-        chunk.map_or(&[], |chunk| &chunk[at - start..])
+        chunk.map_or(&[], |chunk| chunk.get(at - start..).unwrap_or_default())
     }
 
     /// Bytes of memory taken.

@@ -9,8 +9,17 @@
 use super::view::View;
 use crate::cemetery::fragments::Stretch;
 use crate::cemetery::learned::{Learned, RUN_MIN};
-use crate::cemetery::points;
+use crate::cemetery::points::{self, Spot};
 use crate::sync::Arc;
+
+/// Where a grave is, behind which the next key's may be.
+#[derive(Debug, Clone, Copy)]
+enum Hint {
+    Nowhere,
+    /// In the plot with this number, the newest being the first.
+    Plot(usize, Spot),
+    Ground(usize),
+}
 
 /// Tells what graves hide from a cursor at one snapshot.
 pub(super) struct Hiding {
@@ -24,6 +33,8 @@ pub(super) struct Hiding {
     start: Vec<u8>,
     end: Option<Vec<u8>>,
     floor: u64,
+    /// Where the grave was that hid the version before.
+    hint: Hint,
     /// Whether what can be jumped in the stretch was.
     is_jumped: bool,
 }
@@ -44,6 +55,7 @@ impl Hiding {
             start: Vec::new(),
             end: None,
             floor: 0,
+            hint: Hint::Nowhere,
             is_jumped: false,
         })
     }
@@ -61,19 +73,50 @@ impl Hiding {
         if !is_inside {
             self.find_stretch(key);
         }
-        sequence < self.floor || (self.has_points && sequence < self.point_floor(key))
+        sequence < self.floor || (self.has_points && self.is_buried(key, sequence))
     }
 
-    fn point_floor(&self, key: &[u8]) -> u64 {
+    /// Whether a grave of `key` hides the version with `sequence`.
+    fn is_buried(&mut self, key: &[u8], sequence: u64) -> bool {
+        let hides = |deletion: u64| sequence < deletion && deletion <= self.snapshot;
+        match self.hint {
+            Hint::Nowhere => {}
+            Hint::Plot(number, spot) => {
+                let plot = self.view.plots().nth(number);
+                if let Some((deletion, spot)) =
+                    plot.and_then(|plot| plot.points().find_after(spot, key))
+                    && hides(deletion)
+                {
+                    self.hint = Hint::Plot(number, spot);
+                    return true;
+                }
+            }
+            Hint::Ground(at) => {
+                if at + 1 < self.view.ground.len()
+                    && let (other, deletion) = self.view.ground.point(at + 1)
+                    && other == key
+                    && hides(deletion)
+                {
+                    self.hint = Hint::Ground(at + 1);
+                    return true;
+                }
+            }
+        }
         let hash = points::hash(key);
-        let in_plots = self
-            .view
-            .plots()
-            .filter(|plot| plot.points().len() > 0)
-            .map(|plot| plot.points().floor(key, hash, self.snapshot))
-            .max();
-        let in_ground = self.view.ground.point_floor(key, hash, self.snapshot);
-        in_plots.unwrap_or(0).max(in_ground)
+        for (number, plot) in self.view.plots().enumerate() {
+            if plot.points().len() > 0 {
+                let (floor, spot) = plot.points().find(key, hash, self.snapshot);
+                if sequence < floor {
+                    self.hint = Hint::Plot(number, spot);
+                    return true;
+                }
+            }
+        }
+        let (floor, at) = self.view.ground.find(key, hash, self.snapshot);
+        if sequence < floor {
+            self.hint = Hint::Ground(at);
+        }
+        sequence < floor
     }
 
     #[cold]
