@@ -170,7 +170,7 @@ fn a_deadline_makes_deletions_physical() {
     }
     wait_until("what is deleted is gone", || {
         // Somebody writes all the time.
-        db.put(b"busy", b"yes").unwrap();
+        db.put(b"writes", b"go on").unwrap();
         db.stats().graves.pinned_bytes == 0 && db.stats().graves.oldest_unpersisted.is_none()
     });
     db.close().unwrap();
@@ -182,6 +182,26 @@ fn a_deadline_makes_deletions_physical() {
         open(&machine, too_short),
         Err(Error::InvalidArgument(_))
     ));
+}
+
+#[test]
+fn graves_beyond_their_memory_are_purged() {
+    let machine = SimStorage::new(9);
+    let options = Options {
+        graves_bytes: 1_000,
+        ..options()
+    };
+    let db = filled(&machine, options);
+    // Too few to be purged for any other reason.
+    for number in (0..2_000).step_by(20) {
+        db.delete(&key('b', number)).unwrap();
+    }
+    db.flush().unwrap();
+    wait_until("graves fit their memory", || {
+        db.put(b"writes", b"go on").unwrap();
+        db.stats().graves.points == 0
+    });
+    assert_eq!(count(&db, "b"), 1_900);
 }
 
 #[test]

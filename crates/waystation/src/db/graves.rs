@@ -232,13 +232,16 @@ impl Core {
         Hidden {
             through: snapshot.min(view.ground.through()),
             graves: Arc::clone(&view.ground),
-            overdue: self.overdue_through(),
+            overdue: self.overdue_through(view),
             learned: Some(Arc::clone(&self.cemetery.learned)),
         }
     }
 
-    /// Deletions up to here have waited for half of their time; at rest, all have.
-    fn overdue_through(&self) -> u64 {
+    /// Deletions up to here have waited for half of their time; at rest, or when there are too many, all have.
+    fn overdue_through(&self, view: &View) -> u64 {
+        if view.ground.memory_bytes() > self.options.graves_bytes {
+            return u64::MAX;
+        }
         match self.options.deletion_deadline {
             None => 0,
             Some(_) if self.is_at_rest() => u64::MAX,

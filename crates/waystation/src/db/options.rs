@@ -107,6 +107,9 @@ pub struct Options {
     /// [`Error::DiskFull`], and what leaves goes on. At least the ring and twice what is kept free for that (two
     /// segments, two memtables, and up to 64 MiB to settle in). Default: no limit.
     pub disk_bytes_max: Option<u64>,
+    /// Memory for what was deleted and hides something in tables still. Beyond it, all of that is purged, however little
+    /// of a table it is; what snapshots hold back has to wait for them. Default: 64 MiB.
+    pub graves_bytes: usize,
     /// What compactions may write per second, all together, where a device is shared with others; flushes are
     /// not held back. 0 for no limit; at least 1 MiB. Too low a limit slows writers down. Default: 0.
     pub compaction_bytes_per_second: usize,
@@ -130,6 +133,7 @@ impl Default for Options {
             direct_io: true,
             devices: None,
             deletion_deadline: None,
+            graves_bytes: 64 * MIB,
             disk_bytes_max: None,
             compaction_bytes_per_second: 0,
         }
