@@ -178,6 +178,10 @@ fn a_device_on_its_way_is_read_and_not_written() {
     assert_moving(&west.put(b"car:x", b""));
     assert_moving(&west.delete(b"car:00/00001"));
     assert_moving(&west.depart(b"car"));
+    assert_moving(&west.delete_prefix(b"car:00"));
+    assert_moving(&west.delete_range(b"b", None));
+    west.delete_range(b"a", Some(b"car:")).expect("before");
+    west.delete_range(b"car;", None).expect("behind");
     assert_moving(&west.export_device(b"car", "north", Durability::PowerLoss));
     let mut batch = WriteBatch::new();
     batch.put(b"bus:1", b"");
@@ -314,6 +318,28 @@ impl Read for Watching<'_> {
         self.bytes.read(out)
     }
 }
+#[test]
+fn a_checkpoint_has_the_devices_and_none_of_their_hand_offs() {
+    let west = Edge::new(1);
+    let db = west.db();
+    drive(db, 0, 50);
+    db.put(b"bus:1", b"settled").expect("put");
+    db.settle(b"bus").expect("settle");
+    db.put(b"settings", b"of nobody").expect("put");
+    drop(stream(db, "east"));
+    db.checkpoint("/copy").expect("checkpoint");
+    let again = db.checkpoint("/copy");
+    assert!(matches!(again, Err(Error::InvalidArgument(_))));
+    assert_moving(&db.put(b"car:x", b""));
+    let storage: Arc<dyn Storage> = west.machine.clone();
+    let copy = Db::open_with(storage, Path::new("/copy"), options()).expect("open");
+    assert!(state_at(&copy, "", None) == state_at(db, "", None));
+    assert_ne!(copy.engine_id().expect("id"), db.engine_id().expect("id"));
+    assert!(copy.exports().expect("exports").is_empty());
+    copy.put(b"car:x", b"").expect("put");
+    copy.depart(b"bus").expect("depart");
+}
+
 /// Longer devices are admitted in parts; nobody sees a part.
 #[test]
 fn parts_of_an_arrival_are_not_seen() {

@@ -44,14 +44,7 @@ impl Db {
                 "LevelDB 1.23 cannot read zstd; export with snappy or none".into(),
             ));
         }
-        match storage.list(target) {
-            Ok(entries) if !entries.is_empty() => {
-                let reason = format!("{} is not empty; name a new directory", target.display());
-                return Err(Error::InvalidArgument(reason));
-            }
-            Err(error) if !error.is_not_found() => return Err(error),
-            _ => {}
-        }
+        refuse_used(&**storage, target)?;
         let options = Options {
             compression,
             // All of it goes to tables.
@@ -77,6 +70,21 @@ impl Db {
         })
     }
 
+    /// Writes a copy, as the database is now, to the new directory `target`, with the same settings.
+    pub(super) fn copy_with_devices(&self, target: &Path) -> Result<()> {
+        let storage = &self.core.storage;
+        refuse_used(&**storage, target)?;
+        let options = Options {
+            create_if_missing: true,
+            error_if_exists: true,
+            ..self.core.options.clone()
+        };
+        let fresh = Self::open_with(Arc::clone(storage), target, options)?;
+        self.copy_entries(&fresh, &mut |_| {})?;
+        fresh.sync()?;
+        fresh.close()
+    }
+
     fn copy_entries(&self, target: &Self, progress: &mut dyn FnMut(u64)) -> Result<u64> {
         let mut cursor = self.iter(IterOptions::default())?;
         let mut batch = WriteBatch::new();
@@ -95,6 +103,18 @@ impl Db {
         target.write(&batch, Durability::ProcessCrash)?;
         progress(entries);
         Ok(entries)
+    }
+}
+
+/// Refuses a target that is not empty.
+fn refuse_used(storage: &dyn Storage, target: &Path) -> Result<()> {
+    match storage.list(target) {
+        Ok(entries) if !entries.is_empty() => {
+            let reason = format!("{} is not empty; name a new directory", target.display());
+            Err(Error::InvalidArgument(reason))
+        }
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
     }
 }
 

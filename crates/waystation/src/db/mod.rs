@@ -254,13 +254,14 @@ impl Db {
     /// Writes a copy of the database, as it is now, to the new directory `target`: hard links where the file
     /// system allows them. Writing goes on meanwhile.
     ///
+    /// With devices every entry is written anew, as not all is in tables. The copy is another engine: its devices
+    /// arrive in it now, and it knows nothing of hand-offs.
+    ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if `target` is not empty, or in a directory with devices.
+    /// [`Error::InvalidArgument`] if `target` is not empty.
     pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<()> {
         if self.core.devices.is_some() {
-            let reason = "a checkpoint holds tables alone, and devices have data outside of them; export the \
-                          database instead";
-            return Err(Error::InvalidArgument(reason.into()));
+            return self.copy_with_devices(target.as_ref());
         }
         self.flush()?;
         self.core.checkpoint(target.as_ref())

@@ -32,6 +32,8 @@ struct Route {
     prefix_bytes: usize,
     /// `None`: they belong to no device.
     target: Option<Target>,
+    /// Whether one of them deletes a range.
+    has_range: bool,
 }
 
 impl Route {
@@ -74,6 +76,9 @@ impl Core {
             let admitted = self
                 .log
                 .reserve(payload.len(), changes.count(), |lsn, sequence| {
+                    if routes.iter().any(|route| route.has_range) {
+                        devices.check_ranges(changes)?;
+                    }
                     self.admit_routed(devices, routes, room, lsn, sequence)
                 });
             match admitted {
@@ -140,11 +145,13 @@ impl Core {
                     operations: 0,
                     prefix_bytes: prefix.map_or(0, <[u8]>::len),
                     target: prefix.map(find).transpose()?,
+                    has_range: false,
                 });
                 last = prefix;
             }
             if let Some(route) = routes.last_mut() {
                 route.operations += 1;
+                route.has_range |= operation.range_end.is_some();
                 if route.stay().is_none() {
                     room += room_of(&operation);
                 }

@@ -13,10 +13,10 @@ use super::index::{Entry, Spot};
 use super::ledger::Stub;
 use super::record::Admitted;
 use super::resident::Resident;
-use super::table::{Barred, Departure, DeviceState, DeviceTable};
+use super::table::{Barred, Departure, Device, DeviceState, DeviceTable};
 use crate::sync::{Arc, lock};
 use waystation_format::FormatError;
-use waystation_format::batch::BatchIter;
+use waystation_format::batch::{BatchIter, prefix_end};
 use waystation_format::handoff::Digest;
 use waystation_format::log::RECORD_HEADER_BYTES;
 
@@ -81,6 +81,24 @@ impl DeviceTable {
         device.with_state(|state| Some((state.frozen.clone()?, state.tenure)))
     }
 
+    /// The devices that are being handed on, by prefix.
+    pub(crate) fn moving(&self) -> Vec<Arc<Device>> {
+        lock(&self.moving).values().cloned().collect()
+    }
+
+    /// A device that is being handed on and has keys from `start` to before `end` (none: to the last). Only the front's
+    /// lock keeps the answer true.
+    pub(crate) fn moving_within(&self, start: &[u8], end: Option<&[u8]>) -> Option<Arc<Device>> {
+        let moving = lock(&self.moving);
+        let overlaps = |device: &&Arc<Device>| {
+            let prefix = device.prefix();
+            let begins_before = end.is_none_or(|end| prefix < end);
+            let ends_behind = prefix_end(prefix).is_none_or(|last| *last > *start);
+            begins_before && ends_behind
+        };
+        moving.values().find(overlaps).cloned()
+    }
+
     /// Freezes the device of `prefix`. Returns whether it is there.
     pub(crate) fn freeze(&self, prefix: &[u8], frozen: Frozen) -> bool {
         let device = match self.get(prefix) {
@@ -93,6 +111,7 @@ impl DeviceTable {
         }
         self.ledger.sent(&frozen.destination, frozen.ticket);
         device.transition(|state| state.frozen = Some(frozen));
+        lock(&self.moving).insert(prefix.into(), device);
         true
     }
 
@@ -126,6 +145,7 @@ impl DeviceTable {
             return None;
         }
         let frozen = device.transition(|state| state.frozen.take_if(is_this))?;
+        lock(&self.moving).remove(prefix);
         let end = if frozen.survives_power_loss {
             sequence
         } else {

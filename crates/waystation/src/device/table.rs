@@ -139,6 +139,8 @@ pub(crate) struct DeviceTable {
     over: Mutex<Vec<Arc<Resident>>>,
     /// Devices with floors.
     floored: Mutex<BTreeMap<Prefix, Arc<Device>>>,
+    /// Devices that are being handed on.
+    pub(super) moving: Mutex<BTreeMap<Prefix, Arc<Device>>>,
     generation: AtomicU64,
     index_bytes: AtomicU64,
     /// Records that settled since the table was made.
@@ -214,6 +216,7 @@ impl DeviceTable {
             arrivals: Mutex::default(),
             over: Mutex::default(),
             floored: Mutex::default(),
+            moving: Mutex::default(),
             generation: AtomicU64::new(0),
             index_bytes: AtomicU64::new(0),
             settled_records: AtomicU64::new(0),
@@ -554,6 +557,9 @@ impl DeviceTable {
         let device = self.get(prefix).unwrap_or_else(|| self.add(prefix));
         if !state.floors.is_empty() {
             lock(&self.floored).insert(prefix.into(), Arc::clone(&device));
+        }
+        if state.frozen.is_some() {
+            lock(&self.moving).insert(prefix.into(), Arc::clone(&device));
         }
         device.with_state(|old| *old = state);
     }

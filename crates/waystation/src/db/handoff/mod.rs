@@ -29,6 +29,7 @@ mod stream;
 pub use export::Export;
 pub use waystation_format::handoff::{Digest, EngineId, Receipt, Refusal, Ticket};
 
+use super::changes::Changes;
 use super::devices::{Devices, Logged};
 use super::pipeline::Refusal as Refused;
 use super::{Core, Db, Durability};
@@ -107,7 +108,7 @@ impl Db {
             let (frozen, tenure) = table.frozen(device.prefix())?;
             Some(devices.ticket(device.prefix(), &frozen, tenure))
         };
-        Ok(table.all().iter().filter_map(ticket).collect())
+        Ok(table.moving().iter().filter_map(ticket).collect())
     }
 
     /// Takes a device over from another engine: reads the stream to its end, checks it, and shows all of it at once.
@@ -187,6 +188,22 @@ impl Db {
 }
 
 impl Devices {
+    /// Refuses to delete ranges in which a device is being handed on. Under the front's lock.
+    pub(super) fn check_ranges(&self, changes: &impl Changes) -> Result<()> {
+        let table = &self.upper.table;
+        for operation in changes.operations() {
+            let moving = operation
+                .range()
+                .and_then(|end| table.moving_within(operation.key, end));
+            if let Some(device) = moving
+                && let Some(barred) = table.barred(device.prefix())
+            {
+                return Err(self.barred_error(device.prefix(), &barred));
+            }
+        }
+        Ok(())
+    }
+
     /// The error of a write that `barred` stops.
     pub(super) fn barred_error(&self, prefix: &[u8], barred: &Barred) -> Error {
         let device = self.upper.table.extractor().device(prefix);
