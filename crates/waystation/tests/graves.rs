@@ -188,7 +188,7 @@ fn a_deadline_makes_deletions_physical() {
 fn graves_beyond_their_memory_are_purged() {
     let machine = SimStorage::new(9);
     let options = Options {
-        graves_bytes: 1_000,
+        graves_bytes: 0,
         ..options()
     };
     let db = filled(&machine, options);

@@ -65,6 +65,8 @@ struct Kept {
     is_stale: bool,
     /// When to look again for graves to retire.
     look_at: Duration,
+    /// The view that was looked at last.
+    looked_at: Option<u64>,
 }
 
 /// What becomes of a plot.
@@ -94,6 +96,7 @@ impl Cemetery {
                 graves: ground.len() + ground.ranges().len(),
                 is_stale: false,
                 look_at: Duration::ZERO,
+                looked_at: None,
             }),
             seen: Mutex::default(),
             looked: Mutex::default(),
@@ -259,6 +262,8 @@ impl Core {
     pub(super) fn watch_deletions(&self) {
         let now = self.storage.now();
         lock(&self.cemetery.seen).note(self.log.visible_sequence(), now);
+        // One that was put off, as somebody was just looking or had just looked.
+        self.retire_graves(false);
         let Some(deadline) = self.options.deletion_deadline else {
             return;
         };
@@ -362,6 +367,10 @@ impl Core {
             return;
         }
         let view = self.views.load();
+        if !always && kept.looked_at == Some(view.generation()) {
+            return;
+        }
+        kept.looked_at = Some(view.generation());
         let memtables_from = view.full.first().unwrap_or(&view.active).start_sequence;
         if let Some(ground) = self.retired(&view.ground, &view, memtables_from) {
             self.views.change(|view| view.ground = ground);

@@ -317,7 +317,7 @@ impl Core {
     pub(super) fn adopt_version(&self) {
         self.views.change(|view| view.version = self.tree.version());
         self.observe_pace();
-        self.retire_graves(false);
+        self.retire_graves(self.is_at_rest());
     }
 
     /// A cursor was made that looks into so many places of the tree; most are sent somewhere once.
