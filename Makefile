@@ -64,7 +64,7 @@ endif
 # Nightly only: what stable cannot do is said, and is no failure.
 sanitize: ## Undefined behaviour (Miri) and data races (ThreadSanitizer) in the islands of unsafe code
 	@if $(CARGO) +nightly miri --version >/dev/null 2>&1; then \
-	  MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --target-dir $(TARGET)/miri -p waystation --lib -- $(MIRI_TESTS); \
+	  PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --target-dir $(TARGET)/miri -p waystation --lib -- $(MIRI_TESTS); \
 	else echo "sanitize: Miri NOT RUN: it needs a nightly toolchain with the components miri and rust-src"; fi
 	@if $(CARGO) +nightly --version >/dev/null 2>&1 && [ -d "$$(rustc +nightly --print sysroot)/lib/rustlib/src" ]; then \
 	  RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(HOST) --target-dir $(TARGET)/tsan -p waystation --lib -- $(TSAN_TESTS); \

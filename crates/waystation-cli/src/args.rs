@@ -114,6 +114,15 @@ Examples:
 Examples:
   waystation checkpoint /data/cars /backup/cars-monday")]
     Checkpoint(Checkpoint),
+    /// Save what can still be read of a database with damaged tables to a new one, and say what is lost
+    #[command(after_help = "\
+Nothing that was deleted or overwritten comes back: a key whose newest version may be in a damaged block is lost, and
+named. A database that does not open is not repaired; restore it from a checkpoint.
+
+Examples:
+  waystation repair /data/cars /data/cars-repaired
+  waystation --json repair /data/cars /data/cars-repaired > lost.json")]
+    Repair(Repair),
     /// Keep the data of devices apart: create a database that does, list its devices, let them depart
     #[command(
         subcommand,
@@ -316,6 +325,16 @@ pub(crate) struct Checkpoint {
     pub(crate) db: PathBuf,
     /// The directory to make; it must not exist
     pub(crate) target: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Repair {
+    /// The database directory
+    pub(crate) db: PathBuf,
+    /// The directory to make; it must not exist
+    pub(crate) target: PathBuf,
+    #[command(flatten)]
+    pub(crate) notation: Notation,
 }
 
 /// What to do with devices.

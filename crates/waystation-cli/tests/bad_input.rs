@@ -27,6 +27,7 @@ fn commands(db: &str) -> Vec<Vec<&str>> {
         vec!["compact", db],
         vec!["export-leveldb", db, "target"],
         vec!["checkpoint", db, "target"],
+        vec!["repair", db, "target"],
     ]
 }
 

@@ -123,6 +123,33 @@ fn stats_check_find_and_dump_show_what_is_in_the_files() {
 }
 
 #[test]
+fn what_a_damaged_table_does_not_hold_is_saved() {
+    let shell = Shell::new();
+    let lines: String = (0..5_000).map(|n| format!("key{n:06}\t{n}\n")).collect();
+    shell.ok_with_input(&["import", "db", "-"], lines.as_bytes());
+    assert_eq!(
+        shell.ok(&["repair", "db", "same"]),
+        "5,000 entries saved, 0 gaps\n"
+    );
+    assert_eq!(shell.ok(&["scan", "same"]), lines);
+    let table = shell.files("db", "ldb").pop().unwrap();
+    let mut bytes = fs::read(&table).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&table, bytes).unwrap();
+    let said = shell.ok(&["repair", "db", "saved"]);
+    assert!(
+        said.contains("1 gaps") && said.contains("may be missing"),
+        "{said}"
+    );
+    let saved = shell.ok(&["scan", "saved"]);
+    let lost = 5_000 - saved.lines().count();
+    assert!((1..1_000).contains(&lost), "{lost} lost");
+    assert!(saved.lines().all(|line| lines.contains(line)));
+    assert!(shell.ok(&["check", "saved"]).starts_with("sound: "));
+}
+
+#[test]
 fn checkpoints_and_exports_are_databases_of_their_own() {
     let shell = Shell::new();
     let lines: String = (0..5_000).map(|n| format!("key{n:06}\t{n}\n")).collect();

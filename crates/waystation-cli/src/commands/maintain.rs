@@ -1,14 +1,16 @@
-//! compact, checkpoint, export-leveldb.
+//! compact, checkpoint, repair, export-leveldb.
 
-use super::{Context, open_existing, require_path};
-use crate::args::{Checkpoint, Compact, Export, ExportCompression};
+use super::{Context, open_existing, options_of, require_path};
+use crate::args::{Checkpoint, Compact, Export, ExportCompression, Repair};
 use crate::failure::Failure;
 use crate::notation::Style;
 use crate::output::{bytes_text, count_text};
 use crate::progress::{Unit, bar, spinner};
 use serde::Serialize;
 use std::ops::Bound;
-use waystation::Compression;
+use std::sync::Arc;
+use waystation::storage::{OsStorage, Storage};
+use waystation::{Compression, inspect};
 
 /// How long it took, as JSON.
 #[derive(Serialize)]
@@ -54,6 +56,49 @@ pub(super) fn checkpoint(context: &mut Context, args: &Checkpoint) -> Result<(),
     let closed = db.close();
     copied.and(closed)?;
     say_done(context, "checkpoint made", progress.elapsed().as_secs_f64())
+}
+
+/// Saves what can be read.
+pub(super) fn repair(context: &mut Context, args: &Repair) -> Result<(), Failure> {
+    require_path(&args.db)?;
+    require_path(&args.target)?;
+    let style = Style::from(args.notation);
+    let options = options_of(&args.db)?;
+    let storage: Arc<dyn Storage> = OsStorage::new();
+    let progress = bar("repairing", Unit::Entries, 0, context.quiet);
+    let repaired = inspect::repair(&storage, &args.db, &args.target, &options, &mut |entries| {
+        progress.set_position(entries);
+    });
+    progress.finish_and_clear();
+    let repaired = repaired?;
+    if context.output.is_json() {
+        context.output.json(&repaired)?;
+        return Ok(());
+    }
+    for gap in &repaired.gaps {
+        let after = gap.after.as_ref().map(|key| style.show(key));
+        context.output.line(format_args!(
+            "{} byte {}: {}; keys {} through {} may be missing: {} saved from other tables, {} known to be lost",
+            gap.file,
+            gap.offset,
+            gap.reason,
+            after.map_or("from the first".to_owned(), |key| format!("after {key}")),
+            style.show(&gap.through),
+            count_text(gap.rescued),
+            count_text(gap.lost_keys.len() as u64)
+        ))?;
+        for key in &gap.lost_keys {
+            context
+                .output
+                .line(format_args!("lost {}", style.show(key)))?;
+        }
+    }
+    context.output.line(format_args!(
+        "{} entries saved, {} gaps",
+        count_text(repaired.entries),
+        repaired.gaps.len()
+    ))?;
+    Ok(())
 }
 
 /// Writes a plain LevelDB directory.

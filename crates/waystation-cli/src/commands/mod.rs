@@ -47,6 +47,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Compact(args) => maintain::compact(&mut context, args),
         Command::ExportLeveldb(args) => maintain::export(&mut context, &args),
         Command::Checkpoint(args) => maintain::checkpoint(&mut context, &args),
+        Command::Repair(args) => maintain::repair(&mut context, &args),
     };
     // What was printed before a failure is still worth reading.
     let finished = context.output.finish();

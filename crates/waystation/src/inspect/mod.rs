@@ -9,6 +9,8 @@
 //! - [`Inspection::check`]: whether it is what was written
 //! - [`Inspection::find`]: every version of one key
 //! - [`dump()`]: everything in one file
+//!
+//! [`repair()`] is the exception: it opens the database, and writes what can still be read of it to a new one.
 
 mod check;
 mod dump;
@@ -16,6 +18,7 @@ mod find;
 mod graves;
 mod log;
 mod manifest;
+mod repair;
 mod segment;
 mod source;
 mod stream;
@@ -26,6 +29,7 @@ mod table_walk;
 pub use check::{CheckProgress, CheckReport, Problem};
 pub use dump::{DumpedVersion, Item, ItemSink, dump};
 pub use find::{Found, Place};
+pub use repair::{Gap, Repaired, repair};
 pub use summary::{JournalSummary, LevelSummary, SegmentState, SegmentSummary, Summary};
 
 use crate::error::{Error, Result};
