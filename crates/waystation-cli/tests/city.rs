@@ -87,6 +87,28 @@ fn a_trace_of_ones_own_is_taken_and_json_goes_to_standard_output() {
 }
 
 #[test]
+fn an_interrupt_ends_the_run_with_audit_and_report() {
+    let shell = Shell::new();
+    let arguments = [
+        "city",
+        "--readings-per-second",
+        "2",
+        "--queries-per-second",
+        "0",
+    ];
+    // The last cell's engine: all are open by then, or nearly.
+    let said = shell.ok_interrupted(&arguments, "waystation-city/waystation/cell-29");
+    assert!(said.contains("waystation: stopped after "), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(
+        last.starts_with("audit: ")
+            && last.ends_with(" readings, 0 lost, 0 doubled, 0 left behind"),
+        "{last}"
+    );
+    assert!(!shell.path("waystation-city").exists(), "nothing is left");
+}
+
+#[test]
 fn what_cannot_be_driven_is_refused_with_its_reason() {
     let shell = Shell::new();
     fs::write(

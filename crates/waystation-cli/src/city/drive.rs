@@ -238,6 +238,8 @@ struct State {
     elapsed: Duration,
     /// What the engines had written and read when they were closed last.
     closed: Occupancy,
+    /// What the last sample saw.
+    latest: Occupancy,
     written_before: u64,
 }
 
@@ -252,6 +254,7 @@ impl State {
             samples: Vec::new(),
             elapsed: Duration::ZERO,
             closed: Occupancy::default(),
+            latest: Occupancy::default(),
             written_before: machine::written_bytes(),
         }
     }
@@ -315,9 +318,8 @@ impl State {
                 self.settle(setup, lines)?;
             }
             self.elapsed = before + started.elapsed();
-            let is_last = until == end || watch.is_stopped();
-            if until / SAMPLE_EVERY > had_looked || is_last {
-                self.look(setup, cells, lines, is_last)?;
+            if until / SAMPLE_EVERY > had_looked {
+                self.look(setup, cells, lines)?;
             } else {
                 self.gather(lines);
             }
@@ -326,6 +328,12 @@ impl State {
             watch.tick(until, vehicles(lines), &counts);
         }
         self.elapsed = before + started.elapsed();
+        // What was done since the last sample counts, too.
+        let last = self.samples.last().map_or(0, |sample| sample.city_s);
+        if last < self.now {
+            self.look(setup, cells, lines)?;
+        }
+        self.closed = self.latest;
         Ok(())
     }
 
@@ -355,7 +363,6 @@ impl State {
         setup: &Setup<'_>,
         cells: &[E],
         lines: &mut [Line],
-        is_last: bool,
     ) -> Result<(), CityError> {
         self.gather(lines);
         let recent = std::mem::take(&mut self.recent);
@@ -371,9 +378,7 @@ impl State {
         occupancy.log_written += written.log_written;
         occupancy.tables_written += written.tables_written;
         occupancy.storage_read += written.storage_read;
-        if is_last {
-            self.closed = occupancy;
-        }
+        self.latest = occupancy;
         self.samples.push(Sample {
             city_s: self.now,
             elapsed_s: self.elapsed.as_secs_f64(),

@@ -154,6 +154,28 @@ impl Shell {
         child.wait().unwrap()
     }
 
+    /// What the command printed; it is interrupted (Ctrl-C) once `exists` is there, and must succeed all the same.
+    pub(crate) fn ok_interrupted(&self, arguments: &[&str], exists: &str) -> String {
+        let mut command = self.command(arguments);
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        for _ in 0..12_000 {
+            if self.path(exists).exists() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let mut kill = Command::new("kill");
+        kill.args(["-INT", &child.id().to_string()]);
+        assert!(kill.status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// A process that owns a database, until it is dropped.
     pub(crate) fn hold_open(&self, db: &str) -> Owner {
         let mut child = self
