@@ -1,7 +1,7 @@
 //! kill -9 under mixed load: nothing acknowledged is lost, nothing wrong is returned.
 //!
 //! The writer is a process of its own (this test binary started again as the child). Each of its threads owns
-//! a set of keys and overwrites, deletes and batches them in an order that follows from the seed alone; after
+//! a set of keys and overwrites, deletes (one by one and by prefix) and batches them in an order that follows from the seed alone; after
 //! each acknowledgement it writes one line to a pipe. The oracle is this process: it knows what each thread
 //! does from the seed, and how far each thread got from the pipe. It shares no memory with the writer.
 //!
@@ -47,6 +47,8 @@ const DEVICES: u64 = 6;
 /// database with devices one of the thread's may depart before.
 struct Step {
     departs: Option<Vec<u8>>,
+    /// All keys that begin so are deleted first.
+    clears: Option<Vec<u8>>,
     changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     synced: bool,
 }
@@ -82,6 +84,10 @@ fn step(seed: u64, thread: u64, index: u64) -> Step {
     let mut step = Step {
         departs: (random.below(60) == 0)
             .then(|| format!("thread{thread}-{}", random.below(DEVICES)).into_bytes()),
+        clears: (random.below(20) == 0).then(|| {
+            let (device, keys) = (random.below(DEVICES), random.below(20));
+            format!("thread{thread}-{device}/key{keys:03}").into_bytes()
+        }),
         changes,
         synced: random.below(50) == 0,
     };
@@ -126,6 +132,9 @@ fn write_until_killed(dir: &Path, seed: u64, devices: bool) {
                         }
                     }
                     let mut batch = WriteBatch::new();
+                    if let Some(prefix) = &step.clears {
+                        batch.delete_prefix(prefix);
+                    }
                     for (key, value) in &step.changes {
                         match value {
                             Some(value) => batch.put(key, value),
@@ -181,6 +190,9 @@ impl Oracle {
             let step = step(self.seed, thread, index);
             if let Some(device) = step.departs.filter(|_| self.devices) {
                 self.depart(&device);
+            }
+            if let Some(prefix) = step.clears {
+                self.state.retain(|key, _| !key.starts_with(&prefix));
             }
             for (key, value) in step.changes {
                 match value {

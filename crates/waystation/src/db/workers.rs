@@ -371,7 +371,10 @@ impl Core {
     /// Stops everything in order: writes have ended; memory goes to tables, the log is closed, the tree last.
     pub(super) fn shut_down(&self, workers: Workers) -> Result<()> {
         self.rotate_now();
-        let flushed = self.wait_flushed().and_then(|()| self.purge_at_close());
+        let flushed = self.wait_flushed();
+        if flushed.is_ok() {
+            self.purge_at_close();
+        }
         lock(&self.background).stopping = true;
         self.work.notify_all();
         self.wake.notify_all();
