@@ -1,6 +1,7 @@
 //! The engine's own small files and records, parsed and written again: what fuzzers feed and compare. No part of the
 //! engine's interface.
 
+use crate::cemetery;
 use crate::device::checkpoint;
 use crate::device::record::DeviceEvent;
 use crate::lsm::version::SideFile;
@@ -23,4 +24,10 @@ pub fn device_checkpoint(bytes: &[u8]) -> Option<Vec<u8>> {
 /// The event of a device that the payload `bytes` of a log's record is, written anew; none if it is not one.
 pub fn device_event(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(DeviceEvent::decode(bytes).ok()?.encode())
+}
+
+/// The file `GRAVES` that `bytes` are, written anew; none if they are not one.
+pub fn graves(bytes: &[u8]) -> Option<Vec<u8>> {
+    let ground = cemetery::checkpoint::decode(bytes).ok()?;
+    Some(cemetery::checkpoint::encode(&ground))
 }

@@ -44,6 +44,12 @@ leveldb_iterator_t* waystation_create_range_iterator(
     leveldb_t* db, const leveldb_readoptions_t* options,
     const char* lower, size_t lowerlen, const char* upper, size_t upperlen);
 
+/* Deletes all keys from `start` on and before `end`, however many there are, in the time of one write; NULL for an
+ * open end. */
+waystation_code_t waystation_delete_range(
+    leveldb_t* db, const leveldb_writeoptions_t* options,
+    const char* start, size_t startlen, const char* end, size_t endlen, char** errptr);
+
 /* Goes to the last key at or before `key`. */
 void waystation_iter_seek_for_prev(leveldb_iterator_t* iterator, const char* key, size_t keylen);
 

@@ -113,3 +113,23 @@ pub unsafe extern "C" fn waystation_iter_seek_for_prev(
         (*iterator).send(|cursor: &mut DbIterator| cursor.seek_for_prev(key));
     }
 }
+
+/// Deletes all keys from `start` on and before `end`, however many there are; null for an end that is open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn waystation_delete_range(
+    db: *mut leveldb_t,
+    options: *const leveldb_writeoptions_t,
+    start: *const c_char,
+    start_length: usize,
+    end: *const c_char,
+    end_length: usize,
+    errptr: *mut *mut c_char,
+) -> waystation_code_t {
+    // SAFETY: handles and error are as the header demands; the start has that many bytes, and the end is null or has.
+    unsafe {
+        let mut batch = WriteBatch::new();
+        let end = (!end.is_null()).then(|| bytes(end, end_length));
+        batch.delete_range(bytes(start, start_length), end);
+        code((*db).db.write(&batch, (*options).durability()), errptr)
+    }
+}

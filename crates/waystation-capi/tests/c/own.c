@@ -128,6 +128,17 @@ static void values(leveldb_t* db, leveldb_writeoptions_t* write, leveldb_readopt
   const char* key = leveldb_iter_key(range, &length);
   EXPECT(length == 5 && memcmp(key, "car:a", 5) == 0);
   leveldb_iter_destroy(range);
+
+  leveldb_put(db, write, "x1", 2, "1", 1, &error);
+  leveldb_put(db, write, "x2", 2, "2", 1, &error);
+  leveldb_put(db, write, "x3", 2, "3", 1, &error);
+  EXPECT(waystation_delete_range(db, write, "x1", 2, "x3", 2, &error) == waystation_ok);
+  EXPECT(waystation_get_into(db, read, "x2", 2, NULL, 0, &length, &error) == waystation_not_found);
+  EXPECT(waystation_get_into(db, read, "x3", 2, NULL, 0, &length, &error) == waystation_ok);
+  EXPECT(waystation_delete_range(db, write, "x3", 2, NULL, 0, &error) == waystation_ok);
+  EXPECT(waystation_get_into(db, read, "x3", 2, NULL, 0, &length, &error) == waystation_not_found);
+  EXPECT(waystation_delete_range(db, write, "b", 1, "a", 1, &error) == waystation_invalid_argument);
+  forget_error();
 }
 
 static void devices(leveldb_t* db, leveldb_writeoptions_t* write, leveldb_readoptions_t* read) {
@@ -187,7 +198,7 @@ int main(int argc, char** argv) {
   forget_error();
   EXPECT(waystation_close(db, &error) == waystation_ok);
 
-  /* What was exported is a database without devices: it has checkpoints. */
+  /* What was exported is a database without devices. */
   leveldb_options_t* simple = leveldb_options_create();
   db = leveldb_open(simple, plain, &error);
   EXPECT(db != NULL);

@@ -46,6 +46,15 @@ pub(super) fn device_checkpoint(bytes: &[u8]) {
     }
 }
 
+/// The cemetery's file.
+pub(super) fn graves(bytes: &[u8]) {
+    for bytes in [bytes, &healed(bytes)] {
+        if let Some(again) = parsers::graves(bytes) {
+            assert_eq!(parsers::graves(&again), Some(again));
+        }
+    }
+}
+
 /// The names of the files that a file may have; the first byte chooses.
 const NAMES: [&str; 9] = [
     "000004.ldb",
@@ -124,7 +133,7 @@ pub(super) fn database(bytes: &[u8]) {
         content.extend_from_slice(&before[content.len()..]);
     }
     match name.as_str() {
-        "WAYSTATION" | "DEVICES" => content = healed(&content),
+        "WAYSTATION" | "DEVICES" | "GRAVES" => content = healed(&content),
         "JOURNAL" => heal_journal(&mut content),
         // One more record, sound but for what it says.
         name if which % 4 > 1 && (name.starts_with("MANIFEST") || name.contains(".log")) => {
