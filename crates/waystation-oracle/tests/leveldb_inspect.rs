@@ -137,6 +137,8 @@ fn every_file_dumps_and_the_dumps_hold_every_entry() {
                     panic!("{}: {offset}: {reason}", path.display())
                 }
                 Item::Fact { .. }
+                | Item::RangeDeletion { .. }
+                | Item::Device { .. }
                 | Item::Block { .. }
                 | Item::TableRemoved { .. }
                 | Item::Batch { .. } => {}
