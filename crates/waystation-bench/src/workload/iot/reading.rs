@@ -2,7 +2,7 @@
 //!
 //! A key is `client:sensor:timestamp`. The kit has 160 sensors; their names here are made of 16 places and 10
 //! quantities in its form and of its mean length (16 bytes), and are not its own list. The timestamp is a counter that
-//! goes on by 100 ms with every insert of a thread, as the kit's does. The sensor follows from the device and the
+//! goes on by 100 ms with every insert of the device, as the kit's does with every insert of its client. The sensor follows from the device and the
 //! number of the record, so that a device's keys can be told again without keeping them.
 
 use super::schedule::{Stay, Turn};
@@ -15,7 +15,7 @@ pub(crate) const VALUE_BYTES: usize = 1000;
 pub(crate) const DELIMITER: u8 = b':';
 /// The first timestamp (ms since 1970).
 pub(crate) const FIRST_MS: u64 = 1_700_000_000_000;
-/// What every insert adds to the timestamp.
+/// What every insert of a device adds to its timestamp.
 const STEP_MS: u64 = 100;
 
 const PLACES: [&str; 16] = [
@@ -70,7 +70,7 @@ pub(crate) fn push_turn(turn: Turn, out: &mut Vec<u8>) {
 
 /// The timestamp of a record.
 pub(crate) fn timestamp(turn: Turn) -> u64 {
-    FIRST_MS + turn.tick * STEP_MS
+    FIRST_MS + u64::from(turn.ordinal) * STEP_MS
 }
 
 /// The sensor of a record: uniform, and always the same.
@@ -195,7 +195,6 @@ mod tests {
             counts[sensor(Turn {
                 device: 12,
                 ordinal,
-                tick: 0,
             }) as usize] += 1;
         }
         assert!(
@@ -208,14 +207,12 @@ mod tests {
     fn a_stays_keys_are_told_again() {
         let stay = Stay {
             device: 5,
-            first_tick: 30,
-            stride: 1000,
             records: 3,
             leaves: true,
         };
         let keys: Vec<Vec<u8>> = keys_of(&stay).collect();
         let ends: Vec<&[u8]> = keys.iter().map(|key| &key[key.len() - 13..]).collect();
-        assert_eq!(ends, [b"1700000003000", b"1700000103000", b"1700000203000"]);
+        assert_eq!(ends, [b"1700000000000", b"1700000000100", b"1700000000200"]);
         assert!(keys.iter().all(|key| key.starts_with(b"host5:")));
     }
 

@@ -222,9 +222,9 @@ impl<'a, E: Engine> Client<'a, E> {
     /// The kit's pair of queries: one sensor of the device that wrote last, in the last window and in one before.
     fn ask(&mut self, turn: Turn) -> Result<()> {
         let sensor = self.random.uniform(SENSORS);
-        let newest = reading::timestamp(turn).saturating_sub(WINDOW_MS);
-        let before = newest.saturating_sub(2 * WINDOW_MS);
-        let span = before.saturating_sub(reading::FIRST_MS).max(1);
+        let last = reading::timestamp(turn) - reading::FIRST_MS;
+        let newest = reading::FIRST_MS + last.saturating_sub(WINDOW_MS);
+        let span = last.saturating_sub(2 * WINDOW_MS).max(1);
         let earlier = reading::FIRST_MS + u64::from(self.random.next()) % span;
         for from in [newest, earlier] {
             self.seen.query_rows += self.count(turn.device, sensor, from)?;

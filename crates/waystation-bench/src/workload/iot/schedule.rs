@@ -35,10 +35,6 @@ pub(crate) struct Share {
 pub(crate) struct Stay {
     /// Its number, which no other device of any thread has.
     pub(crate) device: u64,
-    /// The tick of its first record.
-    pub(crate) first_tick: u64,
-    /// Ticks between two records of it.
-    pub(crate) stride: u64,
     /// How many records it has written.
     pub(crate) records: u32,
     /// Whether what it wrote is to be deleted when it goes.
@@ -50,10 +46,8 @@ pub(crate) struct Stay {
 pub(crate) struct Turn {
     /// The device.
     pub(crate) device: u64,
-    /// The number of the record among the device's, from 0.
+    /// The number of the record among the device's, from 0: what its timestamp is made of.
     pub(crate) ordinal: u32,
-    /// Its place among all of the thread's records: what its timestamp is made of.
-    pub(crate) tick: u64,
 }
 
 impl Stay {
@@ -62,7 +56,6 @@ impl Stay {
         Turn {
             device: self.device,
             ordinal,
-            tick: self.first_tick + u64::from(ordinal) * self.stride,
         }
     }
 }
@@ -97,7 +90,7 @@ impl Schedule {
             tick: 0,
         };
         for slot in 0..count as usize {
-            let (stay, dwell) = schedule.arrive(slot, u64::from(count));
+            let (stay, dwell) = schedule.arrive();
             let rest = dwell.mul_f64(schedule.uniform());
             schedule.slots.push(stay);
             schedule.ends.push(Reverse((rest, slot)));
@@ -124,7 +117,7 @@ impl Schedule {
             return None;
         }
         let Reverse((end, slot)) = self.ends.pop()?;
-        let (stay, dwell) = self.arrive(slot, self.slots.len() as u64);
+        let (stay, dwell) = self.arrive();
         self.ends.push(Reverse((now + dwell, slot)));
         Some((std::mem::replace(&mut self.slots[slot], stay), end))
     }
@@ -134,19 +127,16 @@ impl Schedule {
         self.slots.iter()
     }
 
-    /// A new device for `slot`, and how long it stays.
-    fn arrive(&mut self, slot: usize, stride: u64) -> (Stay, Duration) {
+    /// A new device, and how long it stays.
+    fn arrive(&mut self) -> (Stay, Duration) {
         let leaves = self.uniform() < self.departing;
         let dwell = if leaves {
             LEAVER_DWELL.start + (LEAVER_DWELL.end - LEAVER_DWELL.start) * self.uniform()
         } else {
             SURVIVOR_DWELL
         };
-        let ahead = (slot as u64 + stride - self.tick % stride) % stride;
         let stay = Stay {
             device: u64::from(self.share.thread) + self.arrived * u64::from(self.share.threads),
-            first_tick: self.tick + ahead,
-            stride,
             records: 0,
             leaves,
         };
@@ -185,7 +175,7 @@ mod tests {
             assert_eq!(count, if thread < 5 { 1001 } else { 1000 });
             for tick in 0..2 * count {
                 let turn = schedule.next_turn();
-                assert_eq!((turn.tick, u64::from(turn.ordinal)), (tick, tick / count));
+                assert_eq!(u64::from(turn.ordinal), tick / count);
                 assert_eq!(devices.insert(turn.device), tick < count);
             }
         }
@@ -220,7 +210,7 @@ mod tests {
     #[test]
     fn dwells_are_as_described() {
         let mut schedule = schedule(0, 0.9);
-        let stays: Vec<_> = (0..20_000).map(|_| schedule.arrive(0, 1000)).collect();
+        let stays: Vec<_> = (0..20_000).map(|_| schedule.arrive()).collect();
         let (leavers, survivors): (Vec<_>, Vec<_>) =
             stays.into_iter().partition(|(stay, _)| stay.leaves);
         let share = leavers.len() as f64 / 20_000.0;
@@ -243,7 +233,7 @@ mod tests {
     fn the_extremes_are_exact() {
         for (departing, leavers) in [(0.0, 0), (1.0, 5000)] {
             let mut schedule = schedule(0, departing);
-            let leaves = |_| schedule.arrive(0, 1000).0.leaves;
+            let leaves = |_| schedule.arrive().0.leaves;
             assert_eq!(
                 (0..5000).map(leaves).filter(|leaves| *leaves).count(),
                 leavers
