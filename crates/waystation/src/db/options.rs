@@ -37,6 +37,7 @@ pub struct DeviceOptions {
     /// Which part of a key names its device. The directory remembers it and is opened with no other.
     pub extractor: Extractor,
     /// How long a device stays in the upper level before it settles into the tree. Default: 5 minutes.
+    /// It may be half as long again: devices wait for others to settle with.
     pub residency: Duration,
     /// Bytes of log that the upper level may take; past it the oldest devices settle early. Default: 8 GiB.
     pub upper_bytes: u64,

@@ -8,14 +8,16 @@
 
 use super::Core;
 use super::options::Options;
+use crate::device::gather::GATHER_BYTES;
 use crate::error::{Error, Result};
 use crate::storage::{Capped, DiskUse, Storage};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::path::Path;
 
-/// Devices settle together up to about this size (bytes in the log), which their tables take beside it.
-const TOGETHER_BYTES: u64 = 64 << 20;
+/// Devices settle together up to about this size (bytes in the log), which is in memory meanwhile, and which their
+/// tables take beside it.
+const TOGETHER_BYTES: u64 = GATHER_BYTES as u64;
 /// And up to this part of a limited disk.
 const TOGETHER_SHARE: u64 = 16;
 

@@ -32,6 +32,9 @@ use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
 const TICK: Duration = Duration::from_millis(20);
 /// From this share of a budget on the oldest stays settle early.
 const EARLY: f64 = 0.8;
+/// Stays wait for others to settle with at most for this part of the residency, over it. Their records lie all over
+/// the part of the log that their time spans, and all of it is read for them: so the more at once, the less for each.
+const WAIT_PART: u32 = 2;
 /// A stay of at least this size gets tables of its own, where they can go deeper than level 0 (bytes).
 const OWN_TABLE_BYTES: u64 = 64 << 10;
 
@@ -62,15 +65,22 @@ impl Core {
         drop(pending);
         let now = devices.now(&*self.storage);
         let together_bytes = room::together_bytes(&self.options);
+        let residency = devices.settings.residency;
         let mut bytes = 0;
         let due = devices.upper.table.stays(|stay| {
-            let is_over = stay.arrival() + devices.settings.residency <= now;
+            let is_over = stay.arrival() + residency <= now;
             let is_wanted = (is_over || early) && bytes < together_bytes;
             bytes += if is_upper(stay) { stay.log_bytes() } else { 0 };
             is_wanted
         });
         let due: Vec<_> = due.into_iter().filter(|stay| is_upper(stay)).collect();
-        self.settle(devices, due)
+        let waited = due
+            .first()
+            .map(|stay| now.saturating_sub(stay.arrival() + residency));
+        if early || bytes >= together_bytes || waited >= Some(residency / WAIT_PART) {
+            self.settle(devices, due)?;
+        }
+        Ok(())
     }
 
     /// Lets one device settle.

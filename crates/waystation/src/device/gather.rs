@@ -14,7 +14,7 @@ use waystation_format::key::{self, ValueKind};
 use waystation_format::log::RECORD_HEADER_BYTES;
 
 /// Values of this many bytes are in memory at a time (one value at least).
-const GATHER_BYTES: usize = 64 << 20;
+pub(crate) const GATHER_BYTES: usize = 128 << 20;
 
 /// A stream over stays, ordered by prefix.
 pub(crate) struct Gather<'a> {

@@ -23,8 +23,9 @@ use waystation_format::log::{
 
 /// Reading on over a gap of this size costs no more than another read (bytes).
 const GAP_BYTES_MAX: u64 = 64 * 1024;
-/// At most this much is read at once (bytes).
-const STRETCH_BYTES_MAX: u64 = 1024 * 1024;
+/// At most this much is read at once (bytes). After each read the thread has to get a processor again, which
+/// busy writers make it wait for.
+const STRETCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Blocks of the log that were read lately, by position.
 pub(super) struct LogCache(Option<Cache<u64, Arc<[u8]>, ByLength>>);
@@ -66,6 +67,7 @@ enum Found {
 }
 
 /// A block in a segment.
+#[derive(Clone)]
 struct Stored {
     file: Arc<SegmentFile>,
     block: IndexEntry,
@@ -171,57 +173,64 @@ impl Log {
 
     /// Reads the payloads of the records at `lsns`, which ascend, and hands each on with its place in the list.
     /// Without the cache, for those who pass by once: what lies near together is read at once, and each record is
-    /// verified by its own checksum. A record over several blocks, or in the ring, takes the other way.
+    /// verified by its own checksum. A record in the ring, or that goes on beyond what was read, takes the other way.
     pub(crate) fn read_payloads(
         &self,
         lsns: &[u64],
         hand_on: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<()> {
+        let mut stretch = AlignedBuffer::new();
         let mut near: Vec<(usize, Stored)> = Vec::new();
         for (at, &lsn) in lsns.iter().enumerate() {
+            if let Some((_, last)) = near.last()
+                && lsn < last.end_lsn()
+            {
+                let stored = last.clone();
+                near.push((at, stored));
+                continue;
+            }
             match self.find_block(lsn)? {
                 Found::Stored(stored) => {
                     if near
                         .first()
                         .is_some_and(|(_, first)| !stored.is_near(first, &near))
                     {
-                        self.read_near(lsns, &near, hand_on)?;
+                        self.read_near(lsns, &near, &mut stretch, hand_on)?;
                         near.clear();
                     }
                     near.push((at, stored));
                 }
                 Found::Staged { .. } => {
                     // In the order of the list.
-                    self.read_near(lsns, &near, hand_on)?;
+                    self.read_near(lsns, &near, &mut stretch, hand_on)?;
                     near.clear();
                     hand_on(at, &self.read_payload(lsn)?);
                 }
             }
         }
-        self.read_near(lsns, &near, hand_on)
+        self.read_near(lsns, &near, &mut stretch, hand_on)
     }
 
-    /// Reads the records in neighbouring blocks.
+    /// Reads the records in neighbouring blocks, by way of `stretch`.
     fn read_near(
         &self,
         lsns: &[u64],
         near: &[(usize, Stored)],
+        stretch: &mut AlignedBuffer,
         hand_on: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<()> {
         let (Some((_, first)), Some((_, last))) = (near.first(), near.last()) else {
             return Ok(());
         };
         let start = first.block.start_lsn;
-        let bytes = first.file.read(start, (last.end_lsn() - start) as usize)?;
+        stretch.resize((last.end_lsn() - start) as usize);
+        let bytes = stretch.as_mut_slice();
+        first.file.read_into(start, bytes)?;
+        let mut scattered = Vec::new();
         for (at, stored) in near {
-            let from = (stored.block.start_lsn - start) as usize;
-            let block = &bytes[from..from + stored.block.used as usize];
             let lsn = lsns[*at];
-            let record = &block[(lsn - stored.block.start_lsn) as usize..];
-            let header = RecordHeader::peek(record);
-            let length = header.map(|it| RECORD_HEADER_BYTES + it.payload_bytes as usize);
-            let whole = length.and_then(|length| record.get(..length));
-            let Some((head, payload)) = whole.and_then(|it| it.split_first_chunk()) else {
+            let record = record_in(bytes, start, lsn, stored, &mut scattered);
+            let Some((head, payload)) = record.and_then(|it| it.split_first_chunk()) else {
                 hand_on(*at, &self.read_payload(lsn)?);
                 continue;
             };
@@ -245,10 +254,12 @@ impl Log {
 
     /// The block that holds the byte at `lsn`.
     fn find_block(&self, lsn: u64) -> Result<Found> {
-        let open_lsn = lock(&self.front).layout.block_start();
+        // What has been released stays so; the front, which every writer passes, is asked for the rest only.
+        let open_lsn =
+            (lsn >= self.released_lsn.load(SeqCst)).then(|| lock(&self.front).layout.block_start());
         let state = lock(&self.writer);
         if lsn >= self.released_lsn.load(SeqCst) {
-            let staged = if lsn >= open_lsn {
+            let staged = if let Some(open_lsn) = open_lsn.filter(|open| lsn >= *open) {
                 Some(open_lsn + BLOCK_BYTES_MAX as u64)
             } else {
                 let holds = |seal: &&Seal| (seal.start_lsn..seal.end_lsn()).contains(&lsn);
@@ -289,6 +300,40 @@ impl Log {
         let reason = format!("the log does not hold position {lsn}, which the upper level names");
         Error::corruption(&self.dir, 0, reason)
     }
+}
+
+/// The record at `lsn`, which begins in the block `stored`, if all of it lies in `bytes`, the log from `start` on.
+/// Put together in `scattered` if it lies in several blocks.
+fn record_in<'a>(
+    bytes: &'a [u8],
+    start: u64,
+    lsn: u64,
+    stored: &Stored,
+    scattered: &'a mut Vec<u8>,
+) -> Option<&'a [u8]> {
+    let from = (lsn - start) as usize;
+    let block_end = (stored.block.start_lsn - start) as usize + stored.block.used as usize;
+    let within = bytes.get(from..block_end)?;
+    let header = RecordHeader::peek(within)?;
+    let length = RECORD_HEADER_BYTES + header.payload_bytes as usize;
+    if let Some(record) = within.get(..length) {
+        return Some(record);
+    }
+    let place = Place {
+        record_lsn: lsn,
+        first_block_end: stored.end_lsn(),
+        end_lsn: start + bytes.len() as u64,
+    };
+    scattered.clear();
+    for (lsn, piece) in place.pieces() {
+        let from = (lsn - start) as usize;
+        let wanted = piece.min(length - scattered.len());
+        scattered.extend_from_slice(bytes.get(from..from + wanted)?);
+        if scattered.len() == length {
+            return Some(scattered);
+        }
+    }
+    None
 }
 
 /// A block in a segment that is not filled any more.

@@ -173,15 +173,18 @@ impl SegmentFile {
     /// Reads `[lsn, lsn + len)` back.
     pub(super) fn read(&self, lsn: u64, len: usize) -> Result<AlignedBuffer> {
         let mut bytes = AlignedBuffer::zeroed(len);
-        let offset = self.offset_of(lsn);
-        if self.file.read_at(bytes.as_mut_slice(), offset)? < len {
-            return Err(Error::corruption(
-                &self.path,
-                offset,
-                "the file ends too early",
-            ));
-        }
+        self.read_into(lsn, bytes.as_mut_slice())?;
         Ok(bytes)
+    }
+
+    /// Fills `bytes` with what lies from `lsn` on. As [`read`](Self::read).
+    pub(super) fn read_into(&self, lsn: u64, bytes: &mut [u8]) -> Result<()> {
+        let offset = self.offset_of(lsn);
+        if self.file.read_at(bytes, offset)? < bytes.len() {
+            let reason = "the file ends too early";
+            return Err(Error::corruption(&self.path, offset, reason));
+        }
+        Ok(())
     }
 }
 
