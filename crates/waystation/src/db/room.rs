@@ -18,6 +18,8 @@ use std::path::Path;
 /// Devices settle together up to about this size (bytes in the log), which is in memory meanwhile, and which their
 /// tables take beside it.
 const TOGETHER_BYTES: u64 = GATHER_BYTES as u64;
+/// And no more than so many segments of the log: who makes those small has little room.
+const TOGETHER_SEGMENTS: u64 = 2;
 /// And up to this part of a limited disk.
 const TOGETHER_SHARE: u64 = 16;
 
@@ -38,7 +40,8 @@ pub(super) fn kept_bytes(options: &Options) -> u64 {
 /// The size up to which devices settle together.
 pub(super) fn together_bytes(options: &Options) -> u64 {
     let limit = options.disk_bytes_max.unwrap_or(u64::MAX);
-    TOGETHER_BYTES.min(limit / TOGETHER_SHARE)
+    let segments = TOGETHER_SEGMENTS * options.log_segment_bytes as u64;
+    TOGETHER_BYTES.min(limit / TOGETHER_SHARE).min(segments)
 }
 
 impl Room {
