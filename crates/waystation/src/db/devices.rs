@@ -399,19 +399,27 @@ impl Core {
         Ok(())
     }
 
-    /// Forgets departures whose graves were retired.
+    /// Forgets departures whose graves were retired. The last look is under the front's lock, where departures note
+    /// themselves and dig: outside, a departure may be noted whose grave is not dug yet, or lies in a plot that is
+    /// newer than the view; forgotten then, it would not be dug again after a crash.
     fn retire_floors(&self, devices: &Devices) {
         let table = &devices.upper.table;
         let floored = table.floored();
         if floored.is_empty() {
             return;
         }
+        let newest = |device: &Device| device.with_state(|state| state.floors.newest());
         let view = self.views.load();
         for device in floored {
-            let newest = device.with_state(|state| state.floors.newest());
-            if !view.hides_in_prefix(device.prefix(), newest) {
-                table.retire(&device, newest);
+            if view.hides_in_prefix(device.prefix(), newest(&device)) {
+                continue;
             }
+            self.log.at_front(|_, _| {
+                let newest = newest(&device);
+                if !self.views.load().hides_in_prefix(device.prefix(), newest) {
+                    table.retire(&device, newest);
+                }
+            });
         }
     }
 
