@@ -304,3 +304,35 @@ fn a_copy_has_the_graves() {
     );
     assert!(copy.check().unwrap().problems.is_empty());
 }
+
+#[test]
+fn no_grave_is_left_by_a_close_amid_compactions() {
+    let machine = SimStorage::new(9);
+    let mut state = 1_u32;
+    let mut any = |below: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) % below
+    };
+    let small = Options {
+        memtable_bytes: 64 << 10,
+        ..options()
+    };
+    for round in 0..100 {
+        let db = open(&machine, small.clone()).unwrap();
+        for _ in 0..any(12) {
+            let (from, dead) = (any(2_500), any(2_500));
+            for number in from..from + 200 {
+                db.put(&key('k', number), &[7; 100]).unwrap();
+            }
+            for number in (dead..dead + 400).step_by(3) {
+                db.delete(&key('k', number)).unwrap();
+            }
+        }
+        db.close().unwrap();
+        let left = files(&machine);
+        assert!(
+            !left.iter().any(|name| name == "GRAVES"),
+            "round {round}: {left:?}"
+        );
+    }
+}

@@ -1,7 +1,7 @@
 //! The ground: all graves of memtables that were flushed. It never changes; a flush makes the next one from it.
 //!
 //! Keys are sorted and lie one behind the other, and a hash index over them, made when the first reader asks, answers
-//! point reads. What a grave takes beyond its key: 8 bytes of sequence number, 4 of offset, 6 to 11 of index.
+//! point reads. What a grave takes beyond its key: 8 bytes of sequence number, 8 of offset, 6 to 11 of index.
 
 use super::fragments::Fragments;
 use super::plot::Plot;
@@ -19,7 +19,7 @@ pub(crate) struct Ground {
     through: u64,
     keys: Vec<u8>,
     /// Where each key ends.
-    ends: Vec<u32>,
+    ends: Vec<usize>,
     sequences: Vec<u64>,
     ranges: Fragments,
     /// Where to look for a key: the first of its graves.
@@ -49,7 +49,7 @@ impl Ground {
     /// Puts a grave behind the last one: by key, of one key the latest first.
     pub(crate) fn push(&mut self, key: &[u8], sequence: u64) {
         self.keys.extend_from_slice(key);
-        self.ends.push(self.keys.len() as u32);
+        self.ends.push(self.keys.len());
         self.sequences.push(sequence);
     }
 
@@ -84,11 +84,8 @@ impl Ground {
     /// The key and the sequence number of grave `at`.
     #[inline]
     pub(crate) fn point(&self, at: usize) -> (&[u8], u64) {
-        let start = at.checked_sub(1).map_or(0, |last| self.ends[last] as usize);
-        (
-            &self.keys[start..self.ends[at] as usize],
-            self.sequences[at],
-        )
+        let start = at.checked_sub(1).map_or(0, |last| self.ends[last]);
+        (&self.keys[start..self.ends[at]], self.sequences[at])
     }
 
     /// All graves of keys, in order.
@@ -287,7 +284,7 @@ impl Ground {
     pub(crate) fn memory_bytes(&self) -> usize {
         let index = self.index.get().map_or(0, |index| size_of_val(&index[..]));
         self.keys.capacity()
-            + self.ends.capacity() * size_of::<u32>()
+            + self.ends.capacity() * size_of::<usize>()
             + self.sequences.capacity() * size_of::<u64>()
             + index
             + self.ranges.memory_bytes()

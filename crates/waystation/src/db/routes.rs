@@ -11,7 +11,6 @@ use super::devices::Devices;
 use super::options::Durability;
 use super::pipeline::{Refusal, apply_one, room_of};
 use super::view::LoggedMemTable;
-
 use crate::device::index::{Entry, Spot};
 use crate::device::table::Target;
 use crate::error::Result;

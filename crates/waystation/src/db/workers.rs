@@ -372,15 +372,17 @@ impl Core {
     pub(super) fn shut_down(&self, workers: Workers) -> Result<()> {
         self.rotate_now();
         let flushed = self.wait_flushed();
-        if flushed.is_ok() {
-            self.purge_at_close();
-        }
         lock(&self.background).stopping = true;
         self.work.notify_all();
         self.wake.notify_all();
         self.changed.notify_all();
         self.tree.cancel();
         let others = join(workers.others);
+        if flushed.is_ok() {
+            // Only now: what compacts beside it could bring tables round graves that none needed any more.
+            self.tree.resume();
+            self.purge_at_close();
+        }
         let synced = flushed.is_ok().then(|| match &self.devices {
             Some(devices) => self.free_log(devices, true),
             None => self.log.sync_all(),

@@ -238,6 +238,11 @@ impl Tree {
         self.claim_given_up.notify_all();
     }
 
+    /// Takes [`cancel`](Self::cancel) back.
+    pub(crate) fn resume(&self) {
+        self.cancelled.store(false, Ordering::Relaxed);
+    }
+
     /// Ends in order. The caller has left no write outside the tables: LevelDB may open the directory next.
     pub(crate) fn close(&self) -> Result<()> {
         self.cancel();

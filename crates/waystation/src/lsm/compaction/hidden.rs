@@ -59,7 +59,9 @@ impl Hidden {
         }
     }
 
-    /// Whether everything in `table` is hidden.
+    /// Whether everything in `table` is hidden, and may go before what lies deeper. What scans found to be dead is
+    /// forgotten when the database is closed; so it does not count for a table with deletions, which may be all that
+    /// hides an older version elsewhere.
     pub(crate) fn hides_all_of(&self, table: &TableMeta) -> bool {
         let Some(facts) = table.facts() else {
             return false;
@@ -70,7 +72,7 @@ impl Hidden {
         if !ranges.is_empty() && ranges.covers(first, last, bound, self.through) {
             return true;
         }
-        let learned = self.learned.as_ref();
+        let learned = self.learned.as_ref().filter(|_| facts.deletions == 0);
         learned.is_some_and(|learned| learned.covers(first, last, bound, self.through))
     }
 

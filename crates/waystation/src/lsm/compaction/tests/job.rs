@@ -6,6 +6,7 @@ use super::{LAYOUT, facts, internal, table};
 use crate::cemetery::Cut;
 use crate::cemetery::fragments::Fragments;
 use crate::cemetery::ground::Ground;
+use crate::cemetery::learned::Learned;
 use crate::lsm::compaction::job::JobInput;
 use crate::lsm::compaction::{Grandparent, Hidden, JOB_FORMAT, Job, OutputLimits};
 use crate::lsm::version::UserRange;
@@ -209,6 +210,25 @@ fn graves_hide_what_is_older_in_their_range() {
         append(&mut internal, key.as_bytes(), sequence, ValueKind::Value);
         assert_eq!(retain.judge(&internal), verdict, "{key}");
     }
+}
+
+#[test]
+fn what_scans_learned_drops_no_deletion() {
+    let learned = Learned::default();
+    learned.add(b"b", Some(b"c"), 90);
+    let hidden = Hidden {
+        through: 95,
+        learned: Some(learned.into()),
+        ..Hidden::default()
+    };
+    let with = |deletions: u64, newest: u64| {
+        let mut whole = table(1, internal("b:1", newest), internal("b:9", 1), 100);
+        whole.facts = Some(facts(2, deletions, newest)).into();
+        hidden.hides_all_of(&whole)
+    };
+    assert!(with(0, 90));
+    assert!(!with(0, 91), "it holds what came after");
+    assert!(!with(1, 90), "a deeper table may hold what it deletes");
 }
 
 #[test]
