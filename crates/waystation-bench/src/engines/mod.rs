@@ -86,7 +86,7 @@ impl EngineKind {
     pub(crate) fn settings(self) -> &'static str {
         match self {
             Self::Waystation => {
-                "default: memtable 32 MB, cache 64 MB, filter 10, snappy, direct I/O"
+                "default: memtable 32 MB, cache 1/64 of memory (8 to 256 MB), filter 10, snappy, direct I/O"
             }
             Self::WaystationTuned => "memtable 64 MB, cache 256 MB, filter 10, snappy, direct I/O",
             Self::Fjall => "default",
