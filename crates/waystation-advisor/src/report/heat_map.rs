@@ -5,14 +5,13 @@
 
 use serde::Serialize;
 
-use super::TIME_COLUMNS;
+use super::{MANY_AREAS, TIME_COLUMNS};
 use crate::event::{Op, Request};
 
 /// Fine rows of an area; all of them touched take 6 MiB.
 const FINE_ROWS: u64 = 4096;
 /// The same where there are many areas.
 const FINE_ROWS_OF_MANY: u64 = 256;
-const MANY_AREAS: usize = 16;
 /// Rows of the picture at most.
 const ROWS_MAX: usize = 64;
 

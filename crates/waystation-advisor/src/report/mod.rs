@@ -5,9 +5,13 @@
 //! footprint outgrows it; the report says which it was.
 
 mod blocks;
+mod chunks;
+#[cfg(test)]
+mod exact_tests;
 mod heat_map;
 mod histogram;
 pub mod html;
+mod positions;
 mod reuse;
 #[cfg(test)]
 mod tests;
@@ -17,6 +21,7 @@ use serde::Serialize;
 
 use crate::event::{Flags, Op, Request, TraceInfo};
 use blocks::BlockTable;
+use chunks::parts;
 use heat_map::HeatMap;
 pub use heat_map::HeatRow;
 use histogram::Histogram;
@@ -24,6 +29,8 @@ use reuse::ReuseSampler;
 
 /// Columns of every picture over time.
 pub const TIME_COLUMNS: usize = 96;
+/// With more areas than this, less is kept of each.
+const MANY_AREAS: usize = 16;
 
 /// Requests, bytes and time of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -135,7 +142,7 @@ pub struct Report {
     pub queue_depth: Vec<f64>,
     /// By area.
     pub areas: Vec<AreaReport>,
-    /// 1 when blocks were counted exactly, otherwise the share of block numbers sampled.
+    /// 1 when blocks were counted exactly, otherwise the share of them that was sampled, in chunks of 64 KiB.
     pub sampled: f64,
     /// What the trace cannot tell.
     pub shortcomings: Vec<String>,
@@ -161,6 +168,8 @@ pub struct Characteriser {
     end_ns: u64,
     column_ns: u64,
     column: usize,
+    /// The next column's beginning.
+    column_end_ns: u64,
     busy_end_ns: u64,
     pauses: Histogram,
     outstanding_ns: Vec<u64>,
@@ -185,7 +194,7 @@ impl Characteriser {
                 busy_end_ns: 0,
                 last_end: u64::MAX,
                 sequential: 0,
-                reuse: ReuseSampler::new(),
+                reuse: ReuseSampler::new(info.areas.len() > MANY_AREAS),
                 heat: HeatMap::new(area.extent_bytes, info.areas.len()),
             })
             .collect();
@@ -200,6 +209,7 @@ impl Characteriser {
             end_ns: info.end_ns,
             column_ns: info.end_ns / TIME_COLUMNS as u64 + 1,
             column: 0,
+            column_end_ns: info.end_ns / TIME_COLUMNS as u64 + 1,
             busy_end_ns: 0,
             pauses: Histogram::new(),
             outstanding_ns: vec![0; TIME_COLUMNS],
@@ -209,8 +219,7 @@ impl Characteriser {
     /// Takes one request.
     pub fn add(&mut self, request: &Request) {
         self.report.requests += 1;
-        let column = ((request.issue_ns / self.column_ns) as usize).min(TIME_COLUMNS - 1);
-        while self.column < column {
+        while request.issue_ns >= self.column_end_ns && self.column < TIME_COLUMNS - 1 {
             self.close_column();
         }
         let area_number = usize::from(request.area);
@@ -234,17 +243,21 @@ impl Characteriser {
             return;
         }
         let area = &mut self.areas[area_number];
-        area.heat.add(request, column);
+        area.heat.add(request, self.column);
         let is_write = request.op == Op::Write;
-        for block in request.blocks() {
-            self.blocks
-                .touch(area_number, block, is_write, request.issue_ns);
-            area.reuse.touch(block);
+        for part in parts(area_number, request.blocks()) {
+            self.blocks.touch(&part, is_write, request.issue_ns);
+            area.reuse.touch(&part);
         }
     }
 
     /// Adds a request's time to the columns that it covers.
     fn spread(&mut self, from_ns: u64, to_ns: u64) {
+        // Requests come in order of issue: this one began in the present column, and mostly ends there, too.
+        if to_ns <= self.column_end_ns {
+            self.outstanding_ns[self.column] += to_ns - from_ns;
+            return;
+        }
         let mut at = from_ns;
         while at < to_ns {
             let column = ((at / self.column_ns) as usize).min(TIME_COLUMNS - 1);
@@ -263,6 +276,7 @@ impl Characteriser {
             area.report.growth.push(self.blocks.unique_bytes(number));
         }
         self.column += 1;
+        self.column_end_ns = self.column_end_ns.saturating_add(self.column_ns);
     }
 
     /// The report.

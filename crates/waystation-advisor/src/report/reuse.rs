@@ -1,46 +1,50 @@
-//! Reuse distances and miss-ratio curves from a sample of fixed size (SHARDS, FAST 2015).
+//! Reuse distances and miss-ratio curves from a sample of bounded size (SHARDS, FAST 2015).
 //!
 //! The reuse distance of an access is the number of distinct blocks touched since the block's last one; an LRU
 //! cache of c blocks misses exactly the accesses with a distance of c or more. Distances among sampled blocks,
-//! divided by the sampling rate, estimate those among all; [`SAMPLES_MAX`] blocks keep the error of the curve
-//! within a few percent whatever the footprint.
-
-use std::collections::{BinaryHeap, HashMap};
+//! divided by the sampling rate, estimate those among all.
+//!
+//! Sampled are chunks ([`super::chunks`]), whose blocks are followed one by one: each has the *position* of its last
+//! access, one position for all the blocks of a chunk that one request touched, in the order of their addresses.
+//! Neighbours with the same position are moved together. Until the sample is full every distance is exact.
 
 use super::MissPoint;
-use super::blocks::hash;
+use super::chunks::{CHUNK_BLOCKS, ChunkTable, Part, hash};
+use super::positions::{POSITIONS, Positions};
 use crate::event::BLOCK_BYTES;
 
-/// Blocks followed.
-const SAMPLES_MAX: usize = 8192;
-/// Times before they are renumbered.
-const SLOTS: usize = SAMPLES_MAX * 4;
+/// Blocks followed; fewer than positions, so that renumbering makes room.
+const BLOCKS_MAX: u32 = POSITIONS as u32 / 2;
+/// Chunks followed, where few blocks of each are touched.
+const CHUNKS_MAX: usize = 8192;
+/// The position of a block that was not accessed yet.
+const NEVER: u32 = u32::MAX;
 /// Classes of distance: 0, up to 1, up to 2, up to 4 ... blocks.
 const CLASSES: usize = 44;
 
 pub(super) struct ReuseSampler {
-    /// Blocks with a hash below this are followed.
+    /// Chunks with a hash up to this are followed.
     threshold: u64,
-    /// Block to the time of its last access.
-    last: HashMap<u64, u32>,
-    /// Hash and block, the highest hash first: who leaves when the sample is full.
-    by_hash: BinaryHeap<(u64, u64)>,
-    /// Fenwick tree over times: 1 where a block was last accessed.
-    tree: Vec<u32>,
+    /// Positions of the followed blocks.
+    chunks: ChunkTable<[u32; CHUNK_BLOCKS]>,
+    positions: Positions,
     now: u32,
+    /// What a full sample holds is this part of what it may hold in an area among few.
+    scarcity: u32,
     /// Weighted accesses by class of distance.
     classes: Vec<f64>,
     first: f64,
 }
 
 impl ReuseSampler {
-    pub(super) fn new() -> Self {
+    /// Samples are smaller where there are many areas.
+    pub(super) fn new(many_areas: bool) -> Self {
         Self {
             threshold: u64::MAX,
-            last: HashMap::new(),
-            by_hash: BinaryHeap::new(),
-            tree: vec![0; SLOTS + 1],
+            chunks: ChunkTable::new(),
+            positions: Positions::new(),
             now: 0,
+            scarcity: if many_areas { 4 } else { 1 },
             classes: vec![0.0; CLASSES],
             first: 0.0,
         }
@@ -51,84 +55,79 @@ impl ReuseSampler {
     }
 
     #[inline]
-    pub(super) fn touch(&mut self, block: u64) {
-        let hash = hash(block);
-        if hash <= self.threshold {
-            self.follow(block, hash);
+    pub(super) fn touch(&mut self, part: &Part) {
+        if part.hash <= self.threshold {
+            self.follow(part);
         }
     }
 
-    fn follow(&mut self, block: u64, hash: u64) {
-        if self.now as usize == SLOTS {
+    fn follow(&mut self, part: &Part) {
+        if self.now as usize == POSITIONS {
             self.renumber();
         }
-        let weight = 1.0 / self.rate();
-        if let Some(before) = self.last.insert(block, self.now) {
-            let since = self.last.len() as u32 - 1 - self.count(before);
-            self.mark(before, false);
-            let distance = f64::from(since) / self.rate();
-            self.classes[class(distance)] += weight;
-        } else {
-            self.first += weight;
-            self.by_hash.push((hash, block));
+        let rate = self.rate();
+        let last = self.chunks.entry(part, || [NEVER; CHUNK_BLOCKS]);
+        let mut block = part.blocks.start;
+        while block < part.blocks.end {
+            let before = last[block];
+            let start = block;
+            while block < part.blocks.end && last[block] == before {
+                last[block] = self.now;
+                block += 1;
+            }
+            let moved = (block - start) as u8;
+            let weight = f64::from(moved) / rate;
+            if before == NEVER {
+                self.first += weight;
+            } else {
+                // Of those with the same position, the ones behind were accessed later; of the moved ones, each has
+                // all the others since.
+                let behind = last[block..].iter().filter(|at| **at == before).count() as u32;
+                let since = self.positions.after(before) + u32::from(moved) - 1 + behind;
+                self.positions.subtract(before, moved);
+                self.classes[class(f64::from(since) / rate)] += weight;
+            }
+            self.positions.add(self.now, moved);
         }
-        self.mark(self.now, true);
         self.now += 1;
-        if self.last.len() > SAMPLES_MAX {
+        if self.positions.total() > BLOCKS_MAX / self.scarcity
+            || self.chunks.len() > CHUNKS_MAX / self.scarcity as usize
+        {
             self.shrink();
         }
     }
 
-    /// Drops the block with the highest hash, and lowers the threshold to it.
+    /// Drops the quarter with the highest hashes, and lowers the threshold to what is left.
     fn shrink(&mut self) {
-        if let Some((hash, block)) = self.by_hash.pop() {
-            let before = self.rate();
-            self.threshold = hash.saturating_sub(1);
-            // Earlier counts were weighted at their own rate, which keeps them unbiased.
-            debug_assert!(self.rate() <= before, "the rate only falls");
-            if let Some(time) = self.last.remove(&block) {
-                self.mark(time, false);
+        let mut hashes: Vec<u64> = self.chunks.iter().map(|(key, _)| hash(key)).collect();
+        hashes.sort_unstable();
+        // Earlier counts were weighted at their own rate, which keeps them unbiased.
+        self.threshold = hashes[hashes.len() * 3 / 4 - 1];
+        let threshold = self.threshold;
+        self.chunks.retain(|key| hash(key) <= threshold);
+        self.renumber();
+    }
+
+    /// Gives the followed blocks the positions 0, 1, 2, ... in their order.
+    fn renumber(&mut self) {
+        let mut renumbered = vec![NEVER; POSITIONS];
+        for last in self.chunks.values_mut().flatten() {
+            if *last != NEVER {
+                renumbered[*last as usize] = 0;
             }
         }
-    }
-
-    /// Gives the followed blocks the times 0, 1, 2, ... in their order.
-    fn renumber(&mut self) {
-        let mut order: Vec<(u32, u64)> = self
-            .last
-            .iter()
-            .map(|(block, time)| (*time, *block))
-            .collect();
-        order.sort_unstable();
-        self.tree.iter_mut().for_each(|count| *count = 0);
-        for (time, (_, block)) in order.iter().enumerate() {
-            self.last.insert(*block, time as u32);
-            self.mark(time as u32, true);
+        self.now = 0;
+        for position in renumbered.iter_mut().filter(|at| **at != NEVER) {
+            *position = self.now;
+            self.now += 1;
         }
-        self.now = order.len() as u32;
-    }
-
-    fn mark(&mut self, time: u32, set: bool) {
-        let mut index = time as usize + 1;
-        while index <= SLOTS {
-            self.tree[index] = if set {
-                self.tree[index] + 1
-            } else {
-                self.tree[index] - 1
-            };
-            index += index & index.wrapping_neg();
+        self.positions.clear();
+        for last in self.chunks.values_mut().flatten() {
+            if *last != NEVER {
+                *last = renumbered[*last as usize];
+                self.positions.add(*last, 1);
+            }
         }
-    }
-
-    /// Blocks last accessed before `time`.
-    fn count(&self, time: u32) -> u32 {
-        let mut index = time as usize;
-        let mut sum = 0;
-        while index > 0 {
-            sum += self.tree[index];
-            index -= index & index.wrapping_neg();
-        }
-        sum
     }
 
     /// Accesses: first ones, then by class of distance up to the last that occurs.

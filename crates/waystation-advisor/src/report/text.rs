@@ -54,7 +54,7 @@ pub fn render(report: &Report) -> String {
     if report.sampled < 1.0 {
         let _ = writeln!(
             text,
-            "Footprints come from a uniform sample of 1 in {:.0} blocks.",
+            "Footprints come from a uniform sample of 1 in {:.0} chunks of 64 KiB.",
             1.0 / report.sampled
         );
     }
