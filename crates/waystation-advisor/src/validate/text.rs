@@ -107,4 +107,14 @@ fn write_choices(text: &mut String, choices: &[Choice]) {
             choice.regret * 100.0
         );
     }
+    let highest = choices
+        .iter()
+        .map(|choice| choice.regret)
+        .fold(0.0, f64::max);
+    let _ = writeln!(
+        text,
+        "  {} choices, highest top-1 regret {:.1} %",
+        choices.len(),
+        highest * 100.0
+    );
 }

@@ -1,7 +1,8 @@
 //! The advice against real programs: run in the laboratory, with every area fast in turn.
 //!
 //! Each program runs with everything slow, with each area fast and with everything fast, the arrangements taking
-//! turns, so that a busy minute of the machine spoils one run of each rather than all of one. The fastest run counts.
+//! turns, so that a busy minute of the machine spoils one run of each rather than all of one. The median run counts,
+//! and the median of the devices' measurements before the runs; what is over soon is run more often.
 //! From the recording of the all-slow run, and devices measured before anything is on them, all are predicted.
 //!
 //! The slow device is either the machine's own disk, which no model of ours had a part in, or an emulated one, whose
@@ -33,6 +34,12 @@ const TIME_MAX: Duration = Duration::from_secs(180);
 /// Of the emulated device.
 const EMULATED: &str = "hdd";
 
+/// Runs of each arrangement.
+const RUNS_MIN: usize = 3;
+/// The same, where no arrangement takes longer than [`SHORT_S`].
+const RUNS_MAX: usize = 5;
+const SHORT_S: f64 = 5.0;
+
 /// What the slow areas lie on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -43,16 +50,6 @@ pub enum SlowDevice {
     Emulated,
 }
 
-impl SlowDevice {
-    /// Runs of each arrangement; an emulated disk's time does not depend on what else the machine does.
-    fn runs(self) -> usize {
-        match self {
-            Self::Own => 3,
-            Self::Emulated => 2,
-        }
-    }
-}
-
 /// One arrangement.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveCell {
@@ -60,12 +57,18 @@ pub struct LiveCell {
     pub fast: String,
     /// Predicted seconds.
     pub predicted_s: f64,
-    /// Measured seconds, fastest run.
+    /// Measured seconds, median run.
     pub measured_s: f64,
+    /// Measured seconds, fastest run.
+    pub measured_min_s: f64,
     /// Measured seconds, slowest run.
     pub measured_max_s: f64,
-    /// Runs in which the program did not come to its end.
+    /// Runs in which the program came to its end.
+    pub runs: usize,
+    /// Runs in which it did not.
     pub failed_runs: u32,
+    /// How often, in all runs, its group had to wait for memory.
+    pub out_of_memory: u32,
 }
 
 impl LiveCell {
@@ -128,95 +131,116 @@ pub fn live(
 struct Arm {
     fast: Vec<&'static str>,
     name: &'static str,
-    /// The fastest run and its trace.
-    best: Option<(f64, Trace)>,
-    slowest_s: f64,
+    /// Seconds and trace of each.
+    runs: Vec<(f64, Trace)>,
     failed: u32,
+    out_of_memory: u32,
     /// Why the last one failed.
     reason: String,
 }
 
-fn arms() -> [Arm; 5] {
-    let arm = |name: &'static str, fast: &[&'static str]| Arm {
-        fast: fast.to_vec(),
-        name,
-        best: None,
-        slowest_s: 0.0,
-        failed: 0,
-        reason: String::new(),
-    };
-    [
-        arm("nothing", &[]),
-        arm("fs", &["fs"]),
-        arm("journal", &["journal"]),
-        arm("swap", &["swap"]),
-        arm("everything", &AREAS),
-    ]
+impl Arm {
+    fn new(name: &'static str, fast: &[&'static str]) -> Self {
+        Self {
+            fast: fast.to_vec(),
+            name,
+            runs: Vec::new(),
+            failed: 0,
+            out_of_memory: 0,
+            reason: String::new(),
+        }
+    }
+
+    /// Fastest first.
+    fn sort(&mut self) {
+        self.runs.sort_by(|one, other| one.0.total_cmp(&other.0));
+    }
+
+    /// The median run; of an even number the faster one in the middle.
+    fn median(&self) -> Result<&(f64, Trace)> {
+        self.runs
+            .get(self.runs.len().saturating_sub(1) / 2)
+            .ok_or_else(|| Error::Refused(format!("with {} fast, {}", self.name, self.reason)))
+    }
+
+    fn cell(&self, predicted_s: f64) -> Result<LiveCell> {
+        Ok(LiveCell {
+            fast: self.name.to_owned(),
+            predicted_s,
+            measured_s: self.median()?.0,
+            measured_min_s: self.runs.first().map_or(0.0, |run| run.0),
+            measured_max_s: self.runs.last().map_or(0.0, |run| run.0),
+            runs: self.runs.len(),
+            failed_runs: self.failed,
+            out_of_memory: self.out_of_memory,
+        })
+    }
+}
+
+/// Whether no arrangement took long.
+fn all_short(arms: &[Arm]) -> bool {
+    arms.iter()
+        .flat_map(|arm| &arm.runs)
+        .all(|(run_s, _)| *run_s < SHORT_S)
 }
 
 fn compare(program: &Program, slow: SlowDevice, directory: &Path, stop: &Stop) -> Result<Live> {
     if let Some(tool) = missing(program) {
         return Err(Error::Refused(format!("{tool} is not installed")));
     }
-    let mut arms = arms();
-    // The slow device and the fast one, as they were at their best: it is the best runs that are predicted.
-    let mut devices: [Option<FlashModel>; 2] = [None, None];
-    for _ in 0..slow.runs() {
+    let mut arms = [
+        Arm::new("nothing", &[]),
+        Arm::new("fs", &["fs"]),
+        Arm::new("journal", &["journal"]),
+        Arm::new("swap", &["swap"]),
+        Arm::new("everything", &AREAS),
+    ];
+    // The slow device and the fast one, before each run.
+    let mut devices: [Vec<FlashModel>; 2] = [Vec::new(), Vec::new()];
+    for round in 0..RUNS_MAX {
+        if round >= RUNS_MIN && !all_short(&arms) {
+            break;
+        }
         for arm in &mut arms {
-            let (run_s, trace, measured) = match run(program, slow, directory, &arm.fast, stop) {
-                Ok(ran) => ran,
+            match run(program, slow, directory, &arm.fast, stop) {
+                Ok(ran) => {
+                    arm.runs.push((ran.run_s, ran.trace));
+                    arm.out_of_memory += ran.out_of_memory;
+                    devices[usize::from(arm.fast.contains(&"fs"))].push(ran.device);
+                }
                 // A limited group is now and then told that it is out of memory while there is swap.
                 Err(error @ Error::Refused(_)) if !stop.asked() => {
                     arm.failed += 1;
                     arm.reason = error.to_string();
-                    continue;
                 }
                 Err(error) => return Err(error),
-            };
-            arm.slowest_s = arm.slowest_s.max(run_s);
-            if arm.best.as_ref().is_none_or(|(known, _)| run_s < *known) {
-                arm.best = Some((run_s, trace));
             }
-            let device = &mut devices[usize::from(arm.fast.contains(&"fs"))];
-            *device = Some(match device.take() {
-                Some(known) => at_its_best(&known, &measured),
-                None => measured,
-            });
         }
     }
-    let best = |arm: &Arm| {
-        arm.best
-            .clone()
-            .ok_or_else(|| Error::Refused(format!("with {} fast, {}", arm.name, arm.reason)))
-    };
-    let ran = arms.iter().map(best).collect::<Result<Vec<_>>>()?;
-    let [Some(slow_device), Some(fast_device)] = devices else {
+    arms.iter_mut().for_each(Arm::sort);
+    let [Some(slow_device), Some(fast_device)] = devices.map(|measured| typical(&measured)) else {
         return Err(Error::Refused("no run was made".to_owned()));
     };
-    let (slow_s, trace) = &ran[0];
     let machine = machine(slow, slow_device, fast_device)?;
+    let (slow_s, trace) = arms[0].median()?;
     let chain = Chain::of(&trace.requests);
     // The trace ends with its last request; the run, with the program.
     let rest_s = (slow_s - seconds(trace.info.end_ns)).max(0.0);
-    let mut cells = Vec::new();
-    for (arm, (run_s, _)) in arms.iter().zip(&ran) {
-        let placement = placement(trace, &arm.fast);
-        let outcome = simulate(
-            &trace.info,
-            &trace.requests,
-            &chain,
-            &placement,
-            &machine,
-            false,
-        );
-        cells.push(LiveCell {
-            fast: arm.name.to_owned(),
-            predicted_s: seconds(outcome.run_ns) + rest_s,
-            measured_s: *run_s,
-            measured_max_s: arm.slowest_s,
-            failed_runs: arm.failed,
-        });
-    }
+    let cells = arms
+        .iter()
+        .map(|arm| {
+            let placement = placement(trace, &arm.fast);
+            let outcome = simulate(
+                &trace.info,
+                &trace.requests,
+                &chain,
+                &placement,
+                &machine,
+                false,
+            );
+            arm.cell(seconds(outcome.run_ns) + rest_s)
+        })
+        .collect::<Result<Vec<_>>>()?;
     let (advised, regret) = advised(&cells[1..4]);
     Ok(Live::Compared {
         program: program.name.to_owned(),
@@ -227,17 +251,23 @@ fn compare(program: &Program, slow: SlowDevice, directory: &Path, stop: &Stop) -
     })
 }
 
-/// The better of each figure of two measurements of one device.
-fn at_its_best(one: &FlashModel, other: &FlashModel) -> FlashModel {
-    FlashModel {
-        read_us: one.read_us.min(other.read_us),
-        write_us: one.write_us.min(other.write_us),
-        flush_us: one.flush_us.min(other.flush_us),
-        read_bandwidth: Size(one.read_bandwidth.0.max(other.read_bandwidth.0)),
-        write_bandwidth: Size(one.write_bandwidth.0.max(other.write_bandwidth.0)),
-        channels: one.channels.max(other.channels),
-        ..one.clone()
-    }
+/// The median of each figure of several measurements of one device.
+fn typical(measured: &[FlashModel]) -> Option<FlashModel> {
+    let figure = |of: fn(&FlashModel) -> f64| {
+        let mut figures: Vec<f64> = measured.iter().map(of).collect();
+        figures.sort_by(f64::total_cmp);
+        figures[(figures.len() - 1) / 2]
+    };
+    let first = measured.first()?;
+    Some(FlashModel {
+        read_us: figure(|device| device.read_us),
+        write_us: figure(|device| device.write_us),
+        flush_us: figure(|device| device.flush_us),
+        read_bandwidth: Size(figure(|device| device.read_bandwidth.0 as f64) as u64),
+        write_bandwidth: Size(figure(|device| device.write_bandwidth.0 as f64) as u64),
+        channels: figure(|device| f64::from(device.channels)) as u32,
+        ..first.clone()
+    })
 }
 
 /// The area with the shortest predicted time, and how much slower than the best one it was measured to be.
@@ -295,14 +325,26 @@ fn machine(slow: SlowDevice, slow_device: FlashModel, fast_device: FlashModel) -
     }
 }
 
-/// Runs one arrangement once: seconds, trace, and the file system's device.
+/// One run of one arrangement.
+struct Ran {
+    run_s: f64,
+    trace: Trace,
+    /// The file system's device as it was measured.
+    device: FlashModel,
+    out_of_memory: u32,
+}
+
+/// Runs one arrangement once.
 fn run(
     program: &Program,
     slow: SlowDevice,
     directory: &Path,
     fast: &[&str],
     stop: &Stop,
-) -> Result<(f64, Trace, FlashModel)> {
+) -> Result<Ran> {
+    if stop.asked() {
+        return Err(interrupted());
+    }
     let settings = RigSettings {
         directory: directory.to_path_buf(),
         fs_bytes: 256 << 20,
@@ -319,7 +361,11 @@ fn run(
     };
     let output = TraceFile::new();
     let shell = |text: &str| vec!["/bin/sh".to_owned(), "-c".to_owned(), text.to_owned()];
-    let RigRecorded { recorded, device } = record_in_rig(
+    let RigRecorded {
+        recorded,
+        device,
+        out_of_memory,
+    } = record_in_rig(
         &settings,
         &RigRun {
             prepare: shell(&program.prepare),
@@ -330,10 +376,15 @@ fn run(
         stop,
     )?;
     if stop.asked() {
-        return Err(Error::Refused("it was interrupted".to_owned()));
+        return Err(interrupted());
     }
     match (recorded.exit_code, device) {
-        (Some(0), Some(device)) => Ok((seconds(recorded.run_ns), load(&output.0)?, device)),
+        (Some(0), Some(device)) => Ok(Ran {
+            run_s: seconds(recorded.run_ns),
+            trace: load(&output.0)?,
+            device,
+            out_of_memory,
+        }),
         (None, _) if recorded.run_ns < TIME_MAX.as_nanos() as u64 => {
             Err(Error::Refused("the program was killed".to_owned()))
         }
@@ -345,6 +396,10 @@ fn run(
             "the program ended with code {code}"
         ))),
     }
+}
+
+fn interrupted() -> Error {
+    Error::Refused("it was interrupted".to_owned())
 }
 
 /// A trace that is removed again.
@@ -372,8 +427,11 @@ mod tests {
             fast: fast.to_owned(),
             predicted_s,
             measured_s,
+            measured_min_s: measured_s,
             measured_max_s: measured_s,
+            runs: 1,
             failed_runs: 0,
+            out_of_memory: 0,
         }
     }
 
@@ -390,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_as_good_as_its_best_measurement() {
+    fn a_device_is_what_it_was_measured_to_be_most_times() {
         let Some(DeviceModel::Flash(quiet)) = DeviceModel::preset("nvme") else {
             unreachable!("it is a flash preset")
         };
@@ -399,8 +457,26 @@ mod tests {
             write_bandwidth: Size(quiet.write_bandwidth.0 / 9),
             ..quiet.clone()
         };
-        assert_eq!(at_its_best(&busy, &quiet), quiet);
-        assert_eq!(at_its_best(&quiet, &busy), quiet);
+        let measured = [quiet.clone(), busy.clone(), quiet.clone()];
+        assert_eq!(typical(&measured), Some(quiet));
+        assert_eq!(typical(&[]), None);
+    }
+
+    #[test]
+    fn the_median_run_counts_and_what_never_ran_says_why() {
+        let mut arm = Arm::new("swap", &["swap"]);
+        arm.reason = "the program was killed".to_owned();
+        let error = arm.median().unwrap_err().to_string();
+        assert!(error.contains("with swap fast, the program was killed"));
+        for run_s in [3.0, 1.0, 9.0] {
+            arm.runs.push((run_s, Trace::default()));
+        }
+        arm.sort();
+        let cell = arm.cell(3.3).unwrap();
+        assert!((cell.measured_s - 3.0).abs() < 1e-9 && cell.runs == 3);
+        assert!((cell.measured_min_s - 1.0).abs() < 1e-9);
+        assert!((cell.measured_max_s - 9.0).abs() < 1e-9);
+        assert!(!all_short(std::slice::from_ref(&arm)));
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub fn render(outcomes: &[Live]) -> String {
         ),
     ] {
         let mut errors = Vec::new();
+        let mut worst_regret = 0.0_f64;
         for (number, outcome) in outcomes
             .iter()
             .filter(|outcome| outcome.slow() == slow)
@@ -28,15 +29,17 @@ pub fn render(outcomes: &[Live]) -> String {
             }
             write_outcome(&mut text, outcome);
             errors.extend(outcome.cells().iter().map(|cell| cell.error().abs()));
+            worst_regret = worst_regret.max(outcome.regret());
         }
         errors.sort_by(f64::total_cmp);
         if let (Some(middle), Some(last)) = (errors.get(errors.len() / 2), errors.last()) {
             let _ = writeln!(
                 text,
-                "  all: {} cells, median error {:.1} %, worst {:.1} %",
+                "  all: {} cells, median error {:.1} %, worst {:.1} %; highest top-1 regret {:.1} %\n",
                 errors.len(),
                 middle * 100.0,
-                last * 100.0
+                last * 100.0,
+                worst_regret * 100.0
             );
         }
     }
@@ -47,6 +50,13 @@ impl Live {
     fn slow(&self) -> SlowDevice {
         match self {
             Self::NotRun { slow, .. } | Self::Compared { slow, .. } => *slow,
+        }
+    }
+
+    fn regret(&self) -> f64 {
+        match self {
+            Self::NotRun { .. } => 0.0,
+            Self::Compared { regret, .. } => *regret,
         }
     }
 
@@ -74,24 +84,39 @@ fn write_outcome(text: &mut String, outcome: &Live) {
         } => {
             let _ = writeln!(
                 text,
-                "  {program}: advised {advised}, regret {:.1} %",
+                "  {program}: advised {advised}, top-1 regret {:.1} %; seconds, measured as median (fastest .. slowest)",
                 regret * 100.0
             );
             for cell in cells {
-                let failed = match cell.failed_runs {
-                    0 => String::new(),
-                    count => format!("  ({count} runs failed)"),
-                };
                 let _ = writeln!(
                     text,
-                    "    {:<12} predicted {:>6.2} s  measured {:>6.2} .. {:>5.2} s  {:>+6.1} %{failed}",
+                    "    {:<12} predicted {:>6.2} s  measured {:>6.2} s ({:.2} .. {:.2} in {} runs)  {:>+6.1} %{}",
                     cell.fast,
                     cell.predicted_s,
                     cell.measured_s,
+                    cell.measured_min_s,
                     cell.measured_max_s,
-                    cell.error() * 100.0
+                    cell.runs,
+                    cell.error() * 100.0,
+                    incidents(cell)
                 );
             }
         }
     }
+}
+
+/// What else there is to know of the runs.
+fn incidents(cell: &LiveCell) -> String {
+    let mut text = String::new();
+    if cell.failed_runs > 0 {
+        let _ = write!(text, "  {} more runs failed", cell.failed_runs);
+    }
+    if cell.out_of_memory > 0 {
+        let _ = write!(
+            text,
+            "  out of memory {} times, and helped",
+            cell.out_of_memory
+        );
+    }
+    text
 }

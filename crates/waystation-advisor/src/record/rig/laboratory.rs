@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::relief::CONTROL;
 use super::undo::{State, Undo, undo_all};
 use super::{AREAS, RigSettings, failed, text};
 use crate::error::Result;
@@ -312,6 +313,13 @@ impl<'a> Rig<'a> {
         self.system
             .write(&self.group.join(file), &bytes.to_string())
             .map_err(failed("limit the memory"))?;
+        // Where groups can wait for memory, it waits (see `relief`); elsewhere it is killed.
+        let out_of_memory = self.group.join(CONTROL);
+        if self.system.read(&out_of_memory).is_ok() {
+            self.system
+                .write(&out_of_memory, "1")
+                .map_err(failed("let the group wait for memory"))?;
+        }
         let Some(control) = self.control.clone() else {
             return Ok(());
         };

@@ -16,6 +16,7 @@
 
 mod keeper;
 mod laboratory;
+mod relief;
 mod undo;
 
 use std::path::{Path, PathBuf};
@@ -75,6 +76,8 @@ pub struct RigRecorded {
     pub recorded: Recorded,
     /// The file system's device as it was measured, if that was asked for.
     pub device: Option<FlashModel>,
+    /// How often the group was out of memory although it had swap, and got room for a moment instead of being killed.
+    pub out_of_memory: u32,
 }
 
 impl RigSettings {
@@ -202,8 +205,15 @@ fn work_in(
         time: run.time,
         directory: Some(rig.mount.clone()),
     };
-    let recorded = record(&recording, stop)?;
-    Ok(RigRecorded { recorded, device })
+    let (limit_file, limit_bytes) = rig.limit;
+    let (recorded, out_of_memory) = relief::relieved(&rig.group, limit_file, limit_bytes, || {
+        record(&recording, stop)
+    });
+    Ok(RigRecorded {
+        recorded: recorded?,
+        device,
+        out_of_memory,
+    })
 }
 
 fn interrupted() -> Error {
