@@ -86,7 +86,12 @@ pub fn heat_map(rows: &[HeatLine<'_>], span_s: f64) -> String {
         let x = LEFT + mark / span_s.max(1e-9) * (WIDE - LEFT - RIGHT);
         write_text(&mut svg, (x, floor + 15.0), "middle", &short(mark));
     }
-    write_text(&mut svg, (WIDE - RIGHT, floor + BOTTOM - 4.0), "end", "s");
+    write_text(
+        &mut svg,
+        (WIDE - RIGHT, floor + BOTTOM - 4.0),
+        "end",
+        "seconds",
+    );
     svg.push_str("</svg>");
     svg
 }

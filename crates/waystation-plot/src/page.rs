@@ -13,7 +13,7 @@ section{background:var(--card);border:1px solid var(--line);border-radius:10px;p
 .grid2 section{margin:0}svg{width:100%;height:auto;font-size:12px}svg text{fill:var(--soft)}\
 svg .light{fill:#fff}svg .dark{fill:#1c1e21}svg .grid{stroke:var(--line)}svg .gap{stroke:var(--soft);stroke-dasharray:1 3}svg .field{fill:var(--paper);stroke:var(--line)}\
 table{border-collapse:collapse;width:100%;font-size:.95rem;font-variant-numeric:tabular-nums}td,th{text-align:right;padding:.25rem .6rem;border-bottom:1px solid var(--line)}\
-td,th{white-space:nowrap}td.text{white-space:normal;min-width:11rem}td.text,td:first-child,th:first-child{text-align:left}tr.best td{font-weight:600}.legend span{margin-right:1rem;font-size:.85rem}.legend i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.35em}\
+td,th{white-space:nowrap}td.text{white-space:normal;min-width:11rem}td.text,td:first-child,th:first-child{text-align:left}tr.best td{font-weight:600}.legend span{display:inline-block;white-space:nowrap;margin-right:1rem;font-size:.85rem}.legend i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.35em}\
 .note{border-left:4px solid #d55e00;padding-left:.8rem}.answer{font-size:1.15rem}pre{white-space:pre-wrap;background:var(--paper);border:1px solid var(--line);padding:.6rem;border-radius:6px}";
 
 /// The beginning of a page, up to its body; it ends with `</body></html>`.

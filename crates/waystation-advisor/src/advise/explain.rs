@@ -1,10 +1,14 @@
 //! One block or file: which area, how hot, and why (not) on the fast device.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use super::heat::{BlockCost, BlockCosts};
+use serde::Serialize;
+use waystation_planner::Heat;
+
+use super::heat::BlockCosts;
 use crate::error::{Error, Result};
 use crate::event::BLOCK_BYTES;
 use crate::native::Trace;
@@ -114,45 +118,68 @@ fn parse_filefrag(text: &str) -> Vec<u64> {
     blocks
 }
 
-/// The explanation as text, for a fast device of `capacity` bytes given to the area's hottest blocks.
-pub fn explain(trace: &Trace, target: &Target, capacity: u64) -> String {
+/// How hot a target is, and whether it would be on the fast device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Explanation {
+    /// As the user named it.
+    pub name: String,
+    /// The area that it lies in.
+    pub area: String,
+    /// What the area is for.
+    pub role: String,
+    /// Its blocks.
+    pub blocks: usize,
+    /// Those of them that the trace touches.
+    pub touched: u64,
+    /// Requests that read one of its blocks.
+    pub reads: u64,
+    /// The same for writes.
+    pub writes: u64,
+    /// Time spent waiting for its requests.
+    pub waited_ns: u64,
+    /// Time spent in flushes after its writes.
+    pub flushed_ns: u64,
+    /// The place of its hottest block among the area's by time that could be saved, from 1; 0 when none was touched.
+    pub best_rank: usize,
+    /// The area's touched blocks.
+    pub ranks: usize,
+    /// Fast bytes for the area's hottest blocks.
+    pub capacity: u64,
+    /// Its blocks among those that have room.
+    pub inside: u64,
+    /// What the last block that has room saves.
+    pub last_saved_ns: u64,
+    /// What the trace cannot tell.
+    pub shortcomings: Vec<String>,
+}
+
+/// Explains a target, for a fast device of `capacity` bytes given to the area's hottest blocks.
+pub fn explain(trace: &Trace, target: &Target, capacity: u64) -> Result<Explanation> {
+    if capacity < BLOCK_BYTES {
+        return Err(Error::Usage(format!(
+            "{capacity} bytes of fast storage hold no block of {BLOCK_BYTES}; there is nothing to place"
+        )));
+    }
     let latency = |request: usize| trace.requests[request].latency_ns().unwrap_or(0);
     let costs = BlockCosts::of(trace.info.areas.len(), &trace.requests, latency);
     let area = &trace.info.areas[target.area];
     let all = &costs.areas[target.area];
-    let mut sum = BlockCost::default();
-    let mut touched = 0_u64;
-    for block in &target.blocks {
-        if let Some(cost) = all.get(block) {
-            touched += 1;
-            sum.reads += cost.reads;
-            sum.writes += cost.writes;
-            sum.waited_ns += cost.waited_ns;
-            sum.flushed_ns += cost.flushed_ns;
-        }
+    let mut explanation = Explanation {
+        name: target.name.clone(),
+        area: area.name.clone(),
+        role: area.role.to_string(),
+        blocks: target.blocks.len(),
+        capacity,
+        shortcomings: trace.info.shortcomings(),
+        ..Explanation::default()
+    };
+    for cost in target.blocks.iter().filter_map(|block| all.get(block)) {
+        explanation.touched += 1;
+        explanation.reads += u64::from(cost.reads);
+        explanation.writes += u64::from(cost.writes);
+        explanation.waited_ns += cost.waited_ns;
+        explanation.flushed_ns += cost.flushed_ns;
     }
-    let mut text = format!(
-        "{} lies in area {} ({}); {} of its {} blocks were touched.\n",
-        target.name,
-        area.name,
-        area.role,
-        touched,
-        target.blocks.len()
-    );
-    if touched == 0 {
-        text.push_str(
-            "Nothing in the trace touches it, so fast storage would gain nothing from it.\n",
-        );
-        return text;
-    }
-    let _ = writeln!(
-        text,
-        "Read {} times, written {} times; {} of waiting for it directly, {} in flushes after its writes.",
-        sum.reads,
-        sum.writes,
-        format_ns(sum.waited_ns),
-        format_ns(sum.flushed_ns)
-    );
     let mut heats = costs.heat(target.area, 0);
     heats.sort_unstable_by(|one, other| {
         other
@@ -161,51 +188,81 @@ pub fn explain(trace: &Trace, target: &Target, capacity: u64) -> String {
             .then(one.block.cmp(&other.block))
     });
     let room = (capacity / BLOCK_BYTES) as usize;
-    let wanted: std::collections::HashSet<u64> = target.blocks.iter().copied().collect();
-    let inside = heats
+    let wanted: HashSet<u64> = target.blocks.iter().copied().collect();
+    let is_wanted = |heat: &Heat| wanted.contains(&heat.block);
+    explanation.ranks = heats.len();
+    explanation.inside = heats
         .iter()
         .take(room)
-        .filter(|heat| wanted.contains(&heat.block))
+        .filter(|heat| is_wanted(heat))
         .count() as u64;
-    let best_rank = heats
-        .iter()
-        .position(|heat| wanted.contains(&heat.block))
-        .map_or(heats.len(), |rank| rank + 1);
-    let _ = writeln!(
-        text,
-        "Its hottest block is number {best_rank} of {} by time that could be saved.",
-        heats.len()
-    );
-    let last = heats
-        .get(room.saturating_sub(1))
+    explanation.best_rank = heats.iter().position(is_wanted).map_or(0, |rank| rank + 1);
+    explanation.last_saved_ns = heats
+        .get(room - 1)
         .or(heats.last())
         .map_or(0, |heat| heat.saved);
-    let verdict = if inside == touched {
-        format!(
-            "With {} for {}'s hottest blocks it is on the fast device",
-            format_bytes(capacity),
-            area.name
-        )
-    } else if inside > 0 {
-        format!(
-            "With {} for {}'s hottest blocks, {inside} of {touched} blocks are on the fast device",
-            format_bytes(capacity),
-            area.name
-        )
-    } else {
-        format!(
-            "With {} for {}'s hottest blocks it is not on the fast device: {} others save more",
-            format_bytes(capacity),
-            area.name,
-            room.min(heats.len())
-        )
-    };
-    let _ = writeln!(
-        text,
-        "{verdict}; the last block that has room saves {}.",
-        format_ns(last)
-    );
-    text
+    Ok(explanation)
+}
+
+impl Explanation {
+    /// A few sentences for a terminal.
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "{} lies in area {} ({}); {} of its {} blocks were touched.\n",
+            self.name, self.area, self.role, self.touched, self.blocks
+        );
+        if self.touched == 0 {
+            text.push_str(
+                "Nothing in the trace touches it, so fast storage would gain nothing from it.\n",
+            );
+        } else {
+            self.write_heat(&mut text);
+        }
+        for sentence in &self.shortcomings {
+            let _ = writeln!(text, "Note: {sentence}");
+        }
+        text
+    }
+
+    fn write_heat(&self, text: &mut String) {
+        let _ = writeln!(
+            text,
+            "Read {} times, written {} times; {} of waiting for it directly, {} in flushes after its writes.",
+            self.reads,
+            self.writes,
+            format_ns(self.waited_ns),
+            format_ns(self.flushed_ns)
+        );
+        let _ = writeln!(
+            text,
+            "Its hottest block is number {} of {} by time that could be saved.",
+            self.best_rank, self.ranks
+        );
+        let room = (self.capacity / BLOCK_BYTES) as usize;
+        let with = format!(
+            "With {} for {}'s hottest blocks",
+            format_bytes(self.capacity),
+            self.area
+        );
+        let verdict = if self.inside == self.touched {
+            format!("{with} it is on the fast device")
+        } else if self.inside > 0 {
+            format!(
+                "{with}, {} of {} blocks are on the fast device",
+                self.inside, self.touched
+            )
+        } else {
+            format!(
+                "{with} it is not on the fast device: {} others save more",
+                room.min(self.ranks)
+            )
+        };
+        let _ = writeln!(
+            text,
+            "{verdict}; the last block that has room saves {}.",
+            format_ns(self.last_saved_ns)
+        );
+    }
 }
 
 #[cfg(test)]

@@ -76,7 +76,12 @@ pub fn html(advice: &Advice, dense: &Advice) -> String {
         }
     }
     part.push_str("</section><section><h2>Seconds against capacity</h2><p class=\"soft\">What gains nothing is left out. Dashed: it needs device-mapper or an application change.</p>");
-    part.push_str(&lines(&curves(dense), "MB of fast storage", "s", false));
+    part.push_str(&lines(
+        &curves(dense),
+        "MB of fast storage",
+        "seconds",
+        false,
+    ));
     part.push_str("</section><section><h2>Candidates</h2><table><tr><th>candidate</th><th>capacity</th><th>takes</th><th>seconds</th><th>nine of ten in</th><th>saved per MB</th><th>wear MB/h</th><th></th></tr>");
     for capacity in &advice.capacities {
         rows(&mut part, capacity);

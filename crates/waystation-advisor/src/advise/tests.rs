@@ -183,13 +183,22 @@ fn a_wrong_model_of_the_slow_device_is_noticed() {
 fn blocks_are_explained() {
     let trace = recorded("db-sqlite-del.ordered");
     let target = explain::target(&trace, "fs:36859904", None).unwrap();
-    let text = explain::explain(&trace, &target, 8 << 20);
+    let explained = |target: &explain::Target| {
+        let explanation = explain::explain(&trace, target, 8 << 20).unwrap();
+        explanation.to_text()
+    };
+    let text = explained(&target);
     assert!(
         text.contains("area fs") && text.contains("it is on the fast device"),
         "{text}"
     );
     let cold = explain::target(&trace, "fs:3GiB", None).unwrap();
-    assert!(explain::explain(&trace, &cold, 8 << 20).contains("Nothing in the trace touches it"));
+    assert!(explained(&cold).contains("Nothing in the trace touches it"));
+    let nothing = explain::explain(&trace, &target, 0).unwrap_err();
+    assert!(
+        nothing.to_string().contains("nothing to place"),
+        "{nothing}"
+    );
     let error = explain::target(&trace, "floppy:0", None)
         .unwrap_err()
         .to_string();

@@ -6,6 +6,7 @@ use super::{Show, print, print_json, progress};
 use crate::advise::{explain as explainer, render};
 use crate::error::{Error, Result};
 use crate::event::BLOCK_BYTES;
+use crate::export::refuse_overwriting;
 use crate::native::{Trace, load};
 use crate::record::Stop;
 use crate::record::live::{self, Live, SlowDevice};
@@ -23,6 +24,9 @@ fn machine(arguments: &DeviceArguments) -> Result<Machine> {
 
 pub(super) fn advise(arguments: &Advise, show: Show) -> Result<()> {
     let machine = machine(&arguments.devices)?;
+    if let Some(file) = &arguments.html {
+        refuse_overwriting(&arguments.trace, file)?;
+    }
     let capacities = arguments
         .fast
         .iter()
@@ -75,14 +79,14 @@ fn between(trace: &Trace, asked: &[u64]) -> Vec<u64> {
     all
 }
 
-pub(super) fn explain(arguments: &Explain) -> Result<()> {
+pub(super) fn explain(arguments: &Explain, show: Show) -> Result<()> {
     let trace = load(&arguments.trace)?;
     let target = explainer::target(&trace, &arguments.what, arguments.area.as_deref())?;
-    print(&explainer::explain(
-        &trace,
-        &target,
-        parse_bytes(&arguments.fast)?,
-    ))
+    let explanation = explainer::explain(&trace, &target, parse_bytes(&arguments.fast)?)?;
+    if show.json {
+        return print_json(&explanation);
+    }
+    print(&explanation.to_text())
 }
 
 pub(super) fn validate(arguments: &Validate, show: Show) -> Result<()> {
@@ -93,6 +97,10 @@ pub(super) fn validate(arguments: &Validate, show: Show) -> Result<()> {
             bar.set_position(done);
         })?;
     bar.finish_and_clear();
+    // Each part is printed when it is there: the last one takes a quarter of an hour.
+    if !show.json {
+        print(&validation.to_text())?;
+    }
     let bar = progress(show, "holding out");
     let held_out = validator::held_out(
         &arguments.data,
@@ -104,6 +112,9 @@ pub(super) fn validate(arguments: &Validate, show: Show) -> Result<()> {
         },
     )?;
     bar.finish_and_clear();
+    if !show.json {
+        print(&format!("\n{}\n", held_out.to_text()))?;
+    }
     let live = if arguments.live {
         Some(run_live(arguments, show)?)
     } else {
@@ -113,15 +124,8 @@ pub(super) fn validate(arguments: &Validate, show: Show) -> Result<()> {
         print_json(
             &serde_json::json!({ "replayed": validation, "held_out": held_out, "live": live }),
         )?;
-    } else {
-        print(&format!("{}\n{}", validation.to_text(), held_out.to_text()))?;
-        print(&format!(
-            "\n{}",
-            live.as_deref().map_or_else(
-                || "Live: not run: it was not asked for (--live)\n".to_owned(),
-                live::render
-            )
-        ))?;
+    } else if live.is_none() {
+        print("Live: not run: it was not asked for (--live)\n")?;
     }
     let mut missed = Vec::new();
     if !validation.passes() {
@@ -147,16 +151,15 @@ fn run_live(arguments: &Validate, show: Show) -> Result<Vec<Live>> {
         (SlowDevice::Own, "own disk"),
         (SlowDevice::Emulated, "emulated disk"),
     ] {
-        outcomes.extend(live::live(
-            slow,
-            &arguments.rig_directory,
-            &stop,
-            |program| {
-                if !show.quiet {
-                    eprintln!("running {program} on the {name}");
-                }
-            },
-        )?);
+        let here = live::live(slow, &arguments.rig_directory, &stop, |program| {
+            if !show.quiet {
+                eprintln!("running {program} on the {name}");
+            }
+        })?;
+        if !show.json {
+            print(&live::render(&here))?;
+        }
+        outcomes.extend(here);
     }
     Ok(outcomes)
 }

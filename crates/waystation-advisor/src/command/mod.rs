@@ -28,7 +28,7 @@ pub fn run(command: PlaceCommand, show: Show) -> Result<()> {
         PlaceCommand::Export(arguments) => traces::export(&arguments, show),
         PlaceCommand::Report(arguments) => traces::report(&arguments, show),
         PlaceCommand::Advise(arguments) => answer::advise(&arguments, show),
-        PlaceCommand::Explain(arguments) => answer::explain(&arguments),
+        PlaceCommand::Explain(arguments) => answer::explain(&arguments, show),
         PlaceCommand::Validate(arguments) => answer::validate(&arguments, show),
         PlaceCommand::Graph(arguments) => answer::graph(&arguments),
     }

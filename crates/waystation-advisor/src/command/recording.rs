@@ -100,7 +100,14 @@ pub(super) fn record(arguments: &Record, show: Show) -> Result<()> {
             output: output.clone(),
             time,
         };
-        record_in_rig(&settings, &run, &stop)?.recorded
+        let ran = record_in_rig(&settings, &run, &stop)?;
+        if ran.out_of_memory > 0 {
+            eprintln!(
+                "note: the command was out of memory {} times although there was swap, and got room for a moment each time; with a little more --memory it would not wait",
+                ran.out_of_memory
+            );
+        }
+        ran.recorded
     } else {
         let recording = Recording {
             devices: devices(&arguments.devices)?,

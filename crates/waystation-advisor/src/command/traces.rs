@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::event::TraceInfo;
 use crate::import::{AreaRules, ColumnMap, ImportSettings};
 use crate::native::{Reader, Writer};
+use crate::record::remove_on_signals;
 use crate::report::{Characteriser, Report, html, text};
 use crate::units::{format_bytes, seconds};
 use crate::{export as exporter, import as importer};
@@ -46,6 +47,7 @@ pub(super) fn import(arguments: &Import, show: Show) -> Result<()> {
         ..TraceInfo::default()
     };
     let mut writer = Writer::create(&arguments.output, info)?;
+    remove_on_signals(writer.unfinished());
     let rejections = importer::import(&settings, &mut writer)?;
     if !rejections.is_empty() && !arguments.skip_malformed {
         return Err(Error::Malformed(format!(
@@ -138,6 +140,9 @@ pub(super) fn characterise(path: &Path, show: Show) -> Result<Report> {
 }
 
 pub(super) fn report(arguments: &ReportArguments, show: Show) -> Result<()> {
+    if let Some(file) = &arguments.html {
+        exporter::refuse_overwriting(&arguments.trace, file)?;
+    }
     let report = characterise(&arguments.trace, show)?;
     if let Some(file) = &arguments.html {
         std::fs::write(file, html::render(&report, None))

@@ -6,6 +6,7 @@ mod tests;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use clap::ValueEnum;
@@ -38,6 +39,7 @@ pub struct Written {
 /// Writes the native trace `from` as `format` to `to`.
 pub fn export(from: &Path, format: Format, to: &Path) -> Result<Written> {
     let mut reader = Reader::open(from)?;
+    refuse_overwriting(from, to)?;
     let file = File::create(to).map_err(|source| Error::io("create", to, source))?;
     let mut out = BufWriter::with_capacity(1 << 18, file);
     let written = match format {
@@ -53,6 +55,20 @@ pub fn export(from: &Path, format: Format, to: &Path) -> Result<Written> {
         Failure::Read(error) => error,
         Failure::Write(source) => Error::io("write", to, source),
     })
+}
+
+/// Refuses to write over the trace that is being read.
+pub(crate) fn refuse_overwriting(trace: &Path, to: &Path) -> Result<()> {
+    let (Ok(one), Ok(other)) = (std::fs::metadata(trace), std::fs::metadata(to)) else {
+        return Ok(());
+    };
+    if (one.dev(), one.ino()) == (other.dev(), other.ino()) {
+        return Err(Error::Usage(format!(
+            "{} is the trace itself; name another file to write",
+            to.display()
+        )));
+    }
+    Ok(())
 }
 
 enum Failure {
@@ -99,13 +115,13 @@ fn csv(reader: &mut Reader, out: &mut impl Write) -> Result<Written, Failure> {
         } else {
             request.complete_ns.to_string()
         };
-        // A comma in a command's name would be a column.
+        // A comma in a name would be a column.
         let comm = info.comms[request.comm as usize].replace(',', ";");
         writeln!(
             out,
             "{},{complete},{},{},{},{},{},{comm}",
             request.issue_ns,
-            info.areas[usize::from(request.area)].name,
+            info.areas[usize::from(request.area)].name.replace(',', ";"),
             format_rwbs(request.op, request.flags),
             request.offset,
             request.length,

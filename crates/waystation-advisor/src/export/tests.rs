@@ -104,3 +104,19 @@ fn oracle_general_names_the_next_use() {
         }
     }
 }
+
+#[test]
+fn a_trace_is_not_written_over_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let (trace, path) = native(directory.path());
+    let link = directory.path().join("link");
+    std::fs::hard_link(&path, &link).unwrap();
+    for to in [&path, &link] {
+        let error = export(&path, Format::Csv, to).unwrap_err();
+        assert!(error.to_string().contains("is the trace itself"), "{error}");
+    }
+    assert_eq!(
+        crate::native::load(&path).unwrap().requests.len(),
+        trace.requests.len()
+    );
+}

@@ -1,6 +1,6 @@
 //! biosnoop of bcc and of libbpf-tools: one line a request, printed at completion, columns by header.
 
-use super::csv::{sectors, time_ns};
+use super::csv::{process, sectors, time_ns};
 use super::{Collector, LineParser, Row, RowError};
 use crate::event::parse_rwbs;
 
@@ -86,7 +86,7 @@ impl LineParser for Biosnoop {
             flags,
             offset: sectors(Some(number("SECTOR")?))?,
             length: number("BYTES")?,
-            pid: number("PID")? as u32,
+            pid: process(number("PID")?)?,
             comm: &words[comm_at..=comm_at + extra].join(" "),
         })
     }

@@ -260,10 +260,16 @@ impl LineParser for Csv {
             flags,
             offset,
             length,
-            pid: u32::try_from(number("pid")?.unwrap_or(0)).unwrap_or(0),
+            pid: process(number("pid")?.unwrap_or(0))?,
             comm: text("comm")?.map_or("", |(text, _)| text),
         })
     }
+}
+
+/// A process number, which has 32 bits.
+pub(super) fn process(number: u64) -> Result<u32, RowError> {
+    u32::try_from(number)
+        .map_err(|_| RowError::new("a process number is out of range", number.to_string()))
 }
 
 /// A count of 512-byte sectors in bytes.

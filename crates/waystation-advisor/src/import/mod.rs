@@ -130,6 +130,11 @@ impl RowError {
 trait LineParser {
     /// Takes one line (without its end).
     fn line(&mut self, line: &str, out: &mut Collector<'_>) -> Result<(), RowError>;
+
+    /// Hands on what still waits for a line that did not come.
+    fn finish(&mut self, _out: &mut Collector<'_>) -> Result<(), RowError> {
+        Ok(())
+    }
 }
 
 /// Reads every file of `settings` into `sink`. Rows that were not understood are in the answer.
@@ -180,6 +185,9 @@ fn lines(
             collector.reject(&error);
         }
         collector.check()?;
+    }
+    if let Err(error) = parser.finish(collector) {
+        collector.reject(&error);
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The log of nbdkit's log filter: a begin and an end line per request, per connection and id.
 //!
-//! The export of a connection is its area. No process is known.
+//! The export of a connection is its area. No process is known. A request whose end is not in the log stays without
+//! completion.
 
 use std::collections::HashMap;
 
@@ -123,21 +124,36 @@ impl LineParser for Nbdkit {
                 offset: number(line, "offset")?,
                 length: number(line, "count")?,
             };
-            self.begun.insert(key, begun);
-            return Ok(());
+            return match self.begun.insert(key, begun) {
+                // The id is used again although its end was never told.
+                Some(unended) => unended.push(None, out),
+                None => Ok(()),
+            };
         }
         let begun = self
             .begun
             .remove(&key)
             .ok_or_else(|| RowError::new("a completion has no issue before it", line))?;
+        begun.push(Some(time_ns), out)
+    }
+
+    fn finish(&mut self, out: &mut Collector<'_>) -> Result<(), RowError> {
+        let mut unended: Vec<Begun> = self.begun.drain().map(|(_, begun)| begun).collect();
+        unended.sort_by_key(|begun| (begun.issue_ns, begun.offset));
+        unended.iter().try_for_each(|begun| begun.push(None, out))
+    }
+}
+
+impl Begun {
+    fn push(&self, complete_ns: Option<u64>, out: &mut Collector<'_>) -> Result<(), RowError> {
         out.push(&Row {
-            issue_ns: begun.issue_ns,
-            complete_ns: Some(time_ns),
-            device: &begun.export,
-            op: begun.op,
-            flags: begun.flags,
-            offset: begun.offset,
-            length: begun.length,
+            issue_ns: self.issue_ns,
+            complete_ns,
+            device: &self.export,
+            op: self.op,
+            flags: self.flags,
+            offset: self.offset,
+            length: self.length,
             pid: 0,
             comm: "",
         })

@@ -64,7 +64,10 @@ impl Rejections {
 
 impl fmt::Display for Rejections {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} rows were not understood:", self.count())?;
+        match self.count() {
+            1 => write!(formatter, "1 row was not understood:")?,
+            count => write!(formatter, "{count} rows were not understood:")?,
+        }
         for (reason, rejected) in &self.by_reason {
             write!(formatter, "\n  {} x {reason}", rejected.count)?;
             for example in &rejected.examples {

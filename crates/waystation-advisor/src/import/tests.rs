@@ -128,6 +128,19 @@ fn nbdkit_logs_give_areas_by_export() {
         "{names:?}"
     );
     assert!(trace.info.completed > 100);
+    // The log was cut off while one request was under way.
+    assert_eq!(trace.info.requests - trace.info.completed, 1);
+}
+
+#[test]
+fn a_process_number_that_cannot_be_is_no_other_process() {
+    let (trace, rejections) = read_text(
+        Format::Csv,
+        "issue_us,op,offset,length,pid\n1,R,0,4096,7\n2,R,0,4096,99999999999\n",
+    );
+    assert_eq!(trace.requests.len(), 1);
+    assert_eq!(rejections.of("a process number is out of range"), 1);
+    assert!(rejections.to_string().starts_with("1 row was not"));
 }
 
 #[test]

@@ -46,6 +46,11 @@ impl Writer {
         Ok(writer)
     }
 
+    /// The file until it is finished.
+    pub(crate) fn unfinished(&self) -> &Path {
+        &self.unfinished
+    }
+
     /// What is known so far; areas and command names may be added while writing.
     pub fn info_mut(&mut self) -> &mut TraceInfo {
         &mut self.info

@@ -19,3 +19,4 @@ mod tracefs;
 pub(crate) use emulated::serve as serve_emulated;
 pub use session::{Recorded, Recording, record};
 pub use stop::Stop;
+pub(crate) use stop::remove_on_signals;

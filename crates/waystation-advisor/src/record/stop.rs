@@ -1,5 +1,6 @@
 //! Ctrl-C and termination as a flag that loops look at, so that everything set up is taken down in order.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,4 +25,18 @@ impl Stop {
     pub fn asked(&self) -> bool {
         self.asked.load(Ordering::SeqCst)
     }
+}
+
+/// Ends the process on Ctrl-C, SIGTERM and SIGHUP, and takes an unfinished file away before: for work that may wait
+/// for its input, and so cannot look at a flag.
+pub(crate) fn remove_on_signals(unfinished: &Path) {
+    /// As shells say it of a program that Ctrl-C ended.
+    const INTERRUPTED: i32 = 130;
+    let unfinished = unfinished.to_path_buf();
+    // It fails only when a handler is installed already; then that one decides.
+    let _ = ctrlc::set_handler(move || {
+        // It is not there any more when it was just finished.
+        let _ = std::fs::remove_file(&unfinished);
+        std::process::exit(INTERRUPTED);
+    });
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{AreaReport, Report, TIME_COLUMNS};
+use crate::event::BLOCK_BYTES;
 use crate::units::{format_bytes, format_ns, seconds};
 use waystation_plot::{
     HeatLine, Line, escape, heat_map, narrow_lines, narrow_stacked, page_head, section, stacked,
@@ -59,6 +60,18 @@ pub fn render(report: &Report, advice: Option<&str>) -> String {
         "Misses by cache size",
         "Share of the block accesses that an LRU cache for this area alone would miss.",
         &miss_ratio(report),
+    );
+    section(
+        &mut page,
+        "Reuse distance",
+        "Share of the block accesses by the bytes of distinct blocks since the block was last touched; first accesses have none.",
+        &reuse(report),
+    );
+    section(
+        &mut page,
+        "Working set",
+        "Mean over time of the bytes touched within so many seconds.",
+        &working_set(report),
     );
     section(
         &mut page,
@@ -176,7 +189,7 @@ fn over_time(report: &Report, values: impl Fn(&AreaReport) -> Vec<f64>, title: &
             dashed: false,
         })
         .collect();
-    narrow_lines(&all, "s", title, false)
+    narrow_lines(&all, "seconds", title, false)
 }
 
 fn miss_ratio(report: &Report) -> String {
@@ -196,6 +209,38 @@ fn miss_ratio(report: &Report) -> String {
     narrow_lines(&all, "size of the cache", "misses", true)
 }
 
+fn reuse(report: &Report) -> String {
+    let all: Vec<Line> = report
+        .areas
+        .iter()
+        .map(|area| {
+            let total = area.reuse.iter().sum::<f64>().max(1.0);
+            let by_distance = area.reuse.iter().skip(1).enumerate();
+            Line {
+                name: area.name.clone(),
+                points: by_distance
+                    .map(|(class, count)| ((BLOCK_BYTES << class) as f64, count / total))
+                    .collect(),
+                dashed: false,
+            }
+        })
+        .collect();
+    narrow_lines(&all, "reuse distance, up to", "share", true)
+}
+
+fn working_set(report: &Report) -> String {
+    let mut body = "<table><tr><th>area</th><th>1 s</th><th>10 s</th><th>60 s</th></tr>".to_owned();
+    for area in &report.areas {
+        let _ = write!(body, "<tr><td>{}</td>", escape(&area.name));
+        for bytes in area.working_set {
+            let _ = write!(body, "<td>{}</td>", format_bytes(bytes));
+        }
+        body.push_str("</tr>");
+    }
+    body.push_str("</table>");
+    body
+}
+
 fn queue_depth(report: &Report) -> String {
     let step = seconds(report.duration_ns) / TIME_COLUMNS as f64;
     let line = Line {
@@ -208,7 +253,7 @@ fn queue_depth(report: &Report) -> String {
             .collect(),
         dashed: false,
     };
-    narrow_lines(&[line], "s", "requests", false)
+    narrow_lines(&[line], "seconds", "requests", false)
 }
 
 fn latency(report: &Report) -> String {
