@@ -2,6 +2,7 @@
 //! bytes being written are not changed meanwhile (they lie in the ring).
 
 use crate::error::Result;
+use crate::storage::forward::forward;
 use crate::storage::{
     Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, Storage, Transfer,
 };
@@ -33,36 +34,9 @@ impl Storage for Watched {
             reads_give_way: area == Area::Journal,
         }))
     }
-    fn map_ring(&self, path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)> {
-        self.0.map_ring(path, bytes)
-    }
-    fn rename(&self, source: &Path, target: &Path) -> Result<()> {
-        self.0.rename(source, target)
-    }
-    fn link(&self, source: &Path, target: &Path) -> Result<()> {
-        self.0.link(source, target)
-    }
-    fn remove(&self, path: &Path) -> Result<()> {
-        self.0.remove(path)
-    }
-    fn create_dir(&self, path: &Path) -> Result<()> {
-        self.0.create_dir(path)
-    }
-    fn remove_dir(&self, path: &Path) -> Result<()> {
-        self.0.remove_dir(path)
-    }
-    fn list(&self, path: &Path) -> Result<Vec<Entry>> {
-        self.0.list(path)
-    }
     fn sync_dir(&self, path: &Path) -> Result<()> {
         thread::yield_now();
         self.0.sync_dir(path)
-    }
-    fn lock(&self, path: &Path) -> Result<Box<dyn DirectoryLock>> {
-        self.0.lock(path)
-    }
-    fn free_bytes(&self, path: &Path) -> Result<u64> {
-        self.0.free_bytes(path)
     }
     /// Stands still but for sleeps, so that a schedule can be replayed.
     fn now(&self) -> Duration {
@@ -71,14 +45,21 @@ impl Storage for Watched {
     fn wall_clock(&self) -> Duration {
         Duration::from_secs(1)
     }
-    fn random(&self) -> u64 {
-        self.0.random()
-    }
     fn sleep(&self, _: Duration) {
         thread::yield_now();
     }
-    fn meters(&self) -> Vec<(Area, AreaMeter)> {
-        self.0.meters()
+    forward! { 0:
+        fn map_ring(path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)>;
+        fn rename(source: &Path, target: &Path) -> Result<()>;
+        fn link(source: &Path, target: &Path) -> Result<()>;
+        fn remove(path: &Path) -> Result<()>;
+        fn create_dir(path: &Path) -> Result<()>;
+        fn remove_dir(path: &Path) -> Result<()>;
+        fn list(path: &Path) -> Result<Vec<Entry>>;
+        fn lock(path: &Path) -> Result<Box<dyn DirectoryLock>>;
+        fn free_bytes(path: &Path) -> Result<u64>;
+        fn random() -> u64;
+        fn meters() -> Vec<(Area, AreaMeter)>;
     }
 }
 
@@ -110,22 +91,12 @@ impl File for WatchedFile {
         thread::yield_now();
         self.inner.preallocate(bytes)
     }
-    fn truncate(&self, bytes: u64) -> Result<()> {
-        self.inner.truncate(bytes)
-    }
-    fn size(&self) -> Result<u64> {
-        self.inner.size()
-    }
-    fn is_direct(&self) -> bool {
-        self.inner.is_direct()
-    }
-    fn alignment(&self) -> usize {
-        self.inner.alignment()
-    }
-    fn prefetch(&self, offset: u64, length: u64) {
-        self.inner.prefetch(offset, length);
-    }
-    fn path(&self) -> &Path {
-        self.inner.path()
+    forward! { inner:
+        fn truncate(bytes: u64) -> Result<()>;
+        fn size() -> Result<u64>;
+        fn is_direct() -> bool;
+        fn alignment() -> usize;
+        fn prefetch(offset: u64, length: u64);
+        fn path() -> &Path;
     }
 }

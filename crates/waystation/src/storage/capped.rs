@@ -6,6 +6,7 @@
 //! before it happens, so that several threads together do not pass the limit either. What is removed, replaced or cut
 //! is given back. Names in other directories (a checkpoint elsewhere) are not counted.
 
+use super::forward::forward;
 use super::{Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, Storage, Transfer};
 use crate::error::{Error, Result};
 use rustix::io::Errno;
@@ -164,34 +165,10 @@ impl Storage for Capped {
         Ok(())
     }
 
-    fn link(&self, source: &Path, target: &Path) -> Result<()> {
-        self.inner.link(source, target)
-    }
-
     fn remove(&self, path: &Path) -> Result<()> {
         self.inner.remove(path)?;
         self.forget(path);
         Ok(())
-    }
-
-    fn create_dir(&self, path: &Path) -> Result<()> {
-        self.inner.create_dir(path)
-    }
-
-    fn remove_dir(&self, path: &Path) -> Result<()> {
-        self.inner.remove_dir(path)
-    }
-
-    fn list(&self, path: &Path) -> Result<Vec<Entry>> {
-        self.inner.list(path)
-    }
-
-    fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.inner.sync_dir(path)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn DirectoryLock>> {
-        self.inner.lock(path)
     }
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {
@@ -199,24 +176,18 @@ impl Storage for Capped {
         Ok(free.min(self.disk.limit.saturating_sub(self.disk.used())))
     }
 
-    fn now(&self) -> Duration {
-        self.inner.now()
-    }
-
-    fn wall_clock(&self) -> Duration {
-        self.inner.wall_clock()
-    }
-
-    fn random(&self) -> u64 {
-        self.inner.random()
-    }
-
-    fn sleep(&self, duration: Duration) {
-        self.inner.sleep(duration);
-    }
-
-    fn meters(&self) -> Vec<(Area, AreaMeter)> {
-        self.inner.meters()
+    forward! { inner:
+        fn link(source: &Path, target: &Path) -> Result<()>;
+        fn create_dir(path: &Path) -> Result<()>;
+        fn remove_dir(path: &Path) -> Result<()>;
+        fn list(path: &Path) -> Result<Vec<Entry>>;
+        fn sync_dir(path: &Path) -> Result<()>;
+        fn lock(path: &Path) -> Result<Box<dyn DirectoryLock>>;
+        fn now() -> Duration;
+        fn wall_clock() -> Duration;
+        fn random() -> u64;
+        fn sleep(duration: Duration);
+        fn meters() -> Vec<(Area, AreaMeter)>;
     }
 }
 
@@ -250,17 +221,9 @@ impl CappedFile {
 }
 
 impl File for CappedFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        self.inner.read_at(buffer, offset)
-    }
-
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         let end = offset + data.len() as u64;
         self.grow(end, "write", || self.inner.write_at(data, offset))
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.inner.sync()
     }
 
     fn preallocate(&self, bytes: u64) -> Result<()> {
@@ -282,24 +245,14 @@ impl File for CappedFile {
         cut
     }
 
-    fn size(&self) -> Result<u64> {
-        self.inner.size()
-    }
-
-    fn is_direct(&self) -> bool {
-        self.inner.is_direct()
-    }
-
-    fn alignment(&self) -> usize {
-        self.inner.alignment()
-    }
-
-    fn prefetch(&self, offset: u64, length: u64) {
-        self.inner.prefetch(offset, length);
-    }
-
-    fn path(&self) -> &Path {
-        self.inner.path()
+    forward! { inner:
+        fn read_at(buffer: &mut [u8], offset: u64) -> Result<usize>;
+        fn sync() -> Result<()>;
+        fn size() -> Result<u64>;
+        fn is_direct() -> bool;
+        fn alignment() -> usize;
+        fn prefetch(offset: u64, length: u64);
+        fn path() -> &Path;
     }
 }
 

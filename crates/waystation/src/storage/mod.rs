@@ -23,6 +23,7 @@ mod aligned;
 mod capped;
 mod direct;
 pub mod fault;
+pub(crate) mod forward;
 mod meter;
 mod metered;
 pub mod os;

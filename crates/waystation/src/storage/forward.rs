@@ -1,0 +1,11 @@
+//! Storage around another one: the calls that it only hands on.
+
+/// Defines calls of a trait that the field `$inner` answers.
+macro_rules! forward {
+    ($inner:tt: $(fn $call:ident($($name:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {
+        $(fn $call(&self, $($name: $kind),*) $(-> $result)? {
+            self.$inner.$call($($name),*)
+        })*
+    };
+}
+pub(crate) use forward;
