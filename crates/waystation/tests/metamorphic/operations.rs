@@ -29,6 +29,8 @@ pub(crate) struct Change {
 pub(crate) enum Operation {
     /// A batch, synced or not.
     Write(Vec<Change>, bool),
+    /// The deletion of a range of keys, to the last key if there is no end.
+    DeleteRange(Vec<u8>, Option<Vec<u8>>),
     /// The value of a key, now.
     Get(Vec<u8>),
     /// Some keys from one on, forwards or backwards.
@@ -74,18 +76,33 @@ fn change(random: &mut Random) -> Change {
     }
 }
 
+/// Deletes a few neighbours as a rule, many now and then.
+fn delete_range(random: &mut Random) -> Operation {
+    let start = key(random);
+    let end = match random.below(8) {
+        0 => None,
+        1..4 => Some(key(random)),
+        _ => Some([&start[..], b"~"].concat()),
+    };
+    match end {
+        Some(end) if end <= start => Operation::DeleteRange(end, Some([&start[..], b"~"].concat())),
+        end => Operation::DeleteRange(start, end),
+    }
+}
+
 /// The operations of `seed`.
 pub(crate) fn list(seed: u64, count: usize) -> Vec<Operation> {
     let mut random = Random(seed);
     (0..count)
         .map(|_| match random.below(100) {
-            0..45 => {
+            0..43 => {
                 let most = 1 + random.below(8);
                 let count = 1 + random.below(most);
                 let changes = (0..count).map(|_| change(&mut random)).collect();
                 Operation::Write(changes, random.below(8) == 0)
             }
-            45..65 => Operation::Get(key(&mut random)),
+            43..46 => delete_range(&mut random),
+            46..65 => Operation::Get(key(&mut random)),
             65..75 => Operation::Scan(key(&mut random), random.below(2) == 0),
             75..80 => Operation::Range(key(&mut random), key(&mut random)),
             80..84 => Operation::TakeSnapshot,

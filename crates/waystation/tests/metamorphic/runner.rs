@@ -55,6 +55,7 @@ impl Runner<'_> {
     fn step(&mut self, at: u64, operation: &Operation) -> Result<(), Error> {
         match operation {
             Operation::Write(changes, sync) => self.write(changes, *sync)?,
+            Operation::DeleteRange(start, end) => self.delete_range(start, end.as_deref())?,
             Operation::Get(key) => {
                 let value = self.db()?.get(key)?;
                 self.answers.push(told(value.as_deref()));
@@ -131,8 +132,24 @@ impl Runner<'_> {
                 result => result,
             };
         }
+        self.delete_all(IterOptions::prefix(format!("{name}:")))
+    }
+
+    fn delete_range(&mut self, start: &[u8], end: Option<&[u8]>) -> Result<(), Error> {
+        if !self.setting.key_by_key {
+            return self.db()?.delete_range(start, end);
+        }
+        self.delete_all(IterOptions {
+            lower: Some(start.to_vec()),
+            upper: end.map(<[u8]>::to_vec),
+            ..IterOptions::default()
+        })
+    }
+
+    /// Deletes key by key.
+    fn delete_all(&mut self, keys: IterOptions) -> Result<(), Error> {
         let mut batch = WriteBatch::new();
-        for (key, _) in self.scan(IterOptions::prefix(format!("{name}:")), usize::MAX)? {
+        for (key, _) in self.scan(keys, usize::MAX)? {
             batch.delete(&key);
         }
         self.db()?.write(&batch, Durability::ProcessCrash)

@@ -8,12 +8,14 @@ use waystation::{Compression, DeviceOptions, Extractor, Options};
 #[derive(Debug, Clone)]
 pub(crate) struct Setting {
     pub(crate) options: Options,
+    /// Ranges are deleted key by key.
+    pub(crate) key_by_key: bool,
     /// For the test of this test: writes of this key get lost.
     pub(crate) forgets: Option<Vec<u8>>,
 }
 
 impl Setting {
-    /// No devices, and nothing is flushed unless it is asked for.
+    /// No devices, no ranges deleted as such, and nothing is flushed unless it is asked for.
     pub(crate) fn plain() -> Self {
         Self {
             options: Options {
@@ -24,12 +26,16 @@ impl Setting {
                 cache_bytes: 1 << 20,
                 ..Options::default()
             },
+            key_by_key: true,
             forgets: None,
         }
     }
 
     fn with(change: impl FnOnce(&mut Options)) -> Self {
-        let mut setting = Self::plain();
+        let mut setting = Self {
+            key_by_key: false,
+            ..Self::plain()
+        };
         change(&mut setting.options);
         setting
     }
