@@ -7,7 +7,11 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use waystation::{Compression, Db, Durability, IterOptions, Options, WriteBatch};
-use waystation_oracle::{LevelDb, Operation, Settings};
+use waystation_oracle::{Operation, Settings};
+
+mod told;
+
+use told::{assert_same, open_leveldb, tell_warnings};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -92,13 +96,13 @@ fn quick_dir() -> tempfile::TempDir {
 }
 
 fn write_with_leveldb(path: &Path, settings: Settings, steps: &[Step], content: &mut Content) {
-    let mut db = LevelDb::open(path, settings).expect("LevelDB opens");
+    let mut db = open_leveldb(path, settings);
     for step in steps {
         match step {
             Step::Compact => db.compact(),
             Step::Reopen => {
                 drop(db);
-                db = LevelDb::open(path, settings).expect("LevelDB opens again");
+                db = open_leveldb(path, settings);
             }
             _ => {
                 let batch: Vec<_> = operations(step)
@@ -181,30 +185,32 @@ fn assert_holds(db: &Db, content: &Content) {
         if backwards {
             found.reverse();
         }
-        assert!(
-            found.into_iter().eq(content.clone()),
-            "backwards: {backwards}"
+        assert_same(
+            &format!("Waystation, backwards: {backwards}"),
+            &found,
+            content,
         );
     }
     for (key, value) in content {
-        assert_eq!(db.get(key).expect("gets").as_ref(), Some(value));
+        assert_eq!(db.get(key).expect("gets").as_ref(), Some(value), "{key:?}");
     }
     for number in (0..2_700_u16).step_by(7) {
         let key = format!("fill{number:05}").into_bytes();
-        assert_eq!(db.get(&key).expect("gets").as_ref(), content.get(&key));
+        let found = db.get(&key).expect("gets");
+        assert_eq!(found.as_ref(), content.get(&key), "fill{number:05}");
     }
     let report = db.check().expect("checks");
     assert!(report.problems.is_empty(), "{report:?}");
 }
 
 fn assert_leveldb_holds(path: &Path, settings: Settings, content: &Content) {
-    let db = LevelDb::open(path, settings).expect("LevelDB opens");
-    assert!(db.entries().expect("reads").into_iter().eq(content.clone()));
+    let db = open_leveldb(path, settings);
+    assert_same("LevelDB", &db.entries().expect("reads"), content);
     let mut backwards = db.entries_backwards().expect("reads backwards");
     backwards.reverse();
-    assert!(backwards.into_iter().eq(content.clone()));
+    assert_same("LevelDB, backwards", &backwards, content);
     for (key, value) in content.iter().step_by(5) {
-        assert_eq!(db.get(key).expect("gets").as_ref(), Some(value));
+        assert_eq!(db.get(key).expect("gets").as_ref(), Some(value), "{key:?}");
     }
 }
 
@@ -223,6 +229,7 @@ proptest! {
     fn a_directory_of_leveldb_opens_in_place_and_goes_back(
         first in history(), second in history(), third in history(), snappy: bool, filters: bool,
     ) {
+        tell_warnings();
         let dir = quick_dir();
         let settings = settings(snappy, filters);
         let compression = if snappy { Compression::Snappy } else { Compression::None };
@@ -245,6 +252,7 @@ proptest! {
 
     #[test]
     fn what_is_exported_leveldb_reads(steps in history(), snappy: bool, zstd: bool) {
+        tell_warnings();
         let dir = quick_dir();
         let (source, target) = (dir.path().join("source"), dir.path().join("target"));
         let own = if zstd { Compression::Zstd } else { Compression::Snappy };
