@@ -47,43 +47,58 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// Starts all threads of `core`.
+    /// Starts all threads of `core`, or none.
     pub(super) fn start(core: &Arc<Core>) -> Result<Self> {
+        Self::start_by(core, &mut spawn)
+    }
+
+    fn start_by(core: &Arc<Core>, spawn: &mut Spawn<'_>) -> Result<Self> {
         let mut workers = Self {
             log_writers: Vec::new(),
             others: Vec::new(),
         };
+        let Err(error) = workers.start_all(core, spawn) else {
+            return Ok(workers);
+        };
+        // They would go on in a directory that is given back.
+        core.stop_background();
+        let ended = join(workers.others);
+        core.log.stop();
+        join(workers.log_writers).and(ended)?;
+        Err(error)
+    }
+
+    fn start_all(&mut self, core: &Arc<Core>, spawn: &mut Spawn<'_>) -> Result<()> {
         for _ in 0..LOG_WRITERS {
-            workers
-                .log_writers
-                .push(spawn(core, "waystation-log", |core| {
-                    core.log.writer_loop();
-                })?);
+            let writer = spawn(core, "waystation-log", |core| core.log.writer_loop())?;
+            self.log_writers.push(writer);
         }
-        workers
-            .others
-            .push(spawn(core, "waystation-flush", Core::flush_loop)?);
-        workers
-            .others
-            .push(spawn(core, "waystation-rest", Core::rest_loop)?);
+        let mut bodies: Vec<(&str, Body)> = vec![
+            ("waystation-flush", Core::flush_loop),
+            ("waystation-rest", Core::rest_loop),
+        ];
         if core.devices.is_some() {
-            workers
-                .others
-                .push(spawn(core, "waystation-keep", Core::keeper_loop)?);
-            workers
-                .others
-                .push(spawn(core, "waystation-settle", Core::settle_loop)?);
+            bodies.push(("waystation-keep", Core::keeper_loop));
+            bodies.push(("waystation-settle", Core::settle_loop));
         }
-        for _ in 0..core.options.background_jobs {
-            workers
-                .others
-                .push(spawn(core, "waystation-compact", Core::compact_loop)?);
+        let compactors = core.options.background_jobs;
+        bodies.extend(vec![
+            ("waystation-compact", Core::compact_loop as Body);
+            compactors
+        ]);
+        for (name, body) in bodies {
+            self.others.push(spawn(core, name, body)?);
         }
-        Ok(workers)
+        Ok(())
     }
 }
 
-fn spawn(core: &Arc<Core>, name: &str, body: fn(&Core)) -> Result<JoinHandle<()>> {
+/// What a thread does.
+type Body = fn(&Core);
+/// Starts a thread: its name, and what it does.
+type Spawn<'a> = dyn FnMut(&Arc<Core>, &str, Body) -> Result<JoinHandle<()>> + 'a;
+
+fn spawn(core: &Arc<Core>, name: &str, body: Body) -> Result<JoinHandle<()>> {
     let shared = Arc::clone(core);
     thread::Builder::new()
         .name(name.to_owned())
@@ -368,15 +383,20 @@ impl Core {
         }
     }
 
-    /// Stops everything in order: writes have ended; memory goes to tables, the log is closed, the tree last.
-    pub(super) fn shut_down(&self, workers: Workers) -> Result<()> {
-        self.rotate_now();
-        let flushed = self.wait_flushed();
+    /// Tells all threads but the log's writers to end.
+    fn stop_background(&self) {
         lock(&self.background).stopping = true;
         self.work.notify_all();
         self.wake.notify_all();
         self.changed.notify_all();
         self.tree.cancel();
+    }
+
+    /// Stops everything in order: writes have ended; memory goes to tables, the log is closed, the tree last.
+    pub(super) fn shut_down(&self, workers: Workers) -> Result<()> {
+        self.rotate_now();
+        let flushed = self.wait_flushed();
+        self.stop_background();
         let others = join(workers.others);
         if flushed.is_ok() {
             // Only now: what compacts beside it could bring tables round graves that none needed any more.
@@ -399,5 +419,42 @@ impl Core {
             return Ok(());
         }
         self.tree.close()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+    use crate::db::{Db, Options};
+    use crate::storage::SimStorage;
+
+    /// An open that fails has no thread left in the directory, which somebody else may open next.
+    #[test]
+    fn when_one_thread_cannot_be_started_the_others_end() {
+        let options = Options::default();
+        let threads = LOG_WRITERS + 2 + options.background_jobs;
+        for starts in 0..threads {
+            let db = Db::open_with(SimStorage::new(1), "/db", options.clone()).expect("opens");
+            let core = Arc::clone(&db.core);
+            let mut left = starts;
+            let mut refusing = |core: &Arc<Core>, name: &str, body| {
+                if left == 0 {
+                    return Err(Error::io(
+                        "start thread",
+                        name,
+                        std::io::ErrorKind::WouldBlock.into(),
+                    ));
+                }
+                left -= 1;
+                spawn(core, name, body)
+            };
+            let started = Workers::start_by(&core, &mut refusing);
+            assert!(matches!(started, Err(Error::Io { .. })), "after {starts}");
+            drop(started);
+            // Those of the database, which have the same core, hear of it as well.
+            db.close().expect("nothing is to be written");
+            assert_eq!(Arc::strong_count(&core), 1, "after {starts}");
+        }
     }
 }
