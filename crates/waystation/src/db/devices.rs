@@ -8,6 +8,7 @@
 //! that, a checkpoint of the device table is durable that tells what the freed part would have told; and before
 //! that, the log is durable through everything the checkpoint tells.
 
+use super::looks::Looks;
 use super::options::DeviceOptions;
 use super::pipeline::Refusal;
 use super::view::LoggedMemTable;
@@ -33,6 +34,8 @@ use waystation_format::log::RecordKind;
 const TICK: Duration = Duration::from_millis(20);
 /// A checkpoint is written at least this often while anything is written, so that ages are not lost to a crash.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
+/// Idle devices are looked for every such part of the time that makes one idle.
+const IDLE_PART: u32 = 64;
 /// Devices are forgotten this many at a time, as writers wait meanwhile.
 const FORGET_AT_ONCE: usize = 64;
 /// How long a write is held back for each tenth that a budget is passed by, and at most.
@@ -50,6 +53,8 @@ pub(super) struct Devices {
     kept: Mutex<Kept>,
     /// How long each write is held back (microseconds).
     pause: AtomicU64,
+    looks_for_idle: Looks,
+    looks_at_floors: Looks,
 }
 
 /// What the last checkpoint said.
@@ -213,6 +218,8 @@ impl Devices {
                 at: now,
             }),
             pause: AtomicU64::new(0),
+            looks_for_idle: Looks::default(),
+            looks_at_floors: Looks::default(),
         }
     }
 
@@ -274,7 +281,7 @@ impl Core {
     }
 
     /// Hides what the tree may hold of the device of `prefix`, which departed at `sequence`. Under the front's lock.
-    pub(super) fn bury_device(&self, departure: Departure, prefix: &[u8], sequence: u64) {
+    pub(super) fn bury_device(&self, departure: Departure, prefix: &[u8], lsn: u64, sequence: u64) {
         if departure == Departure::FromTree {
             self.dig_range(prefix, prefix_end(prefix).as_deref(), sequence);
         }
@@ -346,8 +353,18 @@ impl Core {
         #[expect(clippy::cast_sign_loss, reason = "it is not negative")]
         let pause = (over as u64).min(PAUSE_MAX.as_micros() as u64);
         devices.pause.store(pause, SeqCst);
-        self.depart_idle(devices)?;
-        self.retire_floors(devices);
+        if let Some(limit) = devices.settings.idle_departure {
+            let pause = limit / IDLE_PART;
+            let departed = devices
+                .looks_for_idle
+                .look(&*self.storage, pause, || self.depart_idle(devices, limit));
+            departed.unwrap_or(Ok(()))?;
+        }
+        devices
+            .looks_at_floors
+            .look(&*self.storage, Duration::ZERO, || {
+                self.retire_floors(devices);
+            });
         self.free_log(devices, false)
     }
 
@@ -369,10 +386,7 @@ impl Core {
         reaped.indexes.into_iter().for_each(drop::<Index>);
     }
 
-    fn depart_idle(&self, devices: &Devices) -> Result<()> {
-        let Some(limit) = devices.settings.idle_departure else {
-            return Ok(());
-        };
+    fn depart_idle(&self, devices: &Devices, limit: Duration) -> Result<()> {
         let now = devices.now(&*self.storage);
         let table = &devices.upper.table;
         let is_idle = |stay: &Resident| {

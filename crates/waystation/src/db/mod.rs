@@ -10,7 +10,8 @@
 //! - [`workers`]: flushing and compacting in the background; [`rest`]: what is done when nobody writes;
 //!   [`pace`]: how writers are held back; [`room`]: and refused, when the disk is full
 //! - [`changes`]: what one write consists of; [`routes`]: which operations of a write go to the upper level; [`devices`]: devices that depart, and what
-//!   is left of them; [`settle`]: devices that stay; [`handoff`]: devices that change their engine
+//!   is left of them; [`settle`]: devices that stay; [`handoff`]: devices that change their engine;
+//!   [`looks`]: how often all of them are looked at
 //! - [`graves`]: what was deleted, until nothing is left of it; [`hiding`] and [`learn`]: how cursors get past it
 //! - [`own_files`], [`destroy`]: which files a database consists of, and how it is removed; [`sizes`]: where bytes are
 //! - [`open`]: from a directory to a database and back; [`replay`] and [`inserters`]: what the log holds, into memory
@@ -25,6 +26,7 @@ mod hiding;
 mod inserters;
 mod iterator;
 mod learn;
+mod looks;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod model_tests;
