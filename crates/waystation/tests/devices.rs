@@ -287,3 +287,22 @@ proptest! {
         run(steps, Duration::from_secs(if hurried { 1 } else { 1_000_000 }));
     }
 }
+
+/// Departures alone fill memtables, too: else the log would be kept from the first of them on.
+#[test]
+fn departures_alone_do_not_outgrow_a_memtable() {
+    let options = options(Duration::from_secs(3600));
+    let memtable_bytes = options.memtable_bytes;
+    let db = Db::open_with(SimStorage::new(11), "/db", options).unwrap();
+    let names: Vec<_> = (0..600).map(|number| format!("car-{number}")).collect();
+    for name in &names {
+        db.put(format!("{name}:k").as_bytes(), b"value").unwrap();
+    }
+    db.settle_together(names.iter().map(String::as_bytes))
+        .unwrap();
+    for name in &names {
+        db.depart(name.as_bytes()).unwrap();
+        assert!(db.stats().memtable_bytes <= memtable_bytes, "{name}");
+    }
+    assert!(walk(&db, IterOptions::default(), false).is_empty());
+}

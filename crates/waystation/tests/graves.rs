@@ -336,3 +336,20 @@ fn no_grave_is_left_by_a_close_amid_compactions() {
         );
     }
 }
+
+/// As a retention by time deletes: all from the first key to one that moves on.
+#[test]
+fn ranges_that_grow_are_flushed_before_they_outgrow_memory() {
+    let machine = SimStorage::new(10);
+    let db = open(&machine, options()).unwrap();
+    for number in 0..2_000 {
+        db.put(&key('k', number), &[7; 10]).unwrap();
+        db.delete_range(b"", Some(&key('k', number))).unwrap();
+        if number % 100 == 99 {
+            let taken = db.stats().graves.memory_bytes;
+            assert!(taken < 8 << 20, "{taken} after {number}");
+        }
+    }
+    assert_eq!(count(&db, "k"), 1);
+    assert_eq!(db.get(&key('k', 1_999)).unwrap(), Some(vec![7; 10]));
+}

@@ -6,7 +6,8 @@
 //!                                                        d == f  {8}
 //! ```
 //!
-//! To find what hides a key is one search; to put a range in costs as much as it overlaps.
+//! To find what hides a key is one search; to put a range in costs as much as it overlaps, in time and in memory: ranges
+//! that all overlap each other take the square of their number until they are [pruned](Fragments::prune).
 
 use super::{Cut, floor_of, prune};
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ type Key = Box<[u8]>;
 struct Fragment {
     /// Excluded; `None`: no end.
     end: Option<Key>,
+    /// Ascending.
     cuts: Vec<Cut>,
 }
 
@@ -54,14 +56,14 @@ impl Fragments {
         self.map.is_empty()
     }
 
-    /// Hides `cut` in the keys from `start` (included) to `end` (excluded).
-    pub(crate) fn insert(&mut self, start: &[u8], end: Option<&[u8]>, cut: Cut) {
+    /// Hides `cut` in the keys from `start` (included) to `end` (excluded). Returns how many cuts there are more.
+    pub(crate) fn insert(&mut self, start: &[u8], end: Option<&[u8]>, cut: Cut) -> usize {
         if !is_before(start, end) {
-            return;
+            return 0;
         }
-        self.split_at(start);
+        let mut more = self.split_at(start);
         if let Some(end) = end {
-            self.split_at(end);
+            more += self.split_at(end);
         }
         let bound = end.map_or(Bound::Unbounded, Bound::Excluded);
         let mut gap = Some(Key::from(start));
@@ -73,8 +75,9 @@ impl Fragments {
             if let Some(from) = gap.take_if(|gap| *gap != *begins) {
                 gaps.push((from, Some(begins.clone())));
             }
-            if !fragment.cuts.contains(&cut) {
-                fragment.cuts.push(cut);
+            if let Err(at) = fragment.cuts.binary_search(&cut) {
+                fragment.cuts.insert(at, cut);
+                more += 1;
             }
             gap.clone_from(&fragment.end);
         }
@@ -85,8 +88,10 @@ impl Fragments {
         }
         for (from, end) in gaps {
             let cuts = vec![cut];
+            more += 1;
             self.map.insert(from, Fragment { end, cuts });
         }
+        more
     }
 
     /// Leaves in what lies from `start` to `end` only the latest `count` cuts of each fragment.
@@ -94,26 +99,27 @@ impl Fragments {
         let bound = end.map_or(Bound::Unbounded, Bound::Excluded);
         let inside = (Bound::Included(start), bound);
         for (_, fragment) in self.map.range_mut::<[u8], _>(inside) {
-            fragment.cuts.sort_unstable();
             let surplus = fragment.cuts.len().saturating_sub(count);
             fragment.cuts.drain(..surplus);
         }
     }
 
-    /// Makes `key`, if it lies inside a fragment, the beginning of one.
-    fn split_at(&mut self, key: &[u8]) {
+    /// Makes `key`, if it lies inside a fragment, the beginning of one. Returns how many cuts there are more.
+    fn split_at(&mut self, key: &[u8]) -> usize {
         let before = (Bound::Unbounded, Bound::Excluded(key));
         let Some((_, fragment)) = self.map.range_mut::<[u8], _>(before).next_back() else {
-            return;
+            return 0;
         };
         if !is_before(key, fragment.end.as_deref()) {
-            return;
+            return 0;
         }
         let rest = Fragment {
             end: fragment.end.replace(key.into()),
             cuts: fragment.cuts.clone(),
         };
+        let more = rest.cuts.len();
         self.map.insert(key.into(), rest);
+        more
     }
 
     /// The floor of `key` at `snapshot`; 0 if there is none.
@@ -196,7 +202,6 @@ impl Fragments {
         for (start, mut fragment) in old {
             let end = fragment.end.as_deref();
             fragment.cuts.retain(|cut| keep(&start, end, cut));
-            fragment.cuts.sort_unstable();
             match joined.last_mut() {
                 _ if fragment.cuts.is_empty() => {}
                 Some((_, last))

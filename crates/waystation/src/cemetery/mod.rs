@@ -57,17 +57,18 @@ impl Cut {
     }
 }
 
-/// The floor that `cuts` make at `snapshot`; 0 if none counts there.
+/// The floor that `cuts`, which ascend, make at `snapshot`; 0 if none counts there.
 pub(crate) fn floor_of(cuts: &[Cut], snapshot: u64) -> u64 {
-    let counting = cuts.iter().filter(|cut| cut.from <= snapshot);
-    counting.map(|cut| cut.below).max().unwrap_or(0)
+    let mut latest_first = cuts.iter().rev();
+    let counting = latest_first.find(|cut| cut.from <= snapshot);
+    counting.map_or(0, |cut| cut.below)
 }
 
 /// Leaves of `cuts` those that some reader at `oldest_snapshot` or later can tell from the others.
 pub(crate) fn prune(cuts: &mut Vec<Cut>, oldest_snapshot: u64) {
-    let floor = floor_of(cuts, oldest_snapshot);
     cuts.sort_unstable();
     cuts.dedup();
+    let floor = floor_of(cuts, oldest_snapshot);
     cuts.retain(|cut| cut.below > floor || (cut.below == floor && cut.from <= oldest_snapshot));
     // Of several that make the same floor for everybody, one is enough.
     let mut has_floor = false;

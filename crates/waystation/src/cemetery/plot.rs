@@ -21,6 +21,8 @@ pub(crate) struct Plot {
     ranges: RwLock<Fragments>,
     /// Deletions of ranges so far.
     range_deletions: AtomicUsize,
+    /// What ranges take because they overlap.
+    overlap_bytes: AtomicUsize,
 }
 
 impl Plot {
@@ -30,6 +32,7 @@ impl Plot {
             points: Points::new(capacity_bytes),
             ranges: RwLock::new(Fragments::default()),
             range_deletions: AtomicUsize::new(0),
+            overlap_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -38,7 +41,7 @@ impl Plot {
         Points::grave_bytes(key_bytes)
     }
 
-    /// What the grave of a range takes, about.
+    /// What the grave of a range takes, about, if it overlaps no other; see [`Plot::overlap_bytes`].
     pub(crate) const fn range_bytes(start_bytes: usize, end_bytes: usize) -> usize {
         start_bytes + end_bytes + RANGE_BYTES
     }
@@ -51,8 +54,16 @@ impl Plot {
     /// The deletion of all keys from `start` (included) to `end` (excluded; `None`: all behind) at `sequence`.
     pub(crate) fn delete_range(&self, start: &[u8], end: Option<&[u8]>, sequence: u64) {
         let mut ranges = self.ranges.write().expect(LOCKED);
-        ranges.insert(start, end, Cut::deletion(sequence));
+        let cuts = ranges.insert(start, end, Cut::deletion(sequence));
+        let overlapping = cuts.saturating_sub(1) * size_of::<Cut>();
+        self.overlap_bytes.fetch_add(overlapping, Relaxed);
         self.range_deletions.fetch_add(1, Relaxed);
+    }
+
+    /// What ranges take beside their [`Plot::range_bytes`], because they overlap. Nobody knows it before they do.
+    #[inline]
+    pub(crate) fn overlap_bytes(&self) -> usize {
+        self.overlap_bytes.load(Relaxed)
     }
 
     /// Whether there is no grave.

@@ -127,8 +127,9 @@ proptest! {
     /// Pruning changes nothing that a reader at `oldest` or later sees.
     #[test]
     fn pruned_cuts_make_the_same_floors(below in vec((1u64..20, 0u64..20), 0..8), oldest in 0u64..22) {
-        let cuts: Vec<_> = below.iter().map(|&(below, from)| Cut { below, from }).collect();
+        let mut cuts: Vec<_> = below.iter().map(|&(below, from)| Cut { below, from }).collect();
         let mut pruned = cuts.clone();
+        cuts.sort_unstable();
         prune(&mut pruned, oldest);
         for snapshot in oldest..25 {
             prop_assert_eq!(floor_of(&pruned, snapshot), floor_of(&cuts, snapshot));
@@ -136,6 +137,22 @@ proptest! {
         let needless = pruned.iter().filter(|cut| cut.from <= oldest).count();
         prop_assert!(needless <= 1);
     }
+}
+
+/// Ranges that all begin at the first key and grow: each overlaps all before it.
+#[test]
+fn a_plot_knows_what_overlapping_ranges_take() {
+    let plot = Plot::new(0);
+    let mut counted = 0;
+    for sequence in 1..=500_u64 {
+        let end = format!("{sequence:08}").into_bytes();
+        plot.delete_range(b"", Some(&end), sequence);
+        counted += Plot::range_bytes(0, end.len());
+    }
+    let known = counted + plot.overlap_bytes();
+    assert!(plot.overlap_bytes() > 10 * counted, "{known}");
+    let taken = plot.memory_bytes();
+    assert!(taken < known * 2 && known < taken * 2, "{taken} of {known}");
 }
 
 #[test]

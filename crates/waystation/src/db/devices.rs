@@ -261,10 +261,10 @@ impl Core {
             device: device.escape_ascii().to_string(),
         };
         let event = DeviceEvent::Departed(&prefix);
-        self.log_event(&event, |sequence| {
+        self.log_event(&event, |lsn, sequence| {
             if let Some(barred) = table.barred(&prefix) {
                 Err(Refusal::Failed(devices.barred_error(&prefix, &barred)))
-            } else if self.depart_at(table, &prefix, sequence) {
+            } else if self.depart_at(table, &prefix, lsn, sequence) {
                 Ok(())
             } else {
                 Err(Refusal::Failed(unknown()))
@@ -274,31 +274,29 @@ impl Core {
     }
 
     /// Lets the device of `prefix` depart at `sequence`; whether it was there. Under the front's lock.
-    fn depart_at(&self, table: &DeviceTable, prefix: &[u8], sequence: u64) -> bool {
+    fn depart_at(&self, table: &DeviceTable, prefix: &[u8], lsn: u64, sequence: u64) -> bool {
         let departure = table.depart(prefix, sequence);
-        self.bury_device(departure, prefix, sequence);
+        self.bury_device(departure, prefix, lsn, sequence);
         departure != Departure::Unknown
     }
 
     /// Hides what the tree may hold of the device of `prefix`, which departed at `sequence`. Under the front's lock.
     pub(super) fn bury_device(&self, departure: Departure, prefix: &[u8], lsn: u64, sequence: u64) {
         if departure == Departure::FromTree {
-            self.dig_range(prefix, prefix_end(prefix).as_deref(), sequence);
+            self.dig_range(prefix, prefix_end(prefix).as_deref(), lsn, sequence);
         }
     }
 
-    /// Logs an event and makes it true: `happen` runs in the order of the log with the event's sequence number,
-    /// and nothing is logged if it refuses. It is visible then.
+    /// Logs an event and makes it true: `happen` runs in the order of the log with a position at or before the
+    /// event's and its sequence number, and nothing is logged if it refuses. It is visible then.
     pub(super) fn log_event(
         &self,
         event: &DeviceEvent<'_>,
-        mut happen: impl FnMut(u64) -> Result<(), Refusal>,
+        happen: impl FnOnce(u64, u64) -> Result<(), Refusal>,
     ) -> Result<Logged, Error> {
         let payload = event.encode();
         let checksum = crc32c::crc32c(&payload);
-        let reserved = self
-            .log
-            .reserve(payload.len(), 1, |_, sequence| happen(sequence));
+        let reserved = self.log.reserve(payload.len(), 1, happen);
         let (reservation, ()) = match reserved {
             Ok(reserved) => reserved,
             Err(Refusal::Failed(error)) => return Err(error),
@@ -398,8 +396,8 @@ impl Core {
         for stay in table.stays(|_| true).iter().filter(|stay| is_idle(stay)) {
             let event = DeviceEvent::Departed(stay.prefix());
             // One that was written to meanwhile stays.
-            let departed = self.log_event(&event, |sequence| {
-                if is_idle(stay) && self.depart_at(table, stay.prefix(), sequence) {
+            let departed = self.log_event(&event, |lsn, sequence| {
+                if is_idle(stay) && self.depart_at(table, stay.prefix(), lsn, sequence) {
                     Ok(())
                 } else {
                     Err(Refusal::Moved)

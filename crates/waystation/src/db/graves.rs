@@ -15,6 +15,7 @@
 use super::Core;
 use super::learn::Looked;
 use super::open::tree_settings;
+use super::pace::FULL_MEMTABLES_MAX;
 use super::stats::GraveStats;
 use super::view::View;
 use crate::cemetery::checkpoint::{self, GRAVES_DRAFT, GRAVES_NAME, GravesError};
@@ -28,7 +29,7 @@ use crate::lsm::retire::{Needs, retire};
 use crate::lsm::tree::Tree;
 use crate::lsm::version::{State, read_file, replace_file};
 use crate::storage::Storage;
-use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
 use std::path::Path;
 use std::time::Duration;
@@ -201,11 +202,16 @@ fn note_file(tree: &Tree, is_there: bool) -> Result<()> {
 }
 
 impl Core {
-    /// The deletion of a range at `sequence`, which has its place in the log. Under the front's lock.
-    pub(super) fn dig_range(&self, start: &[u8], end: Option<&[u8]>, sequence: u64) {
+    /// The deletion of a range at `sequence`, which has its place in the log, at `lsn` or later. Under the front's
+    /// lock. It is never refused: if nothing is flushed any more, the memtable grows.
+    pub(super) fn dig_range(&self, start: &[u8], end: Option<&[u8]>, lsn: u64, sequence: u64) {
         let mut active = lock(&self.active);
-        let end_bytes = end.map_or(0, <[u8]>::len);
-        active.reserved += Plot::range_bytes(start.len(), end_bytes);
+        let room = Plot::range_bytes(start.len(), end.map_or(0, <[u8]>::len));
+        let is_full = !active.memtable.memory.has_room(active.reserved, room);
+        if is_full && self.full_memtables.load(SeqCst) < FULL_MEMTABLES_MAX {
+            self.rotate(&mut active, room, lsn, sequence);
+        }
+        active.reserved += room;
         self.active_reserved.store(active.reserved, Relaxed);
         let graves = &active.memtable.memory.graves;
         graves.delete_range(start, end, sequence);

@@ -125,7 +125,7 @@ impl Core {
         sequence: u64,
     ) -> Result<Arc<LoggedMemTable>, Refusal> {
         let mut active = lock(&self.active);
-        if active.reserved + room > active.memtable.memory.table.capacity_bytes() {
+        if !active.memtable.memory.has_room(active.reserved, room) {
             if self.full_memtables.load(SeqCst) >= FULL_MEMTABLES_MAX {
                 return Err(Refusal::NoRoom);
             }
@@ -137,7 +137,7 @@ impl Core {
     }
 
     /// Makes a fresh memtable the active one, from position `lsn` and `sequence` on.
-    fn rotate(&self, active: &mut Active, room: usize, lsn: u64, sequence: u64) {
+    pub(super) fn rotate(&self, active: &mut Active, room: usize, lsn: u64, sequence: u64) {
         let fresh = Arc::new(LoggedMemTable {
             memory: Memory::new(self.options.memtable_bytes.max(room), &self.regions),
             start_lsn: lsn,

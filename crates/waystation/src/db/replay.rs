@@ -166,7 +166,7 @@ impl Replay {
     }
 
     fn make_room(&mut self, room: usize, lsn: u64, sequence: u64) {
-        if self.reserved + room > self.active.memory.table.capacity_bytes() {
+        if !self.active.memory.has_room(self.reserved, room) {
             let fresh = LoggedMemTable {
                 memory: Memory::new(self.memtable_bytes.max(room), &self.regions),
                 start_lsn: lsn,

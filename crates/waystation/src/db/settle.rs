@@ -161,7 +161,7 @@ impl Core {
             }
             stays.sort_by(|a, b| a.prefix().cmp(b.prefix()));
             let event = DeviceEvent::Switched(stays.iter().map(|stay| stay.prefix()).collect());
-            let logged = self.log_event(&event, |sequence| {
+            let logged = self.log_event(&event, |_, sequence| {
                 if !stays.iter().all(|stay| is_upper(stay)) {
                     return Err(Refusal::Moved);
                 }
@@ -207,7 +207,7 @@ impl Core {
             }
             let event = DeviceEvent::Settled(due.iter().map(|stay| stay.prefix()).collect());
             // Before anybody reads at the event's sequence number: who does looks into the tree.
-            self.log_event(&event, |sequence| {
+            self.log_event(&event, |_, sequence| {
                 for stay in &due {
                     devices.upper.table.settled(stay, sequence);
                 }

@@ -32,6 +32,13 @@ impl Memory {
         }
     }
 
+    /// Whether it has room for `bytes` more, `reserved` being taken.
+    #[inline]
+    pub(crate) fn has_room(&self, reserved: usize, bytes: usize) -> bool {
+        let taken = reserved + self.graves.overlap_bytes();
+        taken + bytes <= self.table.capacity_bytes()
+    }
+
     /// Whether nothing was written to it.
     pub(crate) fn is_empty(&self) -> bool {
         self.table.is_empty() && self.graves.is_empty()

@@ -179,7 +179,7 @@ impl Db {
     /// [`Error::UnknownDevice`] if it left none.
     pub fn lift_stub(&self, device: &[u8]) -> Result<()> {
         let (devices, prefix) = self.core.prefix_of(device)?;
-        let lifted = self.core.log_event(&DeviceEvent::Lifted(&prefix), |_| {
+        let lifted = self.core.log_event(&DeviceEvent::Lifted(&prefix), |_, _| {
             let was_there = devices.upper.table.ledger.lift_stub(&prefix);
             was_there.then_some(()).ok_or_else(|| unknown(device))
         });
@@ -255,7 +255,7 @@ impl Core {
             destination,
         };
         let destination: Arc<str> = destination.into();
-        let frozen = self.log_event(&event, |sequence| {
+        let frozen = self.log_event(&event, |_, sequence| {
             if let Some(barred) = table.barred(&prefix) {
                 return Err(Refused::Failed(devices.barred_error(&prefix, &barred)));
             }
@@ -310,9 +310,9 @@ impl Core {
             ticket: ticket.sequence,
             destination: &ticket.destination,
         };
-        let ended = self.log_event(&event, |sequence| {
+        let ended = self.log_event(&event, |lsn, sequence| {
             let departure = table.hand_on(&prefix, ticket.sequence, sequence);
-            self.bury_device(departure, &prefix, sequence);
+            self.bury_device(departure, &prefix, lsn, sequence);
             match departure {
                 Departure::Unknown => Err(Refused::Moved),
                 Departure::FromUpper | Departure::FromTree => Ok(()),
@@ -348,7 +348,7 @@ impl Core {
             prefix: &prefix,
             ticket: ticket.sequence,
         };
-        let ended = self.log_event(&event, |sequence| {
+        let ended = self.log_event(&event, |_, sequence| {
             if table.thaw(&prefix, ticket.sequence, sequence) {
                 Ok(())
             } else {
@@ -368,7 +368,7 @@ impl Core {
             ticket: ticket.clone(),
         };
         let event = DeviceEvent::Refused(ticket.clone());
-        let logged = self.log_event(&event, |_| match ledger.decision(ticket) {
+        let logged = self.log_event(&event, |_, _| match ledger.decision(ticket) {
             None => {
                 ledger.refuse(ticket);
                 Ok(())
