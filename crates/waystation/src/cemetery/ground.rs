@@ -213,19 +213,28 @@ impl Ground {
         part
     }
 
-    /// The ground once `plot` has come to it, whose graves are the only other ones up to `through`. Graves that no
+    /// The ground once `plots` have come to it, whose graves are the only other ones up to `through`. Graves that no
     /// reader at `oldest_snapshot` or later can tell from others are left out.
-    pub(crate) fn with(&self, plot: &Plot, through: u64, oldest_snapshot: u64) -> Self {
+    pub(crate) fn with<'p>(
+        &self,
+        plots: impl IntoIterator<Item = &'p Plot>,
+        through: u64,
+        oldest_snapshot: u64,
+    ) -> Self {
         let mut ranges = self.ranges.clone();
-        plot.with_ranges(|fresh| {
-            for (start, end, cuts) in fresh.iter() {
-                for cut in cuts {
-                    ranges.insert(start, end, *cut);
+        let mut fresh = Sorted::default();
+        for plot in plots {
+            plot.with_ranges(|fresh| {
+                for (start, end, cuts) in fresh.iter() {
+                    for cut in cuts {
+                        ranges.insert(start, end, *cut);
+                    }
                 }
-            }
-        });
+            });
+            fresh.add(plot);
+        }
         ranges.prune(oldest_snapshot);
-        let fresh = Sorted::of(plot);
+        fresh.sort();
         let mut next = Self::new(through, ranges);
         let mut old = self.points().peekable();
         let mut new = fresh.iter().peekable();
@@ -312,36 +321,35 @@ impl Ground {
     }
 }
 
-/// The graves of a plot's keys, sorted.
+/// The graves of plots' keys, sorted.
 #[derive(Default)]
 struct Sorted {
     keys: Vec<u8>,
-    /// Where a key begins and ends, and when it was deleted.
-    graves: Vec<(u32, u32, u64)>,
+    /// Where a key begins, how long it is, and when it was deleted.
+    graves: Vec<(usize, u32, u64)>,
 }
 
 impl Sorted {
-    fn of(plot: &Plot) -> Self {
-        let mut sorted = Self::default();
+    fn add(&mut self, plot: &Plot) {
         plot.points().for_each(|key, sequence| {
-            let start = sorted.keys.len() as u32;
-            sorted.keys.extend_from_slice(key);
-            sorted
-                .graves
-                .push((start, sorted.keys.len() as u32, sequence));
+            let grave = (self.keys.len(), key.len() as u32, sequence);
+            self.keys.extend_from_slice(key);
+            self.graves.push(grave);
         });
-        let keys = &sorted.keys;
-        let key = |&(start, end, _): &(u32, u32, u64)| &keys[start as usize..end as usize];
-        sorted
-            .graves
-            .sort_unstable_by(|a, b| key(a).cmp(key(b)).then(b.2.cmp(&a.2)));
-        sorted
     }
 
-    fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        let key = |start: u32, end: u32| &self.keys[start as usize..end as usize];
+    fn sort(&mut self) {
+        let keys = &self.keys;
+        let key = |&(start, length, _): &(usize, u32, u64)| &keys[start..start + length as usize];
         self.graves
-            .iter()
-            .map(move |&(start, end, sequence)| (key(start, end), sequence))
+            .sort_unstable_by(|a, b| key(a).cmp(key(b)).then(b.2.cmp(&a.2)));
+    }
+
+    /// In order, once it is sorted.
+    fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        let graves = self.graves.iter();
+        graves.map(|&(start, length, sequence)| {
+            (&self.keys[start..start + length as usize], sequence)
+        })
     }
 }

@@ -75,8 +75,9 @@ proptest! {
             dig(if at < split { &first } else { &second }, deletion, at as u64 + 1);
         }
         let last = deletions.len() as u64;
-        let older = Ground::default().with(&first, split as u64, 0);
-        let ground = older.with(&second, last, oldest);
+        let older = Ground::default().with([&first], split as u64, 0);
+        let ground = older.with([&second], last, oldest);
+        let at_once = Ground::default().with([&first, &second], last, oldest);
         let read = decode(&encode(&ground)).unwrap();
         prop_assert_eq!(&read, &ground);
         for number in 0..14 {
@@ -90,6 +91,7 @@ proptest! {
                 prop_assert_eq!(in_both, floor);
                 if snapshot >= oldest {
                     prop_assert_eq!(ground.floor(&key, hash, snapshot), floor);
+                    prop_assert_eq!(at_once.floor(&key, hash, snapshot), floor);
                     let part = read.within(Some(&key), Some(&key));
                     prop_assert_eq!(part.floor(&key, hash, snapshot), floor);
                 }
@@ -240,7 +242,7 @@ fn a_grave_takes_few_bytes_beyond_its_key() {
         "{}",
         beyond(plot.memory_bytes())
     );
-    let ground = Ground::default().with(&plot, 400_000, 400_000);
+    let ground = Ground::default().with([&plot], 400_000, 400_000);
     assert_eq!(
         ground.point_floor(b"0000000000000005", hash(b"0000000000000005"), 9),
         6
@@ -263,7 +265,7 @@ fn a_damaged_file_is_refused() {
         dig(&plot, &deletion, 9);
     }
     plot.delete(&key(5), 11);
-    let bytes = encode(&Ground::default().with(&plot, 11, 0));
+    let bytes = encode(&Ground::default().with([&plot], 11, 0));
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;

@@ -289,7 +289,7 @@ impl Core {
     /// durable. All readers read at `oldest_snapshot` or later.
     pub(super) fn bury<'p>(
         &self,
-        mut plots: impl Iterator<Item = &'p Plot> + Clone,
+        plots: impl Iterator<Item = &'p Plot> + Clone,
         through: u64,
         oldest_snapshot: u64,
     ) -> Result<Burial<'_>> {
@@ -306,13 +306,7 @@ impl Core {
                 ground,
             });
         }
-        let empty = Plot::new(0);
-        let first = plots.next().unwrap_or(&empty);
-        let all = plots.fold(
-            before.with(first, through, oldest_snapshot),
-            |ground, plot| ground.with(plot, through, oldest_snapshot),
-        );
-        let all = Arc::new(all);
+        let all = Arc::new(before.with(plots, through, oldest_snapshot));
         // The flush leaves out what these hide; so only what is in tables already needs them.
         let ground = self
             .retired(&all, &view, applied + 1)

@@ -327,5 +327,5 @@ fn with_departures(ground: Ground, devices: Option<&Devices>) -> Ground {
             }
         });
     }
-    ground.with(&departures, ground.through(), u64::MAX)
+    ground.with([&departures], ground.through(), u64::MAX)
 }

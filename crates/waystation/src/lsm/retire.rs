@@ -6,6 +6,7 @@
 
 use super::table::TableMeta;
 use super::version::{LEVELS, UserRange, Version};
+use crate::cemetery::Cut;
 use crate::cemetery::ground::Ground;
 
 /// What may need graves besides tables.
@@ -31,21 +32,40 @@ fn may_hold(table: &TableMeta, sequence: u64) -> bool {
 pub(crate) fn retire(ground: &Ground, version: &Version, needs: &Needs<'_>) -> Option<Ground> {
     let mut runs = Runs::new(version, ground.through());
     let is_needed_in_memory = |sequence| sequence >= needs.memtables_from;
-    let next = ground.retain(
-        |key, sequence| is_needed_in_memory(sequence) || runs.need(key, sequence),
-        |start, end, cut| {
-            let range = UserRange {
-                smallest: Some(start),
-                largest: end,
-            };
-            let mut tables = version.tables();
-            is_needed_in_memory(cut.below)
-                || tables.any(|(_, it)| range.overlaps_table(it) && may_hold(it, cut.below))
-                || (needs.upper)(start, end, cut.below)
-        },
-    );
-    let is_less = next.len() < ground.len() || next.ranges() != ground.ranges();
-    is_less.then_some(next)
+    let is_kept: Vec<bool> = ground
+        .points()
+        .map(|(key, sequence)| is_needed_in_memory(sequence) || runs.need(key, sequence))
+        .collect();
+    let keeps_range = |start: &[u8], end: Option<&[u8]>, cut: &Cut| {
+        is_needed_in_memory(cut.below)
+            || range_is_needed(version, start, end, cut.below)
+            || (needs.upper)(start, end, cut.below)
+    };
+    let keeps_all_of = |(start, end, cuts): (&[u8], Option<&[u8]>, &[Cut])| {
+        cuts.iter().all(|cut| keeps_range(start, end, cut))
+    };
+    // Mostly all are needed: then nothing is copied.
+    if is_kept.iter().all(|is_kept| *is_kept) && ground.ranges().iter().all(keeps_all_of) {
+        return None;
+    }
+    let mut is_kept = is_kept.into_iter();
+    let keeps_point = |_: &[u8], _| is_kept.next().unwrap_or(true);
+    Some(ground.retain(keeps_point, keeps_range))
+}
+
+/// Whether a table may hold a version below `sequence` of a key from `start` to `end`.
+fn range_is_needed(version: &Version, start: &[u8], end: Option<&[u8]>, sequence: u64) -> bool {
+    let range = UserRange {
+        smallest: Some(start),
+        largest: end,
+    };
+    let level0 = version.level(0).iter();
+    let mut level0 = level0.filter(|table| range.overlaps_table(table));
+    level0.any(|table| may_hold(table, sequence))
+        || (1..LEVELS).any(|level| {
+            let tables = version.overlapping(level, &range);
+            tables.iter().any(|table| may_hold(table, sequence))
+        })
 }
 
 /// The tables that may hold anything a grave hides, as sorted runs, walked along with the graves.
