@@ -137,8 +137,7 @@ fn draw_lines(lines: &[Line], (x_title, y_title): (&str, &str), bytes: bool, wid
     let x_at = |x: f64| LEFT + (x - x_min) / x_range * (right - LEFT);
     let y_at = |y: f64| floor - y / y_max * (floor - TOP);
     let mut svg = open(width, HEIGHT, y_title);
-    for step in 0..=4 {
-        let y = y_max * f64::from(step) / 4.0;
+    for y in marks(0.0, y_max) {
         let _ = write!(
             svg,
             "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>",

@@ -58,6 +58,12 @@ pub(super) fn import(arguments: &Import, show: Show) -> Result<()> {
     if !rejections.is_empty() {
         eprintln!("{rejections}");
     }
+    if rejections.unmatched_completions > 0 {
+        eprintln!(
+            "note: {} completions belong to no issue in the trace (requests that were under way when it began, or the ends of sequences of flush and write)",
+            rejections.unmatched_completions
+        );
+    }
     if info.requests == 0 {
         eprintln!(
             "note: the trace holds no requests ({} rows were other events)",

@@ -1,7 +1,8 @@
 //! Formats of fixed binary records, all little-endian.
 //!
 //! - blktrace: 48 bytes (magic 0x65617407, sequence, time, sector, bytes, action, pid, device, cpu, error, length of
-//!   the data that follows); the action's low half says what happened (7 issued, 8 completed), its high half how.
+//!   the data that follows); the action's low half says what happened (6 requeued, 7 issued,
+//!   8 completed), its high half how.
 //! - `CloudPhysics` vscsi: 32 bytes (version 1) or 40 (version 2, with response time); times in microseconds.
 //! - `oracleGeneral`: 24 bytes (u32 seconds, u64 object, u32 size, i64 next use); an object is a 4 KiB block here.
 
@@ -97,7 +98,7 @@ pub(super) fn blktrace(path: &Path, out: &mut Collector<'_>) -> Result<()> {
             out.other_row();
             return Ok(());
         }
-        if !matches!(what, 7 | 8) {
+        if !matches!(what, 6..=8) {
             out.other_row();
             return Ok(());
         }
@@ -112,9 +113,10 @@ pub(super) fn blktrace(path: &Path, out: &mut Collector<'_>) -> Result<()> {
         };
         let time_ns = u64_at(bytes, 8);
         if what == 8 {
-            if !out.completed(&device, op, offset, time_ns)? {
-                return Err(RowError::new("a completion has no issue before it", device));
-            }
+            return out.completed(&device, op, offset, time_ns);
+        }
+        if what == 6 {
+            out.requeued(&device, op, offset);
             return Ok(());
         }
         out.issued(&Row {

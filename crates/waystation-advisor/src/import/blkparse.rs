@@ -42,7 +42,7 @@ impl LineParser for Blkparse {
                 device,
             ));
         }
-        if !matches!(action, "D" | "C") {
+        if !matches!(action, "D" | "C" | "R") {
             out.other_row();
             return Ok(());
         }
@@ -68,11 +68,13 @@ impl LineParser for Blkparse {
         } else {
             sectors(Some(number(sector)?))?
         };
-        if action == "C" {
-            if !out.completed(&device, op, offset, time_ns)? {
-                return Err(RowError::new("a completion has no issue before it", line));
+        match action {
+            "C" => return out.completed(&device, op, offset, time_ns),
+            "R" => {
+                out.requeued(&device, op, offset);
+                return Ok(());
             }
-            return Ok(());
+            _ => {}
         }
         let comm = line
             .rsplit_once('[')

@@ -140,18 +140,26 @@ impl<'a> Collector<'a> {
         result
     }
 
-    /// The completion event that belongs to an issue; `false` when none is waiting.
+    /// The completion event that belongs to an issue. One whose issue is not in the trace is counted: the request was
+    /// under way when the recording began, or is the end of a sequence of flush and write whose parts were recorded.
     pub(super) fn completed(
         &mut self,
         device: &str,
         op: crate::event::Op,
         offset: u64,
         time_ns: u64,
-    ) -> Result<bool, RowError> {
+    ) -> Result<(), RowError> {
         let mut pairs = std::mem::take(&mut self.pairs);
         let result = pairs.complete(device, op, offset, time_ns, self);
         self.pairs = pairs;
-        result
+        self.rejections.unmatched_completions += u64::from(!result?);
+        Ok(())
+    }
+
+    /// An issue event that was none: the driver gave the request back.
+    pub(super) fn requeued(&mut self, device: &str, op: crate::event::Op, offset: u64) {
+        // One that was issued before the recording began need not be taken back.
+        let _ = self.pairs.requeue(device, op, offset);
     }
 
     /// Takes one whole row.

@@ -34,7 +34,8 @@ impl KernelText {
         }
         let issue = line.split_once("block_rq_issue: ");
         let complete = line.split_once("block_rq_complete: ");
-        let Some((head, event)) = issue.or(complete) else {
+        let requeue = line.split_once("block_rq_requeue: ");
+        let Some((head, event)) = issue.or(complete).or(requeue) else {
             if line.trim_start().starts_with('#') || line.contains("block_") {
                 out.other_row();
                 return Ok(());
@@ -73,12 +74,12 @@ impl KernelText {
         } else {
             sectors(Some(number(before.rsplit(' ').next())?))?
         };
-        if complete.is_some() && issue.is_none() {
-            // Requests that were issued before the recording began complete in it: not an error.
-            if !out.completed(&device, op, offset, time_ns)? {
-                out.other_row();
-            }
+        if requeue.is_some() {
+            out.requeued(&device, op, offset);
             return Ok(());
+        }
+        if complete.is_some() {
+            return out.completed(&device, op, offset, time_ns);
         }
         let (pid, comm) = task(head);
         out.issued(&Row {

@@ -4,6 +4,9 @@
 //! outstanding requests with the same three are completed in order of issue. Requests leave in order of issue, so
 //! one whose completion never comes would hold back all later ones: it leaves without completion after
 //! [`PATIENCE_NS`] of trace time, or when [`OUTSTANDING_MAX`] are waiting.
+//!
+//! A driver that is full gives a request back: it is *requeued* and will be issued again, so that the earlier issue was
+//! none.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,6 +19,8 @@ const OUTSTANDING_MAX: usize = 1 << 18;
 struct Outstanding {
     issue_ns: u64,
     complete_ns: Option<u64>,
+    /// It was given back, and never happened.
+    requeued: bool,
     device: String,
     op: Op,
     flags: Flags,
@@ -54,6 +59,7 @@ impl Pairs {
         self.outstanding.push_back(Outstanding {
             issue_ns: row.issue_ns,
             complete_ns: None,
+            requeued: false,
             device: row.device.to_owned(),
             op: row.op,
             flags: row.flags,
@@ -92,6 +98,25 @@ impl Pairs {
         Ok(true)
     }
 
+    /// Takes back the latest issue with this device, operation and address; `false` when none is waiting.
+    pub(super) fn requeue(&mut self, device: &str, op: Op, offset: u64) -> bool {
+        let key = key(device, op, offset);
+        let Some(numbers) = self.open.get_mut(&key) else {
+            return false;
+        };
+        let number = numbers.pop_back();
+        if numbers.is_empty() {
+            self.open.remove(&key);
+        }
+        let request = number
+            .and_then(|number| number.checked_sub(self.first))
+            .and_then(|index| self.outstanding.get_mut(index as usize));
+        request.is_some_and(|request| {
+            request.requeued = true;
+            true
+        })
+    }
+
     /// Lets everything go.
     pub(super) fn finish(&mut self, out: &mut Collector<'_>) -> Result<(), RowError> {
         self.leave(u64::MAX, out)
@@ -102,12 +127,16 @@ impl Pairs {
         while let Some(front) = self.outstanding.front() {
             let patience_over = now_ns.saturating_sub(front.issue_ns) > PATIENCE_NS
                 || self.outstanding.len() > OUTSTANDING_MAX;
-            if front.complete_ns.is_none() && !patience_over {
+            if front.complete_ns.is_none() && !front.requeued && !patience_over {
                 break;
             }
             let Some(front) = self.outstanding.pop_front() else {
                 break;
             };
+            if front.requeued {
+                self.first += 1;
+                continue;
+            }
             if front.complete_ns.is_none() {
                 self.forget(&key(&front.device, front.op, front.offset), self.first);
             }

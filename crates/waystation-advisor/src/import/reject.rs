@@ -21,6 +21,8 @@ pub struct Rejections {
     by_reason: BTreeMap<&'static str, Rejected>,
     /// Rows that are no requests (comments, other events), which a format may contain.
     pub other_rows: u64,
+    /// Completions of requests whose issue is not in the trace.
+    pub unmatched_completions: u64,
 }
 
 impl Rejections {

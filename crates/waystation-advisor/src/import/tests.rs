@@ -111,6 +111,27 @@ fn kernel_text_and_perf_script_are_read() {
 }
 
 #[test]
+fn a_request_that_the_driver_gave_back_was_issued_once() {
+    let kernel = "a-1 [000] ..... 1.0: block_rq_issue: 7,0 RS 4096 () 800 + 8 be,0,4 [a]\n\
+                  a-1 [000] ..... 1.1: block_rq_requeue: 7,0 RS () 800 + 8 be,0,4 [0]\n\
+                  a-1 [000] ..... 1.2: block_rq_issue: 7,0 RS 4096 () 800 + 8 be,0,4 [a]\n\
+                  a-1 [000] ..... 1.3: block_rq_complete: 7,0 RS () 800 + 8 be,0,4 [0]\n\
+                  a-1 [000] ..... 1.4: block_rq_complete: 7,0 WS () 0 + 0 be,0,4 [0]\n";
+    let blkparse = "7,0 0 1 1.000000000 1 D RS 800 + 8 [a]\n\
+                    7,0 0 2 1.100000000 1 R RS 800 + 8 [0]\n\
+                    7,0 0 3 1.200000000 1 D RS 800 + 8 [a]\n\
+                    7,0 0 4 1.300000000 1 C RS 800 + 8 [0]\n\
+                    7,0 0 5 1.400000000 1 C WS 0 + 0 [0]\n";
+    for (format, text) in [(Format::KernelText, kernel), (Format::Blkparse, blkparse)] {
+        let (trace, rejections) = read_text(format, text);
+        assert!(rejections.is_empty(), "{rejections}");
+        assert_eq!(rejections.unmatched_completions, 1);
+        assert_eq!((trace.info.requests, trace.info.completed), (1, 1));
+        assert_eq!(trace.requests[0].latency_ns(), Some(100_000_000));
+    }
+}
+
+#[test]
 fn nbdkit_logs_give_areas_by_export() {
     let (trace, rejections) = read(
         Format::Nbdkit,

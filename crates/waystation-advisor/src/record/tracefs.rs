@@ -13,7 +13,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::error::{Error, Result};
 
-const EVENTS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
+const EVENTS: [&str; 3] = ["block_rq_issue", "block_rq_complete", "block_rq_requeue"];
 /// Buffer per processor.
 const BUFFER_KIB: u32 = 8192;
 const PREFIX: &str = "waystation-";
