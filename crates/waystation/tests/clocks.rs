@@ -1,28 +1,22 @@
 //! Time and devices: who is silent for long departs, if that is wished; a clock set forth or back changes nothing.
 
+mod support;
+
 use std::sync::Arc;
 use std::time::Duration;
+use support::options_with_devices;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, DeviceLevel, DeviceOptions, Durability, Error, Extractor, Options};
+use waystation::{Db, DeviceLevel, Durability, Error};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Simulated time passes fast, some thousand seconds in one; so limits are long here.
 fn open(machine: &Arc<SimStorage>, residency: Duration, idle: Option<Duration>) -> Db {
     let storage: Arc<dyn Storage> = machine.clone();
-    let options = Options {
-        memtable_bytes: 64 << 10,
-        table_bytes: 64 << 10,
-        ring_bytes: 256 << 10,
-        log_segment_bytes: 256 << 10,
-        cache_bytes: 1 << 20,
-        devices: Some(DeviceOptions {
-            residency,
-            idle_departure: idle,
-            ..DeviceOptions::new(Extractor::until(b':'))
-        }),
-        ..Options::default()
-    };
+    let mut options = options_with_devices(residency);
+    if let Some(devices) = &mut options.devices {
+        devices.idle_departure = idle;
+    }
     Db::open_with(storage, "/db", options).expect("open")
 }
 

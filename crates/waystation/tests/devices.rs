@@ -1,15 +1,16 @@
 //! Histories with devices against a plain map: every read, at every snapshot, both ways, after every reopening.
 
+mod support;
+
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use support::options_with_devices;
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{
-    Db, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, Snapshot, WriteBatch,
-};
+use waystation::{Db, Durability, Error, IterOptions, Snapshot, WriteBatch};
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -53,21 +54,6 @@ fn key(number: u8, key: u8) -> Vec<u8> {
     match device(number) {
         Some(name) => format!("{name}:k{key:02}").into_bytes(),
         None => format!("setting{key:02}").into_bytes(),
-    }
-}
-
-fn options(residency: Duration) -> Options {
-    Options {
-        memtable_bytes: 64 << 10,
-        table_bytes: 64 << 10,
-        ring_bytes: 256 << 10,
-        log_segment_bytes: 256 << 10,
-        cache_bytes: 1 << 20,
-        devices: Some(DeviceOptions {
-            residency,
-            ..DeviceOptions::new(Extractor::until(b':'))
-        }),
-        ..Options::default()
     }
 }
 
@@ -162,7 +148,11 @@ impl History {
 
     fn open(&mut self) {
         let storage: Arc<dyn Storage> = self.machine.clone();
-        let db = Db::open_with(storage, Path::new("/db"), options(self.residency));
+        let db = Db::open_with(
+            storage,
+            Path::new("/db"),
+            options_with_devices(self.residency),
+        );
         self.db = Some(db.expect("open"));
     }
 
@@ -291,7 +281,7 @@ proptest! {
 /// Departures alone fill memtables, too: else the log would be kept from the first of them on.
 #[test]
 fn departures_alone_do_not_outgrow_a_memtable() {
-    let options = options(Duration::from_secs(3600));
+    let options = options_with_devices(Duration::from_secs(3600));
     let memtable_bytes = options.memtable_bytes;
     let db = Db::open_with(SimStorage::new(11), "/db", options).unwrap();
     let names: Vec<_> = (0..600).map(|number| format!("car-{number}")).collect();

@@ -1,10 +1,12 @@
 //! Devices that change their engine: one owner, nothing lost, nothing doubled, whatever is asked in whatever order.
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use support::options_with_resting_devices;
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{
@@ -13,21 +15,6 @@ use waystation::{
 };
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn options() -> Options {
-    Options {
-        memtable_bytes: 64 << 10,
-        table_bytes: 64 << 10,
-        ring_bytes: 256 << 10,
-        log_segment_bytes: 256 << 10,
-        cache_bytes: 1 << 20,
-        devices: Some(DeviceOptions {
-            residency: Duration::from_secs(1_000_000),
-            ..DeviceOptions::new(Extractor::until(b':'))
-        }),
-        ..Options::default()
-    }
-}
 
 /// An engine on a machine of its own.
 struct Edge {
@@ -60,7 +47,7 @@ impl Edge {
 
 fn open(machine: &Arc<SimStorage>) -> Db {
     let storage: Arc<dyn Storage> = machine.clone();
-    Db::open_with(storage, Path::new("/db"), options()).expect("open")
+    Db::open_with(storage, Path::new("/db"), options_with_resting_devices()).expect("open")
 }
 
 fn state_at(db: &Db, prefix: &str, snapshot: Option<&Snapshot>) -> State {
@@ -292,14 +279,14 @@ fn what_does_not_belong_is_refused() {
         "/db",
         Options {
             devices: None,
-            ..options()
+            ..options_with_resting_devices()
         },
     );
     let answer = plain.expect("open").admit_device(&bytes[..]);
     assert!(matches!(answer, Err(Error::InvalidArgument(_))));
     let other = Options {
         devices: Some(DeviceOptions::new(Extractor::fixed(4))),
-        ..options()
+        ..options_with_resting_devices()
     };
     let other = Db::open_with(SimStorage::new(4), "/db", other).expect("open");
     assert_misfit(&other.admit_device(&bytes[..]));
@@ -332,7 +319,8 @@ fn a_checkpoint_has_the_devices_and_none_of_their_hand_offs() {
     assert!(matches!(again, Err(Error::InvalidArgument(_))));
     assert_moving(&db.put(b"car:x", b""));
     let storage: Arc<dyn Storage> = west.machine.clone();
-    let copy = Db::open_with(storage, Path::new("/copy"), options()).expect("open");
+    let copy =
+        Db::open_with(storage, Path::new("/copy"), options_with_resting_devices()).expect("open");
     assert!(state_at(&copy, "", None) == state_at(db, "", None));
     assert_ne!(copy.engine_id().expect("id"), db.engine_id().expect("id"));
     assert!(copy.exports().expect("exports").is_empty());

@@ -4,34 +4,21 @@
 //! is settled in part and handed on; then that engine dies, by a kill or by a power cut. Whatever was acknowledged
 //! before: after restarting, the hand-off goes through or back, and the device is whole, with one owner.
 
+mod support;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use support::options_with_resting_devices;
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, DeviceOptions, Durability, Error, Extractor, IterOptions, Options};
+use waystation::{Db, Durability, Error, IterOptions};
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn options() -> Options {
-    Options {
-        memtable_bytes: 64 << 10,
-        table_bytes: 64 << 10,
-        ring_bytes: 256 << 10,
-        log_segment_bytes: 256 << 10,
-        cache_bytes: 1 << 20,
-        devices: Some(DeviceOptions {
-            residency: Duration::from_secs(1_000_000),
-            ..DeviceOptions::new(Extractor::until(b':'))
-        }),
-        ..Options::default()
-    }
-}
-
 fn open(storage: Arc<dyn Storage>) -> Db {
-    Db::open_with(storage, Path::new("/db"), options()).expect("open")
+    Db::open_with(storage, Path::new("/db"), options_with_resting_devices()).expect("open")
 }
 
 fn state(db: &Db) -> State {

@@ -1,17 +1,17 @@
 //! Random histories of three engines that hand devices round, against a plain model of the protocol: streams are
 //! delivered late, twice, or to an engine that said no; answers are used late and twice; engines die meanwhile.
 
+mod support;
+
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use support::options_with_resting_devices;
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{
-    Db, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, Receipt, Refusal, Ticket,
-};
+use waystation::{Db, Durability, Error, IterOptions, Receipt, Refusal, Ticket};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -64,21 +64,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn options() -> Options {
-    Options {
-        memtable_bytes: 64 << 10,
-        table_bytes: 64 << 10,
-        ring_bytes: 256 << 10,
-        log_segment_bytes: 256 << 10,
-        cache_bytes: 1 << 20,
-        devices: Some(DeviceOptions {
-            residency: Duration::from_secs(1_000_000),
-            ..DeviceOptions::new(Extractor::until(b':'))
-        }),
-        ..Options::default()
-    }
-}
-
 fn name(device: usize) -> Vec<u8> {
     format!("car-{device}").into_bytes()
 }
@@ -123,7 +108,7 @@ struct World {
 
 fn open(machine: &Arc<SimStorage>) -> Db {
     let storage: Arc<dyn Storage> = machine.clone();
-    Db::open_with(storage, Path::new("/db"), options()).expect("open")
+    Db::open_with(storage, Path::new("/db"), options_with_resting_devices()).expect("open")
 }
 
 impl World {

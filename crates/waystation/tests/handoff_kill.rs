@@ -6,14 +6,13 @@
 //! back, and compares: every device is in one engine, with what its thread wrote to it up to what was told, or with
 //! one more step. It shares no memory with the child. `WAYSTATION_KILLS` sets the number of cycles (default 100).
 
+mod support;
+
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-use waystation::{
-    Db, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, WriteBatch,
-};
+use support::kills::{cycles_and_seed, one_life, options, tell};
+use support::{Random, add_changes, copy_files};
+use waystation::{Db, Durability, Error, IterOptions, WriteBatch};
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -21,22 +20,6 @@ const THREADS: u64 = 4;
 const DEVICES: u64 = 5;
 const CHILD: &str = "WAYSTATION_HANDOFF_CHILD";
 const NAMES: [&str; 2] = ["west", "east"];
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
 
 /// What a thread does to one of its devices.
 enum Act {
@@ -116,23 +99,8 @@ fn advance(seed: u64, thread: u64, from: u64, count: u64, state: &mut State) {
     }
 }
 
-fn options() -> Options {
-    Options {
-        memtable_bytes: 512 << 10,
-        table_bytes: 256 << 10,
-        ring_bytes: 512 << 10,
-        log_segment_bytes: 1 << 20,
-        cache_bytes: 1 << 20,
-        devices: Some(DeviceOptions {
-            residency: Duration::from_millis(60),
-            ..DeviceOptions::new(Extractor::until(b'/'))
-        }),
-        ..Options::default()
-    }
-}
-
 fn open(dir: &Path) -> [Db; 2] {
-    NAMES.map(|name| Db::open(dir.join(name), options()).expect("open"))
+    NAMES.map(|name| Db::open(dir.join(name), options(true)).expect("open"))
 }
 
 fn hand_on(device: &[u8], engines: &[Db; 2], from: usize, durability: Durability) {
@@ -173,18 +141,14 @@ fn has_any(db: &Db, device: &[u8]) -> bool {
 fn drive_until_killed(dir: &Path, seed: u64, from: &[u64]) {
     let engines = open(dir);
     end_hand_offs(&engines);
-    let out = std::io::stdout();
     std::thread::scope(|scope| {
         for (thread, start) in (0..THREADS).zip(from) {
-            let (engines, out) = (&engines, &out);
+            let engines = &engines;
             scope.spawn(move || {
                 for index in *start.. {
                     let step = step(seed, thread, index);
                     take(&step, engines);
-                    let mut out = out.lock();
-                    out.write_all(format!("{thread} {}\n", index + 1).as_bytes())
-                        .expect("tell");
-                    out.flush().expect("tell");
+                    tell(thread, index + 1);
                 }
             });
         }
@@ -198,12 +162,7 @@ fn take(step: &Step, engines: &[Db; 2]) {
     match &step.act {
         Act::Write(changes) => {
             let mut batch = WriteBatch::new();
-            for (key, value) in changes {
-                match value {
-                    Some(value) => batch.put(key, value),
-                    None => batch.delete(key),
-                }
-            }
+            add_changes(&mut batch, changes);
             // One that has departed for good comes anew, wherever it was.
             if !is_anywhere && engines[owner].moved_to(device).expect("stub").is_some() {
                 engines[owner].lift_stub(device).expect("lift");
@@ -252,7 +211,12 @@ impl Oracle {
             dir
         } else {
             for name in NAMES {
-                copy_files(dir, copy.path(), name);
+                let target = copy.path().join(name);
+                std::fs::create_dir(&target).expect("create");
+                // A kill may have come before there was one.
+                if dir.join(name).is_dir() {
+                    copy_files(&dir.join(name), &target);
+                }
             }
             copy.path()
         };
@@ -296,30 +260,6 @@ impl Oracle {
     }
 }
 
-fn copy_files(source: &Path, target: &Path, name: &str) {
-    std::fs::create_dir(target.join(name)).expect("create");
-    let Ok(entries) = std::fs::read_dir(source.join(name)) else {
-        return;
-    };
-    for entry in entries {
-        let entry = entry.expect("entry");
-        std::fs::copy(entry.path(), target.join(name).join(entry.file_name())).expect("copy");
-    }
-}
-
-fn start_child(dir: &Path, seed: u64, from: &[u64]) -> Child {
-    let from: Vec<String> = from.iter().map(u64::to_string).collect();
-    Command::new(std::env::current_exe().expect("own path"))
-        .args(["hand_offs_survive_kill_9", "--exact", "--nocapture"])
-        .env(
-            CHILD,
-            format!("{seed} {} {}", from.join(","), dir.display()),
-        )
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("start child")
-}
-
 #[test]
 fn hand_offs_survive_kill_9() {
     if let Ok(child) = std::env::var(CHILD) {
@@ -330,13 +270,7 @@ fn hand_offs_survive_kill_9() {
         let seed = seed.parse().expect("seed");
         drive_until_killed(Path::new(dir), seed, &from.expect("steps"));
     }
-    let kills: u64 =
-        std::env::var("WAYSTATION_KILLS").map_or(100, |n| n.parse().expect("a number"));
-    let seed = std::env::var("WAYSTATION_SEED").map_or_else(
-        |_| u64::from(std::process::id()),
-        |n| n.parse().expect("a number"),
-    );
-    println!("hand-off kill test: {kills} cycles, WAYSTATION_SEED={seed}");
+    let (kills, seed) = cycles_and_seed();
     let dir = tempfile::tempdir().expect("tempdir");
     let mut oracle = Oracle {
         seed,
@@ -345,37 +279,13 @@ fn hand_offs_survive_kill_9() {
     };
     let mut random = Random(seed);
     for cycle in 1..=kills {
-        let told = one_life(dir.path(), seed, &oracle.done, &mut random);
+        let done: Vec<String> = oracle.done.iter().map(u64::to_string).collect();
+        let value = format!("{seed} {} {}", done.join(","), dir.path().display());
+        let child = (CHILD, &value[..]);
+        let told = one_life("hand_offs_survive_kill_9", child, &oracle.done, &mut random);
         oracle.verify(dir.path(), &told, cycle);
     }
     let steps: u64 = oracle.done.iter().sum();
     println!("hand-off kill test: {kills} kills, {steps} steps, nothing lost or doubled");
     assert!(steps > kills, "the children came to something");
-}
-
-/// Starts a child, kills it, and returns how far its threads told that they were.
-fn one_life(dir: &Path, seed: u64, done: &[u64], random: &mut Random) -> Vec<u64> {
-    let mut child = start_child(dir, seed, done);
-    let mut pipe = child.stdout.take().expect("pipe");
-    let reader = std::thread::Builder::new()
-        .spawn(move || {
-            let mut told = Vec::new();
-            pipe.read_to_end(&mut told).expect("read pipe");
-            told
-        })
-        .expect("reader");
-    std::thread::sleep(Duration::from_millis(30 + random.below(250)));
-    child.kill().expect("kill");
-    child.wait().expect("wait");
-    let told = reader.join().expect("reader");
-    let mut acknowledged = done.to_vec();
-    for line in BufReader::new(&told[..]).lines().map_while(Result::ok) {
-        let Some((thread, index)) = line.split_once(' ') else {
-            continue;
-        };
-        if let (Ok(thread), Ok(index)) = (thread.parse::<usize>(), index.parse()) {
-            acknowledged[thread] = index;
-        }
-    }
-    acknowledged
 }

@@ -10,35 +10,17 @@
 //! from there. Half of the kills are of a database with devices, which arrive, settle and depart all the time.
 //! `WAYSTATION_KILLS` sets the number of cycles (default 100).
 
+mod support;
+
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-use waystation::{
-    Db, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, WriteBatch,
-};
+use support::kills::{cycles_and_seed, one_life, options, tell};
+use support::{Random, add_changes, copy_files};
+use waystation::{Db, Durability, Error, IterOptions, WriteBatch};
 
 const THREADS: u64 = 4;
 const KEYS: u64 = 200;
 const CHILD: &str = "WAYSTATION_KILL_CHILD";
-
-/// A small generator, so that oracle and writer need not agree on a crate's.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
 
 /// The devices of each thread, in a database that has any.
 const DEVICES: u64 = 6;
@@ -97,29 +79,12 @@ fn step(seed: u64, thread: u64, index: u64) -> Step {
     step
 }
 
-fn options(devices: bool) -> Options {
-    // Small, so that segments roll, memtables flush and tables compact many times a second.
-    Options {
-        memtable_bytes: 512 << 10,
-        table_bytes: 256 << 10,
-        ring_bytes: 512 << 10,
-        log_segment_bytes: 1 << 20,
-        cache_bytes: 1 << 20,
-        devices: devices.then(|| DeviceOptions {
-            residency: Duration::from_millis(60),
-            ..DeviceOptions::new(Extractor::until(b'/'))
-        }),
-        ..Options::default()
-    }
-}
-
 /// Body of the child: writes until killed.
 fn write_until_killed(dir: &Path, seed: u64, devices: bool) {
     let db = Db::open(dir, options(devices)).expect("child opens");
-    let out = std::io::stdout();
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let (db, out) = (&db, &out);
+            let db = &db;
             scope.spawn(move || {
                 let counter = format!("count{thread}").into_bytes();
                 let mut index = count(db, &counter);
@@ -135,12 +100,7 @@ fn write_until_killed(dir: &Path, seed: u64, devices: bool) {
                     if let Some(prefix) = &step.clears {
                         batch.delete_prefix(prefix);
                     }
-                    for (key, value) in &step.changes {
-                        match value {
-                            Some(value) => batch.put(key, value),
-                            None => batch.delete(key),
-                        }
-                    }
+                    add_changes(&mut batch, &step.changes);
                     let durability = if step.synced {
                         Durability::PowerLoss
                     } else {
@@ -148,11 +108,7 @@ fn write_until_killed(dir: &Path, seed: u64, devices: bool) {
                     };
                     db.write(&batch, durability).expect("child writes");
                     index += 1;
-                    // One write call a line, so that a kill cannot tear what was told.
-                    let mut out = out.lock();
-                    out.write_all(format!("{thread} {index}\n").as_bytes())
-                        .expect("tell");
-                    out.flush().expect("tell");
+                    tell(thread, index);
                 }
             });
         }
@@ -232,7 +188,8 @@ impl Oracle {
         let dir = if closes {
             dir
         } else {
-            copy_files(dir, copy.path())
+            copy_files(dir, copy.path());
+            copy.path()
         };
         let db = Db::open(dir, options(self.devices))
             .unwrap_or_else(|error| panic!("cycle {cycle}, seed {}: {error}", self.seed));
@@ -282,27 +239,6 @@ impl Oracle {
     }
 }
 
-fn copy_files<'a>(source: &Path, target: &'a Path) -> &'a Path {
-    for entry in std::fs::read_dir(source).expect("list") {
-        let entry = entry.expect("entry");
-        std::fs::copy(entry.path(), target.join(entry.file_name())).expect("copy");
-    }
-    target
-}
-
-fn start_child(dir: &Path, seed: u64, devices: bool) -> Child {
-    Command::new(std::env::current_exe().expect("own path"))
-        .args([
-            "nothing_acknowledged_is_lost_to_kill_9",
-            "--exact",
-            "--nocapture",
-        ])
-        .env(CHILD, format!("{seed} {devices} {}", dir.display()))
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("start child")
-}
-
 #[test]
 fn nothing_acknowledged_is_lost_to_kill_9() {
     if let Ok(child) = std::env::var(CHILD) {
@@ -312,11 +248,7 @@ fn nothing_acknowledged_is_lost_to_kill_9() {
         let seed = seed.parse().expect("seed");
         write_until_killed(Path::new(dir), seed, devices == "true");
     }
-    let kills: u64 =
-        std::env::var("WAYSTATION_KILLS").map_or(100, |n| n.parse().expect("a number"));
-    let seed = std::env::var("WAYSTATION_SEED")
-        .map_or_else(|_| fresh_seed(), |n| n.parse().expect("a number"));
-    println!("kill test: {kills} cycles, WAYSTATION_SEED={seed}");
+    let (kills, seed) = cycles_and_seed();
     kill_again_and_again(kills.div_ceil(2), seed, false);
     kill_again_and_again(kills / 2, seed, true);
 }
@@ -326,42 +258,13 @@ fn kill_again_and_again(kills: u64, seed: u64, devices: bool) {
     let mut oracle = Oracle::new(seed, devices);
     let mut random = Random(seed);
     for cycle in 1..=kills {
-        let mut child = start_child(dir.path(), seed, devices);
-        let mut pipe = child.stdout.take().expect("pipe");
-        let reader = std::thread::Builder::new()
-            .spawn(move || {
-                let mut told = Vec::new();
-                pipe.read_to_end(&mut told).expect("read pipe");
-                told
-            })
-            .expect("reader");
-        std::thread::sleep(Duration::from_millis(20 + random.below(250)));
-        child.kill().expect("kill");
-        child.wait().expect("wait");
-        let told = reader.join().expect("reader");
-        let mut acknowledged = oracle.done.clone();
-        for line in BufReader::new(&told[..]).lines().map_while(Result::ok) {
-            let Some((thread, index)) = line.split_once(' ') else {
-                continue;
-            };
-            if let (Ok(thread), Ok(index)) = (thread.parse::<usize>(), index.parse()) {
-                acknowledged[thread] = index;
-            }
-        }
+        let test = "nothing_acknowledged_is_lost_to_kill_9";
+        let value = format!("{seed} {devices} {}", dir.path().display());
+        let acknowledged = one_life(test, (CHILD, &value), &oracle.done, &mut random);
         oracle.verify(dir.path(), &acknowledged, cycle);
     }
     println!(
         "kill test: {kills} kills (devices: {devices}), {} writes acknowledged, none lost",
         oracle.done.iter().sum::<u64>()
     );
-}
-
-fn fresh_seed() -> u64 {
-    u64::from(std::process::id())
-        ^ std::fs::metadata(".").map_or(0, |meta| {
-            meta.modified()
-                .ok()
-                .and_then(|t| t.elapsed().ok())
-                .map_or(0, |age| u64::from(age.subsec_nanos()) << 20)
-        })
 }

@@ -13,6 +13,8 @@ mod operations;
 mod reduce;
 mod runner;
 mod settings;
+#[path = "../support/mod.rs"]
+mod support;
 
 use operations::{Operation, list};
 use runner::history;

@@ -1,21 +1,6 @@
 //! Operations on a database, as they follow from a seed.
 
-/// Numbers that follow from a seed (splitmix64).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.number() % limit
-    }
-}
+use crate::support::Random;
 
 /// A key and the length and byte of its value, or its deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +54,7 @@ fn change(random: &mut Random) -> Change {
         1..8 => random.below(3000),
         _ => random.below(60),
     };
-    let value = (bytes as usize, random.number() as u8);
+    let value = (bytes as usize, random.next() as u8);
     Change {
         key: key(random),
         value: (random.below(4) > 0).then_some(value),

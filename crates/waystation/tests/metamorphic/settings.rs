@@ -1,6 +1,6 @@
 //! Settings that must not matter.
 
-use super::operations::Random;
+use crate::support::Random;
 use std::time::Duration;
 use waystation::{Compression, DeviceOptions, Extractor, Options};
 

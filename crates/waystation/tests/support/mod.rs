@@ -1,0 +1,70 @@
+//! What several tests of whole databases need.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+pub(crate) mod kills;
+
+use std::path::Path;
+use std::time::Duration;
+use waystation::{DeviceOptions, Extractor, Options, WriteBatch};
+
+/// Numbers that follow from a seed (splitmix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// Devices named before a colon, which settle after `residency`; and little of everything, so that a short history
+/// makes many tables and segments.
+pub(crate) fn options_with_devices(residency: Duration) -> Options {
+    Options {
+        memtable_bytes: 64 << 10,
+        table_bytes: 64 << 10,
+        ring_bytes: 256 << 10,
+        log_segment_bytes: 256 << 10,
+        cache_bytes: 1 << 20,
+        devices: Some(DeviceOptions {
+            residency,
+            ..DeviceOptions::new(Extractor::until(b':'))
+        }),
+        ..Options::default()
+    }
+}
+
+/// The same, where nothing settles by itself.
+pub(crate) fn options_with_resting_devices() -> Options {
+    options_with_devices(Duration::from_secs(1_000_000))
+}
+
+/// Adds puts (`Some`) and deletions (`None`).
+pub(crate) fn add_changes(batch: &mut WriteBatch, changes: &[(Vec<u8>, Option<Vec<u8>>)]) {
+    for (key, value) in changes {
+        match value {
+            Some(value) => batch.put(key, value),
+            None => batch.delete(key),
+        }
+    }
+}
+
+/// Copies the files in `source` to the directory `target`.
+pub(crate) fn copy_files(source: &Path, target: &Path) {
+    for entry in std::fs::read_dir(source).expect("list") {
+        let entry = entry.expect("entry");
+        std::fs::copy(entry.path(), target.join(entry.file_name())).expect("copy");
+    }
+}
