@@ -1,18 +1,25 @@
 //! A cursor over the upper level as one snapshot sees it: device after device, a leaf of an index at a time.
 //!
-//! Values are read when the cursor comes to an entry. Versions newer than the snapshot are not shown, and of what
+//! The first value after a seek is read by itself. Whoever goes on gets the following ones read ahead, in the order of
+//! the log: neighbouring keys lie far apart there, and what lies near together is read at once. Versions newer than the snapshot are not shown, and of what
 //! is shown nothing changes while the snapshot is held: later writes are newer, and a stay that is over keeps its
 //! index and its records for it.
 
-use super::index::{Entry, Index, Window};
+use super::index::{Entry, Index, Spot, Window};
 use super::resident::{ReadPoint, Resident};
 use super::table::Device;
 use super::upper::Upper;
 use crate::error::Result;
+use crate::log::Pass;
 use crate::lsm::iter::InternalIterator;
 use crate::sync::Arc;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use waystation_format::key::{self, ValueKind};
+
+/// Values of this many bytes are read ahead at most (one value at least): first so many, then so many.
+const AHEAD_BYTES: [usize; 2] = [64 << 10, 256 << 10];
+/// So many entries are copied out of an index to be read ahead.
+const AHEAD_ENTRIES: usize = 512;
 
 /// See the module.
 pub(crate) struct UpperCursor {
@@ -24,7 +31,21 @@ pub(crate) struct UpperCursor {
     at: usize,
     valid: bool,
     key: Vec<u8>,
-    value: Vec<u8>,
+    ahead: Ahead,
+    /// Where in `ahead` the value is.
+    value: Range<usize>,
+}
+
+/// Values that were read.
+#[derive(Default)]
+struct Ahead {
+    /// How often values were read since the last seek.
+    reads: usize,
+    /// Of these entries of the window.
+    entries: Range<usize>,
+    /// Where each of their values is.
+    places: Vec<Range<usize>>,
+    bytes: Vec<u8>,
 }
 
 /// Which way to look for the next entry to show.
@@ -45,7 +66,8 @@ impl UpperCursor {
             at: 0,
             valid: false,
             key: Vec::new(),
-            value: Vec::new(),
+            ahead: Ahead::default(),
+            value: 0..0,
         }
     }
 
@@ -97,6 +119,7 @@ impl UpperCursor {
     fn open(&mut self, device: &Device, load: impl FnOnce(&Index, &mut Window)) -> bool {
         self.stay = device.resident_at(self.point);
         self.window.clear();
+        self.ahead.entries = 0..0;
         if let Some(stay) = &self.stay {
             stay.load(&mut self.window, load);
         }
@@ -109,7 +132,7 @@ impl UpperCursor {
             while let Some((_, entry)) = self.window.get(self.at) {
                 if entry.sequence <= self.point.snapshot {
                     let entry = *entry;
-                    return self.fill(entry);
+                    return self.fill(entry, way);
                 }
                 self.at = match way {
                     Way::On => self.at + 1,
@@ -139,9 +162,10 @@ impl UpperCursor {
             return false;
         };
         let (key, sequence) = (key.to_vec(), entry.sequence);
+        self.ahead.entries = 0..0;
         stay.load(&mut self.window, |index, window| match way {
             // No version has sequence number 0: what follows is the next lower version, or the next key.
-            Way::On => index.load_from(&key, sequence - 1, window),
+            Way::On => index.load_many(&key, sequence - 1, AHEAD_ENTRIES, window),
             Way::Back => index.load_before(&key, sequence, window),
         });
         self.at = match way {
@@ -149,6 +173,19 @@ impl UpperCursor {
             Way::Back => self.window.len().wrapping_sub(1),
         };
         self.window.len() > 0
+    }
+
+    /// Lets the window begin with the current entry, and reach as far as values are read ahead.
+    fn widen(&mut self) {
+        let (Some(stay), Some((key, entry))) = (self.stay.clone(), self.window.get(self.at)) else {
+            return;
+        };
+        let (key, sequence) = (key.to_vec(), entry.sequence);
+        self.ahead.entries = 0..0;
+        stay.load(&mut self.window, |index, window| {
+            index.load_many(&key, sequence, AHEAD_ENTRIES, window);
+        });
+        self.at = 0;
     }
 
     /// Goes to the last entry before (`user`, `sequence`).
@@ -166,20 +203,20 @@ impl UpperCursor {
         self.enter_until(Bound::Excluded(prefix))
     }
 
-    fn fill(&mut self, entry: Entry) -> Result<()> {
+    fn fill(&mut self, entry: Entry, way: Way) -> Result<()> {
         let (Some(stay), Some((suffix, _))) = (&self.stay, self.window.get(self.at)) else {
             return Ok(());
         };
         self.key.clear();
         self.key.extend_from_slice(stay.prefix());
         self.key.extend_from_slice(suffix);
-        self.value.clear();
+        self.value = 0..0;
         let kind = match entry.value {
-            Some(spot) => {
-                self.value.resize(spot.length as usize, 0);
-                let offset = spot.offset as usize;
-                let log = &self.upper.log;
-                log.read_back(spot.record_lsn, offset, &mut self.value)?;
+            Some(_) => {
+                if !self.ahead.entries.contains(&self.at) {
+                    self.read_ahead(way)?;
+                }
+                self.value = self.ahead.places[self.at - self.ahead.entries.start].clone();
                 ValueKind::Value
             }
             None => ValueKind::Deletion,
@@ -189,6 +226,80 @@ impl UpperCursor {
         self.valid = true;
         Ok(())
     }
+
+    /// Reads the value of the current entry and, unless it is the first one, of some that follow that way.
+    fn read_ahead(&mut self, way: Way) -> Result<()> {
+        let budget = match self.ahead.reads {
+            0 => 0,
+            reads => AHEAD_BYTES[reads.min(AHEAD_BYTES.len()) - 1],
+        };
+        self.ahead.reads += 1;
+        let mut entries = self.at..self.at + 1;
+        let mut bytes = self.spot(self.at).map_or(0, |spot| spot.length as usize);
+        loop {
+            let next = match way {
+                Way::On => Some(entries.end).filter(|at| *at < self.window.len()),
+                Way::Back => entries.start.checked_sub(1),
+            };
+            let Some(next) = next.filter(|next| self.is_before_bound(*next)) else {
+                break;
+            };
+            bytes += self.spot(next).map_or(0, |spot| spot.length as usize);
+            if bytes > budget {
+                break;
+            }
+            entries = entries.start.min(next)..entries.end.max(next + 1);
+        }
+        let is_alone = entries.len() == 1;
+        match self.read_entries(entries) {
+            // What lies ahead may be damaged, and not be asked for.
+            Err(_) if !is_alone => self.read_entries(self.at..self.at + 1),
+            read => read,
+        }
+    }
+
+    fn read_entries(&mut self, entries: Range<usize>) -> Result<()> {
+        let mut wanted = Vec::with_capacity(entries.len());
+        let mut end = 0;
+        self.ahead.entries = 0..0;
+        self.ahead.places.clear();
+        for at in entries.clone() {
+            let spot = self.spot(at);
+            let target = end..end + spot.map_or(0, |spot| spot.length as usize);
+            end = target.end;
+            wanted.extend(spot.map(|spot| spot.wanted(target.clone())));
+            self.ahead.places.push(target);
+        }
+        self.ahead.bytes.resize(end, 0);
+        (self.upper).values(&mut wanted, Pass::Often, &mut self.ahead.bytes)?;
+        self.ahead.entries = entries;
+        Ok(())
+    }
+
+    /// Where the value of the entry at `at` is, if the snapshot sees one.
+    fn spot(&self, at: usize) -> Option<Spot> {
+        let (_, entry) = self.window.get(at)?;
+        entry
+            .value
+            .filter(|_| entry.sequence <= self.point.snapshot)
+    }
+
+    /// Whether the cursor may come to the entry at `at`.
+    fn is_before_bound(&self, at: usize) -> bool {
+        let (Some(stay), Some((suffix, _))) = (&self.stay, self.window.get(at)) else {
+            return false;
+        };
+        let bound = self.bound.as_deref();
+        // If it is of another device, all of this one lies before it.
+        let rest = bound.and_then(|bound| bound.strip_prefix(stay.prefix()));
+        rest.is_none_or(|rest| suffix < rest)
+    }
+
+    /// Begins anew.
+    fn begin(&mut self) {
+        self.valid = false;
+        self.ahead.reads = 0;
+    }
 }
 
 impl InternalIterator for UpperCursor {
@@ -197,12 +308,12 @@ impl InternalIterator for UpperCursor {
     }
 
     fn seek_to_first(&mut self) -> Result<()> {
-        self.valid = false;
+        self.begin();
         self.enter_from(Bound::Unbounded)
     }
 
     fn seek_to_last(&mut self) -> Result<()> {
-        self.valid = false;
+        self.begin();
         match self.bound.clone() {
             Some(bound) => self.seek_before(&bound, u64::MAX),
             None => self.enter_until(Bound::Unbounded),
@@ -210,7 +321,7 @@ impl InternalIterator for UpperCursor {
     }
 
     fn seek(&mut self, internal_key: &[u8]) -> Result<()> {
-        self.valid = false;
+        self.begin();
         let (user, sequence) = (key::user_key(internal_key), key::trailer(internal_key) >> 8);
         let Some(prefix) = self.upper.table.extractor().prefix(user) else {
             return self.enter_from(Bound::Included(user));
@@ -226,7 +337,7 @@ impl InternalIterator for UpperCursor {
     }
 
     fn seek_for_prev(&mut self, internal_key: &[u8]) -> Result<()> {
-        self.valid = false;
+        self.begin();
         let (user, sequence) = (key::user_key(internal_key), key::trailer(internal_key) >> 8);
         if let Some(bound) = self.bound.clone().filter(|bound| **bound <= *user) {
             return self.seek_before(&bound, u64::MAX);
@@ -240,6 +351,9 @@ impl InternalIterator for UpperCursor {
 
     fn next(&mut self) -> Result<()> {
         self.valid = false;
+        if self.ahead.reads == 1 {
+            self.widen();
+        }
         self.at += 1;
         self.show(Way::On)
     }
@@ -255,6 +369,6 @@ impl InternalIterator for UpperCursor {
     }
 
     fn value(&self) -> &[u8] {
-        &self.value
+        &self.ahead.bytes[self.value.clone()]
     }
 }

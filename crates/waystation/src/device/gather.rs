@@ -6,12 +6,12 @@
 use super::index::{Spot, Window};
 use super::resident::Resident;
 use super::upper::Upper;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::log::{Pass, Wanted};
 use crate::lsm::iter::EntryStream;
 use crate::sync::Arc;
 use std::ops::Range;
 use waystation_format::key::{self, ValueKind};
-use waystation_format::log::RECORD_HEADER_BYTES;
 
 /// Values of this many bytes are in memory at a time (one value at least).
 pub(crate) const GATHER_BYTES: usize = 128 << 20;
@@ -93,36 +93,12 @@ impl<'a> Gather<'a> {
     }
 
     fn read_values(&mut self) -> Result<()> {
-        let mut wanted: Vec<(Spot, &Range<usize>)> = self
+        let mut wanted: Vec<Wanted> = self
             .entries
             .iter()
-            .filter_map(|entry| Some((entry.spot?, &entry.value)))
+            .filter_map(|entry| Some(entry.spot?.wanted(entry.value.clone())))
             .collect();
-        wanted.sort_unstable_by_key(|(spot, _)| spot.record_lsn);
-        let mut lsns: Vec<u64> = wanted.iter().map(|(spot, _)| spot.record_lsn).collect();
-        lsns.dedup();
-        let mut rest = &wanted[..];
-        let mut is_short = false;
-        let values = &mut self.values;
-        let mut take = |at: usize, payload: &[u8]| {
-            while let Some(((spot, range), others)) = rest.split_first()
-                && spot.record_lsn == lsns[at]
-            {
-                let start = (spot.offset as usize).checked_sub(RECORD_HEADER_BYTES);
-                let value = start.and_then(|at| payload.get(at..at + spot.length as usize));
-                match value {
-                    Some(value) => values[(*range).clone()].copy_from_slice(value),
-                    None => is_short = true,
-                }
-                rest = others;
-            }
-        };
-        self.upper.log.read_payloads(&lsns, &mut take)?;
-        if is_short {
-            let reason = "a record is shorter than the index of its device says";
-            return Err(Error::corruption(self.upper.log.dir(), 0, reason));
-        }
-        Ok(())
+        (self.upper).values(&mut wanted, Pass::Once, &mut self.values)
     }
 
     /// The entries of the stay with `prefix`, which comes next.

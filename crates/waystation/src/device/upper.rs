@@ -5,7 +5,7 @@ use super::index::Spot;
 use super::resident::ReadPoint;
 use super::table::DeviceTable;
 use crate::error::Result;
-use crate::log::Log;
+use crate::log::{Log, Pass, Wanted};
 use crate::lsm::Lookup;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -93,9 +93,21 @@ impl Upper {
     /// The value at `spot`.
     pub(crate) fn value(&self, spot: &Spot) -> Result<Vec<u8>> {
         let mut value = vec![0; spot.length as usize];
-        self.log
-            .read_back(spot.record_lsn, spot.offset as usize, &mut value)?;
+        let target = 0..value.len();
+        let wanted = [spot.wanted(target)];
+        self.log.read_values(&wanted, Pass::Often, &mut value)?;
         Ok(value)
+    }
+
+    /// Reads values, in any order, in that of the log.
+    pub(crate) fn values(
+        &self,
+        wanted: &mut [Wanted],
+        pass: Pass,
+        values: &mut [u8],
+    ) -> Result<()> {
+        wanted.sort_unstable_by_key(|one| (one.record_lsn, one.offset));
+        self.log.read_values(wanted, pass, values)
     }
 
     /// A cursor over what the upper level shows at `point`, up to `upper` (excluded).

@@ -217,11 +217,6 @@ impl Log {
         self.publication.wait_visible(sequence);
     }
 
-    /// The directory it is in.
-    pub(crate) fn dir(&self) -> &std::path::Path {
-        &self.dir
-    }
-
     /// The position after the last record reserved so far.
     pub(crate) fn reserved_lsn(&self) -> u64 {
         lock(&self.front).layout.boundary()

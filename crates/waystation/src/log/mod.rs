@@ -37,6 +37,7 @@ mod writer_state;
 
 pub(crate) use assembler::Record;
 pub(crate) use heal::DRAFT_NAME;
+pub(crate) use read::{Pass, Wanted};
 pub(crate) use recovery::{LogSettings, Recovered, open};
 pub(crate) use segment::segment_number;
 
@@ -68,6 +69,8 @@ pub(crate) struct Log {
     /// How segments are read and written.
     transfer: Transfer,
     ring: RingBuffer,
+    /// Nothing from before this life is in the ring.
+    ring_start_lsn: u64,
     /// Blocks that were read back lately.
     cache: LogCache,
 

@@ -353,6 +353,7 @@ fn assemble(
         segment_bytes: settings.segment_bytes,
         transfer: settings.transfer,
         ring: RingBuffer::new(ring),
+        ring_start_lsn: end,
         cache: LogCache::new(settings.cache_bytes),
         front: Mutex::new(Front::new(
             Layout::new(end, journal.incarnation, last_sequence + 1),

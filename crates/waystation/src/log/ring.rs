@@ -6,7 +6,8 @@
 //! - a [`Stretch`] is handed out by the log's reservation, one for each byte of the stream, while that byte's
 //!   previous lap has left for its segment ("released"); its holder alone writes there;
 //! - a [`Settled`] range is made by the log's writer once every stretch below its end was given back
-//!   (published) and before it is released; nobody writes there but the one that holds it.
+//!   (published) and before it is released; nobody writes there but the one that holds it. Or it is made by a reader
+//!   under the front's lock, of published bytes whose next lap is not handed out: nobody can get that meanwhile.
 //!
 //! This is one of the engine's few unsafe islands: raw copies into and slices of the mapped memory. The proof
 //! is the ownership above; the bounds are asserted here.
@@ -22,7 +23,8 @@ pub(super) struct Stretch {
     pub(super) len: usize,
 }
 
-/// A range of the stream that no [`Stretch`] covers any more and that is not released yet.
+/// A range of the stream that no [`Stretch`] covers any more and whose next lap no [`Stretch`] covers as long as this
+/// lives: it is not released, or nothing is reserved meanwhile.
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) lsn: u64,
@@ -76,8 +78,9 @@ impl RingBuffer {
         let (first, second) = self.split(settled.lsn, settled.len);
         [first, second].map(|(offset, len)| {
             // SAFETY: `split` keeps offset + len within the mapping, which lives as long as `self`. No stretch
-            // covers these bytes any more and they are not released (the meaning of `Settled`), so nobody
-            // writes them while the slice is alive; `replace_header` wants the token exclusively.
+            // covers these bytes any more, nor their next lap (the meaning of `Settled`), so nobody writes them
+            // while the slice is alive; `replace_header` wants the token exclusively, and readers of released
+            // bytes make none of a block's header.
             unsafe { std::slice::from_raw_parts(self.ring.as_ptr().add(offset), len) }
         })
     }

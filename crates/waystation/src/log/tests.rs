@@ -1,12 +1,13 @@
 //! The log on the operating system's storage: what is published is found again, in order, whatever the sizes.
 
 mod damage;
+mod reading;
 
 use super::*;
 use crate::storage::OsStorage;
 use std::collections::BTreeMap;
 use std::path::Path;
-use waystation_format::log::UNIT_BYTES;
+use waystation_format::log::{RECORD_HEADER_BYTES, UNIT_BYTES};
 
 const SMALL: LogSettings = LogSettings {
     segment_bytes: 512 * 1024,

@@ -6,11 +6,11 @@
 //!
 //! ```text
 //! chunks   [ leaf leaf leaf .. ] [ leaf leaf .. ]     at most 128 leaves each
-//! leaf     entry | difference | difference | ..       at most half a kilobyte
+//! leaf     entry | entry | entry | ..                  at most half a kilobyte
 //! ```
 //!
-//! Neighbouring keys of a device mostly differ in their last bytes, so an entry takes about 16 bytes and, with the
-//! unused ends of leaves, 20 to 24 (more where a device has few records of many sensors).
+//! Neighbouring keys of a device mostly differ in their last bytes, so an entry takes about 20 bytes and, with the
+//! unused ends of leaves, 25 to 28 (more where a device has few records of many sensors).
 //!
 //! A reader that walks the index copies a leaf at a time ([`Window`]) and comes back with the last key it saw.
 //! What is inserted meanwhile is newer than its snapshot.
@@ -19,7 +19,9 @@ mod leaf;
 #[cfg(test)]
 mod tests;
 
+use crate::log::Wanted;
 use leaf::Leaf;
+use std::ops::Range;
 
 /// A chunk with more leaves is split.
 const CHUNK_LEAVES_MAX: usize = 128;
@@ -33,6 +35,17 @@ pub(crate) struct Spot {
     pub(crate) offset: u32,
     /// The value's length.
     pub(crate) length: u32,
+}
+
+impl Spot {
+    /// The value, to be read to `target`.
+    pub(crate) fn wanted(&self, target: Range<usize>) -> Wanted {
+        Wanted {
+            record_lsn: self.record_lsn,
+            offset: self.offset as usize,
+            target,
+        }
+    }
 }
 
 /// One version of a key.
@@ -111,6 +124,11 @@ impl Index {
 
     /// Shows `window` the entries from the first at or behind (`key`, `sequence`) to the end of its leaf.
     pub(crate) fn load_from(&self, key: &[u8], sequence: u64, window: &mut Window) {
+        self.load_many(key, sequence, 1, window);
+    }
+
+    /// As [`load_from`](Self::load_from), and leaf after leaf until there are `least` entries, or no more.
+    pub(crate) fn load_many(&self, key: &[u8], sequence: u64, least: usize, window: &mut Window) {
         window.clear();
         let Some((mut chunk, mut leaf)) = self.leaf_of(key, sequence) else {
             return;
@@ -124,7 +142,7 @@ impl Index {
                         window.push(found, entry);
                     }
                 });
-                if !window.entries.is_empty() {
+                if window.entries.len() >= least {
                     return;
                 }
             }

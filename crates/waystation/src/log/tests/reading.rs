@@ -1,0 +1,133 @@
+//! What the upper level reads back: from the ring, from segments, through the cache, of long records and short ones.
+
+use super::*;
+
+const CACHED: LogSettings = LogSettings {
+    cache_bytes: 512 * 1024,
+    ..SMALL
+};
+
+/// Records of many sizes, some longer than the ring; each with its position.
+fn fill(running: &Running, count: u64) -> Vec<(u64, Vec<u8>)> {
+    let mut records = Vec::new();
+    for i in 0..count {
+        let len = match i % 300 {
+            299 => 600_000,
+            99 => 90_000,
+            _ => 200 + (i * 37 % 1500) as usize,
+        };
+        let bytes = payload(i, len);
+        let (reservation, ()) = (running.log)
+            .reserve(bytes.len(), 1, |_, _| Ok::<_, Error>(()))
+            .expect("reserve");
+        let checksum = crc32c::crc32c(&bytes);
+        running.log.copy(&reservation, &bytes, checksum);
+        let (lsn, end) = (reservation.record_lsn(), reservation.end_lsn());
+        running.log.publish(reservation);
+        if i % 61 == 0 {
+            running.log.sync(end).expect("sync");
+        }
+        records.push((lsn, bytes));
+    }
+    records
+}
+
+/// Two parts of each record of which `chosen` says so.
+fn wanted(records: &[(u64, Vec<u8>)], chosen: impl Fn(usize) -> bool) -> (Vec<Wanted>, Vec<u8>) {
+    let (mut wanted, mut expected) = (Vec::new(), Vec::new());
+    for (lsn, bytes) in records
+        .iter()
+        .enumerate()
+        .filter_map(|(at, record)| chosen(at).then_some(record))
+    {
+        for part in [5..60, bytes.len() / 2..bytes.len()] {
+            let start = expected.len();
+            expected.extend_from_slice(&bytes[part.clone()]);
+            wanted.push(Wanted {
+                record_lsn: *lsn,
+                offset: RECORD_HEADER_BYTES + part.start,
+                target: start..expected.len(),
+            });
+        }
+    }
+    (wanted, expected)
+}
+
+fn read(log: &Log, wanted: &[Wanted], pass: Pass, bytes: usize) -> crate::Result<Vec<u8>> {
+    let mut values = vec![0; bytes];
+    log.read_values(wanted, pass, &mut values).map(|()| values)
+}
+
+fn check_all(log: &Log, records: &[(u64, Vec<u8>)]) {
+    for step in [1, 2, 7, 40] {
+        let (wanted, expected) = wanted(records, |at| at % step == 0);
+        for pass in [Pass::Once, Pass::Often, Pass::Often] {
+            let found = read(log, &wanted, pass, expected.len()).expect("read");
+            assert!(found == expected, "every {step}th, {pass:?}");
+        }
+    }
+    for at in (0..records.len()).step_by(13) {
+        let (wanted, expected) = wanted(&records[at..=at], |_| true);
+        assert!(read(log, &wanted, Pass::Often, expected.len()).expect("read") == expected);
+    }
+}
+
+#[test]
+fn every_value_is_read_back_wherever_it_is() {
+    for settings in [SMALL, CACHED] {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let running = Running::open(dir.path(), settings, 0).expect("open");
+        let records = fill(&running, 900);
+        check_all(&running.log, &records);
+        running.close();
+        // What lies in segments of an earlier life stays where it was.
+        let again = Running::open(dir.path(), settings, 0).expect("reopen");
+        check_all(&again.log, &records);
+        again.close();
+    }
+}
+
+#[test]
+fn readers_and_writers_share_the_ring() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let running = Running::open(dir.path(), SMALL, 0).expect("open");
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let records = fill(&running, 400);
+                check_all(&running.log, &records[300..]);
+            });
+        }
+    });
+    running.close();
+}
+
+#[test]
+fn damage_is_told_of_what_it_hits_and_of_nothing_else() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let running = Running::open(dir.path(), SMALL, 0).expect("open");
+    let records = fill(&running, 98);
+    running.close();
+    let running = Running::open(dir.path(), SMALL, 0).expect("reopen");
+    let segment = {
+        let state = crate::sync::lock(&running.log.writer);
+        let segment = state.sealed.front().expect("of the life before");
+        (segment.path.clone(), segment.start_lsn)
+    };
+    let (lsn, bytes) = &records[50];
+    let offset = UNIT_BYTES as u64 + lsn - segment.1;
+    flip(
+        &segment.0,
+        offset as usize + RECORD_HEADER_BYTES + bytes.len() / 3,
+    );
+    for at in 0..records.len() {
+        let (wanted, expected) = wanted(&records[at..=at], |_| true);
+        let found = read(&running.log, &wanted, Pass::Often, expected.len());
+        if at == 50 {
+            assert!(matches!(found, Err(Error::Corruption { .. })), "{found:?}");
+        } else {
+            assert!(found.expect("sound") == expected, "record {at}");
+        }
+    }
+    running.close();
+}
