@@ -1,13 +1,19 @@
-//! A leaf: some neighbouring entries in one piece of memory, each encoded by how it differs from the one before.
+//! A leaf: some neighbouring entries in one piece of memory, the keys each encoded by how it differs from the one
+//! before.
 //!
 //! ```text
-//! entry   shared key bytes | further key bytes | the further bytes | sequence | value | position | value's place
-//!         varint             varint              bytes               zigzag     varint  zigzag     varint
+//! leaf    lowest sequence | lowest position | entry | entry ...
+//!         8 bytes           8 bytes
+//! entry   length behind this | shared key bytes | further key bytes | the further bytes | fields
+//!         varint               varint             varint              bytes
+//! fields  value | sequence | position | value's place
+//!         varints
 //! ```
 //!
-//! Sequence and position (of the record in the log) are differences from the entry before; the first entry's
-//! are from 0 and its key is whole. `value` is 0 for a deletion (then no place follows) and otherwise one more
-//! than the value's length. Entries are ordered by key, then from the newest version to the oldest.
+//! Sequence and position (of the record in the log) are differences from the leaf's lowest, so that an entry can be
+//! passed over by its length, and stays as it is when a neighbour comes. `value` is 0 for a deletion (then position and
+//! place do not follow) and otherwise one more than the value's length. Entries are ordered by key, then from the
+//! newest version to the oldest.
 //!
 //! A search never puts keys together: it knows how many bytes the key sought shares with the entry before it,
 //! and what an entry shares with *its* predecessor decides most comparisons.
@@ -21,6 +27,10 @@ use waystation_format::varint;
 const LEAF_BYTES_MAX: usize = 512;
 /// A leaf's memory grows by this much (bytes).
 const GROWTH_BYTES: usize = 48;
+/// Where the first entry is.
+const FIRST_AT: usize = 16;
+/// The fields of an entry are no longer than this (bytes).
+const FIELDS_BYTES_MAX: usize = 4 * varint::MAX_U64_BYTES;
 
 thread_local! {
     /// Memory for an encoded entry, so that inserting one allocates nothing.
@@ -32,51 +42,65 @@ pub(super) struct Leaf {
     bytes: Vec<u8>,
 }
 
-/// What one entry is encoded as, but for its key.
-#[derive(Debug, Clone, Copy, Default)]
-struct Fields {
+/// What sequence numbers and positions are counted from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Base {
     sequence: u64,
-    /// 0 for a deletion, else one more than the value's length.
-    value: u64,
     lsn: u64,
-    value_at: u64,
+}
+
+impl Base {
+    /// A base for nothing.
+    const NONE: Self = Self {
+        sequence: u64::MAX,
+        lsn: u64::MAX,
+    };
+
+    /// The base for `entry`, too.
+    fn with(self, entry: &Entry) -> Self {
+        Self {
+            sequence: self.sequence.min(entry.sequence),
+            lsn: entry
+                .value
+                .map_or(self.lsn, |spot| self.lsn.min(spot.record_lsn)),
+        }
+    }
+}
+
+/// What one entry is encoded as, but for its key.
+struct Fields {
+    bytes: [u8; FIELDS_BYTES_MAX],
+    length: usize,
 }
 
 impl Fields {
-    /// A deletion has no place; it gets that of the entry before, which costs least.
-    fn of(entry: &Entry, before: &Self) -> Self {
-        let (value, lsn, value_at) = match &entry.value {
-            Some(spot) => (u64::from(spot.length) + 1, spot.record_lsn, spot.offset),
-            None => (0, before.lsn, 0),
+    fn of(entry: &Entry, base: Base) -> Self {
+        let mut fields = Self {
+            bytes: [0; FIELDS_BYTES_MAX],
+            length: 0,
         };
-        Self {
-            sequence: entry.sequence,
-            value,
-            lsn,
-            value_at: u64::from(value_at),
+        let value = entry.value.map_or(0, |spot| u64::from(spot.length) + 1);
+        fields.put(value);
+        fields.put(entry.sequence - base.sequence);
+        if let Some(spot) = &entry.value {
+            fields.put(spot.record_lsn - base.lsn);
+            fields.put(u64::from(spot.offset));
         }
+        fields
     }
 
-    fn entry(&self) -> Entry {
-        let spot = self.value.checked_sub(1).map(|length| Spot {
-            record_lsn: self.lsn,
-            offset: self.value_at as u32,
-            length: length as u32,
-        });
-        Entry {
-            sequence: self.sequence,
-            value: spot,
+    fn put(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes[self.length] = value as u8 | 0x80;
+            self.length += 1;
+            value >>= 7;
         }
+        self.bytes[self.length] = value as u8;
+        self.length += 1;
     }
 
-    /// Encodes these behind `before`.
-    fn put(&self, out: &mut Vec<u8>, before: &Self) {
-        varint::put_u64(out, zigzag(self.sequence, before.sequence));
-        varint::put_u64(out, self.value);
-        varint::put_u64(out, zigzag(self.lsn, before.lsn));
-        if self.value > 0 {
-            varint::put_u64(out, self.value_at);
-        }
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
     }
 }
 
@@ -84,7 +108,8 @@ impl Fields {
 struct Found<'a> {
     shared: usize,
     suffix: &'a [u8],
-    fields: Fields,
+    /// Where its fields are.
+    fields: usize,
     /// Where its encoding ends.
     end: usize,
 }
@@ -95,35 +120,39 @@ struct Position {
     at: usize,
     /// What it shares with the key before.
     shared: usize,
-    before: Fields,
 }
 
-fn zigzag(value: u64, before: u64) -> u64 {
-    let difference = value.wrapping_sub(before).cast_signed();
-    ((difference << 1) ^ (difference >> 63)).cast_unsigned()
-}
-
-fn unzigzag(coded: u64, before: u64) -> u64 {
-    let difference = (coded >> 1).cast_signed() ^ -((coded & 1).cast_signed());
-    before.wrapping_add(difference.cast_unsigned())
-}
-
+/// How many bytes `a` and `b` begin with together.
 fn common(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+    let eights = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
+    let mut equal = 0;
+    for (x, y) in eights {
+        let difference = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if difference != 0 {
+            return equal + difference.trailing_zeros() as usize / 8;
+        }
+        equal += 8;
+    }
+    let rest = a[equal..].iter().zip(&b[equal..]);
+    equal + rest.take_while(|(x, y)| x == y).count()
 }
 
-fn put_entry(out: &mut Vec<u8>, shared: usize, suffix: &[u8], fields: &Fields, before: &Fields) {
-    varint::put_u64(out, shared as u64);
-    varint::put_u64(out, suffix.len() as u64);
+fn put_entry(out: &mut Vec<u8>, shared: usize, suffix: &[u8], fields: &[u8]) {
+    let (shared, further) = (shared as u64, suffix.len() as u64);
+    let lengths = varint::encoded_len(shared) + varint::encoded_len(further);
+    varint::put_u64(out, (lengths + suffix.len() + fields.len()) as u64);
+    varint::put_u64(out, shared);
+    varint::put_u64(out, further);
     out.extend_from_slice(suffix);
-    fields.put(out, before);
+    out.extend_from_slice(fields);
 }
 
 impl Leaf {
     pub(super) fn new(key: &[u8], entry: &Entry) -> Self {
-        let mut bytes = Vec::with_capacity(key.len() + 24 + GROWTH_BYTES);
-        let before = Fields::default();
-        put_entry(&mut bytes, 0, key, &Fields::of(entry, &before), &before);
+        let base = Base::NONE.with(entry);
+        let mut bytes = Vec::with_capacity(FIRST_AT + key.len() + 12 + GROWTH_BYTES);
+        put_base(&mut bytes, base);
+        put_entry(&mut bytes, 0, key, Fields::of(entry, base).bytes());
         Self { bytes }
     }
 
@@ -134,20 +163,24 @@ impl Leaf {
 
     /// Whether it begins behind (`key`, `sequence`).
     pub(super) fn begins_after(&self, key: &[u8], sequence: u64) -> bool {
-        let first = self.entry_at(0, &Fields::default());
+        let first = self.entry_at(FIRST_AT);
         match first.suffix.cmp(key) {
-            Ordering::Equal => first.fields.sequence < sequence,
+            Ordering::Equal => self.sequence_of(&first) < sequence,
             order => order.is_gt(),
         }
     }
 
     /// Puts an entry in. Returns what had to be split off behind it.
     pub(super) fn insert(&mut self, key: &[u8], entry: &Entry) -> Option<Self> {
+        let base = self.base().with(entry);
+        if base != self.base() {
+            // One that was overtaken on its way here.
+            self.bytes = self.encoded_from(FIRST_AT, Vec::new(), base);
+        }
         let position = self.find(key, entry.sequence);
-        let fields = Fields::of(entry, &position.before);
         SCRATCH.with_borrow_mut(|new| {
             new.clear();
-            self.insert_at(key, entry, &position, &fields, new)
+            self.insert_at(key, entry, &position, new)
         })
     }
 
@@ -156,32 +189,22 @@ impl Leaf {
         key: &[u8],
         entry: &Entry,
         position: &Position,
-        fields: &Fields,
         new: &mut Vec<u8>,
     ) -> Option<Self> {
-        put_entry(
-            new,
-            position.shared,
-            &key[position.shared..],
-            fields,
-            &position.before,
-        );
+        let fields = Fields::of(entry, self.base());
+        let rest = &key[position.shared..];
+        put_entry(new, position.shared, rest, fields.bytes());
         let mut replaced = position.at;
         let is_last = position.at == self.bytes.len();
         if !is_last {
-            let next = self.entry_at(position.at, &position.before);
+            let next = self.entry_at(position.at);
+            let fields = &self.bytes[next.fields..next.end];
             replaced = next.end;
             if next.shared < position.shared {
-                put_entry(new, next.shared, next.suffix, &next.fields, fields);
+                put_entry(new, next.shared, next.suffix, fields);
             } else {
-                let more = common(next.suffix, &key[position.shared..]);
-                put_entry(
-                    new,
-                    position.shared + more,
-                    &next.suffix[more..],
-                    &next.fields,
-                    fields,
-                );
+                let more = common(next.suffix, rest);
+                put_entry(new, position.shared + more, &next.suffix[more..], fields);
             }
         }
         let grown = self.bytes.len() + new.len() - (replaced - position.at);
@@ -212,23 +235,49 @@ impl Leaf {
     fn split(&mut self) -> Option<Self> {
         let middle = self.bytes.len() / 2;
         let mut key = Vec::new();
-        let (mut at, mut before) = (0, Fields::default());
+        let mut at = FIRST_AT;
         while at < self.bytes.len() {
-            let found = self.entry_at(at, &before);
+            let found = self.entry_at(at);
             key.truncate(found.shared);
             key.extend_from_slice(found.suffix);
-            if at > 0 && (found.end > middle) {
-                let mut right =
-                    Vec::with_capacity(self.bytes.len() - at + key.len() + GROWTH_BYTES);
-                put_entry(&mut right, 0, &key, &found.fields, &Fields::default());
-                right.extend_from_slice(&self.bytes[found.end..]);
+            if at > FIRST_AT && found.end > middle {
+                let right = self.encoded_from(at, key, self.lowest_from(at));
                 self.bytes.truncate(at);
                 self.bytes.shrink_to(at + GROWTH_BYTES);
                 return Some(Self { bytes: right });
             }
-            (at, before) = (found.end, found.fields);
+            at = found.end;
         }
         None
+    }
+
+    /// The lowest sequence number and position of the entries from `at` on.
+    fn lowest_from(&self, mut at: usize) -> Base {
+        let mut lowest = Base::NONE;
+        while at < self.bytes.len() {
+            let found = self.entry_at(at);
+            lowest = lowest.with(&self.read(&found));
+            at = found.end;
+        }
+        lowest
+    }
+
+    /// A leaf's bytes with the entries from `at` on, the first of which has `key` (its suffix, if nothing is shared).
+    fn encoded_from(&self, mut at: usize, key: Vec<u8>, base: Base) -> Vec<u8> {
+        let whole = self.bytes.len() - at + key.len();
+        let mut bytes = Vec::with_capacity(FIRST_AT + whole + GROWTH_BYTES);
+        put_base(&mut bytes, base);
+        let mut first = (!key.is_empty()).then_some(key);
+        while at < self.bytes.len() {
+            let found = self.entry_at(at);
+            let fields = Fields::of(&self.read(&found), base);
+            match first.take() {
+                Some(key) => put_entry(&mut bytes, 0, &key, fields.bytes()),
+                None => put_entry(&mut bytes, found.shared, found.suffix, fields.bytes()),
+            }
+            at = found.end;
+        }
+        bytes
     }
 
     /// The first entry of `key` at or below `snapshot`.
@@ -237,81 +286,103 @@ impl Leaf {
         if position.at == self.bytes.len() {
             return None;
         }
-        let found = self.entry_at(position.at, &position.before);
-        let is_key = if found.shared < position.shared {
-            false
-        } else {
-            *found.suffix == key[position.shared..]
-        };
-        is_key.then(|| found.fields.entry())
+        let found = self.entry_at(position.at);
+        let is_key = found.shared >= position.shared && *found.suffix == key[position.shared..];
+        is_key.then(|| self.read(&found))
     }
 
     /// Shows all entries in order.
     pub(super) fn visit(&self, mut show: impl FnMut(&[u8], Entry)) {
         let mut key = Vec::new();
-        let (mut at, mut before) = (0, Fields::default());
+        let mut at = FIRST_AT;
         while at < self.bytes.len() {
-            let found = self.entry_at(at, &before);
+            let found = self.entry_at(at);
             key.truncate(found.shared);
             key.extend_from_slice(found.suffix);
-            show(&key, found.fields.entry());
-            (at, before) = (found.end, found.fields);
+            show(&key, self.read(&found));
+            at = found.end;
         }
     }
 
     /// The place of the first entry at or behind (`key`, `sequence`).
     fn find(&self, key: &[u8], sequence: u64) -> Position {
         let mut position = Position {
-            at: 0,
+            at: FIRST_AT,
             shared: 0,
-            before: Fields::default(),
         };
         while position.at < self.bytes.len() {
-            let found = self.entry_at(position.at, &position.before);
-            let rest = &key[position.shared..];
-            let order = match found.shared.cmp(&position.shared) {
+            let mut at = position.at;
+            let length = self.take(&mut at) as usize;
+            let end = at + length;
+            let shared = self.take(&mut at) as usize;
+            match shared.cmp(&position.shared) {
                 // As the entry before: it differs from the key where that one does.
-                Ordering::Greater => Ordering::Less,
-                Ordering::Less => Ordering::Greater,
-                Ordering::Equal => match found.suffix.cmp(rest) {
-                    Ordering::Equal => sequence.cmp(&found.fields.sequence),
-                    order => order,
-                },
-            };
-            if order.is_ge() {
-                break;
+                Ordering::Greater => position.at = end,
+                Ordering::Less => break,
+                Ordering::Equal => {
+                    let found = self.entry_at(position.at);
+                    let rest = &key[shared..];
+                    let more = common(found.suffix, rest);
+                    let order = match found.suffix[more..].first().cmp(&rest[more..].first()) {
+                        Ordering::Equal => sequence.cmp(&self.sequence_of(&found)),
+                        order => order,
+                    };
+                    if order.is_ge() {
+                        break;
+                    }
+                    position.shared += more;
+                    position.at = end;
+                }
             }
-            if found.shared == position.shared {
-                position.shared += common(found.suffix, rest);
-            }
-            position.at = found.end;
-            position.before = found.fields;
         }
         position
     }
 
-    /// The entry encoded at `at` behind `before`. The bytes are this module's own: they decode.
+    /// The entry encoded at `at`. The bytes are this module's own: they decode.
     #[inline]
-    fn entry_at(&self, at: usize, before: &Fields) -> Found<'_> {
+    fn entry_at(&self, at: usize) -> Found<'_> {
         let mut at = at;
+        let length = self.take(&mut at) as usize;
+        let end = at + length;
         let shared = self.take(&mut at) as usize;
         let length = self.take(&mut at) as usize;
-        let suffix = &self.bytes[at..at + length];
-        at += length;
-        let mut fields = Fields {
-            sequence: unzigzag(self.take(&mut at), before.sequence),
-            value: self.take(&mut at),
-            lsn: unzigzag(self.take(&mut at), before.lsn),
-            value_at: 0,
-        };
-        if fields.value > 0 {
-            fields.value_at = self.take(&mut at);
-        }
         Found {
             shared,
-            suffix,
-            fields,
-            end: at,
+            suffix: &self.bytes[at..at + length],
+            fields: at + length,
+            end,
+        }
+    }
+
+    /// The version that an entry tells of.
+    fn read(&self, found: &Found<'_>) -> Entry {
+        let base = self.base();
+        let mut at = found.fields;
+        let value = self.take(&mut at);
+        let sequence = base.sequence + self.take(&mut at);
+        let value = value.checked_sub(1).map(|length| Spot {
+            record_lsn: base.lsn + self.take(&mut at),
+            offset: self.take(&mut at) as u32,
+            length: length as u32,
+        });
+        Entry { sequence, value }
+    }
+
+    fn sequence_of(&self, found: &Found<'_>) -> u64 {
+        let mut at = found.fields;
+        self.take(&mut at);
+        self.base().sequence + self.take(&mut at)
+    }
+
+    fn base(&self) -> Base {
+        let number = |at: usize| {
+            self.bytes[at..at + 8]
+                .try_into()
+                .map_or(0, u64::from_le_bytes)
+        };
+        Base {
+            sequence: number(0),
+            lsn: number(8),
         }
     }
 
@@ -328,4 +399,9 @@ impl Leaf {
             shift += 7;
         }
     }
+}
+
+fn put_base(out: &mut Vec<u8>, base: Base) {
+    out.extend_from_slice(&base.sequence.to_le_bytes());
+    out.extend_from_slice(&base.lsn.to_le_bytes());
 }
