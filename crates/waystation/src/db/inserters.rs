@@ -1,14 +1,16 @@
-//! Threads that fill memtables while the log is read back.
+//! Threads that fill memtables and the indexes of stays while the log is read back.
 //!
 //! Reading and checking the log is a matter of gigabytes a second; putting its records into a memtable is
-//! not, most of all into a large one. Records gather in a [`Chunk`]; full chunks go to threads that start when
-//! the first one is full, so that a short log starts none. The order in which versions come into a memtable
-//! does not matter, and whoever may read it comes after [`Inserters::finish`].
+//! not, most of all into a large one, nor is putting them into indexes. Records gather in a [`Chunk`]; full chunks go
+//! to threads that start when the first one is full, so that a short log starts none. The order in which versions come
+//! into a memtable or an index does not matter, and whoever may read it comes after [`Inserters::finish`].
 //!
 //! At most a few chunks wait: the reader stops until one is taken.
 
 use super::pipeline::apply;
 use super::view::Memory;
+use crate::device::index::Entry;
+use crate::device::resident::Resident;
 use crate::error::{Error, Result};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex, lock, wait};
@@ -23,23 +25,31 @@ const WAITING_MAX: usize = 2;
 /// More threads than this would wait for the reader.
 const THREADS_MAX: usize = 4;
 
+/// Records on their way.
+pub(super) trait Chunk: Default + Send + 'static {
+    /// Puts all of them where they belong.
+    fn insert_all(&self);
+    /// Forgets them.
+    fn clear(&mut self);
+}
+
 /// Batches for one memtable.
 #[derive(Default)]
-struct Chunk {
+pub(super) struct Batches {
     memory: Option<Memory>,
     /// The batches one after the other, in `LevelDB`'s form.
     bytes: Vec<u8>,
     /// Where each of them ends, and its first sequence number.
-    batches: Vec<(usize, u64)>,
+    ends: Vec<(usize, u64)>,
 }
 
-impl Chunk {
+impl Chunk for Batches {
     fn insert_all(&self) {
         let Some(memory) = &self.memory else {
             return;
         };
         let mut start = 0;
-        for &(end, first_sequence) in &self.batches {
+        for &(end, first_sequence) in &self.ends {
             let batch = BatchIter::parse(&self.bytes[start..end]);
             apply(
                 memory,
@@ -53,42 +63,58 @@ impl Chunk {
     fn clear(&mut self) {
         self.memory = None;
         self.bytes.clear();
-        self.batches.clear();
+        self.ends.clear();
+    }
+}
+
+/// Versions for the indexes of stays.
+#[derive(Default)]
+pub(super) struct Versions {
+    /// The keys, without the prefixes, one after the other.
+    keys: Vec<u8>,
+    /// Where each of them ends.
+    entries: Vec<(Arc<Resident>, usize, Entry)>,
+}
+
+impl Chunk for Versions {
+    fn insert_all(&self) {
+        let mut start = 0;
+        for (stay, end, entry) in &self.entries {
+            stay.insert(&self.keys[start..*end], entry);
+            start = *end;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.keys.clear();
+        self.entries.clear();
     }
 }
 
 /// What the reader and the threads share.
-#[derive(Default)]
-struct Queue {
-    state: Mutex<QueueState>,
+struct Queue<C> {
+    state: Mutex<QueueState<C>>,
     /// A chunk came, or was taken, or the last one has come.
     changed: Condvar,
 }
 
-#[derive(Default)]
-struct QueueState {
-    waiting: VecDeque<Chunk>,
+struct QueueState<C> {
+    waiting: VecDeque<C>,
     /// Emptied chunks, for their memory.
-    spare: Vec<Chunk>,
+    spare: Vec<C>,
+    /// Threads that insert a chunk now.
+    busy: usize,
     is_ended: bool,
 }
 
 /// The reader's end.
-pub(super) struct Inserters {
-    filling: Chunk,
-    queue: Arc<Queue>,
+pub(super) struct Inserters<C: Chunk> {
+    filling: C,
+    queue: Arc<Queue<C>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Inserters {
-    pub(super) fn new() -> Self {
-        Self {
-            filling: Chunk::default(),
-            queue: Arc::default(),
-            threads: Vec::new(),
-        }
-    }
-
+impl Inserters<Batches> {
     /// Has `batch`, which parses, put into `memory`, numbered from `first_sequence` on.
     pub(super) fn insert(
         &mut self,
@@ -103,11 +129,42 @@ impl Inserters {
         let chunk = &mut self.filling;
         chunk.memory.get_or_insert_with(|| memory.clone());
         chunk.bytes.extend_from_slice(batch);
-        chunk.batches.push((chunk.bytes.len(), first_sequence));
+        chunk.ends.push((chunk.bytes.len(), first_sequence));
         if chunk.bytes.len() >= CHUNK_BYTES {
             self.hand_over()?;
         }
         Ok(())
+    }
+}
+
+impl Inserters<Versions> {
+    /// Has a version of `key`, which is without the prefix, put into the index of `stay`.
+    pub(super) fn insert(&mut self, stay: Arc<Resident>, key: &[u8], entry: Entry) -> Result<()> {
+        let chunk = &mut self.filling;
+        chunk.keys.extend_from_slice(key);
+        chunk.entries.push((stay, chunk.keys.len(), entry));
+        if chunk.keys.len() + chunk.entries.len() * size_of::<Entry>() >= CHUNK_BYTES {
+            self.hand_over()?;
+        }
+        Ok(())
+    }
+}
+
+impl<C: Chunk> Inserters<C> {
+    pub(super) fn new() -> Self {
+        Self {
+            filling: C::default(),
+            queue: Arc::new(Queue {
+                state: Mutex::new(QueueState {
+                    waiting: VecDeque::new(),
+                    spare: Vec::new(),
+                    busy: 0,
+                    is_ended: false,
+                }),
+                changed: Condvar::new(),
+            }),
+            threads: Vec::new(),
+        }
     }
 
     fn hand_over(&mut self) -> Result<()> {
@@ -140,6 +197,16 @@ impl Inserters {
         Ok(())
     }
 
+    /// Waits until everything so far is where it belongs.
+    pub(super) fn catch_up(&mut self) {
+        self.filling.insert_all();
+        self.filling.clear();
+        let mut state = lock(&self.queue.state);
+        while state.busy > 0 || !state.waiting.is_empty() {
+            state = wait(&self.queue.changed, state);
+        }
+    }
+
     /// Waits until everything is where it belongs.
     pub(super) fn finish(&mut self) {
         self.filling.insert_all();
@@ -158,7 +225,7 @@ impl Inserters {
     }
 }
 
-impl Drop for Inserters {
+impl<C: Chunk> Drop for Inserters<C> {
     fn drop(&mut self) {
         // After an error: what waits need not be inserted any more.
         lock(&self.queue.state).waiting.clear();
@@ -168,18 +235,23 @@ impl Drop for Inserters {
     }
 }
 
-impl Queue {
+impl<C: Chunk> Queue<C> {
     /// Inserts chunks until the last one was taken.
     fn work(&self) {
         let mut state = lock(&self.state);
         loop {
             if let Some(mut chunk) = state.waiting.pop_front() {
+                state.busy += 1;
                 drop(state);
                 self.changed.notify_all();
                 chunk.insert_all();
                 chunk.clear();
                 state = lock(&self.state);
+                state.busy -= 1;
                 state.spare.push(chunk);
+                if state.busy == 0 && state.waiting.is_empty() {
+                    self.changed.notify_all();
+                }
             } else if state.is_ended {
                 return;
             } else {
@@ -201,7 +273,7 @@ mod tests {
         let tables: Vec<_> = (0..3)
             .map(|_| Memory::new(1 << 20, &Arc::default()))
             .collect();
-        let mut inserters = Inserters::new();
+        let mut inserters = Inserters::<Batches>::new();
         let value = vec![7; 300];
         for sequence in 1..=6000_u64 {
             let mut batch = WriteBatch::new();
@@ -227,13 +299,13 @@ mod tests {
         let table = Memory::new(1 << 24, &Arc::default());
         let mut batch = WriteBatch::new();
         batch.put(b"key", b"value");
-        let mut inserters = Inserters::new();
+        let mut inserters = Inserters::<Batches>::new();
         inserters.insert(&table, batch.as_bytes(), 1).unwrap();
         assert!(inserters.threads.is_empty());
         inserters.finish();
         assert_eq!(table.table.get(b"key", 1), Lookup::Found(&b"value"[..]));
 
-        let mut inserters = Inserters::new();
+        let mut inserters = Inserters::<Batches>::new();
         for sequence in 2..20_000 {
             inserters
                 .insert(&table, batch.as_bytes(), sequence)

@@ -1,6 +1,6 @@
 //! What the log holds back into memory: its records, into memtables and the upper level as they were before.
 
-use super::inserters::Inserters;
+use super::inserters::{Batches, Inserters, Versions};
 use super::pipeline::{apply_one, room_of};
 use super::routes::spot_of;
 use super::view::{LoggedMemTable, Memory};
@@ -28,7 +28,9 @@ pub(super) struct Replay {
     pub(super) reserved: usize,
     /// A record as a batch, to be used again.
     scratch: Vec<u8>,
-    inserters: Inserters,
+    inserters: Inserters<Batches>,
+    /// Fills the indexes of stays.
+    indexers: Inserters<Versions>,
     pub(super) devices: Option<DeviceReplay>,
 }
 
@@ -54,6 +56,7 @@ impl Replay {
             reserved: 0,
             scratch: Vec::new(),
             inserters: Inserters::new(),
+            indexers: Inserters::new(),
             devices,
         }
     }
@@ -79,6 +82,9 @@ impl Replay {
             Error::corruption(dir, 0, reason)
         };
         if header.kind == RecordKind::Devices {
+            if DeviceReplay::counts_records(record.payload) {
+                self.indexers.catch_up();
+            }
             let (graves, sequence) = (&self.active.memory.graves, header.first_sequence);
             let dig = |prefix: &[u8]| {
                 graves.delete_range(prefix, prefix_end(prefix).as_deref(), sequence);
@@ -101,7 +107,7 @@ impl Replay {
         scratch.extend_from_slice(record.payload);
         let operations = BatchIter::parse(&scratch).map_err(|error| damaged("batch", &error))?;
         if self.devices.is_some() {
-            self.take_routed(record, operations, &scratch[HEADER_BYTES..]);
+            self.take_routed(record, operations, &scratch[HEADER_BYTES..])?;
         } else {
             let room = operations
                 .clone()
@@ -117,9 +123,14 @@ impl Replay {
     }
 
     /// Takes a record's operations to the levels they belong to.
-    fn take_routed(&mut self, record: &Record<'_>, operations: BatchIter<'_>, payload: &[u8]) {
+    fn take_routed(
+        &mut self,
+        record: &Record<'_>,
+        operations: BatchIter<'_>,
+        payload: &[u8],
+    ) -> Result<()> {
         let Some(devices) = &self.devices else {
-            return;
+            return Ok(());
         };
         let first_sequence = record.header.first_sequence;
         let mut lower = Vec::new();
@@ -133,8 +144,7 @@ impl Replay {
                 Route::Stay(stay) => {
                     let value = spot_of(&operation, payload, record.lsn);
                     let key = &operation.key[stay.prefix().len()..];
-                    let entry = Entry { sequence, value };
-                    devices.table.note_growth(stay.insert(key, &entry));
+                    self.indexers.insert(stay, key, Entry { sequence, value })?;
                 }
                 Route::Memtable if sequence > self.flushed_sequence => {
                     lower.push((sequence, operation));
@@ -143,13 +153,14 @@ impl Replay {
             }
         }
         if lower.is_empty() {
-            return;
+            return Ok(());
         }
         let room = lower.iter().map(|(_, operation)| room_of(operation)).sum();
         self.make_room(room, record.lsn, first_sequence);
         for (sequence, operation) in lower {
             apply_one(&self.active.memory, &operation, sequence);
         }
+        Ok(())
     }
 
     /// Refuses a log that is not that of the tables.
@@ -178,9 +189,10 @@ impl Replay {
         self.reserved += room;
     }
 
-    /// Waits until every record that was taken is in its memtable.
+    /// Waits until every record that was taken is in its memtable or index.
     pub(super) fn finish(&mut self) {
         self.inserters.finish();
+        self.indexers.finish();
         if let Some(devices) = &mut self.devices {
             devices.finish();
         }

@@ -73,17 +73,16 @@ impl DeviceReplay {
         let Some(prefix) = prefix.filter(|_| sequence > self.directory.begun_after) else {
             return Route::Memtable;
         };
-        if let Some(device) = self.table.get(prefix) {
-            let (floor, lower) = device.with_state(|it| (it.floors.newest(), it.lower_since));
-            match lower {
-                _ if sequence < floor => return Route::Nowhere,
-                Some(switch) if sequence < switch => return Route::Nowhere,
-                Some(_) => return Route::Memtable,
-                None => {}
-            }
+        let device = self.table.past_device(prefix);
+        let (floor, lower) = device.with_state(|it| (it.floors.newest(), it.lower_since));
+        match lower {
+            _ if sequence < floor => return Route::Nowhere,
+            Some(switch) if sequence < switch => return Route::Nowhere,
+            Some(_) => return Route::Memtable,
+            None => {}
         }
         let arrival = || self.arrival(prefix, sequence);
-        match self.table.past_target(prefix, arrival).resident {
+        match DeviceTable::past_target(&device, arrival).resident {
             Some(stay) => {
                 self.table.begin(&stay, lsn, sequence);
                 Route::Stay(stay)
@@ -98,6 +97,11 @@ impl DeviceReplay {
         saved
             .filter(|(first, _)| *first == sequence)
             .map_or(self.directory.clock, |(_, arrival)| *arrival)
+    }
+
+    /// Whether the event counts what is in indexes, which have to be filled up to there before.
+    pub(crate) fn counts_records(payload: &[u8]) -> bool {
+        matches!(DeviceEvent::decode(payload), Ok(DeviceEvent::Settled(_)))
     }
 
     /// Lets the event of a record at `lsn` happen again. `dig` digs the grave of a device, as its keys begin, that departs
@@ -224,11 +228,12 @@ impl DeviceReplay {
         })
     }
 
-    /// Gives up what was staged and never admitted.
+    /// Gives up what was staged and never admitted. Every index is filled.
     pub(crate) fn finish(&mut self) {
         for (_, stay) in self.staged.drain() {
             self.table.abandon(&stay);
         }
+        self.table.count_index_bytes();
     }
 
     /// The stays that were about to settle.

@@ -198,12 +198,16 @@ impl Resident {
             && point.generation < self.installed.load(SeqCst)
     }
 
-    /// Puts a version into the index; the key is without the prefix. Returns by how much the index grew (bytes).
+    /// Puts a version into the index; the key is without the prefix. Returns by how much the index grew (bytes). Of an
+    /// index that was given up nothing is left: what is replayed may come after that.
     pub(crate) fn insert(&self, key: &[u8], entry: &Entry) -> u64 {
         let length = entry.value.map_or(0, |spot| spot.length as usize);
         let in_log = (self.prefix.len() + key.len() + length) as u64;
         self.log_bytes.fetch_add(in_log, SeqCst);
         let mut index = lock(&self.index);
+        if self.is_reaped() {
+            return 0;
+        }
         index.insert(key, entry);
         let bytes = index.memory_bytes() as u64;
         bytes.saturating_sub(self.bytes.swap(bytes, SeqCst))
@@ -236,9 +240,10 @@ impl Resident {
 
     /// Gives the index up. Nobody may need it any more.
     pub(super) fn reap(&self) -> Index {
+        let mut index = lock(&self.index);
         self.reaped.store(true, SeqCst);
         self.bytes.store(0, SeqCst);
-        std::mem::take(&mut lock(&self.index))
+        std::mem::take(&mut *index)
     }
 
     /// Whether its index was given up.

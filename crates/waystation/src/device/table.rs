@@ -322,11 +322,27 @@ impl DeviceTable {
         Ok(Self::target_in(&device, &mut state, now))
     }
 
-    /// As [`DeviceTable::target`], for a write of the past: nothing bars it.
-    pub(super) fn past_target(&self, prefix: &[u8], now: impl FnOnce() -> Duration) -> Target {
-        let device = self.get(prefix).unwrap_or_else(|| self.add(prefix));
+    /// The device of `prefix`, for a write of the past: if it is not there it arrives, and nothing bars it.
+    pub(super) fn past_device(&self, prefix: &[u8]) -> Arc<Device> {
+        self.get(prefix).unwrap_or_else(|| self.add(prefix))
+    }
+
+    /// As [`DeviceTable::target`], for a write of the past.
+    pub(super) fn past_target(device: &Arc<Device>, now: impl FnOnce() -> Duration) -> Target {
         let mut state = lock(&device.state);
-        Self::target_in(&device, &mut state, now)
+        Self::target_in(device, &mut state, now)
+    }
+
+    /// Counts anew what indexes take that were filled by others.
+    pub(super) fn count_index_bytes(&self) {
+        let of_device = |device: Arc<Device>| {
+            device.with_state(|state| {
+                let stays = state.current.iter().chain(&state.past);
+                stays.map(|stay| stay.index_bytes()).sum::<u64>()
+            })
+        };
+        let bytes = self.all().into_iter().map(of_device).sum();
+        self.index_bytes.store(bytes, SeqCst);
     }
 
     fn target_in(

@@ -1,51 +1,108 @@
 //! Reading the blocks of one segment file, in large pieces.
+//!
+//! While the blocks of one piece are looked at, a thread reads the next: the device and the processor are busy at
+//! once. Short files have one piece and need no thread.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::storage::{AlignedBuffer, File};
+use crate::sync::Arc;
+use crate::sync::thread::{self, JoinHandle};
 use waystation_format::log::{BLOCK_BYTES_MAX, BlockHeader, UNIT_BYTES, body_is_valid};
 
 /// Segments are read in pieces of this size; no smaller than two blocks.
 const READ_BYTES: usize = 2 * 1024 * 1024;
 
+/// A piece of a file.
+struct Window {
+    bytes: AlignedBuffer,
+    start: u64,
+    length: usize,
+}
+
+impl Window {
+    /// Reads the piece of `file` from `start` to `end`, or its beginning, into the memory of `bytes`.
+    fn read(file: &dyn File, mut bytes: AlignedBuffer, start: u64, end: u64) -> Result<Self> {
+        let length = end.saturating_sub(start).min(READ_BYTES as u64) as usize;
+        bytes.resize(length.next_multiple_of(UNIT_BYTES));
+        let length = file.read_at(bytes.as_mut_slice(), start)?.min(length);
+        Ok(Self {
+            bytes,
+            start,
+            length,
+        })
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.length as u64
+    }
+
+    fn holds(&self, offset: u64, length: usize) -> bool {
+        offset >= self.start && offset + length as u64 <= self.end()
+    }
+}
+
 /// Reads the blocks of one file in order of their offsets.
 pub(super) struct BlockReader<'a> {
-    file: &'a dyn File,
+    file: &'a Arc<dyn File>,
     /// The next offset to look at, a multiple of the unit.
     pub(super) offset: u64,
     end: u64,
-    window: AlignedBuffer,
-    window_start: u64,
-    window_len: usize,
+    window: Window,
+    /// The next piece, which begins with the last block's worth of this one.
+    ahead: Option<JoinHandle<Result<Window>>>,
+    spare: Option<AlignedBuffer>,
 }
 
 impl<'a> BlockReader<'a> {
-    pub(super) fn new(file: &'a dyn File, offset: u64, end: u64) -> Self {
+    pub(super) fn new(file: &'a Arc<dyn File>, offset: u64, end: u64) -> Self {
         Self {
             file,
             offset,
             end,
-            window: AlignedBuffer::new(),
-            window_start: 0,
-            window_len: 0,
+            window: Window {
+                bytes: AlignedBuffer::new(),
+                start: 0,
+                length: 0,
+            },
+            ahead: None,
+            spare: None,
         }
     }
 
     /// Up to one longest block's bytes from the current offset.
     fn view(&mut self) -> Result<&[u8]> {
         let wanted = (self.end.saturating_sub(self.offset)).min(BLOCK_BYTES_MAX as u64) as usize;
-        let inside = self.offset >= self.window_start
-            && self.offset + wanted as u64 <= self.window_start + self.window_len as u64;
-        if !inside {
-            let len = (self.end.saturating_sub(self.offset)).min(READ_BYTES as u64) as usize;
-            self.window.resize(len.next_multiple_of(UNIT_BYTES));
-            self.window_start = self.offset;
-            self.window_len = self
-                .file
-                .read_at(self.window.as_mut_slice(), self.offset)?
-                .min(len);
+        if !self.window.holds(self.offset, wanted) {
+            self.go_on(wanted)?;
         }
-        let from = (self.offset - self.window_start) as usize;
-        Ok(&self.window[from..self.window_len.min(from + wanted)])
+        let window = &self.window;
+        let from = (self.offset - window.start) as usize;
+        Ok(&window.bytes[from..window.length.min(from + wanted)])
+    }
+
+    /// Makes the piece with `wanted` bytes from the current offset on the current one, and has the next one read.
+    fn go_on(&mut self, wanted: usize) -> Result<()> {
+        let ahead = self.ahead.take().map(join).transpose()?;
+        let next = if let Some(ahead) = ahead.filter(|ahead| ahead.holds(self.offset, wanted)) {
+            ahead
+        } else {
+            let bytes = self.spare.take().unwrap_or_default();
+            Window::read(&**self.file, bytes, self.offset, self.end)?
+        };
+        let used = std::mem::replace(&mut self.window, next);
+        let follows = self.window.end().saturating_sub(BLOCK_BYTES_MAX as u64);
+        if self.window.length == READ_BYTES && self.window.end() < self.end {
+            let (file, end) = (Arc::clone(self.file), self.end);
+            let reader = thread::Builder::new().name("waystation-read".to_owned());
+            let read = move || Window::read(&*file, used.bytes, follows, end);
+            let started = reader.spawn(read);
+            let started =
+                started.map_err(|error| Error::io("start thread", "waystation-read", error));
+            self.ahead = Some(started?);
+        } else {
+            self.spare = Some(used.bytes);
+        }
+        Ok(())
     }
 
     /// The block at the current offset, header and whole bytes, if it is valid and `belongs`.
@@ -80,4 +137,19 @@ impl<'a> BlockReader<'a> {
         }
         Ok(None)
     }
+}
+
+impl Drop for BlockReader<'_> {
+    fn drop(&mut self) {
+        // Nobody reads on behind the reader's back.
+        if let Some(ahead) = self.ahead.take() {
+            let _ = ahead.join();
+        }
+    }
+}
+
+fn join(reader: JoinHandle<Result<Window>>) -> Result<Window> {
+    reader
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

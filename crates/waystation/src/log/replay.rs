@@ -149,7 +149,7 @@ fn replay_segment<F: FnMut(Record<'_>) -> Result<()>>(
 ) -> Result<u64> {
     let mut lsn = segment.header.start_lsn;
     let end = segment.header.capacity.min(segment.file.size()?);
-    let mut reader = BlockReader::new(&*segment.file, SEGMENT_HEADER_BYTES as u64, end);
+    let mut reader = BlockReader::new(&segment.file, SEGMENT_HEADER_BYTES as u64, end);
     while lsn < limit {
         let belongs = |header: &BlockHeader| {
             header.segment == segment.header.number
@@ -207,7 +207,7 @@ impl Evidence<'_> {
 /// The highest durable LSN in the footer and in any valid block of `segment` at or behind `offset`.
 fn durable_by_blocks(segment: &Found, offset: u64) -> Result<u64> {
     let end = segment.header.capacity.min(segment.file.size()?);
-    let mut reader = BlockReader::new(&*segment.file, offset, end);
+    let mut reader = BlockReader::new(&segment.file, offset, end);
     let mut known = segment.footer()?.map_or(0, |footer| footer.durable_lsn);
     while let Some(block) = reader.next_valid(|header| header.segment == segment.header.number)? {
         known = known.max(block.durable_lsn);
