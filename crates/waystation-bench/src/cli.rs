@@ -236,6 +236,9 @@ pub(crate) struct ReopenArgs {
     /// The length of every value
     #[arg(long, default_value = "1000", value_parser = value_bytes)]
     pub(crate) value_bytes: usize,
+    /// Let the keys be those of so many devices, of which none settles; 0 for keys without devices
+    #[arg(long, default_value_t = 0)]
+    pub(crate) devices: u32,
     /// How often; the median makes the row
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,

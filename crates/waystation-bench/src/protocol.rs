@@ -26,6 +26,8 @@ pub(crate) enum Command {
         bytes: u64,
         /// The length of every value.
         value_bytes: usize,
+        /// Whose they are, in turn; 0 for nobody's.
+        devices: u32,
     },
     /// Are the first `entries` scattered keys there?
     Check {
@@ -33,6 +35,8 @@ pub(crate) enum Command {
         entries: u32,
         /// The length of every value.
         value_bytes: usize,
+        /// Whose they are, in turn; 0 for nobody's.
+        devices: u32,
     },
     /// Close and end.
     Quit,

@@ -114,14 +114,19 @@ fn serve<E: Engine>(settings: &OpenSettings, commands: &Receiver<Command>) -> Re
             Command::Pauses(load) => Reply::Paused(run_pauses(&engine, load)?),
             Command::Iot(load) => Reply::IotRan(Box::new(iot(&engine, &settings.directory, load)?)),
             Command::Deletions(load) => Reply::Deleted(run_deletions::<E>(settings, load)?),
-            Command::Fill { bytes, value_bytes } => Reply::Filled {
-                entries: fill_scattered(&engine, bytes, value_bytes)?,
+            Command::Fill {
+                bytes,
+                value_bytes,
+                devices,
+            } => Reply::Filled {
+                entries: fill_scattered(&engine, bytes, value_bytes, devices)?,
             },
             Command::Check {
                 entries,
                 value_bytes,
+                devices,
             } => Reply::Checked {
-                missing: count_missing(&engine, entries, value_bytes)?,
+                missing: count_missing(&engine, entries, value_bytes, devices)?,
             },
             Command::Quit => return engine.close(),
         };

@@ -1,7 +1,7 @@
 //! `reopen`: how long opening takes after kill -9 with much in the log.
 //!
 //! A process puts keys in no order until keys and values make up the wanted bytes, with a memtable large enough
-//! that all of it is in the log only, and is killed. Another process opens the database, which is timed, and
+//! that all of it is in the log only (or, as the keys of devices, in the upper level), and is killed. Another process opens the database, which is timed, and
 //! looks for every key. What the page cache holds of the log stays there: after the death of a process it does.
 
 use super::progress_bar;
@@ -18,6 +18,7 @@ use crate::stats::median_index;
 use crate::workload::KEY_BYTES;
 use serde::Serialize;
 use std::fmt::Write;
+use std::time::Duration;
 
 /// One opening.
 #[derive(Debug, Clone, Serialize)]
@@ -25,6 +26,8 @@ struct ReopenRow {
     engine: EngineKind,
     log_bytes: u64,
     value_bytes: usize,
+    /// Devices whose keys they were; 0 for none.
+    devices: u32,
     run: u32,
     /// Entries put before the kill.
     entries: u32,
@@ -90,14 +93,15 @@ fn open_once(
     run: u32,
     say: impl Fn(&str),
 ) -> Result<ReopenRow> {
-    let value_bytes = args.value_bytes;
+    let (value_bytes, devices) = (args.value_bytes, args.devices);
     let directory = place.path(engine.name());
     let memtable_bytes = usize::try_from(memtable_bytes(args.log_bytes, value_bytes)).ok();
     let settings = OpenSettings {
         engine,
         directory,
-        memtable_bytes,
-        residency: None,
+        // The memtable is for keys without devices.
+        memtable_bytes: memtable_bytes.filter(|_| devices == 0),
+        residency: (devices > 0).then_some(Duration::MAX),
     };
 
     say("filling the log");
@@ -105,6 +109,7 @@ fn open_once(
     let fill = Command::Fill {
         bytes: args.log_bytes,
         value_bytes,
+        devices,
     };
     let entries = match writer.ask(&fill)? {
         Reply::Filled { entries } => entries,
@@ -120,6 +125,7 @@ fn open_once(
     let missing = match reader.ask(&Command::Check {
         entries,
         value_bytes,
+        devices,
     })? {
         Reply::Checked { missing } => missing,
         other => return Err(reader.nonsense(&other)),
@@ -130,6 +136,7 @@ fn open_once(
         engine,
         log_bytes: args.log_bytes,
         value_bytes,
+        devices,
         run,
         entries,
         disk_mb,

@@ -150,7 +150,8 @@ pub(crate) struct OpenSettings {
     pub(crate) directory: PathBuf,
     /// A memtable (write buffer) of this many bytes instead of the engine's own choice.
     pub(crate) memtable_bytes: Option<usize>,
-    /// Keys begin with a device and `:`, and a device settles after this time. Only Waystation tells devices apart;
+    /// Keys begin with a device and `:`, and a device settles after this time; never, and however much there is, after
+    /// [`Duration::MAX`]. Only Waystation tells devices apart;
     /// the tuned RocksDB leaves out compression, which cannot shrink what devices send in that workload.
     pub(crate) residency: Option<Duration>,
 }
