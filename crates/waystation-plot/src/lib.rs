@@ -33,6 +33,10 @@ mod tests {
     fn marks_are_round_and_powers_of_two_have_their_units() {
         assert_eq!(svg::marks(0.0, 64.0), [0.0, 20.0, 40.0, 60.0]);
         assert_eq!(svg::marks(0.0, 1.5), [0.0, 0.5, 1.0, 1.5]);
+        assert_eq!(
+            [0.0, 0.002, 0.25, 2.5, 250.0].map(svg::short),
+            ["0", "2e-3", "0.25", "2.5", "250"]
+        );
         let line = Line {
             name: "misses".into(),
             points: vec![(4096.0, 1.0), (f64::from(1 << 30), 0.1)],

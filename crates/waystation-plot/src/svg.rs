@@ -66,8 +66,10 @@ pub(crate) fn short(value: f64) -> String {
         text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
     } else if value == 0.0 {
         "0".to_owned()
-    } else {
+    } else if value >= 0.01 {
         format!("{value:.2}")
+    } else {
+        format!("{value:.0e}")
     }
 }
 

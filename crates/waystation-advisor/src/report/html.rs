@@ -1,5 +1,6 @@
 //! The report as one file that needs nothing else.
 
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 
 use super::{AreaReport, Report, TIME_COLUMNS};
@@ -8,6 +9,9 @@ use crate::units::{format_bytes, format_ns, seconds};
 use waystation_plot::{
     HeatLine, Line, escape, heat_map, narrow_lines, narrow_stacked, page_head, section, stacked,
 };
+
+/// Areas in one picture: so many colours there are, less one for all others.
+const DRAWN_MAX: usize = 7;
 
 /// The page; `advice` is a finished part to put first.
 pub fn render(report: &Report, advice: Option<&str>) -> String {
@@ -23,6 +27,13 @@ pub fn render(report: &Report, advice: Option<&str>) -> String {
     );
     for sentence in &report.shortcomings {
         let _ = write!(page, "<p class=\"note\">{}</p>", escape(sentence));
+    }
+    if report.areas.len() > DRAWN_MAX {
+        let _ = write!(
+            page,
+            "<p class=\"note\">Pictures show the {DRAWN_MAX} areas with the most traffic; tables show all {}.</p>",
+            report.areas.len()
+        );
     }
     if let Some(advice) = advice {
         page.push_str(advice);
@@ -86,7 +97,7 @@ pub fn render(report: &Report, advice: Option<&str>) -> String {
         "Half / 99 % / 99.9 % of the requests are faster.",
         &latency(report),
     );
-    for area in report.areas.iter().filter(|area| !area.heat.is_empty()) {
+    for area in drawn(report).filter(|area| !area.heat.is_empty()) {
         addresses(&mut page, area, seconds(report.duration_ns));
     }
     page.push_str("</body></html>\n");
@@ -119,13 +130,42 @@ fn addresses(page: &mut String, area: &AreaReport, span_s: f64) {
     );
 }
 
-fn names(report: &Report) -> Vec<String> {
-    report.areas.iter().map(|area| area.name.clone()).collect()
+/// The areas with the most traffic, as many as can be told from each other in a picture, in the report's order.
+fn drawn(report: &Report) -> impl Iterator<Item = &AreaReport> {
+    let bytes = |area: &AreaReport| area.read.bytes + area.write.bytes;
+    let mut order: Vec<usize> = (0..report.areas.len()).collect();
+    order.sort_by_key(|at| Reverse(bytes(&report.areas[*at])));
+    order.truncate(DRAWN_MAX);
+    order.sort_unstable();
+    order.into_iter().map(|at| &report.areas[at])
+}
+
+/// A name that has room beside a bar.
+fn short_name(name: &str) -> String {
+    const ROOM: usize = 10;
+    let letters: Vec<char> = name.chars().collect();
+    if letters.len() <= ROOM {
+        return name.to_owned();
+    }
+    let begin: String = letters[..4].iter().collect();
+    let end: String = letters[letters.len() - 5..].iter().collect();
+    format!("{begin}\u{2026}{end}")
 }
 
 fn traffic(report: &Report) -> String {
-    let part =
-        |of: fn(&AreaReport) -> u64| report.areas.iter().map(|area| of(area) as f64).collect();
+    // What is not drawn by itself is one part.
+    let part = |of: fn(&AreaReport) -> u64| {
+        let mut parts: Vec<f64> = drawn(report).map(|area| of(area) as f64).collect();
+        let all: f64 = report.areas.iter().map(|area| of(area) as f64).sum();
+        if report.areas.len() > DRAWN_MAX {
+            parts.push(all - parts.iter().sum::<f64>());
+        }
+        parts
+    };
+    let mut names: Vec<String> = drawn(report).map(|area| area.name.clone()).collect();
+    if report.areas.len() > DRAWN_MAX {
+        names.push("all others".to_owned());
+    }
     let rows = [
         ("bytes read".to_owned(), part(|area| area.read.bytes)),
         ("bytes written".to_owned(), part(|area| area.write.bytes)),
@@ -136,7 +176,7 @@ fn traffic(report: &Report) -> String {
         ("flushes".to_owned(), part(|area| area.flush.requests)),
         ("busy time".to_owned(), part(|area| area.busy_ns)),
     ];
-    let mut body = stacked(&rows, &names(report));
+    let mut body = stacked(&rows, &names);
     body.push_str("<table><tr><th>area</th><th>read</th><th>written</th><th>flushes</th><th>busy</th><th>unique</th><th>sequential</th></tr>");
     for area in &report.areas {
         let _ = write!(
@@ -157,14 +197,14 @@ fn traffic(report: &Report) -> String {
 
 fn multiplicity(report: &Report) -> String {
     let mut rows = Vec::new();
-    for area in report.areas.iter().filter(|area| area.unique_bytes > 0) {
+    for area in drawn(report).filter(|area| area.unique_bytes > 0) {
         let once = &area.multiplicity;
         rows.push((
-            format!("{}: blocks", area.name),
+            format!("{}: blocks", short_name(&area.name)),
             vec![once.single_of_blocks, 1.0 - once.single_of_blocks],
         ));
         rows.push((
-            format!("{}: access", area.name),
+            format!("{}: access", short_name(&area.name)),
             vec![once.single_of_accesses, 1.0 - once.single_of_accesses],
         ));
     }
@@ -176,9 +216,7 @@ fn multiplicity(report: &Report) -> String {
 
 fn over_time(report: &Report, values: impl Fn(&AreaReport) -> Vec<f64>, title: &str) -> String {
     let step = seconds(report.duration_ns) / TIME_COLUMNS as f64;
-    let all: Vec<Line> = report
-        .areas
-        .iter()
+    let all: Vec<Line> = drawn(report)
         .map(|area| Line {
             name: area.name.clone(),
             points: values(area)
@@ -193,9 +231,7 @@ fn over_time(report: &Report, values: impl Fn(&AreaReport) -> Vec<f64>, title: &
 }
 
 fn miss_ratio(report: &Report) -> String {
-    let all: Vec<Line> = report
-        .areas
-        .iter()
+    let all: Vec<Line> = drawn(report)
         .map(|area| Line {
             name: area.name.clone(),
             points: area
@@ -210,9 +246,7 @@ fn miss_ratio(report: &Report) -> String {
 }
 
 fn reuse(report: &Report) -> String {
-    let all: Vec<Line> = report
-        .areas
-        .iter()
+    let all: Vec<Line> = drawn(report)
         .map(|area| {
             let total = area.reuse.iter().sum::<f64>().max(1.0);
             let by_distance = area.reuse.iter().skip(1).enumerate();

@@ -159,6 +159,39 @@ fn all_renderings_hold_every_area_and_note() {
 }
 
 #[test]
+fn of_many_areas_the_busiest_are_drawn_and_all_are_in_the_tables() {
+    let mut many = info(1_000);
+    let one = many.areas.remove(0);
+    for number in 0..12_u8 {
+        many.areas.push(Area {
+            name: format!("volume-with-a-long-name-{number}"),
+            ..one.clone()
+        });
+    }
+    let mut characteriser = Characteriser::new(&many);
+    for number in 0..12_u8 {
+        characteriser.add(&Request {
+            area: number,
+            ..read(u64::from(number), 1, u32::from(number) + 1)
+        });
+    }
+    let report = characteriser.finish();
+    let page = html::render(&report, None);
+    assert!(page.contains("the 7 areas with the most traffic; tables show all 12"));
+    assert!(page.contains("all others") && page.contains("volu\u{2026}me-11: blocks"));
+    assert_eq!(page.matches("Addresses over time").count(), 7);
+    assert!(page.contains("<td>volume-with-a-long-name-0</td>"));
+    // Names that are longer than others shift no column.
+    let text = text::render(&report);
+    let header = text.lines().find(|line| line.contains("written")).unwrap();
+    let row = text.lines().find(|line| line.contains("name-3 ")).unwrap();
+    assert_eq!(
+        header.find("of bytes").map(|at| at + 8),
+        row.find('%').map(|at| at + 1)
+    );
+}
+
+#[test]
 fn an_empty_trace_has_an_empty_report() {
     let report = Characteriser::new(&TraceInfo::default()).finish();
     assert_eq!(report.requests, 0);

@@ -64,7 +64,14 @@ pub fn render(report: &Report) -> String {
     text
 }
 
+/// The width of the column of names.
+fn names_wide(report: &Report) -> usize {
+    let names = report.areas.iter().map(|area| area.name.chars().count());
+    names.max().unwrap_or(0).max(12)
+}
+
 fn traffic(text: &mut String, report: &Report) {
+    let wide = names_wide(report);
     let total: u64 = report
         .areas
         .iter()
@@ -73,13 +80,13 @@ fn traffic(text: &mut String, report: &Report) {
     let busy: u64 = report.areas.iter().map(|area| area.busy_ns).sum();
     let _ = writeln!(
         text,
-        "Where the traffic goes\n  {:<12} {:>10} {:>8} {:>10} {:>8} {:>8} {:>9}  {:>10} {:>10}",
+        "Where the traffic goes\n  {:<wide$} {:>10} {:>8} {:>10} {:>8} {:>8} {:>9}  {:>10} {:>10}",
         "area", "read", "reqs", "written", "reqs", "flushes", "busy", "of bytes", "of busy"
     );
     for area in &report.areas {
         let _ = writeln!(
             text,
-            "  {:<12} {:>10} {:>8} {:>10} {:>8} {:>8} {:>7.2} s  {:>10} {:>10}",
+            "  {:<wide$} {:>10} {:>8} {:>10} {:>8} {:>8} {:>7.2} s  {:>10} {:>10}",
             area.name,
             format_bytes(area.read.bytes),
             area.read.requests,
@@ -95,16 +102,17 @@ fn traffic(text: &mut String, report: &Report) {
 }
 
 fn footprint(text: &mut String, report: &Report) {
+    let wide = names_wide(report);
     let _ = writeln!(
         text,
-        "Footprint, and what was touched only once\n  {:<12} {:>10} {:>9} {:>9} {:>10} {:>10} {:>12}  working set 1 s / 10 s / 60 s",
+        "Footprint, and what was touched only once\n  {:<wide$} {:>10} {:>9} {:>9} {:>10} {:>10} {:>12}  working set 1 s / 10 s / 60 s",
         "area", "unique", "of blocks", "of access", "read once", "written 1x", "hottest 10 %"
     );
     for area in &report.areas {
         let once = &area.multiplicity;
         let _ = writeln!(
             text,
-            "  {:<12} {:>10} {:>9} {:>9} {:>10} {:>10} {:>12}  {} / {} / {}",
+            "  {:<wide$} {:>10} {:>9} {:>9} {:>10} {:>10} {:>12}  {} / {} / {}",
             area.name,
             format_bytes(area.unique_bytes),
             percent(once.single_of_blocks),
@@ -121,9 +129,10 @@ fn footprint(text: &mut String, report: &Report) {
 }
 
 fn latency(text: &mut String, report: &Report) {
+    let wide = names_wide(report);
     let _ = writeln!(
         text,
-        "Latency (half / 99 % / 99.9 % are faster)\n  {:<12} {:<30} {:<30} {:<30} sequential",
+        "Latency (half / 99 % / 99.9 % are faster)\n  {:<wide$} {:<30} {:<30} {:<30} sequential",
         "area", "read", "write", "flush"
     );
     for area in &report.areas {
@@ -140,7 +149,7 @@ fn latency(text: &mut String, report: &Report) {
         };
         let _ = writeln!(
             text,
-            "  {:<12} {:<30} {:<30} {:<30} {}",
+            "  {:<wide$} {:<30} {:<30} {:<30} {}",
             area.name,
             three(&area.read_latency, area.read.requests),
             three(&area.write_latency, area.write.requests),
@@ -152,6 +161,7 @@ fn latency(text: &mut String, report: &Report) {
 }
 
 fn reuse(text: &mut String, report: &Report) {
+    let wide = names_wide(report);
     let _ = writeln!(
         text,
         "Misses of an LRU cache for the area alone, by size; footprint over time"
@@ -159,7 +169,7 @@ fn reuse(text: &mut String, report: &Report) {
     for area in &report.areas {
         let _ = writeln!(
             text,
-            "  {:<12} {}  {}",
+            "  {:<wide$} {}  {}",
             area.name,
             misses(area),
             sparkline(area.growth.iter().map(|bytes| *bytes as f64))
