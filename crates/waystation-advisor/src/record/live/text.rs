@@ -79,14 +79,22 @@ fn write_outcome(text: &mut String, outcome: &Live) {
             program,
             cells,
             advised,
+            best,
             regret,
+            told_apart,
             ..
         } => {
             let _ = writeln!(
                 text,
-                "  {program}: advised {advised}, top-1 regret {:.1} %; seconds, measured as median (fastest .. slowest)",
+                "  {program}: advised {advised}, measured best {best}, top-1 regret {:.1} %; seconds, measured as median (fastest .. slowest)",
                 regret * 100.0
             );
+            if *regret > 0.0 && !told_apart {
+                let _ = writeln!(
+                    text,
+                    "    (runs with {advised} fast and with {best} fast overlap: they do not tell which is better)"
+                );
+            }
             for cell in cells {
                 let _ = writeln!(
                     text,
@@ -112,11 +120,7 @@ fn incidents(cell: &LiveCell) -> String {
         let _ = write!(text, "  {} more runs failed", cell.failed_runs);
     }
     if cell.out_of_memory > 0 {
-        let _ = write!(
-            text,
-            "  out of memory {} times, and helped",
-            cell.out_of_memory
-        );
+        let _ = write!(text, "  group out of memory {} times", cell.out_of_memory);
     }
     text
 }
