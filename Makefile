@@ -45,7 +45,7 @@ models: setup ## What threads share, under model checkers (shuttle, loom); part 
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p waystation --lib --locked --target-dir $(TARGET)/loom memtable::model_tests
 
 soak: ## Kills, simulated crashes and random histories for hours (SEEDS=, KILLS=)
-	WAYSTATION_KILLS=$(or $(KILLS),2000) $(CARGO) test --release -p waystation --test kill --test handoff_kill -- --nocapture
+	WAYSTATION_KILLS=$(or $(KILLS),2000) $(CARGO) test --release -p waystation --test kill --test handoff_kill --test backup_kill -- --nocapture
 	WAYSTATION_FIRST_SEED=$(or $(FIRST),100000) WAYSTATION_SEEDS=$(or $(SEEDS),100000) $(CARGO) test --release -p waystation --test simulation -- --nocapture
 	WAYSTATION_MODEL_SEEDS=$(or $(MODELS),2000) $(CARGO) test --release -p waystation --test model -- --nocapture
 	WAYSTATION_METAMORPHIC_LISTS=$(or $(LISTS),20000) $(CARGO) test --release -p waystation --test metamorphic -- --nocapture

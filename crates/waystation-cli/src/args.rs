@@ -1,5 +1,11 @@
 //! What can be said on the command line. Help is part of the interface: every command shows examples.
 
+mod backup;
+
+pub(crate) use backup::{
+    BackupDirectory, BackupsCommand, MakeBackup, PruneBackups, Restore, VerifyBackups,
+};
+
 use crate::output::JsonTarget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -114,6 +120,33 @@ Examples:
 Examples:
   waystation checkpoint /data/cars /backup/cars-monday")]
     Checkpoint(Checkpoint),
+    /// Add a backup of a database to a directory of backups; what earlier ones hold is not copied again
+    #[command(after_help = "\
+The command opens the database itself. One that is in use is backed up by its owner, which goes on writing: Db::backup.
+
+Examples:
+  waystation backup /data/cars /backup/cars
+  waystation --json backup /data/cars /backup/cars | jq .new_bytes")]
+    Backup(MakeBackup),
+    /// List, verify and prune backups
+    #[command(
+        subcommand,
+        after_help = "\
+Examples:
+  waystation backups list /backup/cars
+  waystation backups verify /backup/cars
+  waystation backups prune --keep 7 /backup/cars"
+    )]
+    Backups(BackupsCommand),
+    /// Make a database of a backup; every byte is verified
+    #[command(after_help = "\
+The restored database takes the place of one that is lost. One with devices is the same engine towards others: never use
+it beside the original; `waystation checkpoint` makes a copy for that.
+
+Examples:
+  waystation restore /backup/cars /data/cars
+  waystation restore --number 3 /backup/cars /data/cars-of-tuesday")]
+    Restore(Restore),
     /// Save what can still be read of a database with damaged tables to a new one, and say what is lost
     #[command(after_help = "\
 Nothing that was deleted or overwritten comes back: a key whose newest version may be in a damaged block is lost, and

@@ -95,6 +95,22 @@ pub(crate) fn bytes_text(bytes: u64) -> String {
     format!("{scaled:.decimals$} {}", UNITS[unit])
 }
 
+/// A time, in seconds since the Unix epoch, by the clock of Greenwich.
+pub(crate) fn time_text(seconds: u64) -> String {
+    let (days, within) = (seconds / 86_400, seconds % 86_400);
+    // Years that begin in March: the day that leap years have more comes last.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let march = (5 * day + 2) / 153;
+    let day = day - (153 * march + 2) / 5 + 1;
+    let month = if march < 10 { march + 3 } else { march - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute, second) = (within / 3600, within / 60 % 60, within % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
+}
+
 /// A count with its thousands apart.
 pub(crate) fn count_text(count: u64) -> String {
     let digits = count.to_string();
@@ -133,6 +149,21 @@ mod tests {
             [
                 "0 B", "999 B", "1.00 kB", "9.99 kB", "12.3 kB", "999 kB", "1.00 MB", "1.00 MB",
                 "67.1 MB", "18.4 EB"
+            ]
+        );
+    }
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        let said = [0, 951_782_399, 951_782_400, 1_709_251_199, 4_102_444_799].map(time_text);
+        assert_eq!(
+            said,
+            [
+                "1970-01-01 00:00:00Z",
+                "2000-02-28 23:59:59Z",
+                "2000-02-29 00:00:00Z",
+                "2024-02-29 23:59:59Z",
+                "2099-12-31 23:59:59Z"
             ]
         );
     }

@@ -1,5 +1,6 @@
 //! Waystation: an embedded ordered key-value engine for data that arrives fast, stays a while, and leaves.
 
+pub mod backup;
 mod cemetery;
 mod db;
 mod device;

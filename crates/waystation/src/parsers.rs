@@ -1,6 +1,7 @@
 //! The engine's own small files and records, parsed and written again: what fuzzers feed and compare. No part of the
 //! engine's interface.
 
+use crate::backup;
 use crate::cemetery;
 use crate::device::checkpoint;
 use crate::device::record::DeviceEvent;
@@ -24,6 +25,28 @@ pub fn device_checkpoint(bytes: &[u8]) -> Option<Vec<u8>> {
 /// The event of a device that the payload `bytes` of a log's record is, written anew; none if it is not one.
 pub fn device_event(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(DeviceEvent::decode(bytes).ok()?.encode())
+}
+
+/// The list of a backup's files that `bytes` are, written anew; none if they are not one.
+pub fn backup(bytes: &[u8]) -> Option<Vec<u8>> {
+    Some(backup::Manifest::decode(bytes).ok()?.encode())
+}
+
+/// The list of a backup with the files `names`, for fuzzers to begin with.
+pub fn backup_of(names: &[&str]) -> Vec<u8> {
+    let item = |name: &&str| backup::Item {
+        name: (*name).to_owned(),
+        bytes: 1 << 20,
+        checksum: 7,
+    };
+    let manifest = backup::Manifest {
+        number: 1,
+        taken_at: 1_700_000_000,
+        last_sequence: 1_000,
+        extractor: "until/3a".to_owned(),
+        items: names.iter().map(item).collect(),
+    };
+    manifest.encode()
 }
 
 /// The file `GRAVES` that `bytes` are, written anew; none if they are not one.

@@ -1,5 +1,6 @@
 //! One function per command.
 
+mod backup;
 mod devices;
 mod dump;
 mod handoff;
@@ -47,6 +48,9 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Compact(args) => maintain::compact(&mut context, args),
         Command::ExportLeveldb(args) => maintain::export(&mut context, &args),
         Command::Checkpoint(args) => maintain::checkpoint(&mut context, &args),
+        Command::Backup(args) => backup::backup(&mut context, &args),
+        Command::Backups(command) => backup::backups(&mut context, &command),
+        Command::Restore(args) => backup::restore(&mut context, &args),
         Command::Repair(args) => maintain::repair(&mut context, &args),
     };
     // What was printed before a failure is still worth reading.
@@ -57,14 +61,17 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
 
 /// Opens a database that must exist.
 fn open_existing(path: &Path) -> Result<Db, Failure> {
+    Ok(try_open_existing(path)??)
+}
+
+/// The same, for a command that has something to say of why it cannot be opened.
+fn try_open_existing(path: &Path) -> Result<Result<Db, Error>, Failure> {
     require_path(path)?;
-    Ok(Db::open(
-        path,
-        Options {
-            create_if_missing: false,
-            ..options_of(path)?
-        },
-    )?)
+    let options = Options {
+        create_if_missing: false,
+        ..options_of(path)?
+    };
+    Ok(Db::open(path, options))
 }
 
 /// Opens a database, made if missing.

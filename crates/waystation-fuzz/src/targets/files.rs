@@ -55,6 +55,30 @@ pub(super) fn graves(bytes: &[u8]) {
     }
 }
 
+/// The list of a backup's files.
+pub(super) fn backup(bytes: &[u8]) {
+    for bytes in [bytes, &healed(bytes)] {
+        if let Some(again) = parsers::backup(bytes) {
+            assert_eq!(parsers::backup(&again), Some(again));
+        }
+    }
+}
+
+/// Lists of a small backup and of one with devices.
+pub(super) fn backup_seeds() -> Vec<Vec<u8>> {
+    let plain = ["000004.ldb", "MANIFEST-000005"];
+    let devices = [
+        "000004.ldb",
+        "DEVICES",
+        "GRAVES",
+        "JOURNAL",
+        "MANIFEST-000005",
+        "WAYSTATION",
+        "journal-0000000001.seg",
+    ];
+    vec![parsers::backup_of(&plain), parsers::backup_of(&devices)]
+}
+
 /// The names of the files that a file may have; the first byte chooses.
 const NAMES: [&str; 9] = [
     "000004.ldb",

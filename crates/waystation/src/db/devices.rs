@@ -459,8 +459,8 @@ impl Core {
         self.log.release_below(lsn)
     }
 
-    /// Writes the device table's checkpoint; records up to `released` are not needed from then on.
-    fn write_checkpoint(&self, devices: &Devices, released: u64) -> Result<()> {
+    /// Writes the device table's checkpoint, and returns it; records up to `released` are not needed from then on.
+    pub(super) fn write_checkpoint(&self, devices: &Devices, released: u64) -> Result<Vec<u8>> {
         let mut kept = lock(&devices.kept);
         let released = released.max(kept.released);
         let table = &devices.upper.table;
@@ -483,7 +483,7 @@ impl Core {
             sequence: last,
             at: self.storage.now(),
         };
-        Ok(())
+        Ok(content)
     }
 
     /// An empty memtable needs nothing of the log: it begins here.

@@ -107,7 +107,7 @@ impl Db {
 }
 
 /// Refuses a target that is not empty.
-fn refuse_used(storage: &dyn Storage, target: &Path) -> Result<()> {
+pub(crate) fn refuse_used(storage: &dyn Storage, target: &Path) -> Result<()> {
     match storage.list(target) {
         Ok(entries) if !entries.is_empty() => {
             let reason = format!("{} is not empty; name a new directory", target.display());

@@ -35,7 +35,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// What the tree's state holds while there is a file of graves that belongs to the tables.
-const GRAVES_STATE: &str = "graves";
+pub(super) const GRAVES_STATE: &str = "graves";
 /// Tables that hold something dead are purged when the database is closed, if they have at most so many bytes.
 const PURGE_AT_CLOSE_BYTES: u64 = 32 << 20;
 /// After a look for graves to retire, the next comes at the earliest after so many times as long.
@@ -378,6 +378,11 @@ impl Core {
         }
         let ended = self.storage.now();
         kept.look_at = ended + ended.saturating_sub(begun) * LOOK_SHARE;
+    }
+
+    /// While what is returned is held, tables and graves are those of one moment.
+    pub(super) fn hold_graves(&self) -> impl Drop + '_ {
+        lock(&self.cemetery.kept)
     }
 
     /// Writes a copy of all tables and graves to the new directory `target`.

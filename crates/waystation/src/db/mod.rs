@@ -13,9 +13,11 @@
 //!   is left of them; [`settle`]: devices that stay; [`handoff`]: devices that change their engine;
 //!   [`looks`]: how often all of them are looked at
 //! - [`graves`]: what was deleted, until nothing is left of it; [`hiding`] and [`learn`]: how cursors get past it
+//! - [`backup`]: a copy of the whole at one moment, while writing goes on
 //! - [`own_files`], [`destroy`]: which files a database consists of, and how it is removed; [`sizes`]: where bytes are
 //! - [`open`]: from a directory to a database and back; [`replay`] and [`inserters`]: what the log holds, into memory
 
+mod backup;
 mod changes;
 mod destroy;
 mod devices;
@@ -32,7 +34,7 @@ mod looks;
 mod model_tests;
 mod open;
 mod options;
-mod own_files;
+pub(crate) mod own_files;
 mod pace;
 mod pipeline;
 mod replay;
@@ -48,6 +50,7 @@ mod workers;
 
 pub use devices::{DeviceInfo, DeviceLevel};
 pub use export::Exported;
+pub(crate) use export::refuse_used;
 pub use handoff::{Digest, EngineId, Export, Receipt, Refusal, Ticket};
 pub use iterator::{DbIterator, IterOptions};
 pub use options::{

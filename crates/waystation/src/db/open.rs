@@ -35,7 +35,7 @@ use waystation_format::handoff::EngineId;
 pub(super) const LOCK_NAME: &str = "LOCK";
 /// What the tree's state holds once the log beside it belongs to it: gone when another program wrote to the
 /// directory since.
-const LOG_STATE: &str = "log";
+pub(super) const LOG_STATE: &str = "log";
 /// No write has this sequence number.
 const NEVER: u64 = u64::MAX;
 /// The file whose presence makes a directory a database.

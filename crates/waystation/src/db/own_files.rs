@@ -24,6 +24,6 @@ pub(super) fn is_own(name: &str) -> bool {
 }
 
 /// Whether `name` is that of any file of a database.
-pub(super) fn is_of_database(name: &str) -> bool {
+pub(crate) fn is_of_database(name: &str) -> bool {
     is_own(name) || filename::parse(name).is_some()
 }

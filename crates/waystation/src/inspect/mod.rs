@@ -20,6 +20,7 @@ mod log;
 mod manifest;
 mod repair;
 mod segment;
+mod sound;
 mod source;
 mod stream;
 mod summary;
@@ -30,6 +31,7 @@ pub use check::{CheckProgress, CheckReport, Problem};
 pub use dump::{DumpedVersion, Item, ItemSink, dump};
 pub use find::{Found, Place};
 pub use repair::{Gap, Repaired, repair};
+pub(crate) use sound::{segment_is_sound, table_is_sound};
 pub use summary::{JournalSummary, LevelSummary, SegmentState, SegmentSummary, Summary};
 
 use crate::error::{Error, Result};

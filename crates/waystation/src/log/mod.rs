@@ -24,6 +24,7 @@ mod blocks;
 mod front;
 mod group_commit;
 mod heal;
+mod hold;
 mod layout;
 mod publication;
 mod read;
@@ -37,9 +38,10 @@ mod writer_state;
 
 pub(crate) use assembler::Record;
 pub(crate) use heal::DRAFT_NAME;
+pub(crate) use hold::Hold;
 pub(crate) use read::{Pass, Wanted};
 pub(crate) use recovery::{LogSettings, Recovered, open};
-pub(crate) use segment::segment_number;
+pub(crate) use segment::{segment_name, segment_number};
 
 use crate::error::Error;
 use crate::storage::{Storage, Transfer};

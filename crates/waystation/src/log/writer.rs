@@ -95,6 +95,9 @@ impl Log {
     pub(crate) fn release_below(&self, lsn: u64) -> Result<()> {
         let mut removals = Vec::new();
         let mut state = lock(&self.writer);
+        if state.holds > 0 {
+            return Ok(());
+        }
         let durable = state.durable_lsn;
         while state
             .sealed
@@ -126,7 +129,7 @@ impl Log {
     pub(crate) fn would_free(&self, lsn: u64) -> bool {
         let state = lock(&self.writer);
         let first = state.sealed.front();
-        first.is_some_and(|segment| segment.end_lsn < lsn)
+        state.holds == 0 && first.is_some_and(|segment| segment.end_lsn < lsn)
     }
 
     /// Figures for `stats`.

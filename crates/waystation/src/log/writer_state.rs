@@ -28,6 +28,8 @@ pub(super) struct WriterState {
     /// A run is being written behind which zeros are; nothing behind it may be taken meanwhile.
     pub(super) zeroing: bool,
     pub(super) sealed: VecDeque<SealedSegment>,
+    /// While there are any, no sealed segment is freed.
+    pub(super) holds: usize,
     pub(super) footers_due: VecDeque<(Arc<SegmentFile>, Footer)>,
     pub(super) spares: Vec<PathBuf>,
     pub(super) blank: Option<BlankSegment>,
@@ -101,6 +103,7 @@ impl WriterState {
             header_due: false,
             zeroing: false,
             sealed,
+            holds: 0,
             footers_due: VecDeque::new(),
             spares: Vec::new(),
             blank: None,

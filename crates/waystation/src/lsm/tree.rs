@@ -15,6 +15,7 @@ mod credit;
 mod entries;
 mod flush;
 mod foreign_log;
+mod image;
 mod load;
 mod sizes;
 mod stats;
@@ -23,6 +24,7 @@ mod tests;
 mod work;
 
 pub use check::{CheckReport, Problem};
+pub(crate) use image::{Image, ImageTable};
 pub(crate) use load::Load;
 pub use stats::{LevelStats, TreeStats, WorkStats};
 

@@ -51,7 +51,7 @@ impl Tree {
     }
 }
 
-fn exists(storage: &dyn Storage, path: &Path) -> Result<bool> {
+pub(super) fn exists(storage: &dyn Storage, path: &Path) -> Result<bool> {
     match storage.open(path, OpenMode::Read, Transfer::Buffered, Area::Tables) {
         Ok(_) => Ok(true),
         Err(error) if error.is_not_found() => Ok(false),

@@ -23,9 +23,11 @@ use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, RwLock, lock};
 use std::path::{Path, PathBuf};
+use waystation_format::checksum::crc32c;
 use waystation_format::filename::{
     CURRENT, current_content, log_name, manifest_name, temporary_name,
 };
+use waystation_format::leveldb_log::RecordWriter;
 use waystation_format::version_edit::BYTEWISE_COMPARATOR;
 
 /// The name under which a new side file is written.
@@ -317,6 +319,46 @@ impl VersionSet {
             CURRENT,
             content.as_bytes(),
         )
+    }
+
+    /// The files that make a directory with the tables of `version` a database: a MANIFEST and, where the rooms above have
+    /// any `state`, the side file behind the fence. `CURRENT` is the caller's to write, at last.
+    pub(crate) fn image(
+        &self,
+        version: &Version,
+        flushed_through: u64,
+        state: &State,
+    ) -> Vec<(String, Vec<u8>)> {
+        let number = self.new_file_number();
+        let numbers = Numbers {
+            log_number: number,
+            next_file: self.next_file.load(Ordering::Relaxed),
+            last_sequence: flushed_through,
+        };
+        let fence = if state.is_empty() {
+            Fence::Open
+        } else {
+            Fence::Closed
+        };
+        let mut manifest = Vec::new();
+        let snapshot = snapshot_edit(version, numbers, fence);
+        RecordWriter::new(0).append(&snapshot.to_bytes(), &mut manifest);
+        let pin = Pin {
+            manifest: number,
+            bytes: manifest.len() as u64,
+            digest: crc32c(&manifest),
+            exact: true,
+        };
+        let mut files = vec![(manifest_name(number), manifest)];
+        if !state.is_empty() {
+            let side = SideFile {
+                comparator: BYTEWISE_COMPARATOR.to_owned(),
+                pins: vec![pin],
+                state: state.clone(),
+            };
+            files.push((SIDE_FILE.to_owned(), side.encode()));
+        }
+        files
     }
 
     /// Lets LevelDB's write-ahead logs `numbers` go, which an installed change has made needless.

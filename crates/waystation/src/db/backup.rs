@@ -1,0 +1,237 @@
+//! Backup of an open database: what makes it up at one moment, pinned, and copied while writing goes on.
+//!
+//! Without devices everything is flushed, and tables and graves are all. With devices the log is part of it, and three
+//! things must be of one moment: the tables, since the log tells what was settled into them; the log's end; and the
+//! device table, which may be older than both. So they are taken while nothing is flushed or settled (a sync of the
+//! log long), and from then on held: tables by their version, the log by a [hold](crate::log::Hold).
+
+use super::graves::GRAVES_STATE;
+use super::open::LOG_STATE;
+use super::{Core, Db};
+use crate::backup::{BackedUp, Item, Manifest, Progress, Store, Watch, read_through};
+use crate::cemetery::checkpoint::{self, GRAVES_NAME};
+use crate::device::checkpoint::CHECKPOINT_NAME;
+use crate::error::Result;
+use crate::inspect::{segment_is_sound, table_is_sound};
+use crate::log::{Hold, JOURNAL_NAME, Log, segment_name};
+use crate::lsm::tree::{Image, ImageTable};
+use crate::lsm::version::State;
+use crate::storage::{Area, OpenMode, Storage, Transfer};
+use crate::sync::{Arc, lock};
+use std::path::{Path, PathBuf};
+use waystation_format::log::SEGMENT_HEADER_BYTES;
+
+/// A database at one moment.
+struct Moment {
+    /// Files that are made for the backup: name and content.
+    made: Vec<(String, Vec<u8>)>,
+    /// Files of the database.
+    files: Vec<SourceFile>,
+    last_sequence: u64,
+    extractor: String,
+    /// What keeps the files.
+    _image: Image,
+    _hold: Option<Hold>,
+}
+
+/// A file of the database, of which the first bytes belong to the backup.
+struct SourceFile {
+    name: String,
+    path: PathBuf,
+    bytes: u64,
+    is_table: bool,
+}
+
+impl Db {
+    /// Adds a backup of the database as it is now to the directory `target`, made if missing. What earlier backups there
+    /// hold already is not copied again. Writing goes on meanwhile. All of the database is read, and what is copied is
+    /// verified; `progress` is called now and then.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if `target` holds something else;
+    /// [`Error::Locked`](crate::Error::Locked) if somebody else adds to it; [`Error::Corruption`](crate::Error::Corruption)
+    /// if a file of the database is damaged. Earlier backups are as they were in any case.
+    pub fn backup(
+        &self,
+        target: impl AsRef<Path>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<BackedUp> {
+        let core = &self.core;
+        let store = Store::new(Arc::clone(&core.storage), target.as_ref())?;
+        store.prepare()?;
+        let _lock = store.lock()?;
+        let numbers = store.numbers()?;
+        let mut manifest = Manifest {
+            number: numbers.last().map_or(1, |last| last + 1),
+            taken_at: core.storage.wall_clock().as_secs(),
+            last_sequence: 0,
+            extractor: String::new(),
+            items: Vec::new(),
+        };
+        if core.devices.is_none() {
+            self.flush()?;
+        }
+        let moment = core.moment()?;
+        let mut copied = Copied::default();
+        let added = copy(
+            &*core.storage,
+            &store,
+            &moment,
+            &mut manifest,
+            &mut copied,
+            progress,
+        )
+        .and_then(|()| store.add_manifest(&manifest));
+        // Also what an earlier attempt left. If this one failed for want of room, its part is given back.
+        match (added, store.sweep()) {
+            (Ok(()), Err(error)) => {
+                log::warn!("what no backup needs stays for now: {error}");
+            }
+            (added, _) => added?,
+        }
+        Ok(BackedUp {
+            backup: manifest.info(),
+            new_files: copied.files,
+            new_bytes: copied.bytes,
+        })
+    }
+}
+
+/// What was not there before.
+#[derive(Default)]
+struct Copied {
+    files: u64,
+    bytes: u64,
+}
+
+fn copy(
+    storage: &dyn Storage,
+    store: &Store,
+    moment: &Moment,
+    manifest: &mut Manifest,
+    copied: &mut Copied,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<()> {
+    manifest.last_sequence = moment.last_sequence;
+    manifest.extractor.clone_from(&moment.extractor);
+    let mut watch = Watch {
+        done_bytes: 0,
+        total_bytes: moment.files.iter().map(|file| file.bytes).sum(),
+        progress,
+    };
+    for (name, content) in &moment.made {
+        let item = Item {
+            name: name.clone(),
+            bytes: content.len() as u64,
+            checksum: crc32c::crc32c(content),
+        };
+        if !store.has(&item)? {
+            store.add_bytes(&item, content)?;
+            copied.files += 1;
+            copied.bytes += item.bytes;
+        }
+        manifest.items.push(item);
+    }
+    for source in &moment.files {
+        let file = storage.open(
+            &source.path,
+            OpenMode::Read,
+            Transfer::Buffered,
+            Area::Tables,
+        )?;
+        let checksum = read_through(&*file, source.bytes, &mut |piece| {
+            watch.advance(piece.len() as u64);
+            Ok(())
+        })?;
+        let item = Item {
+            name: source.name.clone(),
+            bytes: source.bytes,
+            checksum,
+        };
+        if !store.has(&item)? {
+            // Damage must not enter, least of all in the place of what was sound.
+            if source.is_table {
+                table_is_sound(storage, &source.path, source.bytes)?;
+            } else {
+                segment_is_sound(storage, &source.path, source.bytes)?;
+            }
+            watch.total_bytes += source.bytes;
+            store.add(&item, &*file, &mut |bytes| watch.advance(bytes))?;
+            copied.files += 1;
+            copied.bytes += item.bytes;
+        }
+        manifest.items.push(item);
+    }
+    manifest.items.sort();
+    Ok(())
+}
+
+impl Core {
+    /// What makes the database up now.
+    fn moment(&self) -> Result<Moment> {
+        let mut made = Vec::new();
+        let mut state = State::new();
+        let hold = self.devices.as_ref().map(|_| Log::hold(&self.log));
+        // Nothing is settled or flushed meanwhile, and no ground is changed.
+        let pending = self.devices.as_ref().map(|it| lock(&it.pending));
+        let kept = self.hold_graves();
+        if let Some(devices) = &self.devices {
+            made.push((
+                CHECKPOINT_NAME.to_owned(),
+                self.write_checkpoint(devices, 0)?,
+            ));
+            state.insert(LOG_STATE.to_owned(), Vec::new());
+        }
+        let ground = Arc::clone(&self.views.load().ground);
+        if !ground.is_empty() {
+            made.push((GRAVES_NAME.to_owned(), checkpoint::encode(&ground)));
+            state.insert(GRAVES_STATE.to_owned(), Vec::new());
+        }
+        let image = self.tree.image(&state)?;
+        let mut last_sequence = image.flushed_through;
+        let mut files = tables_of(&image);
+        if let Some(devices) = &self.devices {
+            last_sequence = self.log.visible_sequence();
+            self.log.sync_all()?;
+            devices.upper.note_durable(last_sequence);
+            let (journal, parts) = self.log.clean_copy();
+            made.push((JOURNAL_NAME.to_owned(), journal.encode()));
+            files.extend(parts.into_iter().map(|part| SourceFile {
+                name: segment_name(part.number),
+                path: part.path,
+                bytes: SEGMENT_HEADER_BYTES as u64 + part.bytes,
+                is_table: false,
+            }));
+        }
+        drop((kept, pending));
+        made.extend(image.made.iter().cloned());
+        Ok(Moment {
+            made,
+            files,
+            last_sequence,
+            extractor: self
+                .options
+                .devices
+                .as_ref()
+                .map_or_else(String::new, |it| it.extractor.to_string()),
+            _image: image,
+            _hold: hold,
+        })
+    }
+}
+
+fn tables_of(image: &Image) -> Vec<SourceFile> {
+    let tables = image.tables.iter();
+    tables
+        .map(|ImageTable { path, bytes }| SourceFile {
+            name: path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            path: path.clone(),
+            bytes: *bytes,
+            is_table: true,
+        })
+        .collect()
+}

@@ -1,0 +1,61 @@
+//! Holding the log: nothing of it is freed while somebody copies it.
+
+use super::Log;
+use crate::sync::{Arc, lock};
+use std::path::PathBuf;
+use waystation_format::log::JournalState;
+
+/// While this lives no segment is freed. What would have been, is at the next release after it.
+pub(crate) struct Hold(Arc<Log>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        lock(&self.0.writer).holds -= 1;
+    }
+}
+
+/// The part of the log that lies in one segment: so many bytes behind the segment's header.
+pub(crate) struct Part {
+    pub(crate) number: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+}
+
+impl Log {
+    /// Holds all that is there now and all that comes.
+    pub(crate) fn hold(log: &Arc<Self>) -> Hold {
+        lock(&log.writer).holds += 1;
+        Hold(Arc::clone(log))
+    }
+
+    /// What a copy of the log consists of that was closed cleanly at the durable end: `JOURNAL`, and the segments up to
+    /// there. For somebody with a [`Hold`].
+    pub(crate) fn clean_copy(&self) -> (JournalState, Vec<Part>) {
+        let state = lock(&self.writer);
+        let end = state.durable_lsn;
+        let mut parts: Vec<Part> = Vec::new();
+        for segment in &state.sealed {
+            parts.push(Part {
+                number: segment.number,
+                path: segment.path.clone(),
+                bytes: segment.end_lsn.min(end) - segment.start_lsn,
+            });
+        }
+        let current = &state.current.file;
+        // Its header may not be there before its first block is. The first segment of a life has one.
+        if current.header.start_lsn < end || parts.is_empty() {
+            parts.push(Part {
+                number: current.header.number,
+                path: current.path.clone(),
+                bytes: end.saturating_sub(current.header.start_lsn),
+            });
+        }
+        let journal = JournalState {
+            incarnation: self.incarnation,
+            ring_bytes: self.ring.len(),
+            first_segment: parts[0].number,
+            clean_lsn: end,
+        };
+        (journal, parts)
+    }
+}
