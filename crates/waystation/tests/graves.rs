@@ -306,6 +306,27 @@ fn a_copy_has_the_graves() {
 }
 
 #[test]
+fn a_seek_into_a_deleted_range_reads_nothing_of_it() {
+    let machine = SimStorage::new(10);
+    let db = filled(&machine, options());
+    // What it sees stays in the tables.
+    let held_back = db.snapshot();
+    db.delete_prefix(b"b").unwrap();
+    let reads = || {
+        let stats = db.stats();
+        let mut tables = stats.storage.iter().filter(|it| it.area == Area::Tables);
+        tables.next().expect("tables are read").meter.reads
+    };
+    let mut cursor = db.iter(IterOptions::default()).unwrap();
+    let before = reads();
+    cursor.seek(b"b").unwrap();
+    assert_eq!(cursor.key(), key('c', 0));
+    assert_eq!(reads() - before, 1, "the block behind the range");
+    assert!(db.get_at(&key('b', 0), &held_back).unwrap().is_some());
+    assert!(reads() - before > 1, "nothing of the range was near");
+}
+
+#[test]
 fn no_grave_is_left_by_a_close_amid_compactions() {
     let machine = SimStorage::new(9);
     let mut state = 1_u32;

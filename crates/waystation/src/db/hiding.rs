@@ -146,12 +146,22 @@ impl Hiding {
         self.learned.with_stretch(key, self.snapshot, &mut narrow);
     }
 
+    /// The stretch around `key`, if anything is hidden in it.
+    pub(super) fn stretch_at(&mut self, key: &[u8]) -> Option<Stretch<'_>> {
+        self.find_stretch(key);
+        self.stretch()
+    }
+
     /// The stretch around the key asked about last, once, if anything is hidden in it.
     pub(super) fn take_jump(&mut self) -> Option<Stretch<'_>> {
-        if self.floor == 0 || std::mem::replace(&mut self.is_jumped, true) {
+        if std::mem::replace(&mut self.is_jumped, true) {
             return None;
         }
-        Some(Stretch {
+        self.stretch()
+    }
+
+    fn stretch(&self) -> Option<Stretch<'_>> {
+        (self.floor > 0).then(|| Stretch {
             floor: self.floor,
             start: &self.start,
             end: self.end.as_deref(),

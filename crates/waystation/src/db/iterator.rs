@@ -163,14 +163,10 @@ impl DbIterator {
 
     /// Goes to the first key.
     pub fn seek_to_first(&mut self) -> Result<()> {
-        if let Some(lower) = self.bounds.lower.take() {
-            let sought = self.seek_from(&lower);
-            self.bounds.lower = Some(lower);
-            return sought;
-        }
-        self.start_over();
-        self.merged.seek_to_first()?;
-        self.settle_forward(false)
+        let lower = self.bounds.lower.take();
+        let sought = self.seek_from(lower.as_deref().unwrap_or_default());
+        self.bounds.lower = lower;
+        sought
     }
 
     /// Goes to the last key.
@@ -270,7 +266,10 @@ impl DbIterator {
     fn seek_from(&mut self, key: &[u8]) -> Result<()> {
         self.start_over();
         set_target(&mut self.target, key, self.sequence);
-        self.merged.seek(&self.target)?;
+        match self.hidden.as_mut().and_then(|it| it.stretch_at(key)) {
+            Some(dead) => self.merged.seek_past(&self.target, dead.end, dead.floor)?,
+            None => self.merged.seek(&self.target)?,
+        }
         self.settle_forward(false)
     }
 

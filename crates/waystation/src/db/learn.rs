@@ -2,10 +2,12 @@
 //! there has to walk them.
 //!
 //! A plot keeps a sample of the keys that were deleted last. Behind such a key a cursor is sent: if a run of dead keys
-//! begins there, it notes the run (see [`Learned`](crate::cemetery::learned::Learned)) as every cursor does. Keys that
-//! are deleted one here, one there make no runs; then only a few of them are looked at.
+//! begins there, it notes the run (see [`Learned`](crate::cemetery::learned::Learned)) as every cursor does, and the
+//! next look begins where the run ended, however far the deletions have gone on from there meanwhile. Keys that are
+//! deleted one here, one there make no runs; then only a few of them are looked at.
 
-use super::{Core, IterOptions};
+use super::view::LoggedMemTable;
+use super::{Core, DbIterator, IterOptions};
 use crate::cemetery::points::{SAMPLE_EVERY, SAMPLES};
 use crate::error::Result;
 use crate::sync::{Arc, lock};
@@ -14,6 +16,8 @@ use crate::sync::{Arc, lock};
 const WORTH_LOOKING: usize = 512;
 /// So many samples in a row without a run make a look end.
 const VAIN_MAX: usize = 4;
+/// So many runs are followed from look to look.
+const FRONTS_MAX: usize = 16;
 
 /// How far deletions were looked at.
 #[derive(Debug, Default)]
@@ -22,20 +26,27 @@ pub(super) struct Looked {
     plot: u64,
     /// How many graves it had.
     graves: usize,
+    /// The keys before which runs ended.
+    fronts: Vec<Vec<u8>>,
 }
 
 impl Core {
     /// Looks for runs of dead keys among what was deleted since the last time.
     pub(super) fn learn(&self) -> Result<()> {
         let active = Arc::clone(&self.views.load().active);
+        // Only the watcher looks; nobody waits for this while it reads.
+        let mut looked = std::mem::take(&mut *lock(&self.cemetery.looked));
+        let outcome = self.look_at(&active, &mut looked);
+        *lock(&self.cemetery.looked) = looked;
+        outcome
+    }
+
+    fn look_at(&self, active: &LoggedMemTable, looked: &mut Looked) -> Result<()> {
         let points = active.memory.graves.points();
         let graves = points.len();
-        let mut looked = lock(&self.cemetery.looked);
         if looked.plot != active.start_sequence {
-            *looked = Looked {
-                plot: active.start_sequence,
-                graves: 0,
-            };
+            looked.plot = active.start_sequence;
+            looked.graves = 0;
         }
         if graves < looked.graves + WORTH_LOOKING {
             return Ok(());
@@ -45,21 +56,25 @@ impl Core {
             graves.div_ceil(SAMPLE_EVERY),
         );
         looked.graves = graves;
-        drop(looked);
-        let learned = &self.cemetery.learned;
         let mut cursor = self.iter(IterOptions::default())?;
+        for front in std::mem::take(&mut looked.fronts) {
+            looked.fronts.extend(self.follow(&mut cursor, &front)?);
+        }
         let mut vain = 0;
         for number in from.max(to.saturating_sub(SAMPLES))..to {
             let Some(key) = points.sample(number) else {
                 continue;
             };
-            if learned.covers(&key, &key, 1, cursor.sequence()) {
+            if self
+                .cemetery
+                .learned
+                .covers(&key, &key, 1, cursor.sequence())
+            {
                 continue;
             }
-            let before = learned.added();
-            cursor.seek(&key)?;
-            if learned.added() > before {
+            if let Some(front) = self.follow(&mut cursor, &key)? {
                 vain = 0;
+                looked.fronts.push(front);
                 continue;
             }
             vain += 1;
@@ -67,6 +82,16 @@ impl Core {
                 break;
             }
         }
+        let most = looked.fronts.len().saturating_sub(FRONTS_MAX);
+        looked.fronts.drain(..most);
         Ok(())
+    }
+
+    /// Sends the cursor to `key`; the key before which the run of dead keys ended that begins there, if one does.
+    fn follow(&self, cursor: &mut DbIterator, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let before = self.cemetery.learned.added();
+        cursor.seek(key)?;
+        let is_run = self.cemetery.learned.added() > before && cursor.valid();
+        Ok(is_run.then(|| cursor.key().to_vec()))
     }
 }

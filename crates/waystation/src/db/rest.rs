@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// The time between two looks.
 const LOOK: Duration = Duration::from_millis(20);
+/// So many times from one look to the next dead keys are looked for: half a million a second may be deleted.
+const LEARNING: u32 = 4;
 /// As many looks that find nothing new make a rest.
 const LOOKS: u32 = 12;
 /// At rest a memtable is flushed that holds at least this part of what it could.
@@ -38,12 +40,14 @@ impl Core {
             if lock(&self.background).stopping {
                 return;
             }
-            self.storage.sleep(LOOK);
-            self.watch_deletions();
-            if let Err(error) = self.learn() {
-                // Whoever reads there will be told.
-                log::debug!("looking for dead keys failed: {error}");
+            for _ in 0..LEARNING {
+                self.storage.sleep(LOOK / LEARNING);
+                if let Err(error) = self.learn() {
+                    // Whoever reads there will be told.
+                    log::debug!("looking for dead keys failed: {error}");
+                }
             }
+            self.watch_deletions();
             let now = self.log.visible_sequence();
             looks = if now == seen { looks + 1 } else { 0 };
             seen = now;

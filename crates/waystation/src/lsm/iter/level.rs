@@ -152,6 +152,25 @@ impl LevelIterator {
         Ok(())
     }
 
+    /// Goes to the first entry at or after `internal_key` that is not to be skipped.
+    fn seek_and_skip(&mut self, internal_key: &[u8]) -> Result<()> {
+        let tables = self.run.tables();
+        let position = tables.partition_point(|table| {
+            compare_internal(&table.largest, internal_key) == Ordering::Less
+        });
+        if position == tables.len() {
+            self.table = None;
+            return Ok(());
+        }
+        if self.skip.is_none() || !self.skip_into(position)? {
+            self.at(position)?.seek(internal_key)?;
+        }
+        if self.valid() {
+            return Ok(());
+        }
+        self.enter_forward(position + 1)
+    }
+
     /// Goes past what is of no use in table `position`; whether there is anything of that kind. The cursor is not
     /// valid then if that is all of the table.
     fn skip_into(&mut self, position: usize) -> Result<bool> {
@@ -221,19 +240,16 @@ impl InternalIterator for LevelIterator {
 
     fn seek(&mut self, internal_key: &[u8]) -> Result<()> {
         self.skip = None;
-        let tables = self.run.tables();
-        let position = tables.partition_point(|table| {
-            compare_internal(&table.largest, internal_key) == Ordering::Less
+        self.seek_and_skip(internal_key)
+    }
+
+    fn seek_past(&mut self, internal_key: &[u8], end: Option<&[u8]>, floor: u64) -> Result<()> {
+        self.skip = Some(Skip {
+            bound: end.map(<[u8]>::to_vec),
+            floor,
+            is_forward: true,
         });
-        if position == tables.len() {
-            self.table = None;
-            return Ok(());
-        }
-        self.at(position)?.seek(internal_key)?;
-        if self.valid() {
-            return Ok(());
-        }
-        self.enter_forward(position + 1)
+        self.seek_and_skip(internal_key)
     }
 
     fn seek_for_prev(&mut self, internal_key: &[u8]) -> Result<()> {

@@ -134,7 +134,21 @@ impl<I: InternalIterator> MergingIterator<I> {
         })
     }
 
-    /// The same on the way back, to the user key `start` (included).
+    /// Goes to the first entry at or after `internal_key`; but versions below `floor` up to the user key `end` are of
+    /// no use, and every child goes past those that it can pass unread.
+    pub(crate) fn seek_past(
+        &mut self,
+        internal_key: &[u8],
+        end: Option<&[u8]>,
+        floor: u64,
+    ) -> Result<()> {
+        let end = end.map(first_version);
+        self.position(Direction::Forward, |iter| {
+            iter.seek_past(internal_key, end.as_deref(), floor)
+        })
+    }
+
+    /// The same as [`skip_forward`](Self::skip_forward) on the way back, to the user key `start` (included).
     pub(crate) fn skip_backward(&mut self, start: &[u8], floor: u64) -> Result<bool> {
         let start = first_version(start);
         let is_behind = |key: &[u8]| compare_internal(key, &start) != Ordering::Less;

@@ -46,7 +46,13 @@ pub(crate) trait InternalIterator {
         Ok(())
     }
 
-    /// The same on the way back, to the internal key `start` (included).
+    /// Goes to the first entry at or after `internal_key`, past some of those between it and `end` that
+    /// [`skip_forward`](Self::skip_forward) would go past. The key is before `end`.
+    fn seek_past(&mut self, internal_key: &[u8], _end: Option<&[u8]>, _floor: u64) -> Result<()> {
+        self.seek(internal_key)
+    }
+
+    /// The same as [`skip_forward`](Self::skip_forward) on the way back, to the internal key `start` (included).
     fn skip_backward(&mut self, _start: &[u8], _floor: u64) -> Result<()> {
         Ok(())
     }

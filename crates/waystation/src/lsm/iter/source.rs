@@ -84,6 +84,10 @@ impl InternalIterator for Source {
         delegate!(self, iter => iter.skip_forward(end, floor))
     }
 
+    fn seek_past(&mut self, internal_key: &[u8], end: Option<&[u8]>, floor: u64) -> Result<()> {
+        delegate!(self, iter => iter.seek_past(internal_key, end, floor))
+    }
+
     fn skip_backward(&mut self, start: &[u8], floor: u64) -> Result<()> {
         delegate!(self, iter => iter.skip_backward(start, floor))
     }
