@@ -26,7 +26,7 @@ const JOURNAL_TRANSACTIONS: u64 = 4;
 /// A trace with everything that its candidates share.
 pub(super) struct Workbench<'a> {
     trace: &'a Trace,
-    machine: &'a Machine,
+    pub(super) machine: &'a Machine,
     chain: Chain,
     costs: BlockCosts,
     /// Bytes of distinct blocks, by area.

@@ -208,6 +208,13 @@ fn notes(trace: &Trace, bench: &Workbench<'_>) -> Vec<String> {
             bench.slow_s
         ));
     }
+    for name in bench.machine.layout.keys() {
+        if !trace.info.areas.iter().any(|area| area.name == *name) {
+            notes.push(format!(
+                "The layout of the slow device places \"{name}\", which is no area of this trace."
+            ));
+        }
+    }
     notes.push(
         "What the whole of a file system takes counts the blocks that the trace touches; the files must fit as a whole.".to_owned(),
     );

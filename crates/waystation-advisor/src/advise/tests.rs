@@ -167,7 +167,9 @@ fn without_flushes_nothing_is_said_about_a_journal() {
 #[test]
 fn a_wrong_model_of_the_slow_device_is_noticed() {
     let trace = recorded("db-sqlite-del.ordered");
-    let machine = Machine::of_presets("nvme", "optane").unwrap();
+    let mut machine = Machine::of_presets("nvme", "optane").unwrap();
+    let typo = ("jurnal".to_owned(), crate::simulate::model::Size(1 << 30));
+    machine.layout.extend([typo]);
     let advice = advise(&trace, &machine, &[20_000_000], |_, _| {}).unwrap();
     assert!(
         advice
@@ -177,6 +179,7 @@ fn a_wrong_model_of_the_slow_device_is_noticed() {
         "{:?}",
         advice.notes
     );
+    assert!(advice.notes.iter().any(|note| note.contains("jurnal")));
 }
 
 #[test]

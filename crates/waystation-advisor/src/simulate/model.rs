@@ -39,6 +39,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::error::{Error, Result};
 use crate::units::parse_bytes;
 
+/// No step of a device takes longer: an hour.
+const TIME_US_MAX: f64 = 3.6e9;
+
 /// A size that reads "8MiB" as well as 8388608.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size(pub u64);
@@ -227,41 +230,42 @@ impl DeviceModel {
     }
 
     fn check(&self, which: &str) -> Result<()> {
-        let sane = match self {
-            Self::Disk(model) => {
+        let (positive, times) = match self {
+            Self::Disk(model) => (
                 model.span.0 > 0
                     && model.bandwidth.0 > 0
                     && model.path_bandwidth.0 > 0
                     && model.queue_depth > 0
-                    && model.rotation_us > 0.0
-                    && [model.seek_min_us, model.seek_sqrt_us, model.path_us]
-                        .iter()
-                        .all(|value| value.is_finite() && *value >= 0.0)
-                    && model.rotation_us.is_finite()
-            }
-            Self::Flash(model) => {
+                    && model.rotation_us > 0.0,
+                vec![
+                    model.seek_min_us,
+                    model.seek_sqrt_us,
+                    model.rotation_us,
+                    model.command_us,
+                    model.path_us,
+                ],
+            ),
+            Self::Flash(model) => (
                 model.read_bandwidth.0 > 0
                     && model.write_bandwidth.0 > 0
                     && model.path_bandwidth.0 > 0
-                    && model.channels > 0
-                    && [
-                        model.read_us,
-                        model.write_us,
-                        model.flush_us,
-                        model.pause_us,
-                        model.path_us,
-                    ]
-                    .iter()
-                    .all(|value| value.is_finite() && *value >= 0.0)
-            }
+                    && model.channels > 0,
+                vec![
+                    model.read_us,
+                    model.write_us,
+                    model.flush_us,
+                    model.pause_us,
+                    model.path_us,
+                ],
+            ),
         };
-        if sane {
-            Ok(())
-        } else {
-            Err(Error::Usage(format!(
-                "the model of the {which} device is not possible: bandwidths, span, rotation, channels and queue depth must be above 0 and times not negative"
-            )))
+        // Not a number is in no range.
+        if positive && times.iter().all(|time| (0.0..=TIME_US_MAX).contains(time)) {
+            return Ok(());
         }
+        Err(Error::Usage(format!(
+            "the model of the {which} device is not possible: bandwidths, span, rotation, channels and queue depth must be above 0, and times neither negative nor above an hour"
+        )))
     }
 }
 
@@ -307,7 +311,7 @@ impl Machine {
     pub fn from_file(path: &Path) -> Result<Self> {
         let text =
             std::fs::read_to_string(path).map_err(|source| Error::io("read", path, source))?;
-        Self::from_toml(&text)
+        Self::from_toml(&text).map_err(|error| Error::Usage(format!("{}: {error}", path.display())))
     }
 }
 

@@ -319,12 +319,28 @@ fn impossible_models_are_refused() {
     for (from, to) in [
         ("channels=1", "channels=0"),
         ("read_us=1", "read_us=-1"),
+        ("flush_us=0", "flush_us=nan"),
+        ("path_us=0", "path_us=1e300"),
         ("read_bandwidth=1", "read_bandwidth=0"),
         ("path_us=0", "path_us=0\nturbo=1"),
         ("flash", "tape"),
     ] {
         assert!(
             Machine::from_toml(&whole.replace(from, to)).is_err(),
+            "{to}"
+        );
+    }
+    let disk = "[slow]\nkind=\"disk\"\nspan=\"60GiB\"\nseek_min_us=1\nseek_sqrt_us=1\nrotation_us=8333\nbandwidth=1\nread_ahead=0\nwrite_cache=0\nqueue_depth=1\ncommand_us=0\npath_us=0\npath_bandwidth=1\n";
+    let whole = format!("{disk}{}", good.replace("[slow]", "[fast]"));
+    assert!(Machine::from_toml(&whole).is_ok());
+    for (from, to) in [
+        ("command_us=0", "command_us=-5"),
+        ("seek_min_us=1", "seek_min_us=inf"),
+        ("rotation_us=8333", "rotation_us=0"),
+    ] {
+        let error = Machine::from_toml(&whole.replace(from, to)).unwrap_err();
+        assert!(
+            error.to_string().contains("slow device is not possible"),
             "{to}"
         );
     }
