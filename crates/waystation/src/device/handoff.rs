@@ -183,6 +183,7 @@ impl DeviceTable {
             state.current = Some(Arc::clone(stay));
             state.tenure = admitted.ticket.tenure + 1;
         });
+        self.staying.add(&device);
         self.note_admitted(admitted);
         Ok(())
     }

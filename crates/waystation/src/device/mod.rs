@@ -12,6 +12,7 @@ pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod residency;
 pub(crate) mod resident;
+mod staying;
 pub(crate) mod table;
 pub(crate) mod upper;
 

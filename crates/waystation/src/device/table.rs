@@ -18,7 +18,7 @@
 //!
 //! A hand-off to another engine is told in [`handoff`](super::handoff).
 //!
-//! Lock order: front, shard, order, device, then arrivals or the ledger.
+//! Lock order: front, shard, order, staying, device, then arrivals or the ledger.
 
 use super::extractor::Extractor;
 use super::floors::Floors;
@@ -26,6 +26,7 @@ use super::handoff::Frozen;
 use super::index::Index;
 use super::ledger::{Ledger, Stub};
 use super::resident::{NEVER, ReadPoint, Resident};
+use super::staying::Staying;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, Mutex, RwLock, lock};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -133,6 +134,7 @@ pub(crate) struct DeviceTable {
     is_complete: bool,
     shards: Vec<RwLock<HashMap<Prefix, Arc<Device>>>>,
     order: RwLock<BTreeMap<Prefix, Arc<Device>>>,
+    pub(super) staying: Staying,
     /// Stays in the order of their first records, from the oldest whose index is needed.
     pub(super) arrivals: Mutex<VecDeque<Arc<Resident>>>,
     /// Stays that are over and whose index is still there.
@@ -213,6 +215,7 @@ impl DeviceTable {
             is_complete,
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             order: RwLock::default(),
+            staying: Staying::default(),
             arrivals: Mutex::default(),
             over: Mutex::default(),
             floored: Mutex::default(),
@@ -273,18 +276,14 @@ impl DeviceTable {
             .cloned()
     }
 
-    /// The first device at or behind `bound`, and so on with the last one's prefix excluded.
+    /// The first device with stays at or behind `bound`, and so on with the last one's prefix excluded.
     pub(crate) fn first_from(&self, bound: Bound<&[u8]>) -> Option<Arc<Device>> {
-        let order = self.order.read().expect(LOCKED);
-        let mut found = order.range::<[u8], _>((bound, Bound::Unbounded));
-        found.next().map(|(_, device)| Arc::clone(device))
+        self.staying.first_from(bound)
     }
 
-    /// The last device before `bound`.
+    /// The last device with stays before `bound`.
     pub(crate) fn last_until(&self, bound: Bound<&[u8]>) -> Option<Arc<Device>> {
-        let order = self.order.read().expect(LOCKED);
-        let mut found = order.range::<[u8], _>((Bound::Unbounded, bound));
-        found.next_back().map(|(_, device)| Arc::clone(device))
+        self.staying.last_until(bound)
     }
 
     /// All devices by prefix.
@@ -366,6 +365,9 @@ impl DeviceTable {
         if resident.begin(lsn, sequence) {
             resident.publish(sequence);
             lock(&self.arrivals).push_back(Arc::clone(resident));
+            if let Some(device) = self.get(resident.prefix()) {
+                self.staying.add(&device);
+            }
         }
     }
 
@@ -426,18 +428,11 @@ impl DeviceTable {
     /// Whether the index of a stay that is needed still may hold a version below `sequence` of a key from `start`
     /// (included) to `end` (excluded; `None`: no end).
     pub(crate) fn may_hold(&self, start: &[u8], end: Option<&[u8]>, sequence: u64) -> bool {
-        let order = self.order.read().expect(LOCKED);
-        let until = (Bound::Unbounded, Bound::Excluded(start));
-        let around = order.range::<[u8], _>(until).next_back();
-        let end = end.map_or(Bound::Unbounded, Bound::Excluded);
-        let inside = order.range::<[u8], _>((Bound::Included(start), end));
         let is_older = |stay: &Arc<Resident>| {
             stay.has_begun() && stay.first_sequence() < sequence && !stay.is_reaped()
         };
-        let mut devices = around.into_iter().chain(inside);
-        devices.any(|(prefix, device)| {
-            (&**prefix >= start || start.starts_with(prefix))
-                && device.with_state(|it| it.current.iter().chain(&it.past).any(is_older))
+        self.staying.any_within(start, end, |device| {
+            device.with_state(|it| it.current.iter().chain(&it.past).any(is_older))
         })
     }
 
@@ -517,6 +512,7 @@ impl DeviceTable {
                     state.past.retain(|past| !Arc::ptr_eq(past, stay));
                     state.is_empty()
                 });
+                self.staying.review(&device);
                 reaped.empty.extend(is_empty.then_some(device));
             }
         }
@@ -553,6 +549,7 @@ impl DeviceTable {
             if device.transition(|state| state.is_empty()) {
                 shard.remove(&device.prefix);
                 order.remove(&device.prefix);
+                self.staying.remove(&device.prefix);
             }
         }
     }
@@ -578,6 +575,7 @@ impl DeviceTable {
             lock(&self.moving).insert(prefix.into(), Arc::clone(&device));
         }
         device.with_state(|old| *old = state);
+        debug_assert!(device.with_state(|state| state.current.is_none() && state.past.is_empty()));
     }
 
     fn shard(&self, prefix: &[u8]) -> &RwLock<HashMap<Prefix, Arc<Device>>> {
