@@ -305,6 +305,55 @@ fn a_copy_has_the_graves() {
     assert!(copy.check().unwrap().problems.is_empty());
 }
 
+/// Whatever fails on the way: then the copy is no database, or it has the graves.
+#[test]
+fn a_copy_without_its_graves_is_no_database() {
+    for operation in [
+        Operation::Open,
+        Operation::Write,
+        Operation::Sync,
+        Operation::Rename,
+    ] {
+        let mut failures = 0;
+        for spared in 0.. {
+            let machine = SimStorage::new(12);
+            let rules = FaultRules::new();
+            let storage: Arc<dyn Storage> = machine.with_faults(&rules);
+            let db = Db::open_with(storage, "/db", options()).unwrap();
+            for number in 0..200 {
+                db.put(&key('a', number), b"value").unwrap();
+                db.put(&key('b', number), b"value").unwrap();
+            }
+            db.flush().unwrap();
+            let held_back = db.snapshot();
+            db.delete_prefix(b"b").unwrap();
+            db.flush().unwrap();
+            let fault = Fault::Fail(Refusal::NoSpace);
+            let rule = rules.add(Rule::new(operation, fault).on("/copy").after(spared));
+            let copied = db.checkpoint("/copy");
+            let caught = rules.count(rule).caught;
+            drop(held_back);
+            if caught == 0 {
+                copied.unwrap();
+                break;
+            }
+            failures += 1;
+            let existing = Options {
+                create_if_missing: false,
+                ..options()
+            };
+            if let Ok(copy) = Db::open_with(machine as Arc<dyn Storage>, "/copy", existing) {
+                assert_eq!(
+                    (count(&copy, "a"), count(&copy, "b")),
+                    (200, 0),
+                    "{operation:?} {spared}"
+                );
+            }
+        }
+        assert!(failures > 0, "{operation:?}");
+    }
+}
+
 #[test]
 fn a_seek_into_a_deleted_range_reads_nothing_of_it() {
     let machine = SimStorage::new(10);

@@ -14,7 +14,6 @@
 
 use super::Core;
 use super::learn::Looked;
-use super::open::tree_settings;
 use super::pace::FULL_MEMTABLES_MAX;
 use super::stats::GraveStats;
 use super::view::View;
@@ -387,20 +386,18 @@ impl Core {
 
     /// Writes a copy of all tables and graves to the new directory `target`.
     pub(super) fn checkpoint(&self, target: &Path) -> Result<()> {
-        // No flush ends meanwhile: tables and graves are those of one moment.
-        let kept = lock(&self.cemetery.kept);
-        let ground = Arc::clone(&self.views.load().ground);
-        self.tree.checkpoint(target)?;
-        drop(kept);
-        if ground.is_empty() {
-            return Ok(());
-        }
-        // LevelDB would not see them: the copy is fenced off.
-        write_file(&*self.storage, target, &ground)?;
-        let copy = Tree::open(&self.storage, target, tree_settings(&self.options))?;
-        note_file(&copy, true)?;
-        copy.close_fenced();
-        Ok(())
+        let (tables, ground) = {
+            // No flush ends meanwhile: tables and graves are those of one moment.
+            let _kept = lock(&self.cemetery.kept);
+            (self.tree.moment(), Arc::clone(&self.views.load().ground))
+        };
+        self.tree.checkpoint(&tables, target, |state| {
+            if !ground.is_empty() {
+                write_file(&*self.storage, target, &ground)?;
+                state.insert(GRAVES_STATE.to_owned(), Vec::new());
+            }
+            Ok(())
+        })
     }
 
     /// Figures about the cemetery.

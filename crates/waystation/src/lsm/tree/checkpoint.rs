@@ -1,41 +1,65 @@
 //! Checkpoints: the tree as it is now, in a directory of its own.
 //!
 //! Tables never change, so a second name is a copy; where the file system gives none (another device), bytes
-//! are copied. The new directory has a MANIFEST with the plain comparator name: it holds everything in tables,
-//! and LevelDB may open it as well.
+//! are copied. If tables are all, the new directory has a MANIFEST with the plain comparator name, and LevelDB may open
+//! it as well. CURRENT comes last: without it the directory is no database, whatever else is there by then.
 
 use super::Tree;
 use crate::error::{Error, Result};
 use crate::lsm::table::TableMeta;
+use crate::lsm::version::{State, Version};
 use crate::storage::{Area, OpenMode, Storage, Transfer};
+use crate::sync::Arc;
 use std::path::Path;
 use waystation_format::filename::{legacy_table_name, table_name};
 
 /// How much is copied at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
+/// All tables at one moment, and up to which write they cover everything.
+pub(crate) struct Moment {
+    version: Arc<Version>,
+    flushed_through: u64,
+}
+
 impl Tree {
-    /// Writes the tree as it is now, up to the sequence number returned, to the new or empty directory
-    /// `target`. Reading and writing go on meanwhile. When it fails, what is in `target` is no database.
-    pub(crate) fn checkpoint(&self, target: &Path) -> Result<u64> {
+    /// The tree as it is now. Its tables stay for as long as this is held.
+    pub(crate) fn moment(&self) -> Moment {
+        let (version, flushed_through) = self.versions.current_and_flushed_through();
+        Moment {
+            version,
+            flushed_through,
+        }
+    }
+
+    /// Writes the tree as it was at `moment` to the new or empty directory `target`. Reading and writing go on meanwhile.
+    /// `put_beside` writes what belongs to the tables, and says so in the state. When it fails, what is in `target` is no
+    /// database.
+    pub(crate) fn checkpoint(
+        &self,
+        moment: &Moment,
+        target: &Path,
+        put_beside: impl FnOnce(&mut State) -> Result<()>,
+    ) -> Result<()> {
         self.storage.create_dir(target)?;
         if !self.storage.list(target)?.is_empty() {
             let reason = format!("{} is not empty; name a new directory", target.display());
             return Err(Error::InvalidArgument(reason));
         }
-        let (version, flushed_through) = self.versions.current_and_flushed_through();
-        for (_, table) in version.tables() {
+        for (_, table) in moment.version.tables() {
             self.copy_table(table, target)?;
         }
+        let mut state = State::new();
+        put_beside(&mut state)?;
         self.versions
-            .write_copy(&version, flushed_through, target)?;
+            .write_copy(&moment.version, moment.flushed_through, &state, target)?;
         if let Some(parent) = target
             .parent()
             .filter(|parent| !parent.as_os_str().is_empty())
         {
             self.storage.sync_dir(parent)?;
         }
-        Ok(flushed_through)
+        Ok(())
     }
 
     fn copy_table(&self, table: &TableMeta, target: &Path) -> Result<()> {

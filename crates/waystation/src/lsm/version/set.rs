@@ -232,7 +232,7 @@ impl VersionSet {
         let mut pins = inner.pins.clone();
         pins.push(pin);
         // Makes the name of the new MANIFEST durable, too.
-        self.write_side_file(&inner.state, pins.clone())?;
+        self.write_side_file(&self.dir, &inner.state, pins.clone())?;
         inner.pins = pins;
         let content = current_content(number);
         files::replace_file(
@@ -252,7 +252,7 @@ impl VersionSet {
         Ok(())
     }
 
-    fn write_side_file(&self, state: &State, pins: Vec<Pin>) -> Result<()> {
+    fn write_side_file(&self, dir: &Path, state: &State, pins: Vec<Pin>) -> Result<()> {
         let comparator = BYTEWISE_COMPARATOR.to_owned();
         let content = SideFile {
             comparator,
@@ -260,13 +260,7 @@ impl VersionSet {
             state: state.clone(),
         }
         .encode();
-        files::replace_file(
-            &*self.storage,
-            &self.dir,
-            SIDE_TEMPORARY,
-            SIDE_FILE,
-            &content,
-        )
+        files::replace_file(&*self.storage, dir, SIDE_TEMPORARY, SIDE_FILE, &content)
     }
 
     /// What the rooms above keep here.
@@ -277,7 +271,7 @@ impl VersionSet {
     /// Keeps `state` from now on: durable on return, all of it or none.
     pub(crate) fn set_state(&self, state: State) -> Result<()> {
         let mut inner = self.lock();
-        self.write_side_file(&state, inner.pins.clone())?;
+        self.write_side_file(&self.dir, &state, inner.pins.clone())?;
         inner.state = state;
         Ok(())
     }
@@ -293,11 +287,13 @@ impl VersionSet {
         Ok(())
     }
 
-    /// Makes a database of `version` in the directory `target`, whose tables are there already.
+    /// Makes a database of `version` in the directory `target`, whose tables are there already. If `state` says that there
+    /// is more beside them, LevelDB is kept out.
     pub(crate) fn write_copy(
         &self,
         version: &Version,
         flushed_through: u64,
+        state: &State,
         target: &Path,
     ) -> Result<()> {
         let number = self.new_file_number();
@@ -307,9 +303,24 @@ impl VersionSet {
             next_file,
             last_sequence: flushed_through,
         };
-        let snapshot = snapshot_edit(version, numbers, Fence::Open);
-        ManifestWriter::create(&*self.storage, target, number, &snapshot)?;
+        let fence = if state.is_empty() {
+            Fence::Open
+        } else {
+            Fence::Closed
+        };
+        let snapshot = snapshot_edit(version, numbers, fence);
+        let manifest = ManifestWriter::create(&*self.storage, target, number, &snapshot)?;
         self.storage.sync_dir(target)?;
+        if fence == Fence::Closed {
+            let (bytes, digest) = manifest.extent();
+            let pin = Pin {
+                manifest: number,
+                bytes,
+                digest,
+                exact: false,
+            };
+            self.write_side_file(target, state, vec![pin])?;
+        }
         let content = current_content(number);
         let temporary = temporary_name(number);
         files::replace_file(
