@@ -126,7 +126,7 @@ fn waystation(
     let engine = report::Engine {
         name: "waystation",
         settings: format!(
-            "per cell: memtable, ring and indexes {} each, cache {}",
+            "per cell: memtable and indexes {} each, ring and cache {} each",
             crate::output::bytes_text(options.memtable_bytes as u64),
             crate::output::bytes_text(options.cache_bytes as u64),
         ),

@@ -25,17 +25,17 @@ pub(crate) struct WaystationEdge {
     durability: Durability,
 }
 
-/// Options of an engine that takes about `memory` bytes at most: three eighths for the cache (vehicles that leave are
-/// read as a whole), an eighth each for the upper level's indexes, the ring, and each of two memtables; the rest for
-/// what is read, written and merged meanwhile.
+/// Options of an engine that takes about `memory` bytes at most: a quarter each for the ring, from which vehicles that
+/// leave soon are read without a device, and for the cache; an eighth each for the upper level's indexes and each of
+/// two memtables; the rest for what is read, written and merged meanwhile.
 /// Vehicles settle when the city says so, as the engine's clock knows nothing of the trace's time.
 pub(crate) fn options_within(memory: usize) -> Options {
     let memory = memory.max(MEMORY_MIN);
     let eighth = memory / 8 / UNIT * UNIT;
     Options {
         memtable_bytes: eighth,
-        ring_bytes: eighth.clamp(256 * KIB, 16 * MIB),
-        cache_bytes: 3 * eighth,
+        ring_bytes: (2 * eighth).clamp(256 * KIB, 16 * MIB),
+        cache_bytes: 2 * eighth,
         log_segment_bytes: (2 * eighth).clamp(MIB, 64 * MIB),
         table_bytes: eighth.clamp(512 * KIB, 8 * MIB),
         background_jobs: 1,
