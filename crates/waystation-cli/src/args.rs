@@ -9,6 +9,7 @@ pub(crate) use backup::{
 use crate::output::JsonTarget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Read, write, inspect, check and export a Waystation (or LevelDB) database.
 ///
@@ -51,7 +52,8 @@ pub(crate) enum Command {
 Examples:
   waystation put /data/cars car17:speed 50
   waystation put /data/cars 'car17:\\x00raw' - < photo.jpg    the value from standard input, as it is
-  waystation put --hex /data/cars 00ff 0102 --sync")]
+  waystation put --hex /data/cars 00ff 0102 --sync
+  waystation put /data/cars car17:route A4,A9 --ttl 2h         gone in two hours")]
     Put(Put),
     /// Print the value of a key
     #[command(after_help = "\
@@ -217,6 +219,9 @@ pub(crate) struct Put {
     pub(crate) key: String,
     /// The value; `-` reads it from standard input, byte by byte as it is
     pub(crate) value: String,
+    /// Let the key be gone after this time: a number with ms, s, m, h or d, as in 90s
+    #[arg(long, value_parser = crate::lifetime::parse, allow_hyphen_values = true)]
+    pub(crate) ttl: Option<Duration>,
     /// Return only when the write survives a power cut
     #[arg(long)]
     pub(crate) sync: bool,

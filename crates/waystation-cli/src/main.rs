@@ -9,6 +9,7 @@ mod args;
 mod city;
 mod commands;
 mod failure;
+mod lifetime;
 mod notation;
 mod output;
 mod progress;

@@ -4,20 +4,24 @@
 //! batch     = u64: sequence of the first operation | u32: count | operation*
 //! operation = 0x01 key value | 0x00 key        key and value are length-prefixed
 //!           | 0x02 start end                   so are the ends of a range; no end: to the last key
+//!           | 0x03 key u64                     right behind the put of the key: when what was put expires
+//!           | 0x04 u64                         the time that was reached
 //! ```
 //!
-//! The n-th operation (from zero) has the sequence number `sequence + n`. The deletion of a range is ours alone:
-//! LevelDB's logs have none.
+//! The n-th operation (from zero) has the sequence number `sequence + n`. All but the first two kinds are ours alone:
+//! LevelDB's logs have neither ranges nor times. Times are microseconds since 1970. In a batch that was not written yet
+//! an expiry may be a time to live instead, with the highest bit set: see [`WriteBatch::fix_times`].
 
 use crate::error::FormatError;
 use crate::key::ValueKind;
 use crate::varint::{Reader, put_length_prefixed};
+use std::time::Duration;
 
 /// The length of sequence and count.
 pub const HEADER_BYTES: usize = 12;
 
 /// One operation of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Operation<'a> {
     /// The key written.
     pub key: &'a [u8],
@@ -25,10 +29,31 @@ pub struct Operation<'a> {
     pub value: Option<&'a [u8]>,
     /// If a range of keys is deleted, of which `key` is the first: where it ends, excluded. Empty: nowhere.
     pub range_end: Option<&'a [u8]>,
+    /// If it is about time: what it says of it.
+    pub time: Option<Time>,
+}
+
+/// What an operation says of time; all in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Time {
+    /// What was put under the key right before is hidden from this time on, counted from 1970.
+    Expiry(u64),
+    /// The same, counted from the time at which the batch is written.
+    Lifetime(u64),
+    /// This time was reached, counted from 1970.
+    Reached(u64),
 }
 
 /// The operation that deletes a range of keys.
 const RANGE_DELETION: u8 = 2;
+/// The operation that says when what was put right before expires.
+const EXPIRY: u8 = 3;
+/// The operation that says which time was reached.
+const REACHED: u8 = 4;
+/// Set in an expiry that is a time to live.
+const IS_LIFETIME: u64 = 1 << 63;
+/// The latest time, and the longest time to live, that there is (microseconds): some 140,000 years.
+pub const TIME_MAX: u64 = (1 << 62) - 1;
 
 /// The first key after all keys that start with `prefix`; `None` if there is none.
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
@@ -113,6 +138,55 @@ impl WriteBatch {
         };
         put_length_prefixed(&mut self.bytes, start);
         put_length_prefixed(&mut self.bytes, end);
+    }
+
+    /// Sets `key` to `value` for `lifetime` (rounded up to a microsecond), from when the batch is written: two
+    /// operations. Panics as [`put`](Self::put). Whoever takes the batch refuses a time to live of nothing, or of over
+    /// [`TIME_MAX`].
+    pub fn put_with_ttl(&mut self, key: &[u8], value: &[u8], lifetime: Duration) {
+        self.put(key, value);
+        let micros = lifetime.as_nanos().div_ceil(1000);
+        let micros = u64::try_from(micros).map_or(TIME_MAX + 1, |it| it.min(TIME_MAX + 1));
+        self.begin(EXPIRY, key.len() + 8);
+        put_length_prefixed(&mut self.bytes, key);
+        self.bytes
+            .extend_from_slice(&(micros | IS_LIFETIME).to_le_bytes());
+    }
+
+    /// Sets `key` to `value` until `expiry` (microseconds since 1970): two operations. Panics as [`put`](Self::put).
+    pub fn put_until(&mut self, key: &[u8], value: &[u8], expiry: u64) {
+        self.put(key, value);
+        self.begin(EXPIRY, key.len() + 8);
+        put_length_prefixed(&mut self.bytes, key);
+        self.bytes
+            .extend_from_slice(&expiry.min(TIME_MAX).to_le_bytes());
+    }
+
+    /// Notes that `time` (microseconds since 1970) was reached.
+    pub fn reach(&mut self, time: u64) {
+        self.begin(REACHED, 8);
+        self.bytes
+            .extend_from_slice(&time.min(TIME_MAX).to_le_bytes());
+    }
+
+    /// Turns every time to live into an expiry, at `now` (microseconds since 1970).
+    pub fn fix_times(&mut self, now: u64) {
+        let mut reader = Reader::new(&self.bytes);
+        let mut spots = Vec::new();
+        if reader.fixed_u64("sequence of a batch").is_err()
+            || reader.fixed_u32("count of a batch").is_err()
+        {
+            return;
+        }
+        while let Ok(operation) = read_operation(&mut reader) {
+            if let Some(Time::Lifetime(lifetime)) = operation.time {
+                let expiry = now.saturating_add(lifetime).min(TIME_MAX);
+                spots.push((reader.offset(), expiry));
+            }
+        }
+        for (end, expiry) in spots {
+            self.bytes[end - 8..end].copy_from_slice(&expiry.to_le_bytes());
+        }
     }
 
     /// Deletes all keys that begin with `prefix`; all there are, if it is empty.
@@ -279,13 +353,16 @@ fn read_operation<'a>(reader: &mut Reader<'a>) -> Result<Operation<'a>, FormatEr
     if kind == RANGE_DELETION {
         return Ok(Operation {
             key: reader.length_prefixed("start of a range")?,
-            value: None,
             range_end: Some(reader.length_prefixed("end of a range")?),
+            ..Operation::default()
         });
+    }
+    if kind == EXPIRY || kind == REACHED {
+        return read_time(reader, kind);
     }
     let kind = ValueKind::from_byte(kind).ok_or(FormatError::unsupported(
         at,
-        "the operations of a batch are 0, 1 and 2",
+        "the operations of a batch are 0 to 4",
     ))?;
     let key = reader.length_prefixed("key of an operation")?;
     let value = match kind {
@@ -295,7 +372,32 @@ fn read_operation<'a>(reader: &mut Reader<'a>) -> Result<Operation<'a>, FormatEr
     Ok(Operation {
         key,
         value,
-        range_end: None,
+        ..Operation::default()
+    })
+}
+
+#[cold]
+fn read_time<'a>(reader: &mut Reader<'a>, kind: u8) -> Result<Operation<'a>, FormatError> {
+    let key = if kind == EXPIRY {
+        reader.length_prefixed("key that expires")?
+    } else {
+        &[]
+    };
+    let at = reader.offset();
+    let time = reader.fixed_u64("time")?;
+    let time = match time & IS_LIFETIME {
+        0 if time > TIME_MAX => return Err(FormatError::malformed(at, "a time is out of range")),
+        0 if kind == REACHED => Time::Reached(time),
+        0 => Time::Expiry(time),
+        _ if kind == REACHED => {
+            return Err(FormatError::malformed(at, "a time is out of range"));
+        }
+        _ => Time::Lifetime(time & !IS_LIFETIME),
+    };
+    Ok(Operation {
+        key,
+        time: Some(time),
+        ..Operation::default()
     })
 }
 
@@ -334,7 +436,7 @@ mod tests {
             assert!(WriteBatch::from_bytes(bytes[..cut].to_vec()).is_err());
         }
         let mut other_kind = bytes.to_vec();
-        other_kind[HEADER_BYTES] = 3;
+        other_kind[HEADER_BYTES] = 5;
         assert!(matches!(
             WriteBatch::from_bytes(other_kind),
             Err(FormatError::Unsupported { offset: 12, .. })
@@ -362,6 +464,40 @@ mod tests {
         assert_eq!(ranges, expected);
     }
 
+    #[test]
+    fn times_are_read_back_and_fixed() {
+        let mut batch = WriteBatch::new();
+        batch.put_with_ttl(b"a", b"1", Duration::from_nanos(1_500));
+        batch.put_until(b"b", b"2", 99);
+        batch.reach(7);
+        batch.put_with_ttl(b"c", b"", Duration::MAX);
+        batch.put_with_ttl(b"d", b"", Duration::ZERO);
+        let times = |batch: &WriteBatch| -> Vec<_> { batch.iter().map(|it| it.time).collect() };
+        let mut expected = [
+            None,
+            Some(Time::Lifetime(2)),
+            None,
+            Some(Time::Expiry(99)),
+            Some(Time::Reached(7)),
+            None,
+            Some(Time::Lifetime(TIME_MAX + 1)),
+            None,
+            Some(Time::Lifetime(0)),
+        ];
+        let mut read = WriteBatch::from_bytes(batch.as_bytes().to_vec()).unwrap();
+        assert_eq!(times(&read), expected);
+        read.fix_times(1_000);
+        expected[1] = Some(Time::Expiry(1_002));
+        expected[6] = Some(Time::Expiry(TIME_MAX));
+        expected[8] = Some(Time::Expiry(1_000));
+        assert_eq!(times(&read), expected);
+        assert_eq!(read.iter().nth(1).unwrap().key, b"a");
+        let mut beyond = read.as_bytes().to_vec();
+        let last = beyond.len() - 1;
+        beyond[last] = 0x40;
+        assert!(WriteBatch::from_bytes(beyond).is_err());
+    }
+
     proptest! {
         #[test]
         fn operations_round_trip(
@@ -387,7 +523,7 @@ mod tests {
             prop_assert_eq!(read.sequence(), sequence);
             let expected: Vec<_> = operations
                 .iter()
-                .map(|(key, value)| Operation { key, value: value.as_deref(), range_end: None })
+                .map(|(key, value)| Operation { key, value: value.as_deref(), ..Operation::default() })
                 .collect();
             prop_assert_eq!(read.iter().collect::<Vec<_>>(), expected);
         }

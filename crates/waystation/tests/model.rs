@@ -1,9 +1,11 @@
 //! Random histories against a model: puts, deletions of keys, ranges and prefixes, batches, snapshots, cursors both ways
-//! with bounds, flushes, compactions and reopening must agree with an ordered map, operation by operation.
+//! with bounds, flushes, compactions and reopening must agree with an ordered map, operation by operation; so must puts
+//! with a time to live, on a simulated clock that jumps.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{
     Compression, Db, DbIterator, Durability, IterOptions, Options, Snapshot, WriteBatch,
@@ -42,11 +44,18 @@ impl Random {
     }
 }
 
+/// The clock jumps by so much: far more than what passes by itself, while the threads in the background sleep.
+const EPOCH: Duration = Duration::from_secs(1000 * 86_400);
+
 struct Harness {
-    storage: Arc<dyn Storage>,
+    storage: Arc<SimStorage>,
     options: Options,
     db: Option<Db>,
     model: State,
+    /// Jumps of the clock so far.
+    epoch: u32,
+    /// After which of them a key is gone.
+    ends: BTreeMap<Vec<u8>, u32>,
     snapshots: Vec<(Snapshot, State)>,
     random: Random,
 }
@@ -66,12 +75,14 @@ impl Harness {
             compression,
             ..Options::default()
         };
-        let storage: Arc<dyn Storage> = SimStorage::new(seed);
+        let storage = SimStorage::new(seed);
         let mut harness = Self {
             storage,
             options,
             db: None,
             model: State::new(),
+            epoch: 0,
+            ends: BTreeMap::new(),
             snapshots: Vec::new(),
             random,
         };
@@ -88,17 +99,37 @@ impl Harness {
         if let Some(db) = self.db.take() {
             db.close().expect("close");
         }
-        let storage = Arc::clone(&self.storage);
+        // By a day in the whole run, so that it is less than half a jump.
+        self.storage.step_wall_clock(match self.random.below(400) {
+            0 => 86_400,
+            1 => -86_400,
+            _ => 0,
+        });
+        let storage = Arc::clone(&self.storage) as Arc<dyn Storage>;
         self.db =
             Some(Db::open_with(storage, Path::new("/model"), self.options.clone()).expect("open"));
     }
 
     fn step(&mut self) {
         match self.random.below(1000) {
-            0..500 => {
+            0..440 => {
                 let (key, value) = (self.random.key(), self.random.value());
                 self.db().put(&key, &value).expect("put");
+                self.ends.remove(&key);
                 self.model.insert(key, value);
+            }
+            440..496 => {
+                let (key, value) = (self.random.key(), self.random.value());
+                let lifetime = self.lifetime(&key);
+                self.db().put_with_ttl(&key, &value, lifetime).expect("put");
+                self.model.insert(key, value);
+            }
+            496..500 => {
+                self.storage.sleep(EPOCH);
+                self.epoch += 1;
+                let (ends, epoch) = (&self.ends, self.epoch);
+                self.model
+                    .retain(|key, _| ends.get(key).is_none_or(|end| *end > epoch));
             }
             500..680 => {
                 let key = self.random.key();
@@ -159,6 +190,13 @@ impl Harness {
         }
     }
 
+    /// How long `key`, which is put now, is to live.
+    fn lifetime(&mut self, key: &[u8]) -> Duration {
+        let jumps = self.random.below(4) as u32;
+        self.ends.insert(key.to_vec(), self.epoch + jumps + 1);
+        EPOCH * jumps + EPOCH / 2
+    }
+
     /// A range of keys: few, many, or all behind one.
     fn range(&mut self) -> (Vec<u8>, Option<Vec<u8>>) {
         loop {
@@ -185,9 +223,14 @@ impl Harness {
             } else if self.random.below(3) == 0 {
                 batch.delete(&key);
                 self.model.remove(&key);
+            } else if self.random.below(6) == 0 {
+                let value = self.random.value();
+                batch.put_with_ttl(&key, &value, self.lifetime(&key));
+                self.model.insert(key, value);
             } else {
                 let value = self.random.value();
                 batch.put(&key, &value);
+                self.ends.remove(&key);
                 self.model.insert(key, value);
             }
         }

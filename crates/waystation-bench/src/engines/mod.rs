@@ -192,6 +192,11 @@ pub(crate) trait Engine: Sized + Sync {
         }
         Ok(())
     }
+    /// Puts a key that is to be gone after `lifetime`. Returns whether the engine sees to that.
+    fn put_for(&self, key: &[u8], value: &[u8], _lifetime: Duration) -> Result<bool> {
+        self.put(key, value)?;
+        Ok(false)
+    }
     /// What the engine's two levels hold and have done; nothing from an engine that has no devices.
     fn levels(&self) -> Result<Option<Levels>> {
         Ok(None)

@@ -96,6 +96,11 @@ impl Engine for Waystation {
         failed("delete a range", self.0.delete_range(start, Some(end)))
     }
 
+    fn put_for(&self, key: &[u8], value: &[u8], lifetime: Duration) -> Result<bool> {
+        let put = self.0.put_with_ttl(key, value, lifetime);
+        failed("put with a time to live", put).map(|()| true)
+    }
+
     fn levels(&self) -> Result<Option<Levels>> {
         let stats = self.0.stats();
         let Some(devices) = stats.devices else {

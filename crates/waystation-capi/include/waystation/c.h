@@ -44,6 +44,13 @@ leveldb_iterator_t* waystation_create_range_iterator(
     leveldb_t* db, const leveldb_readoptions_t* options,
     const char* lower, size_t lowerlen, const char* upper, size_t upperlen);
 
+/* Puts `value` under `key` for so many milliseconds (more than 0): from then on there is no such key, unless it is put
+ * again. The time is counted from now on, while the database is closed as well; setting the clock of the machine changes
+ * nothing while it is open. */
+waystation_code_t waystation_put_ttl(
+    leveldb_t* db, const leveldb_writeoptions_t* options,
+    const char* key, size_t keylen, const char* val, size_t vallen, int64_t milliseconds, char** errptr);
+
 /* Deletes all keys from `start` on and before `end`, however many there are, in the time of one write; NULL for an
  * open end. */
 waystation_code_t waystation_delete_range(

@@ -75,7 +75,8 @@ pub unsafe extern "C" fn leveldb_writebatch_iterate(
 ) {
     // SAFETY: the handle is live.
     let batch = unsafe { &(*batch).batch };
-    for operation in batch {
+    // What LevelDB has no function for is not told.
+    for operation in batch.iter().filter(|it| it.time.is_none()) {
         let (key, key_length) = (operation.key.as_ptr().cast(), operation.key.len());
         // SAFETY: the caller passes functions that may be called with its state, and with bytes for as long as
         // the call lasts.

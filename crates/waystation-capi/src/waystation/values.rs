@@ -8,6 +8,7 @@ use crate::leveldb::{
 use crate::memory::{bytes, hand_out};
 use crate::status::{Failure, tell};
 use std::ffi::c_char;
+use std::time::Duration;
 use waystation::{DbIterator, IterOptions, WriteBatch};
 
 /// Copies as much of the value under a key as fits to `buffer`, and says how long it is. A key that is not there is
@@ -97,6 +98,32 @@ pub unsafe extern "C" fn waystation_create_range_iterator(
             snapshot: (*options).held_snapshot(),
         };
         hand_out(leveldb_iterator_t::new((*db).db.iter(options)))
+    }
+}
+
+/// Puts `value` under `key` for so many milliseconds.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn waystation_put_ttl(
+    db: *mut leveldb_t,
+    options: *const leveldb_writeoptions_t,
+    key: *const c_char,
+    key_length: usize,
+    value: *const c_char,
+    value_length: usize,
+    milliseconds: i64,
+    errptr: *mut *mut c_char,
+) -> waystation_code_t {
+    // SAFETY: handles and error are as the header demands; key and value have that many bytes.
+    unsafe {
+        let Ok(milliseconds) = u64::try_from(milliseconds) else {
+            let negative =
+                waystation::Error::InvalidArgument("the time to live is negative".into());
+            return code(Err(negative), errptr);
+        };
+        let mut batch = WriteBatch::new();
+        let lifetime = Duration::from_millis(milliseconds);
+        batch.put_with_ttl(bytes(key, key_length), bytes(value, value_length), lifetime);
+        code((*db).db.write(&batch, (*options).durability()), errptr)
     }
 }
 

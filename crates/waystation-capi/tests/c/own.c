@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <threads.h>
+#include <time.h>
 
 #define EXPECT(condition)                                                                    \
   do {                                                                                       \
@@ -138,6 +140,20 @@ static void values(leveldb_t* db, leveldb_writeoptions_t* write, leveldb_readopt
   EXPECT(waystation_delete_range(db, write, "x3", 2, NULL, 0, &error) == waystation_ok);
   EXPECT(waystation_get_into(db, read, "x3", 2, NULL, 0, &length, &error) == waystation_not_found);
   EXPECT(waystation_delete_range(db, write, "b", 1, "a", 1, &error) == waystation_invalid_argument);
+  forget_error();
+
+  EXPECT(waystation_put_ttl(db, write, "t", 1, "v", 1, 3600 * 1000, &error) == waystation_ok);
+  EXPECT(waystation_get_into(db, read, "t", 1, NULL, 0, &length, &error) == waystation_ok);
+  EXPECT(waystation_put_ttl(db, write, "t", 1, "v", 1, 1, &error) == waystation_ok);
+  const struct timespec while_it_lives = {.tv_nsec = 2 * 1000 * 1000};
+  thrd_sleep(&while_it_lives, NULL);
+  EXPECT(waystation_get_into(db, read, "t", 1, NULL, 0, &length, &error) == waystation_not_found);
+  EXPECT(waystation_put_ttl(db, write, "t", 1, "v", 1, 0, &error) == waystation_invalid_argument);
+  forget_error();
+  EXPECT(waystation_put_ttl(db, write, "t", 1, "v", 1, -5, &error) == waystation_invalid_argument);
+  EXPECT(begins(error, "Invalid argument"));
+  forget_error();
+  EXPECT(waystation_put_ttl(db, write, "car:t", 5, "v", 1, 5, &error) == waystation_invalid_argument);
   forget_error();
 }
 

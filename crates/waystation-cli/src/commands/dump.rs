@@ -72,6 +72,11 @@ enum Line {
         end: Option<String>,
         sequence: u64,
     },
+    Expiry {
+        key: String,
+        sequence: u64,
+        at_micros: u64,
+    },
     Version(Version),
     Device {
         prefix: String,
@@ -179,6 +184,15 @@ impl Printer<'_> {
                 end: end.map(|end| self.style.show(&end)),
                 sequence,
             },
+            Item::Expiry {
+                key,
+                sequence,
+                at_micros,
+            } => Line::Expiry {
+                key: self.style.show(&key),
+                sequence,
+                at_micros,
+            },
             Item::Version(version) => Line::Version(self.version(&version)),
             Item::Device {
                 prefix,
@@ -251,6 +265,13 @@ impl Printer<'_> {
             }) => self
                 .output
                 .line(format_args!("  {key} @ {sequence} deleted")),
+            Line::Expiry {
+                key,
+                sequence,
+                at_micros,
+            } => self.output.line(format_args!(
+                "  {key} @ {sequence} expires at {at_micros} us"
+            )),
             Line::RangeDeletion {
                 start,
                 end,

@@ -36,7 +36,10 @@ pub(super) fn put(args: &Put) -> Result<(), Failure> {
     };
     let db = open_or_create(&args.db)?;
     let mut batch = WriteBatch::new();
-    batch.put(&key, &value);
+    match args.ttl {
+        Some(lifetime) => batch.put_with_ttl(&key, &value, lifetime),
+        None => batch.put(&key, &value),
+    }
     db.write(&batch, durability(args.sync))?;
     Ok(db.close()?)
 }

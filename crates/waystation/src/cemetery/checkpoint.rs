@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! magic        8 bytes   "WSGRAVES"
-//! format       u32       1; never reuse a number
+//! format       u32       1, or 2 with times; never reuse a number
 //! through      u64       all deletions up to this sequence number that anybody needs are here
 //! ranges       u32 count, then per range, by key:
 //!   start      string    included
@@ -12,6 +12,9 @@
 //!   shared     varint    bytes that the key has in common with the one before
 //!   rest       string    its other bytes
 //!   sequence   varint    of its deletion
+//!   purged     varint    format 2: what tables must be purged through beyond that
+//! dated        format 2: as points, but instead of the last number the date (microseconds since 1970)
+//! time         u64       format 2: the time that was reached (microseconds since 1970)
 //! checksum     u32       masked crc32c of everything before
 //! ```
 //!
@@ -22,6 +25,7 @@
 use super::Cut;
 use super::fragments::Fragments;
 use super::ground::Ground;
+use super::row::{Grave, Row};
 use waystation_format::FormatError;
 use waystation_format::checksum::{crc32c, mask};
 use waystation_format::varint::{Reader, put_length_prefixed, put_u64};
@@ -33,6 +37,8 @@ pub(crate) const GRAVES_DRAFT: &str = "GRAVES.new";
 
 const MAGIC: &[u8; 8] = b"WSGRAVES";
 const FORMAT: u32 = 1;
+/// The format of a file with times.
+const TIMED: u32 = 2;
 
 /// Why a file is no checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,8 +57,10 @@ impl From<FormatError> for GravesError {
 
 /// The bytes of the file.
 pub(crate) fn encode(ground: &Ground) -> Vec<u8> {
+    let is_timed = ground.is_timed();
+    let format = if is_timed { TIMED } else { FORMAT };
     let mut out = Vec::from(MAGIC);
-    out.extend_from_slice(&FORMAT.to_le_bytes());
+    out.extend_from_slice(&format.to_le_bytes());
     out.extend_from_slice(&ground.through().to_le_bytes());
     out.extend_from_slice(&(ground.ranges().len() as u32).to_le_bytes());
     for (start, end, cuts) in ground.ranges().iter() {
@@ -63,18 +71,34 @@ pub(crate) fn encode(ground: &Ground) -> Vec<u8> {
             put_u64(&mut out, cut.below);
         }
     }
-    out.extend_from_slice(&(ground.len() as u64).to_le_bytes());
-    let mut last: &[u8] = &[];
-    for (key, sequence) in ground.points() {
-        let shared = last.iter().zip(key).take_while(|(a, b)| a == b).count();
-        put_u64(&mut out, shared as u64);
-        put_length_prefixed(&mut out, &key[shared..]);
-        put_u64(&mut out, sequence);
-        last = key;
+    put_row(&mut out, ground.points(), |out, grave| {
+        if is_timed {
+            put_u64(out, grave.other - grave.sequence);
+        }
+    });
+    if is_timed {
+        put_row(&mut out, ground.dated(), |out, grave| {
+            put_u64(out, grave.other);
+        });
+        out.extend_from_slice(&ground.time().to_le_bytes());
     }
     let checksum = mask(crc32c(&out));
     out.extend_from_slice(&checksum.to_le_bytes());
     out
+}
+
+fn put_row(out: &mut Vec<u8>, row: &Row, put_other: impl Fn(&mut Vec<u8>, &Grave<'_>)) {
+    out.extend_from_slice(&(row.len() as u64).to_le_bytes());
+    let mut last: &[u8] = &[];
+    for grave in row.iter() {
+        let shared = last.iter().zip(grave.key).take_while(|(a, b)| a == b);
+        let shared = shared.count();
+        put_u64(out, shared as u64);
+        put_length_prefixed(out, &grave.key[shared..]);
+        put_u64(out, grave.sequence);
+        put_other(out, &grave);
+        last = grave.key;
+    }
 }
 
 /// Reads the file.
@@ -92,35 +116,67 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Ground, GravesError> {
     }
     let mut reader = Reader::new(rest);
     let format = reader.fixed_u32("format of the graves")?;
-    if format != FORMAT {
+    if format != FORMAT && format != TIMED {
         return Err(GravesError::Newer(format));
     }
     let through = reader.fixed_u64("sequence number")?;
     let ranges = read_ranges(&mut reader)?;
     let mut ground = Ground::new(through, ranges);
-    let mut key: Vec<u8> = Vec::new();
-    let mut last = None;
-    for _ in 0..reader.fixed_u64("count of graves")? {
-        let shared = usize::try_from(reader.var_u64("shared bytes of a key")?);
-        let Some(shared) = shared.ok().filter(|shared| *shared <= key.len()) else {
-            return Err(damaged("a key shares more than there is"));
+    read_row(&mut reader, |reader, grave| {
+        let beyond = match format {
+            TIMED => reader.var_u64("what tables must be purged through")?,
+            _ => 0,
         };
-        let before = last.map(|sequence| (key.clone(), sequence));
-        key.truncate(shared);
-        key.extend_from_slice(reader.length_prefixed("rest of a key")?);
-        let sequence = reader.var_u64("sequence number of a grave")?;
-        let is_behind =
-            |(before, older): (Vec<u8>, u64)| before < key || (before == key && older > sequence);
-        if !before.is_none_or(is_behind) {
-            return Err(damaged("its graves are not in order"));
-        }
-        ground.push(&key, sequence);
-        last = Some(sequence);
+        let other = grave.sequence.saturating_add(beyond);
+        ground.push(Grave { other, ..grave });
+        Ok(())
+    })?;
+    if format == TIMED {
+        read_row(&mut reader, |reader, grave| {
+            let other = reader.var_u64("date of a grave")?;
+            ground.push_dated(Grave { other, ..grave });
+            Ok(())
+        })?;
+        ground = ground.at_time(reader.fixed_u64("time")?);
     }
     if !reader.is_empty() {
         return Err(damaged("bytes follow its last grave"));
     }
     Ok(ground)
+}
+
+fn read_row(
+    reader: &mut Reader<'_>,
+    mut take: impl FnMut(&mut Reader<'_>, Grave<'_>) -> Result<(), FormatError>,
+) -> Result<(), GravesError> {
+    let damaged = |reason| GravesError::Damaged(0, reason);
+    let mut key: Vec<u8> = Vec::new();
+    let mut last: Option<(Vec<u8>, u64)> = None;
+    for _ in 0..reader.fixed_u64("count of graves")? {
+        let shared = usize::try_from(reader.var_u64("shared bytes of a key")?);
+        let Some(shared) = shared.ok().filter(|shared| *shared <= key.len()) else {
+            return Err(damaged("a key shares more than there is"));
+        };
+        key.truncate(shared);
+        key.extend_from_slice(reader.length_prefixed("rest of a key")?);
+        let sequence = reader.var_u64("sequence number of a grave")?;
+        let is_behind = |(before, older): &(Vec<u8>, u64)| {
+            *before < key || (*before == key && *older > sequence)
+        };
+        if !last.as_ref().is_none_or(is_behind) {
+            return Err(damaged("its graves are not in order"));
+        }
+        let grave = Grave {
+            key: &key,
+            sequence,
+            other: sequence,
+        };
+        take(reader, grave)?;
+        let (before, older) = last.get_or_insert_default();
+        before.clone_from(&key);
+        *older = sequence;
+    }
+    Ok(())
 }
 
 fn read_ranges(reader: &mut Reader<'_>) -> Result<Fragments, FormatError> {

@@ -1,56 +1,64 @@
 //! The ground: all graves of memtables that were flushed. It never changes; a flush makes the next one from it.
 //!
-//! Keys are sorted and lie one behind the other, and a hash index over them, made when the first reader asks, answers
-//! point reads. What a grave takes beyond its key: 8 bytes of sequence number, 8 of offset, 6 to 11 of index.
+//! Graves of keys lie in two rows: those that count, and those with a date that is not past for everybody. Once it is,
+//! a grave is *dug*: it goes to the first row, in the place of its sequence number, and is marked with the number that
+//! the ground goes through by then. To readers the first counts; how far tables were purged is compared with the second,
+//! as tables purged through the first may be older than the digging.
 
 use super::fragments::Fragments;
 use super::plot::Plot;
-use super::points::hash;
+use super::row::{Grave, Row};
 use super::{Cut, prune};
-use std::sync::OnceLock;
-
-/// No entry.
-const NONE: u32 = u32::MAX;
 
 /// Graves, sorted.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ground {
     /// All graves of keys up to this sequence number that anybody needs are here.
     through: u64,
-    keys: Vec<u8>,
-    /// Where each key ends.
-    ends: Vec<usize>,
-    sequences: Vec<u64>,
+    /// The time that was reached when it was made, if it is timed.
+    time: u64,
+    /// Their other number is what tables must be purged through.
+    points: Row,
+    /// Their other number is their date.
+    dated: Row,
+    /// The first of these dates.
+    earliest: u64,
     ranges: Fragments,
-    /// Where to look for a key: the first of its graves.
-    index: OnceLock<Box<[u32]>>,
 }
 
-impl PartialEq for Ground {
-    fn eq(&self, other: &Self) -> bool {
-        (self.through, &self.ranges) == (other.through, &other.ranges)
-            && self.sequences == other.sequences
-            && self.points().eq(other.points())
+impl Default for Ground {
+    fn default() -> Self {
+        Self::new(0, Fragments::default())
     }
 }
-
-impl Eq for Ground {}
 
 impl Ground {
     /// Ground without graves of keys, and with `ranges`.
     pub(crate) fn new(through: u64, ranges: Fragments) -> Self {
         Self {
             through,
+            time: 0,
+            points: Row::default(),
+            dated: Row::default(),
+            earliest: u64::MAX,
             ranges,
-            ..Self::default()
         }
     }
 
-    /// Puts a grave behind the last one: by key, of one key the latest first.
-    pub(crate) fn push(&mut self, key: &[u8], sequence: u64) {
-        self.keys.extend_from_slice(key);
-        self.ends.push(self.keys.len());
-        self.sequences.push(sequence);
+    /// The same, at `time`.
+    pub(crate) fn at_time(self, time: u64) -> Self {
+        Self { time, ..self }
+    }
+
+    /// Puts a grave that counts behind the last one: by key, of one key the latest first.
+    pub(crate) fn push(&mut self, grave: Grave<'_>) {
+        self.points.push(grave);
+    }
+
+    /// Puts a grave with a date behind the last one: by key, of one key the latest first.
+    pub(crate) fn push_dated(&mut self, grave: Grave<'_>) {
+        self.earliest = self.earliest.min(grave.other);
+        self.dated.push(grave);
     }
 
     /// All deletions up to this sequence number that anybody needs are here.
@@ -58,22 +66,53 @@ impl Ground {
         self.through
     }
 
-    /// How many graves of keys there are.
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        self.sequences.len()
+    /// Whether there are graves that have dates, or had.
+    pub(crate) fn is_timed(&self) -> bool {
+        !self.points.is_plain() || !self.dated.is_empty()
     }
 
-    /// Whether there are graves of keys.
+    /// The time that was reached when it was made, if it is timed.
+    pub(crate) fn time(&self) -> u64 {
+        self.time
+    }
+
+    /// The graves that count. Their other number is what tables must be purged through.
+    pub(crate) fn points(&self) -> &Row {
+        &self.points
+    }
+
+    /// The graves with a date, which is their other number.
+    pub(crate) fn dated(&self) -> &Row {
+        &self.dated
+    }
+
+    /// The first date of a grave; the end of time if none has one.
+    #[inline]
+    pub(crate) fn earliest(&self) -> u64 {
+        self.earliest
+    }
+
+    /// How many graves of keys there are that count.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    /// Graves of all kinds.
+    pub(crate) fn count(&self) -> usize {
+        self.points.len() + self.dated.len() + self.ranges.len()
+    }
+
+    /// Whether there are graves of keys that count.
     #[inline]
     pub(crate) fn has_points(&self) -> bool {
-        !self.sequences.is_empty()
+        !self.points.is_empty()
     }
 
     /// Whether there are no graves.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.sequences.is_empty() && self.ranges.is_empty()
+        self.points.is_empty() && self.ranges.is_empty() && self.dated.is_empty()
     }
 
     /// The ranges.
@@ -81,57 +120,23 @@ impl Ground {
         &self.ranges
     }
 
-    /// The key and the sequence number of grave `at`.
-    #[inline]
-    pub(crate) fn point(&self, at: usize) -> (&[u8], u64) {
-        let start = at.checked_sub(1).map_or(0, |last| self.ends[last]);
-        (&self.keys[start..self.ends[at]], self.sequences[at])
-    }
-
-    /// All graves of keys, in order.
-    pub(crate) fn points(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        (0..self.len()).map(|at| self.point(at))
-    }
-
-    /// The first grave of a key at or behind `key`.
-    pub(crate) fn first_from(&self, key: &[u8]) -> usize {
-        self.first_where(|it| it >= key)
-    }
-
-    /// The first grave of a key behind `key`.
-    pub(crate) fn first_behind(&self, key: &[u8]) -> usize {
-        self.first_where(|it| it > key)
-    }
-
-    /// The first grave whose key is `wanted`, which all behind it are too.
-    fn first_where(&self, wanted: impl Fn(&[u8]) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.len());
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            if wanted(self.point(middle).0) {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        low
-    }
-
-    /// How many graves of keys from `first` to `last` (both included) were dug after `sequence` and up to `through`.
+    /// How many graves of keys from `first` to `last` (both included) are `meant`.
     pub(crate) fn count_between(
         &self,
         first: &[u8],
         last: &[u8],
-        sequence: u64,
-        through: u64,
+        meant: impl Fn(&Grave<'_>) -> bool,
     ) -> usize {
-        let (from, to) = (self.first_from(first), self.first_behind(last));
-        let some = self.sequences.get(from..to).unwrap_or_default();
-        let is_meant = |it: &&u64| **it > sequence && **it <= through;
-        some.iter().filter(is_meant).count()
+        let (from, to) = (
+            self.points.first_from(first),
+            self.points.first_behind(last),
+        );
+        let some = (from..to).map(|at| self.points.get(at));
+        some.filter(meant).count()
     }
 
-    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot`; 0 if there is none.
+    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot`; 0 if there is none. Graves with a date do
+    /// not count.
     #[inline]
     pub(crate) fn floor(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
         let of_key = self.point_floor(key, hash, snapshot);
@@ -150,55 +155,47 @@ impl Ground {
     /// The same, and the first grave of the key.
     #[inline]
     pub(crate) fn find(&self, key: &[u8], hash: u64, snapshot: u64) -> (u64, usize) {
-        if self.sequences.is_empty() {
+        let Some(first) = self.points.find(key, hash) else {
             return (0, 0);
-        }
-        let index = self.index.get_or_init(|| self.make_index());
-        let mask = index.len() - 1;
-        let mut slot = (hash >> 32) as usize & mask;
-        while index[slot] != NONE {
-            let first = index[slot] as usize;
-            if self.point(first).0 == key {
-                return (self.floor_from(first, key, snapshot), first);
-            }
-            slot = (slot + 1) & mask;
-        }
-        (0, 0)
+        };
+        (self.floor_from(first, key, snapshot), first)
     }
 
     /// The latest deletion up to `snapshot` of `key`, of which grave `first` is the first.
     pub(crate) fn floor_from(&self, first: usize, key: &[u8], snapshot: u64) -> u64 {
-        let of_key = (first..self.len()).map(|at| self.point(at));
-        let of_key = of_key.take_while(|(other, _)| *other == key);
-        of_key
-            .map(|(_, sequence)| sequence)
-            .find(|sequence| *sequence <= snapshot)
-            .unwrap_or(0)
+        let sequences = self.points.of_key(first, key).map(|grave| grave.sequence);
+        let mut counting = sequences.filter(|sequence| *sequence <= snapshot);
+        counting.next().unwrap_or(0)
     }
 
-    fn make_index(&self) -> Box<[u32]> {
-        let slots = (self.len() * 4 / 3 + 1).next_power_of_two();
-        let mut index = vec![NONE; slots].into_boxed_slice();
-        let mask = slots - 1;
-        let mut last: Option<&[u8]> = None;
-        for (at, (key, _)) in self.points().enumerate() {
-            if last == Some(key) {
-                continue;
-            }
-            last = Some(key);
-            let mut slot = (hash(key) >> 32) as usize & mask;
-            while index[slot] != NONE {
-                slot = (slot + 1) & mask;
-            }
-            index[slot] = at as u32;
+    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot` that has a date, and counts at `time`; 0 if
+    /// there is none.
+    #[inline]
+    pub(crate) fn dated_floor(&self, key: &[u8], hash: u64, snapshot: u64, time: u64) -> u64 {
+        if self.earliest > time {
+            return 0;
         }
-        index
+        let Some(first) = self.dated.find(key, hash) else {
+            return 0;
+        };
+        let of_key = self.dated.of_key(first, key);
+        let mut counting = of_key.filter(|it| it.sequence <= snapshot && it.other <= time);
+        counting.next().map_or(0, |grave| grave.sequence)
     }
 
-    /// The graves that concern keys from `first` to `last` (both included; `None`: no bound).
+    /// The date of the grave of `key` with the number `sequence`.
+    pub(crate) fn date_of(&self, key: &[u8], sequence: u64) -> Option<u64> {
+        let first = self.dated.first_from(key);
+        let mut of_key = self.dated.of_key(first, key);
+        let grave = of_key.find(|grave| grave.sequence == sequence)?;
+        Some(grave.other)
+    }
+
+    /// The graves that concern keys from `first` to `last` (both included; `None`: no bound), but for those with dates.
     pub(crate) fn within(&self, first: Option<&[u8]>, last: Option<&[u8]>) -> Self {
-        let from = first.map_or(0, |first| self.first_from(first));
-        let to = last.map_or(self.len(), |last| self.first_behind(last));
+        let points = &self.points;
+        let from = first.map_or(0, |first| points.first_from(first));
+        let to = last.map_or(points.len(), |last| points.first_behind(last));
         let mut ranges = Fragments::default();
         for (start, end, cuts) in self.ranges.overlapping(first, last) {
             for cut in cuts {
@@ -207,19 +204,19 @@ impl Ground {
         }
         let mut part = Self::new(self.through, ranges);
         for at in from..to.max(from) {
-            let (key, sequence) = self.point(at);
-            part.push(key, sequence);
+            part.push(points.get(at));
         }
         part
     }
 
     /// The ground once `plots` have come to it, whose graves are the only other ones up to `through`. Graves that no
-    /// reader at `oldest_snapshot` or later can tell from others are left out.
+    /// reader at `oldest_snapshot` or later can tell from others are left out; all readers are past `time`.
     pub(crate) fn with<'p>(
         &self,
         plots: impl IntoIterator<Item = &'p Plot>,
         through: u64,
         oldest_snapshot: u64,
+        time: u64,
     ) -> Self {
         let mut ranges = self.ranges.clone();
         let mut fresh = Sorted::default();
@@ -233,123 +230,259 @@ impl Ground {
             });
             fresh.add(plot);
         }
-        ranges.prune(oldest_snapshot);
         fresh.sort();
-        let mut next = Self::new(through, ranges);
-        let mut old = self.points().peekable();
-        let mut new = fresh.iter().peekable();
-        let mut cuts: Vec<Cut> = Vec::new();
-        loop {
-            let key = match (old.peek(), new.peek()) {
-                (Some((a, _)), Some((b, _))) => (*a).min(*b),
-                (Some((key, _)), None) | (None, Some((key, _))) => *key,
-                (None, None) => break,
-            };
-            cuts.clear();
-            while let Some((_, sequence)) = old.next_if(|(it, _)| *it == key) {
-                cuts.push(Cut::deletion(sequence));
-            }
-            while let Some((_, sequence)) = new.next_if(|(it, _)| *it == key) {
-                cuts.push(Cut::deletion(sequence));
-            }
-            next.bury(key, &mut cuts, oldest_snapshot);
-        }
-        next
-    }
-
-    /// Takes the graves `cuts` of `key`, which is behind all others, as far as anybody needs them.
-    fn bury(&mut self, key: &[u8], cuts: &mut Vec<Cut>, oldest_snapshot: u64) {
-        let covered = if self.ranges.is_empty() {
-            0
-        } else {
-            self.ranges.floor(key, oldest_snapshot)
+        ranges.prune(oldest_snapshot);
+        let mut digger = Digger {
+            next: Self::new(through, ranges).at_time(time.max(self.time)),
+            oldest_snapshot,
+            time,
+            of_key: OfKey::default(),
         };
-        if cuts.len() > 1 {
-            prune(cuts, oldest_snapshot);
+        let mut new = fresh.iter().peekable();
+        let mut old = self.points.iter().peekable();
+        let mut dated = self.dated.iter().peekable();
+        loop {
+            let keys = [
+                old.peek().map(|it| it.key),
+                dated.peek().map(|it| it.key),
+                new.peek().map(|(it, _)| it.key),
+            ];
+            let Some(key) = keys.into_iter().flatten().min() else {
+                break;
+            };
+            let of_key = &mut digger.of_key;
+            while let Some(grave) = old.next_if(|it| it.key == key) {
+                of_key.counting.push((grave.sequence, grave.other));
+            }
+            while let Some(grave) = dated.next_if(|it| it.key == key) {
+                of_key.dated.push((grave.sequence, grave.other));
+            }
+            while let Some((grave, is_dated)) = new.next_if(|(it, _)| it.key == key) {
+                let kind = if is_dated {
+                    &mut of_key.dated
+                } else {
+                    &mut of_key.counting
+                };
+                kind.push((grave.sequence, grave.other));
+            }
+            digger.bury(key);
         }
-        for cut in cuts.iter().rev().filter(|cut| cut.below > covered) {
-            self.push(key, cut.below);
+        if digger.next.is_timed() {
+            digger.next
+        } else {
+            digger.next.at_time(0)
         }
     }
 
     /// The ground without the graves that `keeps_point` and `keeps_range` do not want.
     pub(crate) fn retain(
         &self,
-        mut keeps_point: impl FnMut(&[u8], u64) -> bool,
+        mut keeps_point: impl FnMut(&Grave<'_>) -> bool,
         keeps_range: impl FnMut(&[u8], Option<&[u8]>, &Cut) -> bool,
     ) -> Self {
         let mut ranges = self.ranges.clone();
         ranges.retain(keeps_range);
-        let mut next = Self::new(self.through, ranges);
-        for (key, sequence) in self.points() {
-            if keeps_point(key, sequence) {
-                next.push(key, sequence);
-            }
+        let mut next = Self {
+            points: Row::default(),
+            dated: self.dated.clone(),
+            ranges,
+            ..*self
+        };
+        for grave in self.points.iter().filter(|it| keeps_point(it)) {
+            next.push(grave);
         }
         next
     }
 
     /// Bytes of memory taken.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let index = self.index.get().map_or(0, |index| size_of_val(&index[..]));
-        self.keys.capacity()
-            + self.ends.capacity() * size_of::<usize>()
-            + self.sequences.capacity() * size_of::<u64>()
-            + index
-            + self.ranges.memory_bytes()
+        self.points.memory_bytes() + self.dated.memory_bytes() + self.ranges.memory_bytes()
     }
 
     /// Bytes of all keys of graves.
     pub(crate) fn key_bytes(&self) -> usize {
-        self.keys.len()
+        self.points.key_bytes() + self.dated.key_bytes()
     }
 
-    /// The sequence number of the oldest deletion here.
+    /// The number of the oldest deletion that counts, or was dug, here.
     pub(crate) fn oldest(&self) -> Option<u64> {
-        self.all_sequences().min()
+        self.counting_numbers().min()
     }
 
-    /// The sequence number of the newest deletion here.
+    /// The number of the newest deletion here, or of the newest digging.
     pub(crate) fn newest(&self) -> Option<u64> {
-        self.all_sequences().max()
+        let dated = self.dated.iter().map(|grave| grave.sequence);
+        self.counting_numbers().chain(dated).max()
     }
 
-    fn all_sequences(&self) -> impl Iterator<Item = u64> {
+    /// The highest number that a table must be purged through, or more.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.through.max(self.newest().unwrap_or(0))
+    }
+
+    fn counting_numbers(&self) -> impl Iterator<Item = u64> {
         let ranges = self.ranges.iter();
         let ranges = ranges.flat_map(|(_, _, cuts)| cuts.iter().map(|cut| cut.below));
-        self.sequences.iter().copied().chain(ranges)
+        self.points.iter().map(|grave| grave.other).chain(ranges)
     }
+}
+
+/// Makes a ground, key by key.
+struct Digger {
+    next: Ground,
+    oldest_snapshot: u64,
+    /// Dates up to here are past for everybody.
+    time: u64,
+    /// The graves of the key that comes next.
+    of_key: OfKey,
+}
+
+/// Graves of one key: sequence numbers with the other ones.
+#[derive(Default)]
+struct OfKey {
+    counting: Vec<(u64, u64)>,
+    dated: Vec<(u64, u64)>,
+    cuts: Vec<Cut>,
+}
+
+impl Digger {
+    /// Takes the graves of `key`, which is behind all others, as far as anybody needs them.
+    fn bury(&mut self, key: &[u8]) {
+        let OfKey {
+            counting,
+            dated,
+            cuts,
+        } = &mut self.of_key;
+        dated.retain(|&(sequence, date)| {
+            let is_due = date <= self.time;
+            if is_due {
+                counting.push((sequence, self.next.through.max(sequence)));
+            }
+            !is_due
+        });
+        let ranges = &self.next.ranges;
+        let covered = if ranges.is_empty() {
+            0
+        } else {
+            ranges.floor(key, self.oldest_snapshot)
+        };
+        if !dated.is_empty() {
+            prune_dated(dated, counting, covered, self.oldest_snapshot);
+            for &(sequence, other) in dated.iter() {
+                self.next.push_dated(Grave {
+                    key,
+                    sequence,
+                    other,
+                });
+            }
+            dated.clear();
+        }
+        if let [(sequence, other)] = counting[..] {
+            if sequence > covered {
+                self.next.push(Grave {
+                    key,
+                    sequence,
+                    other,
+                });
+            }
+        } else {
+            // Of one that was dug twice, as the log told of it again, the first digging counts.
+            counting.sort_unstable();
+            counting.dedup_by_key(|it| it.0);
+            cuts.extend(counting.iter().map(|it| Cut::deletion(it.0)));
+            prune(cuts, self.oldest_snapshot);
+            counting.retain(|it| it.0 > covered && cuts.iter().any(|cut| cut.below == it.0));
+            for &(sequence, other) in counting.iter().rev() {
+                self.next.push(Grave {
+                    key,
+                    sequence,
+                    other,
+                });
+            }
+            cuts.clear();
+        }
+        counting.clear();
+    }
+}
+
+/// Leaves of the `dated` graves of a key, latest first, those that a reader at `oldest_snapshot` or later may need.
+fn prune_dated(
+    dated: &mut Vec<(u64, u64)>,
+    counting: &[(u64, u64)],
+    covered: u64,
+    oldest_snapshot: u64,
+) {
+    dated.sort_unstable_by(|a, b| b.cmp(a));
+    dated.dedup_by_key(|it| it.0);
+    dated.retain(|it| counting.iter().all(|other| other.0 != it.0));
+    // Each stands behind a put of the key, at the number before: who is past that put never looks below it, or else
+    // finds that hidden as well.
+    let sequences = counting.iter().chain(dated.iter()).map(|it| it.0);
+    let passed = sequences
+        .filter(|sequence| *sequence <= oldest_snapshot)
+        .max();
+    let floor = passed.unwrap_or(0).max(covered);
+    dated.retain(|it| it.0 >= floor);
 }
 
 /// The graves of plots' keys, sorted.
 #[derive(Default)]
 struct Sorted {
     keys: Vec<u8>,
-    /// Where a key begins, how long it is, and when it was deleted.
-    graves: Vec<(usize, u32, u64)>,
+    graves: Vec<Fresh>,
+}
+
+/// A grave of a plot.
+struct Fresh {
+    /// Where its key begins, and how long it is.
+    start: usize,
+    length: u32,
+    sequence: u64,
+    date: Option<u64>,
+}
+
+impl Fresh {
+    fn key<'k>(&self, keys: &'k [u8]) -> &'k [u8] {
+        &keys[self.start..self.start + self.length as usize]
+    }
 }
 
 impl Sorted {
     fn add(&mut self, plot: &Plot) {
-        plot.points().for_each(|key, sequence| {
-            let grave = (self.keys.len(), key.len() as u32, sequence);
-            self.keys.extend_from_slice(key);
-            self.graves.push(grave);
+        plot.points()
+            .for_each(|key, sequence| self.push(key, sequence, None));
+        if let Some(dated) = plot.dated() {
+            dated.for_each(|key, sequence, date| self.push(key, sequence, Some(date)));
+        }
+    }
+
+    fn push(&mut self, key: &[u8], sequence: u64, date: Option<u64>) {
+        self.graves.push(Fresh {
+            start: self.keys.len(),
+            length: key.len() as u32,
+            sequence,
+            date,
         });
+        self.keys.extend_from_slice(key);
     }
 
     fn sort(&mut self) {
         let keys = &self.keys;
-        let key = |&(start, length, _): &(usize, u32, u64)| &keys[start..start + length as usize];
-        self.graves
-            .sort_unstable_by(|a, b| key(a).cmp(key(b)).then(b.2.cmp(&a.2)));
+        self.graves.sort_unstable_by(|a, b| {
+            let by_key = a.key(keys).cmp(b.key(keys));
+            by_key.then(b.sequence.cmp(&a.sequence))
+        });
     }
 
-    /// In order, once it is sorted.
-    fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        let graves = self.graves.iter();
-        graves.map(|&(start, length, sequence)| {
-            (&self.keys[start..start + length as usize], sequence)
+    /// The graves, and whether they have a date. In order, once they are sorted.
+    fn iter(&self) -> impl Iterator<Item = (Grave<'_>, bool)> {
+        self.graves.iter().map(|fresh| {
+            let grave = Grave {
+                key: fresh.key(&self.keys),
+                sequence: fresh.sequence,
+                other: fresh.date.unwrap_or(fresh.sequence),
+            };
+            (grave, fresh.date.is_some())
         })
     }
 }

@@ -16,11 +16,15 @@
 //!                      (gone)
 //! ```
 //!
+//! A put with a time to live is a put and, with the next sequence number, a deletion with a date: a grave that counts
+//! for readers who are past that date. Nobody's time goes back, and a snapshot's stands still; so once all readers are
+//! past it, the grave is one like the others.
+//!
 //! A reader pins its memtables, their plots, the ground and the version of the tree together, in one view. So a grave
 //! may be retired as soon as the newest version needs it no longer: who reads an older version reads an older ground.
 //!
 //! - [`points`] and [`words`]: the hash table and its memory; [`fragments`]: ranges; [`plot`]: both, of one memtable
-//! - [`ground`]: all graves of flushed memtables; [`checkpoint`]: its file
+//! - [`ground`]: all graves of flushed memtables, in [`row`]s; [`checkpoint`]: its file
 //! - [`learned`]: runs of dead keys that scans came through
 
 pub(crate) mod checkpoint;
@@ -29,6 +33,7 @@ pub(crate) mod ground;
 pub(crate) mod learned;
 pub(crate) mod plot;
 pub(crate) mod points;
+pub(crate) mod row;
 pub(crate) mod words;
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! A plot: the graves of one memtable, dug by many threads at once.
 //!
 //! Keys lie in a hash table that is read without locks. Ranges are few and lie behind a lock, which nobody touches
-//! while there are none.
+//! while there are none. Keys with a time to live have graves with a date, in a table of their own, at which nobody
+//! looks before the first of these dates.
 
 use super::Cut;
 use super::fragments::{Fragments, Stretch};
-use super::points::Points;
+use super::points::{DatedPoints, Points};
 use crate::sync::RwLock;
-use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::OnceLock;
 
 /// Why the lock on ranges is never poisoned.
 const LOCKED: &str = "no thread panics with the ranges of a plot locked";
@@ -17,22 +19,32 @@ const RANGE_BYTES: usize = 256;
 
 /// The graves of one memtable.
 pub(crate) struct Plot {
+    capacity_bytes: usize,
     points: Points,
     ranges: RwLock<Fragments>,
     /// Deletions of ranges so far.
     range_deletions: AtomicUsize,
     /// What ranges take because they overlap.
     overlap_bytes: AtomicUsize,
+    dated: OnceLock<DatedPoints>,
+    /// The first date of these.
+    earliest: AtomicU64,
+    /// All that there is besides graves of keys: ranges, dated graves, times that were reached.
+    others: AtomicUsize,
 }
 
 impl Plot {
     /// A plot for graves that take at most `capacity_bytes`, as [`Plot::point_bytes`] and [`Plot::range_bytes`] count.
     pub(crate) fn new(capacity_bytes: usize) -> Self {
         Self {
+            capacity_bytes,
             points: Points::new(capacity_bytes),
             ranges: RwLock::new(Fragments::default()),
             range_deletions: AtomicUsize::new(0),
             overlap_bytes: AtomicUsize::new(0),
+            dated: OnceLock::new(),
+            earliest: AtomicU64::new(u64::MAX),
+            others: AtomicUsize::new(0),
         }
     }
 
@@ -44,6 +56,11 @@ impl Plot {
     /// What the grave of a range takes, about, if it overlaps no other; see [`Plot::overlap_bytes`].
     pub(crate) const fn range_bytes(start_bytes: usize, end_bytes: usize) -> usize {
         start_bytes + end_bytes + RANGE_BYTES
+    }
+
+    /// What the dated grave of a key takes at most.
+    pub(crate) const fn dated_bytes(key_bytes: usize) -> usize {
+        DatedPoints::grave_bytes(key_bytes)
     }
 
     /// The deletion of `key` at `sequence`. Returns how many graves of keys there were before.
@@ -58,6 +75,7 @@ impl Plot {
         let overlapping = cuts.saturating_sub(1) * size_of::<Cut>();
         self.overlap_bytes.fetch_add(overlapping, Relaxed);
         self.range_deletions.fetch_add(1, Relaxed);
+        self.others.fetch_add(1, Relaxed);
     }
 
     /// What ranges take beside their [`Plot::range_bytes`], because they overlap. Nobody knows it before they do.
@@ -66,10 +84,52 @@ impl Plot {
         self.overlap_bytes.load(Relaxed)
     }
 
-    /// Whether there is no grave.
+    /// The deletion of `key` at `sequence`, which counts from `date` on.
+    pub(crate) fn expire(&self, key: &[u8], sequence: u64, date: u64) {
+        let dated = self
+            .dated
+            .get_or_init(|| DatedPoints::new(self.capacity_bytes));
+        dated.insert(key, sequence, date);
+        self.earliest.fetch_min(date, Relaxed);
+        self.others.fetch_add(1, Relaxed);
+    }
+
+    /// A time was reached: something is to be buried.
+    pub(crate) fn note_time(&self) {
+        self.others.fetch_add(1, Relaxed);
+    }
+
+    /// Whether there is no grave, and nothing to be buried.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.points.len() == 0 && !self.has_ranges()
+        self.points.len() == 0 && self.others.load(Relaxed) == 0
+    }
+
+    /// The dated graves, if there are some.
+    pub(crate) fn dated(&self) -> Option<&DatedPoints> {
+        self.dated.get()
+    }
+
+    /// How many dated graves there are.
+    pub(crate) fn dated_len(&self) -> usize {
+        self.dated.get().map_or(0, DatedPoints::len)
+    }
+
+    /// The first date of a grave; the end of time if none has one.
+    #[inline]
+    pub(crate) fn earliest(&self) -> u64 {
+        self.earliest.load(Relaxed)
+    }
+
+    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot` that has a date, and counts at `time`; 0 if
+    /// there is none.
+    #[inline]
+    pub(crate) fn dated_floor(&self, key: &[u8], hash: u64, snapshot: u64, time: u64) -> u64 {
+        if self.earliest() > time {
+            return 0;
+        }
+        let dated = self.dated.get();
+        dated.map_or(0, |dated| dated.floor(key, hash, snapshot, time))
     }
 
     /// Whether a range was deleted.
@@ -106,12 +166,13 @@ impl Plot {
 
     /// Bytes of memory taken.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.points.memory_bytes() + self.with_ranges(Fragments::memory_bytes)
+        let dated = self.dated.get().map_or(0, DatedPoints::memory_bytes);
+        self.points.memory_bytes() + dated + self.with_ranges(Fragments::memory_bytes)
     }
 
     /// Bytes of the keys among them.
     pub(crate) fn key_bytes(&self) -> usize {
-        self.points.key_bytes()
+        self.points.key_bytes() + self.dated.get().map_or(0, DatedPoints::key_bytes)
     }
 
     /// Shows `look` the stretch around `key` at `snapshot`, if a range was deleted.

@@ -3,8 +3,10 @@
 //! ```text
 //!   bucket --> node --> node --> nothing         a node comes first in its bucket, by one compare-and-swap
 //!
-//!   node (words):  next u32 | key length u32     sequence u64     key, filled up with zeros
+//!   node (words):  next u32 | key length u32     sequence u64     [date u64]     key, filled up with zeros
 //! ```
+//!
+//! Graves that count only from a date on have that in their nodes, and a table of their own.
 //!
 //! Nothing is ever removed: the whole table goes with its memtable. A key that is deleted again gets another grave.
 //! Buckets come in tables, each eight times the one before; a grave goes to the table that is being filled, and a
@@ -12,11 +14,13 @@
 
 use super::words::Words;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use crate::sync::atomic::{AtomicU32, AtomicUsize};
+use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::OnceLock;
 
-/// Words of a node before its key.
-const HEAD_WORDS: usize = 2;
+/// Words before the key in the node of a grave that counts at once.
+const PLAIN_HEAD: usize = 2;
+/// The same, of one with a date.
+const DATED_HEAD: usize = 3;
 /// Buckets of the first table, and how many times more the next one has. Models try smaller ones.
 #[cfg(not(any(loom, shuttle)))]
 const FIRST_BUCKETS: usize = 2 << 10;
@@ -61,7 +65,12 @@ fn key_words(key: &[u8]) -> impl Iterator<Item = u64> {
 pub(crate) struct Spot(u32);
 
 /// Graves of single keys, of one memtable.
-pub(crate) struct Points {
+pub(crate) type Points = Nodes<PLAIN_HEAD>;
+/// Graves of single keys that count from a date on, of one memtable.
+pub(crate) type DatedPoints = Nodes<DATED_HEAD>;
+
+/// Graves with so many words before their keys.
+pub(crate) struct Nodes<const HEAD: usize> {
     words: Words,
     tables: [OnceLock<Box<[AtomicU32]>>; TABLES],
     len: AtomicUsize,
@@ -70,7 +79,60 @@ pub(crate) struct Points {
     samples: OnceLock<Box<[AtomicU32]>>,
 }
 
-impl Points {
+impl Nodes<PLAIN_HEAD> {
+    /// Digs the grave of `key`, deleted at `sequence`. Returns how many there were before.
+    pub(crate) fn insert(&self, key: &[u8], sequence: u64) -> usize {
+        self.insert_node(key, [sequence])
+    }
+
+    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot`; 0 if there is none.
+    #[inline]
+    pub(crate) fn floor(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
+        self.find(key, hash, snapshot).0
+    }
+
+    /// The same, and the place of its grave.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8], hash: u64, snapshot: u64) -> (u64, Spot) {
+        self.find_where(key, hash, |sequence, _| sequence <= snapshot)
+    }
+
+    /// Shows `each` all graves, in no order: key and sequence number.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(&[u8], u64)) {
+        self.for_each_node(|key, node| each(key, node[1].load(Relaxed)));
+    }
+}
+
+impl Nodes<DATED_HEAD> {
+    /// Digs the grave of `key`, which was deleted at `sequence`, but counts from `date` on.
+    pub(crate) fn insert(&self, key: &[u8], sequence: u64, date: u64) {
+        self.insert_node(key, [sequence, date]);
+    }
+
+    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot` that counts at `time`; 0 if there is none.
+    pub(crate) fn floor(&self, key: &[u8], hash: u64, snapshot: u64, time: u64) -> u64 {
+        let counts = |sequence, node: &[AtomicU64]| {
+            sequence <= snapshot && node[PLAIN_HEAD].load(Relaxed) <= time
+        };
+        self.find_where(key, hash, counts).0
+    }
+
+    /// The date of the grave of `key` with the number `sequence`.
+    pub(crate) fn date_of(&self, key: &[u8], sequence: u64) -> Option<u64> {
+        let (found, spot) = self.find_where(key, hash(key), |it, _| it == sequence);
+        let node = self.words.from(spot.0 as usize);
+        (found > 0).then(|| node[PLAIN_HEAD].load(Relaxed))
+    }
+
+    /// Shows `each` all graves, in no order: key, sequence number and date.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(&[u8], u64, u64)) {
+        self.for_each_node(|key, node| {
+            each(key, node[1].load(Relaxed), node[PLAIN_HEAD].load(Relaxed));
+        });
+    }
+}
+
+impl<const HEAD: usize> Nodes<HEAD> {
     /// A table for graves whose [`Points::grave_bytes`] add up to at most `capacity_bytes`.
     pub(crate) fn new(capacity_bytes: usize) -> Self {
         let words = Words::new(capacity_bytes / 8 + 1);
@@ -87,7 +149,7 @@ impl Points {
 
     /// What the grave of a key takes: its node and its share of the buckets.
     pub(crate) const fn grave_bytes(key_bytes: usize) -> usize {
-        8 * (HEAD_WORDS + key_bytes.div_ceil(8)) + 2 * size_of::<u32>()
+        8 * (HEAD + key_bytes.div_ceil(8)) + 2 * size_of::<u32>()
     }
 
     /// How many graves there are.
@@ -108,12 +170,14 @@ impl Points {
         self.words.memory_bytes() + buckets
     }
 
-    /// Digs the grave of `key`, deleted at `sequence`. Returns how many there were before.
-    pub(crate) fn insert(&self, key: &[u8], sequence: u64) -> usize {
-        let at = self.words.claim(HEAD_WORDS + key.len().div_ceil(8));
+    /// Digs the grave of `key`, with `numbers` in the node behind its first word. Returns how many there were before.
+    fn insert_node<const NUMBERS: usize>(&self, key: &[u8], numbers: [u64; NUMBERS]) -> usize {
+        let at = self.words.claim(HEAD + key.len().div_ceil(8));
         let node = self.words.from(at);
-        node[1].store(sequence, Relaxed);
-        for (slot, word) in node[HEAD_WORDS..].iter().zip(key_words(key)) {
+        for (slot, number) in node[1..HEAD].iter().zip(numbers) {
+            slot.store(number, Relaxed);
+        }
+        for (slot, word) in node[HEAD..].iter().zip(key_words(key)) {
             slot.store(word, Relaxed);
         }
         self.key_bytes.fetch_add(key.len(), Relaxed);
@@ -158,22 +222,22 @@ impl Points {
         let head = node[0].load(Relaxed);
         let length = (head >> 32) as usize;
         key.clear();
-        for word in &node[HEAD_WORDS..HEAD_WORDS + length.div_ceil(8)] {
+        for word in &node[HEAD..HEAD + length.div_ceil(8)] {
             key.extend_from_slice(&word.load(Relaxed).to_le_bytes());
         }
         key.truncate(length);
         head
     }
 
-    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot`; 0 if there is none.
+    /// The latest deletion of `key`, whose hash is `hash`, that `counts`, and the place of its grave; 0 if there is
+    /// none.
     #[inline]
-    pub(crate) fn floor(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
-        self.find(key, hash, snapshot).0
-    }
-
-    /// The same, and the place of its grave.
-    #[inline]
-    pub(crate) fn find(&self, key: &[u8], hash: u64, snapshot: u64) -> (u64, Spot) {
+    fn find_where(
+        &self,
+        key: &[u8],
+        hash: u64,
+        counts: impl Fn(u64, &[AtomicU64]) -> bool,
+    ) -> (u64, Spot) {
         let mut floor = 0;
         let mut spot = Spot(NIL);
         for buckets in self.tables.iter().map_while(OnceLock::get) {
@@ -181,9 +245,9 @@ impl Points {
             while next != NIL {
                 let node = self.words.from(next as usize);
                 let head = node[0].load(Relaxed);
-                if (head >> 32) as usize == key.len() && holds(&node[HEAD_WORDS..], key) {
+                if (head >> 32) as usize == key.len() && holds(&node[HEAD..], key) {
                     let sequence = node[1].load(Relaxed);
-                    if sequence <= snapshot && sequence > floor {
+                    if counts(sequence, node) && sequence > floor {
                         (floor, spot) = (sequence, Spot(next));
                     }
                 }
@@ -198,23 +262,23 @@ impl Points {
     #[inline]
     pub(crate) fn find_after(&self, spot: Spot, key: &[u8]) -> Option<(u64, Spot)> {
         let head = self.words.from(spot.0 as usize).first()?.load(Relaxed);
-        let at = spot.0 as usize + HEAD_WORDS + ((head >> 32) as usize).div_ceil(8);
+        let at = spot.0 as usize + HEAD + ((head >> 32) as usize).div_ceil(8);
         let node = self.words.from(at);
-        let (head, words) = node.split_at_checked(HEAD_WORDS)?;
+        let (head, words) = node.split_at_checked(HEAD)?;
         let is_of_key = (head[0].load(Relaxed) >> 32) as usize == key.len() && holds(words, key);
         // Words that were not written yet are zeros, and no deletion has that number.
         is_of_key.then(|| (head[1].load(Relaxed), Spot(at as u32)))
     }
 
-    /// Shows `each` all graves, in no order: key and sequence number.
-    pub(crate) fn for_each(&self, mut each: impl FnMut(&[u8], u64)) {
+    /// Shows `each` all graves, in no order: key and node.
+    fn for_each_node(&self, mut each: impl FnMut(&[u8], &[AtomicU64])) {
         let mut key = Vec::new();
         for buckets in self.tables.iter().filter_map(OnceLock::get) {
             for bucket in buckets {
                 let mut next = bucket.load(Acquire);
                 while next != NIL {
                     let head = self.read(next, &mut key);
-                    each(&key, self.words.from(next as usize)[1].load(Relaxed));
+                    each(&key, self.words.from(next as usize));
                     next = head as u32;
                 }
             }
@@ -240,7 +304,7 @@ fn bucket_of(hash: u64, buckets: usize) -> usize {
 }
 
 #[inline]
-fn holds(words: &[crate::sync::atomic::AtomicU64], key: &[u8]) -> bool {
+fn holds(words: &[AtomicU64], key: &[u8]) -> bool {
     let mut words = words.iter();
     key_words(key).all(|word| words.next().is_some_and(|slot| slot.load(Relaxed) == word))
 }

@@ -56,7 +56,7 @@ impl<'a> Single<'a> {
         let operation = Operation {
             key: &head[key_end - operation.key.len()..key_end],
             value: operation.value.map(|_| value),
-            range_end: None,
+            ..Operation::default()
         };
         Self { payload, operation }
     }
@@ -88,7 +88,7 @@ mod tests {
             let operation = Operation {
                 key: b"key",
                 value: value.as_deref(),
-                range_end: None,
+                ..Operation::default()
             };
             let single = Single::new(&operation, &mut scratch);
             assert_eq!(single.operations().collect::<Vec<_>>(), [operation]);

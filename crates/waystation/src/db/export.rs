@@ -26,7 +26,8 @@ pub struct Exported {
 }
 
 impl Db {
-    /// Writes the database as it is now to the new directory `target`, as a plain `LevelDB` database.
+    /// Writes the database as it is now to the new directory `target`, as a plain `LevelDB` database. What has a time to
+    /// live does not expire there.
     /// `progress` hears how many entries are written, now and then.
     ///
     /// # Errors
@@ -57,7 +58,7 @@ impl Db {
             ..options
         };
         let fresh = Self::open_with(Arc::clone(storage), target, options)?;
-        let entries = self.copy_entries(&fresh, progress)?;
+        let entries = self.copy_entries(&fresh, false, progress)?;
         fresh.flush()?;
         fresh.wait_idle()?;
         let levels = fresh.stats().tree.levels;
@@ -80,18 +81,27 @@ impl Db {
             ..self.core.options.clone()
         };
         let fresh = Self::open_with(Arc::clone(storage), target, options)?;
-        self.copy_entries(&fresh, &mut |_| {})?;
+        self.copy_entries(&fresh, true, &mut |_| {})?;
         fresh.sync()?;
         fresh.close()
     }
 
-    fn copy_entries(&self, target: &Self, progress: &mut dyn FnMut(u64)) -> Result<u64> {
+    /// Writes all entries to `target`; those with a time to live keep what is left of it if `with_times`, or live on.
+    fn copy_entries(
+        &self,
+        target: &Self,
+        with_times: bool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<u64> {
         let mut cursor = self.iter(IterOptions::default())?;
         let mut batch = WriteBatch::new();
         let mut entries = 0;
         cursor.seek_to_first()?;
         while cursor.valid() {
-            batch.put(cursor.key(), cursor.value());
+            match cursor.expiry().filter(|_| with_times) {
+                Some(expiry) => batch.put_until(cursor.key(), cursor.value(), expiry),
+                None => batch.put(cursor.key(), cursor.value()),
+            }
             entries += 1;
             if batch.byte_len() >= BATCH_BYTES {
                 target.write(&batch, Durability::ProcessCrash)?;

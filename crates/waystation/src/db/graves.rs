@@ -93,7 +93,7 @@ impl Cemetery {
             kept: Mutex::new(Kept {
                 has_file,
                 through: ground.through(),
-                graves: ground.len() + ground.ranges().len(),
+                graves: ground.count(),
                 is_stale: false,
                 look_at: Duration::ZERO,
                 looked_at: None,
@@ -267,6 +267,7 @@ impl Core {
     pub(super) fn watch_deletions(&self) {
         let now = self.storage.now();
         lock(&self.cemetery.seen).note(self.log.visible_sequence(), now);
+        self.bury_expired(false);
         // One that was put off, as somebody was just looking or had just looked.
         self.retire_graves(false);
         let Some(deadline) = self.options.deletion_deadline else {
@@ -296,7 +297,9 @@ impl Core {
         let view = self.views.load();
         let before = &view.ground;
         let applied = oldest_snapshot.min(through);
-        if plots.clone().all(Plot::is_empty) && !before.is_empty() {
+        let time = self.oldest_time();
+        let is_none_due = before.earliest() > time;
+        if plots.clone().all(Plot::is_empty) && !before.is_empty() && is_none_due {
             let hidden = self.hidden_from(&view, applied);
             let ground = Arc::clone(before);
             return Ok(Burial {
@@ -305,7 +308,7 @@ impl Core {
                 ground,
             });
         }
-        let all = Arc::new(before.with(plots, through, oldest_snapshot));
+        let all = Arc::new(before.with(plots, through, oldest_snapshot, time));
         // The flush leaves out what these hide; so only what is in tables already needs them.
         let ground = self
             .retired(&all, &view, applied + 1)
@@ -346,7 +349,7 @@ impl Core {
             kept.has_file = true;
         }
         kept.through = ground.through();
-        kept.graves = ground.len() + ground.ranges().len();
+        kept.graves = ground.count();
         kept.is_stale = false;
         Ok(())
     }
@@ -416,6 +419,7 @@ impl Core {
         let now = self.storage.now();
         let seen = oldest.and_then(|oldest| lock(&self.cemetery.seen).time_of(oldest));
         GraveStats {
+            expiring: (ground.dated().len() + in_plots(Plot::dated_len)) as u64,
             points: (ground.len() + in_plots(|plot| plot.points().len())) as u64,
             ranges: (ground.ranges().len() + in_plots(Plot::range_deletions)) as u64,
             memory_bytes: (ground.memory_bytes() + in_plots(Plot::memory_bytes)) as u64,
@@ -452,7 +456,7 @@ impl Core {
             }
             return Ok(true);
         }
-        if ground.len() + ground.ranges().len() != kept.graves {
+        if ground.count() != kept.graves {
             self.write_graves(&mut kept, &ground)?;
         }
         Ok(false)

@@ -21,11 +21,24 @@ enum Hint {
     Ground(usize),
 }
 
+/// How a version looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// It is not hidden.
+    Alive,
+    /// It is hidden from all who read at this snapshot or a later one.
+    Dead,
+    /// It is hidden by its date alone: a reader whose time stands still may see it.
+    Expired,
+}
+
 /// Tells what graves hide from a cursor at one snapshot.
 pub(super) struct Hiding {
     view: Arc<View>,
     learned: Arc<Learned>,
     snapshot: u64,
+    /// The time that dates are compared with; 0 if none is past.
+    time: u64,
     /// Whether there are graves of keys.
     has_points: bool,
     /// The stretch of keys for which `floor` counts; if it is known.
@@ -41,7 +54,12 @@ pub(super) struct Hiding {
 
 impl Hiding {
     /// `None` if nothing is hidden.
-    pub(super) fn new(view: &Arc<View>, learned: &Arc<Learned>, snapshot: u64) -> Option<Self> {
+    pub(super) fn new(
+        view: &Arc<View>,
+        learned: &Arc<Learned>,
+        snapshot: u64,
+        time: u64,
+    ) -> Option<Self> {
         if view.has_no_graves() && learned.is_empty() {
             return None;
         }
@@ -51,6 +69,7 @@ impl Hiding {
             view: Arc::clone(view),
             learned: Arc::clone(learned),
             snapshot,
+            time: if view.earliest() <= time { time } else { 0 },
             known: false,
             start: Vec::new(),
             end: None,
@@ -65,15 +84,25 @@ impl Hiding {
         self.known = false;
     }
 
-    /// Whether the version of `key` with `sequence` is hidden.
+    /// Whether the version of `key` with `sequence` is hidden, and how.
     #[inline]
-    pub(super) fn hides(&mut self, key: &[u8], sequence: u64) -> bool {
+    pub(super) fn look(&mut self, key: &[u8], sequence: u64) -> Look {
         let is_inside =
             self.known && *key >= *self.start && self.end.as_deref().is_none_or(|end| key < end);
         if !is_inside {
             self.find_stretch(key);
         }
-        sequence < self.floor || (self.has_points && self.is_buried(key, sequence))
+        if sequence < self.floor || (self.has_points && self.is_buried(key, sequence)) {
+            return Look::Dead;
+        }
+        let dated = |key| {
+            let hash = points::hash(key);
+            self.view.dated_floor(key, hash, self.snapshot, self.time)
+        };
+        if self.time > 0 && sequence < dated(key) {
+            return Look::Expired;
+        }
+        Look::Alive
     }
 
     /// Whether a grave of `key` hides the version with `sequence`.
@@ -93,9 +122,9 @@ impl Hiding {
             }
             Hint::Ground(at) => {
                 if at + 1 < self.view.ground.len()
-                    && let (other, deletion) = self.view.ground.point(at + 1)
-                    && other == key
-                    && hides(deletion)
+                    && let next = self.view.ground.points().get(at + 1)
+                    && next.key == key
+                    && hides(next.sequence)
                 {
                     self.hint = Hint::Ground(at + 1);
                     return true;
@@ -176,6 +205,8 @@ pub(super) struct Run {
     first: Vec<u8>,
     /// Dead versions walked over.
     length: usize,
+    /// Whether one of them is hidden by its date alone.
+    is_spoiled: bool,
 }
 
 impl Run {
@@ -183,6 +214,23 @@ impl Run {
     #[inline]
     pub(super) fn begin(&mut self) {
         self.length = 0;
+        self.is_spoiled = false;
+    }
+
+    /// Nothing before counts.
+    #[inline]
+    pub(super) fn restart(&mut self) {
+        self.length = 0;
+    }
+
+    /// A version was met that is hidden by its date alone: there is nothing to be learned from this walk.
+    #[inline]
+    pub(super) fn spoil(&mut self) {
+        self.is_spoiled = true;
+    }
+
+    fn is_worth_it(&self) -> bool {
+        self.length >= RUN_MIN && !self.is_spoiled
     }
 
     /// A dead version of `key` was met.
@@ -198,7 +246,7 @@ impl Run {
     /// The walk forward, of a cursor at `snapshot`, ended before `end`, or at the last key.
     #[inline]
     pub(super) fn end_forward(&self, learned: &Learned, end: Option<&[u8]>, snapshot: u64) {
-        if self.length >= RUN_MIN {
+        if self.is_worth_it() {
             learned.add(&self.first, end, snapshot);
         }
     }
@@ -212,7 +260,7 @@ impl Run {
         lower: Option<&[u8]>,
         snapshot: u64,
     ) {
-        if self.length >= RUN_MIN {
+        if self.is_worth_it() {
             self.first.push(0);
             let behind = live.map(|key| [key, &[0]].concat());
             let start = behind.as_deref().or(lower).unwrap_or_default();

@@ -7,7 +7,7 @@
 //! Invariants: going forward the merged cursor is *on* the shown entry; going back it is *before* all entries
 //! of the shown key, whose key and value were saved.
 
-use super::hiding::{Hiding, Run};
+use super::hiding::{Hiding, Look, Run};
 use super::snapshot::Snapshot;
 use super::view::View;
 use crate::cemetery::learned::Learned;
@@ -92,6 +92,7 @@ enum Position {
 pub struct DbIterator {
     merged: MergingIterator,
     sequence: u64,
+    time: u64,
     bounds: Bounds,
     position: Position,
     /// The internal key shown when `Before`; the user key passed last when skipping forward.
@@ -111,7 +112,7 @@ pub struct DbIterator {
 impl DbIterator {
     pub(super) fn new(
         merged: MergingIterator,
-        sequence: u64,
+        (sequence, time): (u64, u64),
         bounds: Bounds,
         view: Arc<View>,
         snapshot: Option<Snapshot>,
@@ -123,6 +124,7 @@ impl DbIterator {
             run: Run::default(),
             merged,
             sequence,
+            time,
             bounds,
             position: Position::Nowhere,
             saved_key: Vec::new(),
@@ -136,6 +138,20 @@ impl DbIterator {
     /// The sequence number it reads at.
     pub(super) fn sequence(&self) -> u64 {
         self.sequence
+    }
+
+    /// When the entry that it is on expires (microseconds since 1970), if it does.
+    pub(super) fn expiry(&self) -> Option<u64> {
+        if self.view.earliest() == u64::MAX {
+            return None;
+        }
+        let internal = match self.position {
+            Position::On => self.merged.key(),
+            Position::Before => &self.saved_key,
+            Position::Nowhere => return None,
+        };
+        let sequence = key::trailer(internal) >> 8;
+        self.view.date_of(key::user_key(internal), sequence + 1)
     }
 
     /// Whether the cursor is on an entry.
@@ -277,7 +293,10 @@ impl DbIterator {
     fn start_over(&mut self) {
         match &mut self.hidden {
             Some(hidden) => hidden.forget(),
-            none => *none = Hiding::new(&self.view, &self.learned, self.sequence),
+            none => {
+                let (snapshot, time) = (self.sequence, self.time);
+                *none = Hiding::new(&self.view, &self.learned, snapshot, time);
+            }
         }
     }
 
@@ -302,7 +321,7 @@ impl DbIterator {
             let is_passed = skipping && user == self.saved_key;
             match sight(self.sequence, &mut self.hidden, user, trailer) {
                 // What was dead came before it: the cursor was behind that once.
-                Sight::Seen if is_passed && skips_shown => self.run.begin(),
+                Sight::Seen if is_passed && skips_shown => self.run.restart(),
                 Sight::Seen if is_passed => {}
                 Sight::Seen => {
                     if trailer & 0xff == ValueKind::Value as u64 {
@@ -317,6 +336,7 @@ impl DbIterator {
                     (skipping, skips_shown) = (true, false);
                 }
                 Sight::Later => {}
+                Sight::Expired => self.run.spoil(),
                 Sight::Hidden => {
                     if !is_passed {
                         self.run.add(user);
@@ -368,6 +388,7 @@ impl DbIterator {
                     }
                 }
                 Sight::Later => {}
+                Sight::Expired => self.run.spoil(),
                 Sight::Hidden => {
                     self.run.add(user);
                     if let Some(jump) = self.hidden.as_mut().and_then(Hiding::take_jump)
@@ -398,6 +419,8 @@ enum Sight {
     Later,
     /// It is dead.
     Hidden,
+    /// It is dead by its date alone.
+    Expired,
 }
 
 /// How a version looks to a reader at `snapshot`.
@@ -407,13 +430,13 @@ fn sight(snapshot: u64, hidden: &mut Option<Hiding>, user_key: &[u8], trailer: u
     if sequence > snapshot {
         return Sight::Later;
     }
-    if hidden
-        .as_mut()
-        .is_some_and(|hidden| hidden.hides(user_key, sequence))
-    {
-        Sight::Hidden
-    } else {
-        Sight::Seen
+    let Some(hidden) = hidden else {
+        return Sight::Seen;
+    };
+    match hidden.look(user_key, sequence) {
+        Look::Alive => Sight::Seen,
+        Look::Dead => Sight::Hidden,
+        Look::Expired => Sight::Expired,
     }
 }
 

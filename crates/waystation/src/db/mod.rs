@@ -13,6 +13,7 @@
 //!   is left of them; [`settle`]: devices that stay; [`handoff`]: devices that change their engine;
 //!   [`looks`]: how often all of them are looked at
 //! - [`graves`]: what was deleted, until nothing is left of it; [`hiding`] and [`learn`]: how cursors get past it
+//! - [`times`]: keys with a time to live
 //! - [`backup`]: a copy of the whole at one moment, while writing goes on
 //! - [`own_files`], [`destroy`]: which files a database consists of, and how it is removed; [`sizes`]: where bytes are
 //! - [`open`]: from a directory to a database and back; [`replay`] and [`inserters`]: what the log holds, into memory
@@ -45,6 +46,7 @@ mod settle;
 mod sizes;
 mod snapshot;
 mod stats;
+mod times;
 mod view;
 mod workers;
 
@@ -82,6 +84,8 @@ use room::Room;
 use snapshot::Snapshots;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use times::Times;
 use view::ViewCell;
 use workers::{Background, Workers};
 
@@ -121,6 +125,7 @@ struct Core {
     views: ViewCell,
     cemetery: Cemetery,
     snapshots: Arc<Snapshots>,
+    times: Times,
     /// Memory of memtables that were flushed, for later ones.
     regions: Arc<Regions>,
     active: Mutex<Active>,
@@ -170,6 +175,22 @@ impl Db {
         self.core.write_one(key, Some(value))
     }
 
+    /// Puts `value` under `key` for as long as `lifetime` (counted in microseconds, rounded up): from then on the key does
+    /// not exist, unless it is put again. Survives the death of the process, as the time does that is left to it.
+    ///
+    /// The time is that of the wall clock when the database was opened; from then on it is counted, whatever the wall
+    /// clock is set to. It does not go back for a database that is opened with a clock set back: what has expired and
+    /// was buried by then (some seconds later) does not come back. Time in which the database is closed counts, time in
+    /// which the machine sleeps with the database open does not. A snapshot's time stands still: it goes on seeing what
+    /// it saw, and holds back the space of what has expired since.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if `lifetime` is zero or ends after the year 140,000; or if the key belongs to a device,
+    /// whose keys live as long as it stays.
+    pub fn put_with_ttl(&self, key: &[u8], value: &[u8], lifetime: Duration) -> Result<()> {
+        self.core.put_with_ttl(key, value, lifetime)
+    }
+
     /// Deletes `key`, whether it exists or not. Survives the death of the process.
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         self.core.write_one(key, None)
@@ -210,8 +231,9 @@ impl Db {
     /// The value that `key` had when `snapshot` was taken.
     pub fn get_at(&self, key: &[u8], snapshot: &Snapshot) -> Result<Option<Vec<u8>>> {
         self.core.check_snapshot(snapshot)?;
+        let time = || self.core.times.at(snapshot.taken_at());
         self.core
-            .get(&self.core.views.load(), key, snapshot.sequence())
+            .get(&self.core.views.load(), key, snapshot.sequence(), time)
     }
 
     /// Marks this point in the history of the database, to be read at later.
@@ -321,8 +343,8 @@ impl Drop for Db {
 impl Core {
     /// A snapshot, as [`Db::snapshot`] says.
     fn snapshot(&self) -> Snapshot {
-        let now = self.storage.now();
-        self.snapshots.take(|| self.log.visible_sequence(), now)
+        self.snapshots
+            .take(|| self.log.visible_sequence(), || self.storage.now())
     }
 
     /// A cursor, as [`Db::iter`] says.
@@ -341,6 +363,11 @@ impl Core {
             view = self.views.load();
             sequence = snapshot.sequence();
         }
+        let time = match &options.snapshot {
+            _ if view.earliest() == u64::MAX => 0,
+            Some(snapshot) => self.times.at(snapshot.taken_at()),
+            None => self.time(),
+        };
         let bounds = options.bounds();
         // One that is empty by now holds nothing up to `sequence`.
         let mut newest = u64::MAX;
@@ -373,7 +400,7 @@ impl Core {
         let learned = Arc::clone(&self.cemetery.learned);
         Ok(DbIterator::new(
             merged,
-            sequence,
+            (sequence, time),
             bounds,
             view,
             options.snapshot,
@@ -385,13 +412,13 @@ impl Core {
     fn get_now(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let Some(devices) = &self.devices else {
             let (view, sequence) = self.views.read_point(&self.log);
-            let floor = view.floor(key, sequence);
+            let floor = view.floor(key, sequence, || self.time());
             return self.get_below(&view, key, sequence, floor).map(found);
         };
         loop {
             let generation = devices.upper.table.generation();
             let (view, sequence) = self.views.read_point(&self.log);
-            let value = self.get(&view, key, sequence);
+            let value = self.get(&view, key, sequence, || self.time());
             // Without a snapshot, what was to be read may have been given up meanwhile.
             if devices.upper.table.generation() == generation {
                 return value;
@@ -399,11 +426,17 @@ impl Core {
         }
     }
 
-    /// The value under `key` at `sequence`, on both levels.
-    fn get(&self, view: &view::View, key: &[u8], sequence: u64) -> Result<Option<Vec<u8>>> {
+    /// The value under `key` at `sequence` and `time`, on both levels.
+    fn get(
+        &self,
+        view: &view::View,
+        key: &[u8],
+        sequence: u64,
+        time: impl FnOnce() -> u64,
+    ) -> Result<Option<Vec<u8>>> {
         let upper = self.devices.as_ref().map(|devices| &devices.upper);
         let device = upper.and_then(|upper| Some((upper, upper.table.extractor().prefix(key)?)));
-        let floor = view.floor(key, sequence);
+        let floor = view.floor(key, sequence, time);
         let Some((upper, prefix)) = device else {
             return self.get_below(view, key, sequence, floor).map(found);
         };

@@ -8,6 +8,7 @@ use super::pipeline::Active;
 use super::replay::Replay;
 use super::room::Room;
 use super::snapshot::Snapshots;
+use super::times::Times;
 use super::view::{LoggedMemTable, View, ViewCell};
 use super::workers::{Background, Workers};
 use super::{Core, Db};
@@ -278,6 +279,8 @@ fn assemble(
             upper.note_durable(log.visible_sequence());
             Devices::new(upper, settings, replay.directory, pending, storage.now())
         });
+    let reached = replay.time.max(ground.time());
+    let times = Times::new(storage.wall_clock(), storage.now(), reached);
     let cemetery = Cemetery::new(&ground, has_graves);
     let ground = Arc::new(with_departures(ground, devices.as_ref()));
     let view = View::new(Arc::clone(&active), full, tree.version(), ground);
@@ -290,6 +293,7 @@ fn assemble(
         log,
         tree,
         snapshots: Arc::new(Snapshots::default()),
+        times,
         regions: replay.regions,
         active: Mutex::new(Active {
             memtable: active,
@@ -327,5 +331,5 @@ fn with_departures(ground: Ground, devices: Option<&Devices>) -> Ground {
             }
         });
     }
-    ground.with([&departures], ground.through(), u64::MAX)
+    ground.with([&departures], ground.through(), u64::MAX, 0)
 }

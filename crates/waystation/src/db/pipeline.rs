@@ -24,7 +24,7 @@ use crate::lsm::memtable::MemTable;
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::{Arc, lock, wait};
 use std::cell::RefCell;
-use waystation_format::batch::Operation;
+use waystation_format::batch::{Operation, Time};
 use waystation_format::key::ValueKind;
 
 thread_local! {
@@ -59,7 +59,7 @@ impl Core {
         let operation = Operation {
             key,
             value,
-            range_end: None,
+            ..Operation::default()
         };
         let room = checked_room(&operation)?;
         SCRATCH.with_borrow_mut(|scratch| {
@@ -77,11 +77,23 @@ impl Core {
                 Ok(())
             };
         }
-        self.commit(batch, check_limits(batch)?, durability)
+        let limits = check_limits(batch)?;
+        match limits.longest_life {
+            None => self.commit(batch, limits.room, durability),
+            Some(longest) => {
+                let fixed = self.with_times(batch, longest)?;
+                self.commit(&fixed, limits.room, durability)
+            }
+        }
     }
 
     /// Writes `changes`, whose limits were checked and which take `room` bytes of memtable.
-    fn commit(&self, changes: &impl Changes, room: usize, durability: Durability) -> Result<()> {
+    pub(super) fn commit(
+        &self,
+        changes: &impl Changes,
+        room: usize,
+        durability: Durability,
+    ) -> Result<()> {
         let deletes = |operation: Operation<'_>| operation.value.is_none();
         self.room.check(|| changes.operations().all(deletes))?;
         if let Some(devices) = &self.devices {
@@ -199,41 +211,79 @@ pub(super) fn apply<'a>(
 #[inline]
 pub(super) fn apply_one(memory: &Memory, operation: &Operation<'_>, sequence: u64) {
     let key = operation.key;
-    match (operation.value, operation.range()) {
-        (Some(value), _) => {
+    match (operation.value, operation.range(), operation.time) {
+        (Some(value), _, _) => {
             memory.table.insert(key, sequence, ValueKind::Value, value);
         }
-        (None, Some(end)) => memory.graves.delete_range(key, end, sequence),
-        (None, None) => {
+        (None, Some(end), _) => memory.graves.delete_range(key, end, sequence),
+        (None, None, None) => {
             memory.graves.delete(key, sequence);
         }
+        (None, None, Some(Time::Expiry(date) | Time::Lifetime(date))) => {
+            memory.graves.expire(key, sequence, date);
+        }
+        (None, None, Some(Time::Reached(_))) => memory.graves.note_time(),
     }
 }
 
 /// The bytes of memory that an operation needs at most.
 pub(super) fn room_of(operation: &Operation<'_>) -> usize {
-    match (operation.value, operation.range_end) {
-        (Some(value), _) => MemTable::entry_bytes(operation.key.len(), value.len()),
-        (None, Some(end)) => Plot::range_bytes(operation.key.len(), end.len()),
-        (None, None) => Plot::point_bytes(operation.key.len()),
+    let key_bytes = operation.key.len();
+    match (operation.value, operation.range_end, operation.time) {
+        (Some(value), _, _) => MemTable::entry_bytes(key_bytes, value.len()),
+        (None, Some(end), _) => Plot::range_bytes(key_bytes, end.len()),
+        (None, None, None) => Plot::point_bytes(key_bytes),
+        (None, None, Some(_)) => Plot::dated_bytes(key_bytes),
     }
 }
 
-/// The bytes of memtable that `batch` needs, if it is within the documented limits.
-fn check_limits(batch: &WriteBatch) -> Result<usize> {
+/// What a batch asks for.
+pub(super) struct Limits {
+    /// Bytes of memtable.
+    pub(super) room: usize,
+    /// The longest time to live that is counted from the time of writing, in microseconds; or none at all, which is
+    /// refused. `None`: there is none of these.
+    longest_life: Option<u64>,
+}
+
+/// What `batch` asks for, if it is within the documented limits.
+pub(super) fn check_limits(batch: &WriteBatch) -> Result<Limits> {
     if batch.byte_len() > BATCH_BYTES_MAX {
         return Err(too_long("batch", batch.byte_len(), BATCH_BYTES_MAX));
     }
     let mut room = 0;
+    let mut longest_life = None;
+    let mut put_last = None;
     for operation in batch {
         room += checked_room(&operation)?;
+        let expires = matches!(operation.time, Some(Time::Expiry(_) | Time::Lifetime(_)));
+        if expires && put_last != Some(operation.key) {
+            return Err(Error::InvalidArgument(
+                "a time to live stands in the batch without the put that it belongs to".into(),
+            ));
+        }
+        match operation.time {
+            None | Some(Time::Expiry(_)) => {}
+            Some(Time::Lifetime(life)) => {
+                let others = longest_life.unwrap_or(life);
+                // None at all must not be missed beside a longer one.
+                let is_shortest = life == 0 || others == 0;
+                longest_life = Some(if is_shortest { 0 } else { others.max(life) });
+            }
+            Some(Time::Reached(_)) => {
+                return Err(Error::InvalidArgument(
+                    "the batch says what time it is, which is for the engine alone to say".into(),
+                ));
+            }
+        }
+        put_last = operation.value.map(|_| operation.key);
     }
     // Many tiny operations take several times their bytes.
     if room > MemTable::MAX_CAPACITY_BYTES {
         let limit = MemTable::MAX_CAPACITY_BYTES;
         return Err(too_long("batch, in memory,", room, limit));
     }
-    Ok(room)
+    Ok(Limits { room, longest_life })
 }
 
 /// The bytes of memtable that `operation` needs, if it is within the documented limits.

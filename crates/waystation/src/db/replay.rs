@@ -13,7 +13,7 @@ use crate::lsm::memtable::Regions;
 use crate::sync::Arc;
 use std::path::Path;
 use waystation_format::FormatError;
-use waystation_format::batch::{BatchIter, HEADER_BYTES, prefix_end};
+use waystation_format::batch::{BatchIter, HEADER_BYTES, Time, prefix_end};
 use waystation_format::log::RecordKind;
 
 /// Puts the log's records back into memtables.
@@ -32,6 +32,8 @@ pub(super) struct Replay {
     /// Fills the indexes of stays.
     indexers: Inserters<Versions>,
     pub(super) devices: Option<DeviceReplay>,
+    /// The latest time that the log says was reached.
+    pub(super) time: u64,
 }
 
 impl Replay {
@@ -58,6 +60,7 @@ impl Replay {
             inserters: Inserters::new(),
             indexers: Inserters::new(),
             devices,
+            time: 0,
         }
     }
 
@@ -106,6 +109,19 @@ impl Replay {
         scratch.extend_from_slice(&header.operations.to_le_bytes());
         scratch.extend_from_slice(record.payload);
         let operations = BatchIter::parse(&scratch).map_err(|error| damaged("batch", &error))?;
+        for operation in operations.clone() {
+            match operation.time {
+                Some(Time::Reached(time)) => self.time = self.time.max(time),
+                Some(Time::Lifetime(_)) => {
+                    let reason = format!(
+                        "the log's record at position {} puts a key with a time to live, but no date",
+                        record.lsn
+                    );
+                    return Err(Error::corruption(dir, 0, reason));
+                }
+                Some(Time::Expiry(_)) | None => {}
+            }
+        }
         if self.devices.is_some() {
             self.take_routed(record, operations, &scratch[HEADER_BYTES..])?;
         } else {
@@ -135,7 +151,7 @@ impl Replay {
         let first_sequence = record.header.first_sequence;
         let mut lower = Vec::new();
         for (sequence, operation) in (first_sequence..).zip(operations) {
-            if operation.range_end.is_some() {
+            if operation.range_end.is_some() || operation.time.is_some() {
                 // It goes to no device, whatever its first key.
                 lower.extend((sequence > self.flushed_sequence).then_some((sequence, operation)));
                 continue;

@@ -32,7 +32,15 @@ impl Core {
                 let mut background = lock(&self.background);
                 self.sleeping.store(true, SeqCst);
                 while self.is_at_rest() && !background.stopping {
-                    background = wait(&self.wake, background);
+                    if self.views.load().earliest() == u64::MAX {
+                        background = wait(&self.wake, background);
+                        continue;
+                    }
+                    // Keys expire while nobody writes.
+                    drop(background);
+                    self.storage.sleep(LOOK * LOOKS);
+                    self.bury_expired(false);
+                    background = lock(&self.background);
                 }
                 self.sleeping.store(false, SeqCst);
                 looks = 0;

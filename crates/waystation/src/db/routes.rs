@@ -13,10 +13,10 @@ use super::pipeline::{Refusal, apply_one, room_of};
 use super::view::LoggedMemTable;
 use crate::device::index::{Entry, Spot};
 use crate::device::table::Target;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sync::Arc;
 use std::cell::RefCell;
-use waystation_format::batch::Operation;
+use waystation_format::batch::{Operation, Time};
 use waystation_format::log::RECORD_HEADER_BYTES;
 
 thread_local! {
@@ -129,11 +129,18 @@ impl Core {
         let mut room = 0;
         let mut last: Option<&[u8]> = None;
         for operation in changes.operations() {
-            // A range belongs to no device, whatever its first key.
-            let prefix = match operation.range_end {
-                Some(_) => None,
-                None => table.extractor().prefix(operation.key),
+            // A range belongs to no device, whatever its first key; nor does the time.
+            let prefix = match (operation.range_end, operation.time) {
+                (Some(_), _) | (None, Some(Time::Reached(_))) => None,
+                (None, _) => table.extractor().prefix(operation.key),
             };
+            if operation.time.is_some() && prefix.is_some() {
+                return Err(Error::InvalidArgument(
+                    "the key belongs to a device; its keys live as long as it stays, and have no time to live of their \
+                     own"
+                    .into(),
+                ));
+            }
             let is_same = !routes.is_empty() && prefix == last;
             if !is_same {
                 let find = |prefix| {

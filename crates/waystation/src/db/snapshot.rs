@@ -8,30 +8,28 @@ use std::time::Duration;
 /// The sequence numbers in use by snapshots, and since when.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    held: Mutex<BTreeMap<u64, Held>>,
+    held: Mutex<BTreeMap<Point, usize>>,
     /// Called with the sequence number of the oldest snapshot when that is released.
     oldest_released: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
 }
 
-struct Held {
-    count: usize,
-    since: Duration,
-}
+/// What a snapshot stands for: its sequence number, and when it was taken.
+type Point = (u64, Duration);
 
 impl Snapshots {
     /// Takes a snapshot of what is visible now.
-    pub(crate) fn take(self: &Arc<Self>, visible: impl FnOnce() -> u64, now: Duration) -> Snapshot {
+    pub(crate) fn take(
+        self: &Arc<Self>,
+        visible: impl FnOnce() -> u64,
+        now: impl FnOnce() -> Duration,
+    ) -> Snapshot {
         let mut held = lock(&self.held);
-        // Under the lock: a compaction that asks for the oldest after this cannot answer a later sequence.
-        let sequence = visible();
-        held.entry(sequence)
-            .or_insert(Held {
-                count: 0,
-                since: now,
-            })
-            .count += 1;
+        // Under the lock: who asks for the oldest after this cannot answer a later sequence, or time.
+        let (sequence, now) = (visible(), now());
+        *held.entry((sequence, now)).or_default() += 1;
         Snapshot {
             sequence,
+            taken_at: now,
             registry: Arc::clone(self),
         }
     }
@@ -46,16 +44,20 @@ impl Snapshots {
         let held = lock(&self.held);
         let visible = visible();
         held.first_key_value()
-            .map_or(visible, |(oldest, _)| (*oldest).min(visible))
+            .map_or(visible, |(oldest, _)| oldest.0.min(visible))
+    }
+
+    /// The oldest time at which anybody may read from now on.
+    pub(crate) fn oldest_time(&self, now: impl FnOnce() -> Duration) -> Duration {
+        let held = lock(&self.held);
+        let oldest = held.keys().map(|it| it.1).min();
+        oldest.unwrap_or_else(now)
     }
 
     /// How many snapshots are held, and since when the oldest.
     pub(crate) fn summary(&self) -> (usize, Option<Duration>) {
         let held = lock(&self.held);
-        (
-            held.values().map(|h| h.count).sum(),
-            held.values().map(|h| h.since).min(),
-        )
+        (held.values().sum(), held.keys().map(|point| point.1).min())
     }
 }
 
@@ -64,6 +66,7 @@ impl Snapshots {
 /// While it is held, space of what was overwritten or deleted since does not come back.
 pub struct Snapshot {
     sequence: u64,
+    taken_at: Duration,
     registry: Arc<Snapshots>,
 }
 
@@ -71,6 +74,15 @@ impl Snapshot {
     /// The sequence number of the last write it sees.
     pub fn sequence(&self) -> u64 {
         self.sequence
+    }
+
+    fn point(&self) -> Point {
+        (self.sequence, self.taken_at)
+    }
+
+    /// When it was taken, by the clock that counts.
+    pub(crate) fn taken_at(&self) -> Duration {
+        self.taken_at
     }
 
     /// Whether it belongs to the database with these snapshots.
@@ -81,11 +93,12 @@ impl Snapshot {
 
 impl Clone for Snapshot {
     fn clone(&self) -> Self {
-        if let Some(held) = lock(&self.registry.held).get_mut(&self.sequence) {
-            held.count += 1;
+        if let Some(count) = lock(&self.registry.held).get_mut(&self.point()) {
+            *count += 1;
         }
         Self {
             sequence: self.sequence,
+            taken_at: self.taken_at,
             registry: Arc::clone(&self.registry),
         }
     }
@@ -94,17 +107,20 @@ impl Clone for Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         let mut held = lock(&self.registry.held);
-        let oldest = held.first_key_value().map(|(sequence, _)| *sequence);
-        let Some(entry) = held.get_mut(&self.sequence) else {
+        let oldest = |held: &BTreeMap<Point, usize>| held.keys().next().map(|point| point.0);
+        let before = oldest(&held);
+        let Some(count) = held.get_mut(&self.point()) else {
             return;
         };
-        entry.count -= 1;
-        if entry.count > 0 {
+        *count -= 1;
+        if *count > 0 {
             return;
         }
-        held.remove(&self.sequence);
+        held.remove(&self.point());
+        let after = oldest(&held);
         drop(held);
-        if oldest == Some(self.sequence)
+        if before == Some(self.sequence)
+            && after != before
             && let Some(act) = self.registry.oldest_released.get()
         {
             act(self.sequence);

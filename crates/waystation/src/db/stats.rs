@@ -43,6 +43,8 @@ pub struct Stats {
 pub struct GraveStats {
     /// Deletions of single keys whose versions may be in tables or in memory.
     pub points: u64,
+    /// Keys put with a time to live whose end has not come for all who read, or was not noted yet.
+    pub expiring: u64,
     /// Deleted ranges, cut where they overlap.
     pub ranges: u64,
     /// Memory that graves take (bytes).

@@ -110,18 +110,55 @@ impl View {
             && self.full.iter().all(|full| full.memory.graves.is_empty())
     }
 
-    /// The latest deletion of `key` up to `snapshot`, below which its versions are hidden; 0 if there is none.
+    /// The first date of a grave; the end of time if none has one.
     #[inline]
-    pub(crate) fn floor(&self, key: &[u8], snapshot: u64) -> u64 {
+    pub(crate) fn earliest(&self) -> u64 {
+        let in_plots = self.plots().map(|plot| plot.earliest());
+        in_plots
+            .min()
+            .unwrap_or(u64::MAX)
+            .min(self.ground.earliest())
+    }
+
+    /// The date of the grave of `key` with the number `sequence`, if it has one.
+    pub(crate) fn date_of(&self, key: &[u8], sequence: u64) -> Option<u64> {
+        let mut in_plots = self
+            .plots()
+            .filter_map(|plot| plot.dated()?.date_of(key, sequence));
+        in_plots
+            .next()
+            .or_else(|| self.ground.date_of(key, sequence))
+    }
+
+    /// The latest deletion of `key` up to `snapshot` that counts at `time`, below which its versions are hidden; 0 if
+    /// there is none.
+    #[inline]
+    pub(crate) fn floor(&self, key: &[u8], snapshot: u64, time: impl FnOnce() -> u64) -> u64 {
         if self.has_no_graves() {
             return 0;
         }
         let hash = points::hash(key);
         let in_plots = self.plots().map(|plot| plot.floor(key, hash, snapshot));
+        let floor = in_plots
+            .max()
+            .unwrap_or(0)
+            .max(self.ground.floor(key, hash, snapshot));
+        if self.earliest() == u64::MAX {
+            return floor;
+        }
+        floor.max(self.dated_floor(key, hash, snapshot, time()))
+    }
+
+    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot` that has a date, and counts at `time`; 0 if
+    /// there is none.
+    pub(crate) fn dated_floor(&self, key: &[u8], hash: u64, snapshot: u64, time: u64) -> u64 {
+        let in_plots = self
+            .plots()
+            .map(|plot| plot.dated_floor(key, hash, snapshot, time));
         in_plots
             .max()
             .unwrap_or(0)
-            .max(self.ground.floor(key, hash, snapshot))
+            .max(self.ground.dated_floor(key, hash, snapshot, time))
     }
 }
 

@@ -394,6 +394,7 @@ impl Core {
 
     /// Stops everything in order: writes have ended; memory goes to tables, the log is closed, the tree last.
     pub(super) fn shut_down(&self, workers: Workers) -> Result<()> {
+        self.end_times();
         self.rotate_now();
         let flushed = self.wait_flushed();
         self.stop_background();

@@ -64,7 +64,8 @@ impl Inspection {
                 let _ = operations(record, &mut |sequence, operation| {
                     let is_in_range =
                         |end: Option<&[u8]>| operation.key < key && end.is_none_or(|end| key < end);
-                    if operation.key == key || operation.range().is_some_and(is_in_range) {
+                    let is_version = operation.key == key && operation.time.is_none();
+                    if is_version || operation.range().is_some_and(is_in_range) {
                         let value = operation.value.map(<[u8]>::to_vec);
                         found.push(Found {
                             sequence,

@@ -40,8 +40,8 @@ impl Inspection {
         let Some(ground) = self.graves()? else {
             return Ok(());
         };
-        let of_key = ground.points().filter(|(other, _)| *other == key);
-        let mut deletions: Vec<u64> = of_key.map(|(_, sequence)| sequence).collect();
+        let of_key = ground.points().iter().filter(|grave| grave.key == key);
+        let mut deletions: Vec<u64> = of_key.map(|grave| grave.sequence).collect();
         let around = ground.ranges().overlapping(Some(key), Some(key));
         let around = around.filter(|(_, end, _)| end.is_none_or(|end| key < end));
         let of_ranges = around.map(|(_, _, cuts)| floor_of(cuts, MAX_SEQUENCE));

@@ -2,12 +2,13 @@
 //!
 //! A table may hold what a deletion at `d` hides iff its keys go round the grave's and it has versions below `d` and
 //! was not purged through `d` (every merge leaves out what graves hide from all readers, and notes how far it knew
-//! them). Who reads through an older version of the tree reads an older ground as well, so only the newest counts.
+//! them); or, if the deletion had a date, through the number at which it was dug. Who reads through an older version of the tree reads an older ground as well, so only the newest counts.
 
 use super::table::TableMeta;
 use super::version::{LEVELS, UserRange, Version};
 use crate::cemetery::Cut;
 use crate::cemetery::ground::Ground;
+use crate::cemetery::row::Grave;
 
 /// What may need graves besides tables.
 pub(crate) struct Needs<'a> {
@@ -21,20 +22,21 @@ pub(crate) struct Needs<'a> {
 /// Answers whether anything in a range of keys, below a sequence number, is on its way to the tree.
 type IsOnItsWay<'a> = dyn Fn(&[u8], Option<&[u8]>, u64) -> bool + 'a;
 
-/// Whether `table` may hold something below `sequence` that was not purged.
-fn may_hold(table: &TableMeta, sequence: u64) -> bool {
+/// Whether `table` may hold something below `sequence` that was not purged through `number`.
+fn may_hold(table: &TableMeta, sequence: u64, number: u64) -> bool {
     table
         .facts()
-        .is_none_or(|facts| facts.smallest_sequence < sequence && facts.purged_through < sequence)
+        .is_none_or(|facts| facts.smallest_sequence < sequence && facts.purged_through < number)
 }
 
 /// The ground without the graves that nothing in `version` needs; `None` if all are needed.
 pub(crate) fn retire(ground: &Ground, version: &Version, needs: &Needs<'_>) -> Option<Ground> {
-    let mut runs = Runs::new(version, ground.through());
+    let mut runs = Runs::new(version, ground.last_number());
     let is_needed_in_memory = |sequence| sequence >= needs.memtables_from;
     let is_kept: Vec<bool> = ground
         .points()
-        .map(|(key, sequence)| is_needed_in_memory(sequence) || runs.need(key, sequence))
+        .iter()
+        .map(|grave| is_needed_in_memory(grave.sequence) || runs.need(&grave))
         .collect();
     let keeps_range = |start: &[u8], end: Option<&[u8]>, cut: &Cut| {
         is_needed_in_memory(cut.below)
@@ -49,7 +51,7 @@ pub(crate) fn retire(ground: &Ground, version: &Version, needs: &Needs<'_>) -> O
         return None;
     }
     let mut is_kept = is_kept.into_iter();
-    let keeps_point = |_: &[u8], _| is_kept.next().unwrap_or(true);
+    let keeps_point = |_: &Grave<'_>| is_kept.next().unwrap_or(true);
     Some(ground.retain(keeps_point, keeps_range))
 }
 
@@ -61,10 +63,12 @@ fn range_is_needed(version: &Version, start: &[u8], end: Option<&[u8]>, sequence
     };
     let level0 = version.level(0).iter();
     let mut level0 = level0.filter(|table| range.overlaps_table(table));
-    level0.any(|table| may_hold(table, sequence))
+    level0.any(|table| may_hold(table, sequence, sequence))
         || (1..LEVELS).any(|level| {
             let tables = version.overlapping(level, &range);
-            tables.iter().any(|table| may_hold(table, sequence))
+            tables
+                .iter()
+                .any(|table| may_hold(table, sequence, sequence))
         })
 }
 
@@ -78,7 +82,9 @@ impl<'v> Runs<'v> {
         let mut runs = Vec::new();
         for level in 0..LEVELS {
             let tables = version.level(level).iter().map(|table| &**table);
-            let some: Vec<_> = tables.filter(|table| may_hold(table, through)).collect();
+            let some: Vec<_> = tables
+                .filter(|table| may_hold(table, through, through))
+                .collect();
             if level == 0 {
                 runs.extend(some.into_iter().map(|table| (vec![table], 0)));
             } else if !some.is_empty() {
@@ -88,8 +94,9 @@ impl<'v> Runs<'v> {
         Self { runs }
     }
 
-    /// Whether a table may hold a version of `key` below `sequence`. Keys come in order.
-    fn need(&mut self, key: &[u8], sequence: u64) -> bool {
+    /// Whether a table may hold what `grave` hides. Graves come in the order of their keys.
+    fn need(&mut self, grave: &Grave<'_>) -> bool {
+        let key = grave.key;
         let mut is_needed = false;
         for (tables, at) in &mut self.runs {
             while tables
@@ -102,7 +109,7 @@ impl<'v> Runs<'v> {
             // Two neighbours may share a key.
             is_needed |= here
                 .take_while(|it| it.smallest_user_key() <= key)
-                .any(|it| may_hold(it, sequence));
+                .any(|it| may_hold(it, grave.sequence, grave.other));
         }
         is_needed
     }

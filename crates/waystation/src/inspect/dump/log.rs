@@ -8,7 +8,7 @@ use crate::inspect::segment::{self, Known, Step};
 use crate::inspect::source::Source;
 use crate::inspect::stream::{Piece, Record, StreamReader};
 use std::collections::BTreeMap;
-use waystation_format::batch::{BatchIter, Operation};
+use waystation_format::batch::{BatchIter, Operation, Time};
 use waystation_format::log::{BlockHeader, RecordKind, UNIT_BYTES};
 
 /// A segment by itself: without its neighbours and the JOURNAL, so that the end of an open one is taken as it
@@ -149,8 +149,9 @@ fn dump_record(record: &Record<'_>, offset: u64, out: &mut Out<'_, '_>) {
     {
         devices::event(&event, record.header.first_sequence, out);
     }
-    let decoded = operations(record, &mut |sequence, operation| {
-        out.put(version(sequence, &operation));
+    let decoded = operations(record, &mut |sequence, operation| match operation.time {
+        Some(Time::Reached(micros)) => out.fact("time reached, microseconds", micros),
+        _ => out.put(version(sequence, &operation)),
     });
     if let Err(reason) = decoded {
         out.problem(
@@ -180,7 +181,10 @@ fn dump_batch(position: u64, bytes: u64, batch: BatchIter<'_>, out: &mut Out<'_,
         bytes,
     });
     for (sequence, operation) in (first_sequence..).zip(batch) {
-        out.put(version(sequence, &operation));
+        match operation.time {
+            Some(Time::Reached(micros)) => out.fact("time reached, microseconds", micros),
+            _ => out.put(version(sequence, &operation)),
+        }
     }
 }
 
@@ -190,6 +194,13 @@ fn version(sequence: u64, operation: &Operation<'_>) -> Item {
             start: operation.key.to_vec(),
             end: end.map(<[u8]>::to_vec),
             sequence,
+        };
+    }
+    if let Some(Time::Expiry(micros) | Time::Lifetime(micros)) = operation.time {
+        return Item::Expiry {
+            key: operation.key.to_vec(),
+            sequence,
+            at_micros: micros,
         };
     }
     Item::Version(DumpedVersion {

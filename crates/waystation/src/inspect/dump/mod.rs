@@ -95,6 +95,15 @@ pub enum Item {
         /// The sequence number.
         sequence: u64,
     },
+    /// What was put under a key expires.
+    Expiry {
+        /// The key.
+        key: Vec<u8>,
+        /// The sequence number; what was put has a lower one.
+        sequence: u64,
+        /// When, in microseconds since 1970.
+        at_micros: u64,
+    },
     /// A version of a key.
     Version(DumpedVersion),
     /// Something about a device.

@@ -1,6 +1,7 @@
 //! Tables, MANIFESTs, and the small files beside them.
 
 use super::{DumpedVersion, Item, Out};
+use crate::cemetery::row::Grave;
 use crate::error::{Error, Result};
 use crate::inspect::graves;
 use crate::inspect::source::Source;
@@ -207,6 +208,7 @@ pub(super) fn graves(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
     out.fact("deletions up to", ground.through());
     out.fact("deleted ranges", ground.ranges().len());
     out.fact("deleted keys", ground.len());
+    out.fact("keys that expire", ground.dated().len());
     for (start, end, cuts) in ground.ranges().iter() {
         for cut in cuts {
             out.put(Item::RangeDeletion {
@@ -216,7 +218,7 @@ pub(super) fn graves(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
             });
         }
     }
-    for (key, sequence) in ground.points() {
+    for Grave { key, sequence, .. } in ground.points().iter() {
         if out.is_full() {
             break;
         }
@@ -225,6 +227,16 @@ pub(super) fn graves(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
             sequence,
             value: None,
         }));
+    }
+    for grave in ground.dated().iter() {
+        if out.is_full() {
+            break;
+        }
+        out.put(Item::Expiry {
+            key: grave.key.to_vec(),
+            sequence: grave.sequence,
+            at_micros: grave.other,
+        });
     }
     Ok(())
 }

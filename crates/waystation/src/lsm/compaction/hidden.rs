@@ -92,8 +92,15 @@ impl Hidden {
         let facts = table.facts().unwrap_or_default();
         let after = facts.purged_through.max(facts.smallest_sequence);
         let (first, last) = (table.smallest_user_key(), table.largest_user_key());
-        let count = |through| self.graves.count_between(first, last, after, through);
-        let points = count(self.through);
+        let count = |overdue| {
+            self.graves.count_between(first, last, |it| {
+                it.sequence > facts.smallest_sequence
+                    && it.other > facts.purged_through
+                    // One that was dug later is left out by a merge, too, but the table would not be purged through it.
+                    && it.other <= self.through.min(overdue)
+            })
+        };
+        let points = count(u64::MAX);
         let overlapping = self.graves.ranges().overlapping(Some(first), Some(last));
         let oldest_range = overlapping
             .filter(|(_, end, _)| end.is_none_or(|end| end > first))
@@ -103,7 +110,7 @@ impl Hidden {
             .min();
         let is_overdue = self.overdue > 0
             && (oldest_range.is_some_and(|below| below <= self.overdue)
-                || (points > 0 && count(self.through.min(self.overdue)) > 0));
+                || (points > 0 && count(self.overdue) > 0));
         Burden {
             points: points as u64,
             ranges: oldest_range.is_some(),
@@ -151,7 +158,7 @@ impl<'j> Floors<'j> {
     pub(super) fn of(&mut self, key: &[u8]) -> u64 {
         let graves = &self.hidden.graves;
         let through = self.hidden.through;
-        while self.at < graves.len() && graves.point(self.at).0 < key {
+        while self.at < graves.len() && graves.points().key(self.at) < key {
             self.at += 1;
         }
         graves

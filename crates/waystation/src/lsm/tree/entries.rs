@@ -25,7 +25,7 @@ impl Entries {
                     "the batch that begins here passes the highest sequence number".to_owned(),
                 );
             }
-            if operation.range_end.is_some() {
+            if operation.range_end.is_some() || operation.time.is_some() {
                 return Err("the batch that begins here is not LevelDB's".to_owned());
             }
             self.push(operation.key, sequence, operation.value);

@@ -7,6 +7,7 @@ use crate::cemetery::Cut;
 use crate::cemetery::fragments::Fragments;
 use crate::cemetery::ground::Ground;
 use crate::cemetery::learned::Learned;
+use crate::cemetery::row::Grave;
 use crate::lsm::compaction::job::JobInput;
 use crate::lsm::compaction::{Grandparent, Hidden, JOB_FORMAT, Job, OutputLimits};
 use crate::lsm::version::UserRange;
@@ -172,14 +173,22 @@ fn tables_are_cut_when_full_or_where_it_is_cheap() {
 }
 
 /// Two ranges, and two keys of which one is deleted too late to count.
+fn grave(key: &[u8], sequence: u64) -> Grave<'_> {
+    Grave {
+        key,
+        sequence,
+        other: sequence,
+    }
+}
+
 fn hidden() -> Hidden {
     let mut ranges = Fragments::default();
     ranges.insert(b"b:", Some(b"b;"), Cut::deletion(40));
     ranges.insert(b"d:", Some(b"d;"), Cut::deletion(90));
     let mut graves = Ground::new(95, ranges);
-    graves.push(b"e:2", 60);
-    graves.push(b"e:2", 20);
-    graves.push(b"e:3", 98);
+    graves.push(grave(b"e:2", 60));
+    graves.push(grave(b"e:2", 20));
+    graves.push(grave(b"e:3", 98));
     Hidden {
         graves: graves.into(),
         through: 95,

@@ -1,0 +1,177 @@
+//! A row of graves: sorted keys that lie one behind the other, each with the number of its deletion and one more number.
+//!
+//! A hash index over them, made when the first reader asks, answers point reads. What a grave takes beyond its key: 8
+//! bytes of sequence number, 8 of offset, 6 to 11 of index, and 8 more where the other numbers are not the same.
+
+use super::points::hash;
+use std::sync::OnceLock;
+
+/// No entry.
+const NONE: u32 = u32::MAX;
+
+/// Graves, by key, of one key the latest first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Row {
+    keys: Vec<u8>,
+    /// Where each key ends.
+    ends: Vec<usize>,
+    sequences: Vec<u64>,
+    /// The other number of each; empty while all are their sequence numbers.
+    others: Vec<u64>,
+    /// Where to look for a key: the first of its graves.
+    index: OnceLock<Box<[u32]>>,
+}
+
+/// One grave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Grave<'r> {
+    pub(crate) key: &'r [u8],
+    /// Of its deletion.
+    pub(crate) sequence: u64,
+    /// The other number.
+    pub(crate) other: u64,
+}
+
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        self.sequences == other.sequences && self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Row {}
+
+impl Row {
+    /// Puts a grave behind the last one.
+    pub(crate) fn push(&mut self, grave: Grave<'_>) {
+        self.keys.extend_from_slice(grave.key);
+        self.ends.push(self.keys.len());
+        if self.others.is_empty() && grave.other != grave.sequence {
+            self.others.clone_from(&self.sequences);
+        }
+        if !self.others.is_empty() || grave.other != grave.sequence {
+            self.others.push(grave.other);
+        }
+        self.sequences.push(grave.sequence);
+    }
+
+    /// How many graves there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.sequences.len()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sequences.is_empty()
+    }
+
+    /// Whether each grave's numbers are the same.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.others.is_empty()
+    }
+
+    /// The key of grave `at`.
+    #[inline]
+    pub(crate) fn key(&self, at: usize) -> &[u8] {
+        let start = at.checked_sub(1).map_or(0, |last| self.ends[last]);
+        &self.keys[start..self.ends[at]]
+    }
+
+    /// Grave `at`.
+    #[inline]
+    pub(crate) fn get(&self, at: usize) -> Grave<'_> {
+        let sequence = self.sequences[at];
+        Grave {
+            key: self.key(at),
+            sequence,
+            other: self.others.get(at).copied().unwrap_or(sequence),
+        }
+    }
+
+    /// All graves, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Grave<'_>> {
+        (0..self.len()).map(|at| self.get(at))
+    }
+
+    /// The first grave of a key at or behind `key`.
+    pub(crate) fn first_from(&self, key: &[u8]) -> usize {
+        self.first_where(|it| it >= key)
+    }
+
+    /// The first grave of a key behind `key`.
+    pub(crate) fn first_behind(&self, key: &[u8]) -> usize {
+        self.first_where(|it| it > key)
+    }
+
+    /// The first grave whose key is `wanted`, which all behind it are too.
+    fn first_where(&self, wanted: impl Fn(&[u8]) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if wanted(self.key(middle)) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        low
+    }
+
+    /// The first grave of `key`, whose hash is `hash`.
+    #[inline]
+    pub(crate) fn find(&self, key: &[u8], hash: u64) -> Option<usize> {
+        if self.is_empty() {
+            return None;
+        }
+        let index = self.index.get_or_init(|| self.make_index());
+        let mask = index.len() - 1;
+        let mut slot = (hash >> 32) as usize & mask;
+        while index[slot] != NONE {
+            let first = index[slot] as usize;
+            if self.key(first) == key {
+                return Some(first);
+            }
+            slot = (slot + 1) & mask;
+        }
+        None
+    }
+
+    /// The graves from `first` on that are of `key`.
+    pub(crate) fn of_key(&self, first: usize, key: &[u8]) -> impl Iterator<Item = Grave<'_>> {
+        let from_there = (first..self.len()).map(|at| self.get(at));
+        from_there.take_while(move |grave| grave.key == key)
+    }
+
+    fn make_index(&self) -> Box<[u32]> {
+        let slots = (self.len() * 4 / 3 + 1).next_power_of_two();
+        let mut index = vec![NONE; slots].into_boxed_slice();
+        let mask = slots - 1;
+        for at in 0..self.len() {
+            let key = self.key(at);
+            if at > 0 && self.key(at - 1) == key {
+                continue;
+            }
+            let mut slot = (hash(key) >> 32) as usize & mask;
+            while index[slot] != NONE {
+                slot = (slot + 1) & mask;
+            }
+            index[slot] = at as u32;
+        }
+        index
+    }
+
+    /// Bytes of memory taken.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let index = self.index.get().map_or(0, |index| size_of_val(&index[..]));
+        self.keys.capacity()
+            + self.ends.capacity() * size_of::<usize>()
+            + (self.sequences.capacity() + self.others.capacity()) * size_of::<u64>()
+            + index
+    }
+
+    /// Bytes of all keys.
+    pub(crate) fn key_bytes(&self) -> usize {
+        self.keys.len()
+    }
+}
