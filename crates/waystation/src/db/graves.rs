@@ -34,7 +34,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// What the tree's state holds while there is a file of graves that belongs to the tables.
-pub(super) const GRAVES_STATE: &str = "graves";
+pub(crate) const GRAVES_STATE: &str = "graves";
 /// Tables that hold something dead are purged when the database is closed, if they have at most so many bytes.
 const PURGE_AT_CLOSE_BYTES: u64 = 32 << 20;
 /// After a look for graves to retire, the next comes at the earliest after so many times as long.

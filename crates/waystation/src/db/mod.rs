@@ -14,12 +14,14 @@
 //!   [`looks`]: how often all of them are looked at
 //! - [`graves`]: what was deleted, until nothing is left of it; [`hiding`] and [`learn`]: how cursors get past it
 //! - [`times`]: keys with a time to live
+//! - [`check`]: whether tables and the upper level are what was written
 //! - [`backup`]: a copy of the whole at one moment, while writing goes on
 //! - [`own_files`], [`destroy`]: which files a database consists of, and how it is removed; [`sizes`]: where bytes are
 //! - [`open`]: from a directory to a database and back; [`replay`] and [`inserters`]: what the log holds, into memory
 
 mod backup;
 mod changes;
+mod check;
 mod destroy;
 mod devices;
 mod export;
@@ -53,8 +55,10 @@ mod workers;
 pub use devices::{DeviceInfo, DeviceLevel};
 pub use export::Exported;
 pub(crate) use export::refuse_used;
+pub(crate) use graves::GRAVES_STATE;
 pub use handoff::{Digest, EngineId, Export, Receipt, Refusal, Ticket};
 pub use iterator::{DbIterator, IterOptions};
+pub(crate) use open::read_checkpoint;
 pub use options::{
     BATCH_BYTES_MAX, Compression, DeviceOptions, Durability, KEY_BYTES_MAX, Options,
     VALUE_BYTES_MAX,
@@ -71,7 +75,7 @@ use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::lsm::iter::MergingIterator;
 use crate::lsm::memtable::Regions;
-use crate::lsm::tree::{CheckReport, Tree};
+use crate::lsm::tree::Tree;
 use crate::lsm::{Lookup, iter::Source};
 use crate::storage::{DirectoryLock, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -297,16 +301,6 @@ impl Db {
     /// Figures about the database.
     pub fn stats(&self) -> Stats {
         self.core.stats()
-    }
-
-    /// Checks every table: order, bounds, every block's checksum. Returns what was checked.
-    pub fn check(&self) -> Result<CheckReport> {
-        let written = self
-            .core
-            .devices
-            .is_some()
-            .then(|| self.core.log.visible_sequence());
-        self.core.tree.check(written.unwrap_or(0))
     }
 
     /// The directory of the database.

@@ -213,7 +213,7 @@ fn fresh_identity(storage: &dyn Storage) -> EngineId {
 }
 
 /// Reads the device table's checkpoint; `None` if there is none.
-pub(super) fn read_checkpoint(storage: &dyn Storage, dir: &Path) -> Result<Option<Saved>> {
+pub(crate) fn read_checkpoint(storage: &dyn Storage, dir: &Path) -> Result<Option<Saved>> {
     let path = dir.join(CHECKPOINT_NAME);
     let content = match read_file(storage, &path) {
         Ok(content) => content,

@@ -3,14 +3,19 @@
 //! A table: each block's checksum, keys strictly ascending, within the bounds that the MANIFEST states and the
 //! separators of the index, counts and sequence numbers as its properties say, and no key that its filter
 //! would hide. The tree: tables of a level beyond 0 do not overlap. The log: blocks that were durable once are
-//! whole, records are sound, sequence numbers ascend. What is wrong is listed and the check goes on; only
+//! whole, records are sound, sequence numbers ascend, a sealed segment's index says what is there. And the files against
+//! each other: see `cross`. What is wrong is listed and the check goes on; only
 //! input/output errors end it.
 
+use super::cross::{Beginnings, should_be_purged};
 use super::log::{LogEvent, operations, walk_leveldb_batches};
 use super::table::TableView;
 use super::table_walk::TableWalk;
 use super::{Inspection, manifest::Manifest, summary::NOTE};
+
 use crate::cemetery::checkpoint::GRAVES_NAME;
+use crate::cemetery::ground::Ground;
+use crate::device::checkpoint::{CHECKPOINT_NAME, Saved};
 use crate::error::{Error, Result};
 use crate::storage::Area;
 use serde::Serialize;
@@ -44,6 +49,8 @@ pub struct CheckReport {
     pub table_bytes: u64,
     /// Deletions in the file of graves.
     pub graves: u64,
+    /// Devices in the device table.
+    pub devices: u64,
     /// Records of the log.
     pub log_records: u64,
     /// Bytes of the log's blocks.
@@ -76,13 +83,16 @@ impl Inspection {
                 note: NOTE,
                 ..CheckReport::default()
             },
+            ground: Ground::default(),
             done_bytes: 0,
             total_bytes: table_bytes + log_bytes,
             progress,
         };
+        // Before the tables: one that is newer may be purged by more.
+        check.graves(self)?;
         check.log(self)?;
         check.leveldb_logs(self)?;
-        check.graves(self)?;
+        check.report.problems.append(&mut self.check_belonging()?);
         check.tree(&self.manifest);
         let mut read = BTreeSet::new();
         for table in self.manifest.tables() {
@@ -97,6 +107,7 @@ impl Inspection {
 /// A check under way.
 struct Check<'a> {
     report: CheckReport,
+    ground: Ground,
     done_bytes: u64,
     total_bytes: u64,
     progress: &'a mut dyn FnMut(CheckProgress),
@@ -120,6 +131,7 @@ impl Check<'_> {
             graves => {
                 let ground = graves?.unwrap_or_default();
                 self.report.graves = (ground.len() + ground.ranges().len()) as u64;
+                self.ground = ground;
                 Ok(())
             }
         }
@@ -148,7 +160,17 @@ impl Check<'_> {
         }
     }
 
+    /// The device table; nothing if there is none, or if it cannot be read, which is told.
+    fn devices(&mut self, inspection: &Inspection) -> Result<Option<Saved>> {
+        inspection.saved_devices().or_else(|error| {
+            self.absorb(error)?;
+            Ok(None)
+        })
+    }
+
     fn log(&mut self, inspection: &Inspection) -> Result<()> {
+        let before = self.devices(inspection)?;
+        let mut beginnings = Beginnings::of(before.as_ref());
         let (mut records, mut bytes, mut last_sequence) = (0, 0, 0);
         let mut problems = Vec::new();
         let walked = inspection.walk_log(&mut |length| bytes += length, &mut |event| {
@@ -169,6 +191,7 @@ impl Check<'_> {
                         ))
                     } else {
                         last_sequence = record.header.last_sequence();
+                        beginnings.record(record);
                         operations(record, &mut |_, _| ()).err().map(str::to_owned)
                     };
                     problems.extend(reason.map(|reason| Problem {
@@ -184,6 +207,13 @@ impl Check<'_> {
         self.report.log_bytes = bytes;
         self.report.problems.append(&mut problems);
         self.advance(bytes);
+        if let Some(before) = before {
+            self.report.devices = before.devices.len() as u64;
+            let after = inspection.saved_devices()?.unwrap_or(before);
+            for reason in beginnings.judge(&after, inspection.manifest.last_sequence) {
+                self.problem(CHECKPOINT_NAME, 0, reason);
+            }
+        }
         walked.or_else(|error| self.absorb(error))
     }
 
@@ -271,6 +301,9 @@ impl Check<'_> {
         self.report.table_bytes += table.file_bytes;
         let mut walk = TableWalk::new(table);
         let filter = view.filter()?;
+        let properties = view.properties()?;
+        let purged = properties.as_ref().map_or(0, |it| it.purged_through);
+        let mut unpurged = None;
         for indexed in view.index()? {
             let block = match view.block(indexed.handle) {
                 Ok(block) => block,
@@ -288,6 +321,10 @@ impl Check<'_> {
                 let is_hidden = filter
                     .as_ref()
                     .is_some_and(|filter| !filter.may_contain(offset, hash));
+                if unpurged.is_none() {
+                    unpurged = should_be_purged(&self.ground, purged, key)
+                        .map(|deleted| (offset, walk.entries + 1, deleted));
+                }
                 if let Some(reason) = walk.entry(key, &indexed.separator, is_hidden) {
                     self.report.problems.push(Problem {
                         file: view.name(),
@@ -303,8 +340,14 @@ impl Check<'_> {
             }
         }
         self.report.entries += walk.entries;
-        for reason in walk.finish(view.properties()?.as_ref()) {
+        for reason in walk.finish(properties.as_ref()) {
             self.problem(view.name(), 0, reason);
+        }
+        if let Some((offset, entry, deleted)) = unpurged {
+            let reason = format!(
+                "entry {entry} was deleted at {deleted}, and the table says that it is purged through {purged}"
+            );
+            self.problem(view.name(), offset, reason);
         }
         Ok(())
     }

@@ -13,6 +13,7 @@
 //! [`repair()`] is the exception: it opens the database, and writes what can still be read of it to a new one.
 
 mod check;
+mod cross;
 mod dump;
 mod find;
 mod graves;

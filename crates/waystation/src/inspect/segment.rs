@@ -6,7 +6,7 @@
 use super::source::Source;
 use crate::error::Result;
 use waystation_format::log::{
-    BLOCK_HEADER_BYTES, BlockHeader, FOOTER_BYTES, SEGMENT_HEADER_BYTES, SegmentFooter,
+    BLOCK_HEADER_BYTES, BlockHeader, FOOTER_BYTES, IndexEntry, SEGMENT_HEADER_BYTES, SegmentFooter,
     SegmentHeader, UNIT_BYTES, body_is_valid, decode_index,
 };
 
@@ -58,7 +58,8 @@ pub(super) fn walk(
     known: Known,
     sink: &mut dyn FnMut(Step<'_>) -> Result<()>,
 ) -> Result<SegmentSummary> {
-    let footer = footer(source, &header)?;
+    let (index, footer) = index_and_footer(source, &header)?.unzip();
+    let index = index.unwrap_or_default();
     let end = footer.map_or(source.bytes(), |footer| {
         footer.index_offset.min(source.bytes())
     });
@@ -82,6 +83,11 @@ pub(super) fn walk(
         if let Some((block, bytes)) = block_at(source, &header, offset)? {
             summary.blocks += 1;
             summary.end_lsn = block.seal.end_lsn();
+            let told = index.binary_search_by_key(&lsn, |entry| entry.start_lsn);
+            if footer.is_some() && told.map(|at| index[at]) != Ok(IndexEntry::from(&block.seal)) {
+                let reason = format!("the segment's index is wrong about the block at LSN {lsn}");
+                sink(Step::Damage { offset, reason })?;
+            }
             sink(Step::Block {
                 offset,
                 header: block,
@@ -108,6 +114,13 @@ pub(super) fn walk(
 
 /// The footer of a sealed segment: it must name this segment, and check together with the index.
 pub(super) fn footer(source: &Source, header: &SegmentHeader) -> Result<Option<SegmentFooter>> {
+    Ok(index_and_footer(source, header)?.map(|(_, footer)| footer))
+}
+
+fn index_and_footer(
+    source: &Source,
+    header: &SegmentHeader,
+) -> Result<Option<(Vec<IndexEntry>, SegmentFooter)>> {
     let Some(at) = source.bytes().checked_sub(FOOTER_BYTES as u64) else {
         return Ok(None);
     };
@@ -119,7 +132,7 @@ pub(super) fn footer(source: &Source, header: &SegmentHeader) -> Result<Option<S
         return Ok(None);
     }
     let tail = source.read(footer.index_offset, footer.tail_bytes())?;
-    Ok(decode_index(&tail).map(|(_, footer)| footer))
+    Ok(decode_index(&tail))
 }
 
 /// The block at `offset`, if it checks and belongs there.

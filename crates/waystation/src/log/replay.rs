@@ -17,10 +17,10 @@
 
 use super::assembler::{Assembler, Record, TailRecord};
 use super::blocks::BlockReader;
-use super::survey::{Found, Survey, missing};
+use super::survey::{Found, Survey, missing, survey};
 use super::{RING_NAME, ring::RingBuffer};
 use crate::error::{Error, Result};
-use crate::storage::Storage;
+use crate::storage::{Storage, Transfer};
 use std::path::Path;
 use waystation_format::log::{
     BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, BlockHeader, JournalState, SEGMENT_HEADER_BYTES,
@@ -91,6 +91,25 @@ pub(crate) fn replay(
         tail: assembler.tail.unwrap_or_default(),
         last_sequence: assembler.last_sequence,
     })
+}
+
+/// Looks whether a segment that is needed is missing: one with records behind `needless_sequence`. Reads headers and
+/// footers alone, and changes nothing.
+pub(crate) fn check_chain(
+    storage: &dyn Storage,
+    dir: &Path,
+    journal: &JournalState,
+    needless_sequence: u64,
+) -> Result<()> {
+    let survey = survey(storage, dir, journal, Transfer::Buffered)?;
+    let chain = chain(&survey.segments);
+    let needed = needed_part(dir, &chain, needless_sequence)?;
+    refuse_missing(dir, needed, &survey)?;
+    let Some(last) = needed.last() else {
+        return Ok(());
+    };
+    let end = last.segment.footer()?.map_or(0, |footer| footer.end_lsn);
+    refuse_missing_end(dir, last, end, &survey)
 }
 
 /// The chain from the last segment on before which every record is in tables.

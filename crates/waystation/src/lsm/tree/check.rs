@@ -18,6 +18,8 @@ pub struct CheckReport {
     pub bytes: u64,
     /// Their entries.
     pub entries: u64,
+    /// Versions in the upper level that were read in the log.
+    pub upper_entries: u64,
     /// Everything that does not hold; empty if all is well.
     pub problems: Vec<Problem>,
 }
@@ -27,7 +29,7 @@ pub struct CheckReport {
 pub struct Problem {
     /// The level of the table.
     pub level: usize,
-    /// The number of the table.
+    /// The number of the table; 0 where it is none.
     pub table: u64,
     /// What does not hold, as a sentence.
     pub reason: String,
