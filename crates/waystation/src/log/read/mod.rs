@@ -184,7 +184,11 @@ impl Log {
         };
         let units = stretch.units.clone();
         stretch.bytes.resize((units.end - units.start) as usize);
-        file.read_into(units.start, stretch.bytes.as_mut_slice())?;
+        // A record that goes on in the next segment is thought to lie behind the end here, where there may be no file.
+        let read = file
+            .file
+            .read_at(stretch.bytes.as_mut_slice(), file.offset_of(units.start))?;
+        stretch.bytes.resize(read);
         let mut scattered = Vec::new();
         let mut cached_end = 0;
         for (start, wanted) in stretch.records.drain(..) {
@@ -205,8 +209,10 @@ impl Log {
                 if !fresh.is_empty() {
                     let [from, to] =
                         [fresh.start, fresh.end].map(|lsn| (lsn - units.start) as usize);
-                    self.cache.keep_units(fresh.start, &bytes[from..to]);
-                    cached_end = fresh.end;
+                    if let Some(fresh_bytes) = bytes.get(from..to) {
+                        self.cache.keep_units(fresh.start, fresh_bytes);
+                        cached_end = fresh.end;
+                    }
                 }
             }
         }
