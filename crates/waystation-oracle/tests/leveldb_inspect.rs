@@ -140,6 +140,7 @@ fn every_file_dumps_and_the_dumps_hold_every_entry() {
                 }
                 Item::Fact { .. }
                 | Item::RangeDeletion { .. }
+                | Item::Expiry { .. }
                 | Item::Device { .. }
                 | Item::Block { .. }
                 | Item::TableRemoved { .. }
