@@ -382,6 +382,13 @@ impl Core {
         kept.look_at = ended + ended.saturating_sub(begun) * LOOK_SHARE;
     }
 
+    /// Whether everything in the tree has been looked at for graves that it does not need.
+    pub(super) fn has_looked_for_needs(&self) -> bool {
+        let view = self.views.load();
+        let looked = |kept: &Kept| kept.looked_at == Some(view.generation());
+        view.ground.is_empty() || self.cemetery.kept.try_lock().is_ok_and(|it| looked(&it))
+    }
+
     /// While what is returned is held, tables and graves are those of one moment.
     pub(super) fn hold_graves(&self) -> impl Drop + '_ {
         lock(&self.cemetery.kept)

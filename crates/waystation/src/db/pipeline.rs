@@ -95,6 +95,9 @@ impl Core {
         durability: Durability,
     ) -> Result<()> {
         let deletes = |operation: Operation<'_>| operation.value.is_none();
+        if self.devices.is_some() && self.room.is_look_due() {
+            self.look_for_room()?;
+        }
         self.room.check(|| changes.operations().all(deletes))?;
         if let Some(devices) = &self.devices {
             return self.write_routed(devices, changes, durability);

@@ -31,7 +31,7 @@ impl Core {
             if self.is_at_rest() {
                 let mut background = lock(&self.background);
                 self.sleeping.store(true, SeqCst);
-                while self.is_at_rest() && !background.stopping {
+                while self.is_at_rest() && self.has_looked_for_needs() && !background.stopping {
                     if self.views.load().earliest() == u64::MAX {
                         background = wait(&self.wake, background);
                         continue;

@@ -3,8 +3,8 @@
 //! Departures, settling and hand-offs need a little space before they free much: a record in the log, a checkpoint,
 //! tables. So writers are refused while there is still that much, the *headroom*; deletions and departures go on.
 //! With [`Options::disk_bytes_max`] the bytes of the database's files are counted as they grow and the headroom is kept
-//! below that limit, which nothing passes. In a directory with devices the headroom is kept on the file system as well,
-//! as often looked at as the keeper looks round.
+//! below that limit, which nothing passes. In a directory with devices the headroom is kept on the file system as well:
+//! the keeper looks there when it looks round, and writers once they have written a part of the headroom since.
 
 use super::Core;
 use super::options::Options;
@@ -23,12 +23,18 @@ const TOGETHER_SEGMENTS: u64 = 2;
 /// And up to this part of a limited disk.
 const TOGETHER_SHARE: u64 = 16;
 
+/// Writers look at the file system after this part of the headroom.
+const LOOK_SHARE: u64 = 16;
+
 /// What is kept free, and what is.
 pub(super) struct Room {
     disk: Option<Arc<DiskUse>>,
     kept_bytes: u64,
     /// What the file system had free when somebody last looked.
     free_bytes: AtomicU64,
+    /// How far the log was then, and is.
+    looked_lsn: AtomicU64,
+    written_lsn: AtomicU64,
 }
 
 /// How many bytes `options` keep free.
@@ -55,6 +61,8 @@ impl Room {
             disk: None,
             kept_bytes: kept_bytes(options),
             free_bytes: AtomicU64::new(u64::MAX),
+            looked_lsn: AtomicU64::new(0),
+            written_lsn: AtomicU64::new(0),
         };
         let Some(limit) = options.disk_bytes_max else {
             return Ok((storage, room));
@@ -68,6 +76,19 @@ impl Room {
         let disk = self.disk.as_ref();
         let below_limit = disk.map_or(u64::MAX, |disk| disk.limit().saturating_sub(disk.used()));
         below_limit.min(self.free_bytes.load(Relaxed))
+    }
+
+    /// Notes how far the log is. Under the front's lock.
+    #[inline]
+    pub(super) fn note_written(&self, lsn: u64) {
+        self.written_lsn.store(lsn, Relaxed);
+    }
+
+    /// Whether so much was written since somebody looked at the file system that the headroom may be touched.
+    #[inline]
+    pub(super) fn is_look_due(&self) -> bool {
+        let written = self.written_lsn.load(Relaxed);
+        written.saturating_sub(self.looked_lsn.load(Relaxed)) > self.kept_bytes / LOOK_SHARE
     }
 
     /// Refuses to write anything but deletions while only the headroom is left.
@@ -87,6 +108,8 @@ impl Room {
 impl Core {
     /// Looks how much is free on the file system.
     pub(super) fn look_for_room(&self) -> Result<()> {
+        let written = self.room.written_lsn.load(Relaxed);
+        self.room.looked_lsn.store(written, Relaxed);
         let free_bytes = self.storage.free_bytes(&self.dir)?;
         self.room.free_bytes.store(free_bytes, Relaxed);
         Ok(())

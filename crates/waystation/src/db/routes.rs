@@ -75,6 +75,7 @@ impl Core {
             let admitted = self
                 .log
                 .reserve(payload.len(), changes.count(), |lsn, sequence| {
+                    self.room.note_written(lsn);
                     if routes.iter().any(|route| route.has_range) {
                         devices.check_ranges(changes)?;
                     }

@@ -333,6 +333,10 @@ impl Core {
         self.views.change(|view| view.version = self.tree.version());
         self.observe_pace();
         self.retire_graves(self.is_at_rest());
+        if !self.has_looked_for_needs() {
+            // Put off: the watcher looks.
+            self.end_rest();
+        }
     }
 
     /// A cursor was made that looks into so many places of the tree; most are sent somewhere once.
