@@ -223,12 +223,8 @@ impl Core {
 fn tables_of(image: &Image) -> Vec<SourceFile> {
     let tables = image.tables.iter();
     tables
-        .map(|ImageTable { path, bytes }| SourceFile {
-            name: path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
+        .map(|ImageTable { name, path, bytes }| SourceFile {
+            name: name.clone(),
             path: path.clone(),
             bytes: *bytes,
             is_table: true,

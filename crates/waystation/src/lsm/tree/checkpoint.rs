@@ -63,19 +63,27 @@ impl Tree {
     }
 
     fn copy_table(&self, table: &TableMeta, target: &Path) -> Result<()> {
-        let mut name = table_name(table.number);
-        if !exists(&*self.storage, &self.dir.join(&name))? {
-            name = legacy_table_name(table.number);
-        }
+        let name = self.file_of(table)?;
         let (source, target) = (self.dir.join(&name), target.join(&name));
         if self.storage.link(&source, &target).is_ok() {
             return Ok(());
         }
         copy(&*self.storage, &source, &target)
     }
+
+    /// The name of a table's file.
+    pub(super) fn file_of(&self, table: &TableMeta) -> Result<String> {
+        let name = table_name(table.number);
+        let is_there = exists(&*self.storage, &self.dir.join(&name))?;
+        Ok(if is_there {
+            name
+        } else {
+            legacy_table_name(table.number)
+        })
+    }
 }
 
-pub(super) fn exists(storage: &dyn Storage, path: &Path) -> Result<bool> {
+fn exists(storage: &dyn Storage, path: &Path) -> Result<bool> {
     match storage.open(path, OpenMode::Read, Transfer::Buffered, Area::Tables) {
         Ok(_) => Ok(true),
         Err(error) if error.is_not_found() => Ok(false),

@@ -1,12 +1,10 @@
 //! Images: what a copy of the tree, as it is now, consists of; for whoever copies the files.
 
 use super::Tree;
-use super::checkpoint::exists;
 use crate::error::Result;
 use crate::lsm::version::{State, Version};
 use crate::sync::Arc;
 use std::path::PathBuf;
-use waystation_format::filename::{legacy_table_name, table_name};
 
 /// What a copy consists of. The tables stay for as long as this is held.
 pub(crate) struct Image {
@@ -20,6 +18,7 @@ pub(crate) struct Image {
 
 /// A table of an image.
 pub(crate) struct ImageTable {
+    pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
 }
@@ -30,17 +29,15 @@ impl Tree {
         let (version, flushed_through) = self.versions.current_and_flushed_through();
         let mut tables = Vec::new();
         for (_, table) in version.tables() {
-            let mut path = self.dir.join(table_name(table.number));
-            if !exists(&*self.storage, &path)? {
-                path = self.dir.join(legacy_table_name(table.number));
-            }
+            let name = self.file_of(table)?;
             tables.push(ImageTable {
-                path,
+                path: self.dir.join(&name),
+                name,
                 bytes: table.file_bytes,
             });
         }
         Ok(Image {
-            made: self.versions.image(&version, flushed_through, state),
+            made: self.versions.image(&version, flushed_through, state).1,
             tables,
             flushed_through,
             _version: version,

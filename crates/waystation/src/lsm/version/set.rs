@@ -296,50 +296,23 @@ impl VersionSet {
         state: &State,
         target: &Path,
     ) -> Result<()> {
-        let number = self.new_file_number();
-        let next_file = self.next_file.load(Ordering::Relaxed);
-        let numbers = Numbers {
-            log_number: number,
-            next_file,
-            last_sequence: flushed_through,
-        };
-        let fence = if state.is_empty() {
-            Fence::Open
-        } else {
-            Fence::Closed
-        };
-        let snapshot = snapshot_edit(version, numbers, fence);
-        let manifest = ManifestWriter::create(&*self.storage, target, number, &snapshot)?;
-        self.storage.sync_dir(target)?;
-        if fence == Fence::Closed {
-            let (bytes, digest) = manifest.extent();
-            let pin = Pin {
-                manifest: number,
-                bytes,
-                digest,
-                exact: false,
-            };
-            self.write_side_file(target, state, vec![pin])?;
+        let (number, files) = self.image(version, flushed_through, state);
+        let current = (CURRENT.to_owned(), current_content(number).into());
+        for (name, content) in files.into_iter().chain([current]) {
+            let temporary = temporary_name(number);
+            files::replace_file(&*self.storage, target, &temporary, &name, &content)?;
         }
-        let content = current_content(number);
-        let temporary = temporary_name(number);
-        files::replace_file(
-            &*self.storage,
-            target,
-            &temporary,
-            CURRENT,
-            content.as_bytes(),
-        )
+        Ok(())
     }
 
     /// The files that make a directory with the tables of `version` a database: a MANIFEST and, where the rooms above have
-    /// any `state`, the side file behind the fence. `CURRENT` is the caller's to write, at last.
+    /// any `state`, the side file behind the fence. `CURRENT` is the caller's to write, at last. With the MANIFEST's number.
     pub(crate) fn image(
         &self,
         version: &Version,
         flushed_through: u64,
         state: &State,
-    ) -> Vec<(String, Vec<u8>)> {
+    ) -> (u64, Vec<(String, Vec<u8>)>) {
         let number = self.new_file_number();
         let numbers = Numbers {
             log_number: number,
@@ -369,7 +342,7 @@ impl VersionSet {
             };
             files.push((SIDE_FILE.to_owned(), side.encode()));
         }
-        files
+        (number, files)
     }
 
     /// Lets LevelDB's write-ahead logs `numbers` go, which an installed change has made needless.
