@@ -78,17 +78,18 @@ impl Room {
         below_limit.min(self.free_bytes.load(Relaxed))
     }
 
-    /// Notes how far the log is. Under the front's lock.
+    /// Notes how far the log is, about: every writer reads this, so it changes seldom. Under the front's lock.
     #[inline]
     pub(super) fn note_written(&self, lsn: u64) {
-        self.written_lsn.store(lsn, Relaxed);
+        if lsn >= self.written_lsn.load(Relaxed) + self.kept_bytes / LOOK_SHARE {
+            self.written_lsn.store(lsn, Relaxed);
+        }
     }
 
     /// Whether so much was written since somebody looked at the file system that the headroom may be touched.
     #[inline]
     pub(super) fn is_look_due(&self) -> bool {
-        let written = self.written_lsn.load(Relaxed);
-        written.saturating_sub(self.looked_lsn.load(Relaxed)) > self.kept_bytes / LOOK_SHARE
+        self.written_lsn.load(Relaxed) > self.looked_lsn.load(Relaxed)
     }
 
     /// Refuses to write anything but deletions while only the headroom is left.
