@@ -133,12 +133,7 @@ impl Backups {
                 Ok(manifest) => listing.backups.push(manifest.info()),
                 // Removed meanwhile.
                 Err(error) if error.is_not_found() => {}
-                Err(Error::Corruption {
-                    path,
-                    offset,
-                    reason,
-                }) => listing.damaged.push(problem(&path, offset, reason)),
-                Err(error) => return Err(error),
+                Err(error) => listing.damaged.push(damage(error)?),
             }
         }
         Ok(listing)
@@ -162,12 +157,7 @@ impl Backups {
                     verified.backups += 1;
                     items.extend(manifest.items);
                 }
-                Err(Error::Corruption {
-                    path,
-                    offset,
-                    reason,
-                }) => verified.problems.push(problem(&path, offset, reason)),
-                Err(error) => return Err(error),
+                Err(error) => verified.problems.push(damage(error)?),
             }
         }
         let total_bytes = items.iter().map(|item| item.bytes).sum();
@@ -181,12 +171,7 @@ impl Backups {
             });
             match checked {
                 Ok(()) => verified.files += 1,
-                Err(Error::Corruption {
-                    path,
-                    offset,
-                    reason,
-                }) => verified.problems.push(problem(&path, offset, reason)),
-                Err(error) => return Err(error),
+                Err(error) => verified.problems.push(damage(error)?),
             }
         }
         Ok(verified)
@@ -260,11 +245,20 @@ impl Backups {
     }
 }
 
-fn problem(path: &Path, offset: u64, reason: String) -> Problem {
+/// What is damaged, if that is what the error tells.
+fn damage(error: Error) -> Result<Problem> {
+    let Error::Corruption {
+        path,
+        offset,
+        reason,
+    } = error
+    else {
+        return Err(error);
+    };
     let file = path.file_name().unwrap_or_default();
-    Problem {
+    Ok(Problem {
         file: file.to_string_lossy().into_owned(),
         offset,
         reason,
-    }
+    })
 }
