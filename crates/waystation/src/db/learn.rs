@@ -95,3 +95,40 @@ impl Core {
         Ok(is_run.then(|| cursor.key().to_vec()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::WORTH_LOOKING;
+    use crate::db::{Db, Options};
+    use crate::storage::SimStorage;
+    use std::time::Duration;
+
+    fn key(number: usize) -> Vec<u8> {
+        format!("{number:05}").into_bytes()
+    }
+
+    #[test]
+    fn a_run_is_followed_from_look_to_look_without_a_gap() {
+        // No multiple of the distance between samples.
+        const STAGE: usize = 2 * WORTH_LOOKING + 37;
+        let db = Db::open_with(SimStorage::new(1), "/db", Options::default()).unwrap();
+        for number in 0..5 * STAGE {
+            db.put(&key(number), b"value").unwrap();
+        }
+        db.flush().unwrap();
+        for stage in 0..4 {
+            for number in stage * STAGE..(stage + 1) * STAGE {
+                db.delete(&key(number)).unwrap();
+            }
+            // The last look may have come in the middle of them.
+            let end = key((stage + 1) * STAGE - WORTH_LOOKING);
+            let snapshot = db.core.log.visible_sequence();
+            let learned = &db.core.cemetery.learned;
+            let is_covered = (0..60_000).any(|_| {
+                std::thread::sleep(Duration::from_millis(1));
+                learned.covers(&key(0), &end, 5 * STAGE as u64, snapshot)
+            });
+            assert!(is_covered, "stage {stage}");
+        }
+    }
+}
