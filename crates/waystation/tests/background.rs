@@ -1,28 +1,27 @@
 //! What compactions do by themselves: drop what nobody needs, also after reopening and after a snapshot's release,
 //! and keep to their rate.
 
+mod support;
+
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use support::{open_simulated, small_options};
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Compression, Db, Options, Snapshot, Stats};
+use waystation::{Db, Options, Snapshot, Stats};
 
 fn options() -> Options {
     Options {
         // All deletions in one: tables with few are left alone.
         memtable_bytes: 2 << 20,
         table_bytes: 1 << 20,
-        ring_bytes: 256 << 10,
-        log_segment_bytes: 256 << 10,
-        compression: Compression::None,
-        ..Options::default()
+        ..small_options()
     }
 }
 
 fn open(machine: &Arc<SimStorage>, options: Options) -> Db {
-    let storage = Arc::clone(machine) as Arc<dyn Storage>;
-    Db::open_with(storage, Path::new("/db"), options).expect("opens")
+    open_simulated(machine, options).expect("opens")
 }
 
 fn tables(stats: &Stats) -> usize {

@@ -1,9 +1,12 @@
 //! Keys with a time to live: gone at once, for good, at the cost of graves, whatever is done to the clock.
 
+mod support;
+
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use support::{open_simulated, small_options};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{
@@ -14,24 +17,12 @@ use waystation::{
 const DAY: Duration = Duration::from_secs(86_400);
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-fn options() -> Options {
-    Options {
-        memtable_bytes: 256 << 10,
-        table_bytes: 64 << 10,
-        ring_bytes: 256 << 10,
-        log_segment_bytes: 256 << 10,
-        compression: Compression::None,
-        ..Options::default()
-    }
-}
-
 fn open(machine: &Arc<SimStorage>) -> Db {
-    open_with(machine, options())
+    open_with(machine, small_options())
 }
 
 fn open_with(machine: &Arc<SimStorage>, options: Options) -> Db {
-    let storage = Arc::clone(machine) as Arc<dyn Storage>;
-    Db::open_with(storage, "/db", options).expect("works")
+    open_simulated(machine, options).expect("works")
 }
 
 fn keys(cursor: &mut waystation::DbIterator) -> Vec<String> {
@@ -293,7 +284,7 @@ fn devices_keys_have_no_time_to_live_of_their_own() {
             residency: 1000 * YEAR,
             ..DeviceOptions::new(Extractor::until(b':'))
         }),
-        ..options()
+        ..small_options()
     };
     let db = open_with(&machine, options.clone());
     let refused = db.put_with_ttl(b"car:1", b"", YEAR);
@@ -328,7 +319,7 @@ fn copies_and_exports_say_what_they_do_with_time() {
         .unwrap();
     let open_there = |path: &str| {
         let storage = Arc::clone(&machine) as Arc<dyn Storage>;
-        Db::open_with(storage, path, options()).unwrap()
+        Db::open_with(storage, path, small_options()).unwrap()
     };
     let (copy, plain) = (open_there("/copy"), open_there("/plain"));
     assert_eq!(

@@ -6,17 +6,17 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+mod support;
+
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
+use support::failing::{MIB, assert_all, not_run, options, put, put_once_healed};
 use waystation::inspect::Inspection;
 use waystation::storage::OsStorage;
-use waystation::{Db, DeviceOptions, Durability, Error, Extractor, Options, WriteBatch};
-
-const MIB: usize = 1 << 20;
+use waystation::{Db, Durability, Error};
 
 /// A mounted file system, gone when dropped.
 struct SmallDisk {
@@ -36,9 +36,7 @@ impl SmallDisk {
         match mounted {
             Ok(output) if output.status.success() => Some(Self { dir }),
             _ => {
-                // Past the harness, which hides what passing tests print.
-                let note = "full_disk: NOT RUN, as mounting a file system is not allowed here\n";
-                std::io::stderr().write_all(note.as_bytes()).unwrap();
+                not_run("full_disk", "mounting a file system is not allowed here");
                 None
             }
         }
@@ -55,45 +53,6 @@ impl Drop for SmallDisk {
             .arg("-l")
             .arg(self.dir.path())
             .status();
-    }
-}
-
-fn options(has_devices: bool) -> Options {
-    Options {
-        memtable_bytes: MIB,
-        ring_bytes: MIB,
-        log_segment_bytes: 2 * MIB,
-        table_bytes: MIB,
-        compression: waystation::Compression::None,
-        devices: has_devices.then(|| DeviceOptions::new(Extractor::until(b':'))),
-        ..Options::default()
-    }
-}
-
-fn key(number: usize) -> Vec<u8> {
-    format!("car{}:{number:06}", number % 5).into_bytes()
-}
-
-fn value(number: usize) -> Vec<u8> {
-    let mut value = vec![number as u8; 4000];
-    value[..8].copy_from_slice(&(number as u64).to_le_bytes());
-    value
-}
-
-fn put(db: &Db, number: usize, durability: Durability) -> Result<(), Error> {
-    let mut batch = WriteBatch::new();
-    batch.put(&key(number), &value(number));
-    db.write(&batch, durability)
-}
-
-/// Every acknowledged write is there.
-fn assert_all(db: &Db, numbers: &[usize], when: &str) {
-    for &number in numbers {
-        assert_eq!(
-            db.get(&key(number)).unwrap(),
-            Some(value(number)),
-            "{when}: {number}"
-        );
     }
 }
 
@@ -148,31 +107,13 @@ fn fill_and_heal(disk: &SmallDisk, has_devices: bool) {
 
     // Room again: it heals by itself.
     fs::remove_file(&ballast).unwrap();
-    let mut healed = false;
-    for _ in 0..600 {
-        number += 1;
-        if put(&db, number, Durability::PowerLoss).is_ok() {
-            written.push(number);
-            healed = true;
-            break;
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-    assert!(healed, "still: {:?}", db.stats().failure);
-    for more in number + 1..number + 200 {
-        put(&db, more, Durability::ProcessCrash).unwrap();
-        written.push(more);
-    }
+    put_once_healed(&db, &mut written, 200);
     assert_all(&db, &written, "after it healed");
     db.close().unwrap();
     let db = Db::open(&path, options(has_devices)).unwrap();
     assert_all(&db, &written, "after opening again");
     assert_eq!(db.check().unwrap().problems, []);
     db.close().unwrap();
-    remove(&path);
-}
-
-fn remove(path: &Path) {
     fs::remove_dir_all(path).unwrap();
 }
 

@@ -1,27 +1,15 @@
 //! Deletions apart from the tree: what they hide, from whom, for how long, and what becomes of their file.
 
+mod support;
+
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use support::{open_simulated, small_options};
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::storage::{Area, OpenMode, SimStorage, Storage, Transfer};
-use waystation::{Compression, Db, Durability, Error, IterOptions, Options, WriteBatch};
-
-fn options() -> Options {
-    Options {
-        memtable_bytes: 256 << 10,
-        table_bytes: 64 << 10,
-        ring_bytes: 256 << 10,
-        log_segment_bytes: 256 << 10,
-        compression: Compression::None,
-        ..Options::default()
-    }
-}
-
-fn open(machine: &Arc<SimStorage>, options: Options) -> waystation::Result<Db> {
-    Db::open_with(Arc::clone(machine) as Arc<dyn Storage>, "/db", options)
-}
+use waystation::{Db, Durability, Error, IterOptions, Options, WriteBatch};
 
 fn key(prefix: char, number: u32) -> Vec<u8> {
     format!("{prefix}{number:05}").into_bytes()
@@ -29,7 +17,7 @@ fn key(prefix: char, number: u32) -> Vec<u8> {
 
 /// Keys a, b and c, 2,000 of each, in tables.
 fn filled(machine: &Arc<SimStorage>, options: Options) -> Db {
-    let db = open(machine, options).expect("works");
+    let db = open_simulated(machine, options).expect("works");
     for prefix in ['a', 'b', 'c'] {
         for number in 0..2_000 {
             db.put(&key(prefix, number), &[7; 100]).expect("works");
@@ -69,7 +57,7 @@ fn files(machine: &Arc<SimStorage>) -> Vec<String> {
 #[test]
 fn a_deleted_range_is_dropped_unread_and_forgotten() {
     let machine = SimStorage::new(1);
-    let db = filled(&machine, options());
+    let db = filled(&machine, small_options());
     let before = db.stats().tree;
     db.delete_prefix(b"b").unwrap();
     assert_eq!(
@@ -100,7 +88,7 @@ fn a_deleted_range_is_dropped_unread_and_forgotten() {
 #[test]
 fn snapshots_and_cursors_from_before_see_what_was_deleted() {
     let machine = SimStorage::new(2);
-    let db = filled(&machine, options());
+    let db = filled(&machine, small_options());
     let mut cursor = db.iter(IterOptions::prefix("b")).unwrap();
     let snapshot = db.snapshot();
     db.delete_range(&key('b', 10), None).unwrap();
@@ -125,7 +113,7 @@ fn snapshots_and_cursors_from_before_see_what_was_deleted() {
     assert_eq!(entries, 2_000);
     drop((cursor, snapshot));
     db.close().unwrap();
-    let db = open(&machine, options()).unwrap();
+    let db = open_simulated(&machine, small_options()).unwrap();
     assert_eq!(
         (count(&db, "a"), count(&db, "b"), count(&db, "c")),
         (2_000, 1, 0)
@@ -135,7 +123,7 @@ fn snapshots_and_cursors_from_before_see_what_was_deleted() {
 #[test]
 fn a_run_of_dead_keys_is_walked_once() {
     let machine = SimStorage::new(3);
-    let db = filled(&machine, options());
+    let db = filled(&machine, small_options());
     let _held_back = db.snapshot();
     for number in 0..2_000 {
         db.delete(&key('b', number)).unwrap();
@@ -161,7 +149,7 @@ fn a_deadline_makes_deletions_physical() {
     let machine = SimStorage::new(4);
     let options = Options {
         deletion_deadline: Some(Duration::from_millis(400)),
-        ..options()
+        ..small_options()
     };
     let db = filled(&machine, options.clone());
     // Too few to be purged for any other reason.
@@ -179,7 +167,7 @@ fn a_deadline_makes_deletions_physical() {
         ..options
     };
     assert!(matches!(
-        open(&machine, too_short),
+        open_simulated(&machine, too_short),
         Err(Error::InvalidArgument(_))
     ));
 }
@@ -189,7 +177,7 @@ fn graves_beyond_their_memory_are_purged() {
     let machine = SimStorage::new(9);
     let options = Options {
         graves_bytes: 0,
-        ..options()
+        ..small_options()
     };
     let db = filled(&machine, options);
     // Too few to be purged for any other reason.
@@ -207,7 +195,7 @@ fn graves_beyond_their_memory_are_purged() {
 #[test]
 fn a_range_that_is_none_is_refused() {
     let machine = SimStorage::new(5);
-    let db = filled(&machine, options());
+    let db = filled(&machine, small_options());
     for (start, end) in [("b", "a"), ("b", "b"), ("", "")] {
         let refused = db.delete_range(start.as_bytes(), Some(end.as_bytes()));
         assert!(
@@ -228,7 +216,7 @@ fn a_range_that_is_none_is_refused() {
 #[test]
 fn nothing_comes_back_without_the_file_of_graves() {
     let machine = SimStorage::new(6);
-    let db = filled(&machine, options());
+    let db = filled(&machine, small_options());
     let held_back = db.snapshot();
     db.delete_prefix(b"b").unwrap();
     db.delete(&key('c', 1)).unwrap();
@@ -245,20 +233,22 @@ fn nothing_comes_back_without_the_file_of_graves() {
     file.read_at(&mut content, 0).unwrap();
     drop(file);
     machine.remove(path).unwrap();
-    let refused = open(&machine, options()).map(|_| ()).unwrap_err();
+    let refused = open_simulated(&machine, small_options())
+        .map(|_| ())
+        .unwrap_err();
     assert!(refused.to_string().contains("GRAVES"), "{refused}");
     for at in [0, 9, content.len() / 2, content.len() - 1] {
         let mut damaged = content.clone();
         damaged[at] ^= 1;
         open_file(OpenMode::Create).write_at(&damaged, 0).unwrap();
-        let refused = open(&machine, options()).map(|_| ());
+        let refused = open_simulated(&machine, small_options()).map(|_| ());
         assert!(matches!(
             refused,
             Err(Error::Corruption { .. } | Error::Incompatible { .. })
         ));
     }
     open_file(OpenMode::Create).write_at(&content, 0).unwrap();
-    let db = open(&machine, options()).unwrap();
+    let db = open_simulated(&machine, small_options()).unwrap();
     assert_eq!(
         (count(&db, "a"), count(&db, "b"), count(&db, "c")),
         (2_000, 0, 1_999)
@@ -270,8 +260,8 @@ fn a_full_disk_loses_no_deletion() {
     let machine = SimStorage::new(7);
     let rules = FaultRules::new();
     let storage = machine.with_faults(&rules);
-    drop(filled(&machine, options()));
-    let db = Db::open_with(storage, "/db", options()).unwrap();
+    drop(filled(&machine, small_options()));
+    let db = Db::open_with(storage, "/db", small_options()).unwrap();
     let held_back = db.snapshot();
     db.delete_prefix(b"b").unwrap();
     db.delete(&key('c', 1)).unwrap();
@@ -282,7 +272,7 @@ fn a_full_disk_loses_no_deletion() {
     assert_eq!((count(&db, "b"), count(&db, "c")), (0, 1_999));
     db.flush().unwrap();
     drop((held_back, db));
-    let db = open(&machine, options()).unwrap();
+    let db = open_simulated(&machine, small_options()).unwrap();
     assert_eq!(
         (count(&db, "a"), count(&db, "b"), count(&db, "c")),
         (2_000, 0, 1_999)
@@ -292,12 +282,12 @@ fn a_full_disk_loses_no_deletion() {
 #[test]
 fn a_copy_has_the_graves() {
     let machine = SimStorage::new(8);
-    let db = filled(&machine, options());
+    let db = filled(&machine, small_options());
     let held_back = db.snapshot();
     db.delete_prefix(b"b").unwrap();
     db.checkpoint("/copy").unwrap();
     assert!(db.get_at(&key('b', 1), &held_back).unwrap().is_some());
-    let copy = Db::open_with(machine as Arc<dyn Storage>, "/copy", options()).unwrap();
+    let copy = Db::open_with(machine as Arc<dyn Storage>, "/copy", small_options()).unwrap();
     assert_eq!(
         (count(&copy, "a"), count(&copy, "b"), count(&copy, "c")),
         (2_000, 0, 2_000)
@@ -319,7 +309,7 @@ fn a_copy_without_its_graves_is_no_database() {
             let machine = SimStorage::new(12);
             let rules = FaultRules::new();
             let storage: Arc<dyn Storage> = machine.with_faults(&rules);
-            let db = Db::open_with(storage, "/db", options()).unwrap();
+            let db = Db::open_with(storage, "/db", small_options()).unwrap();
             for number in 0..200 {
                 db.put(&key('a', number), b"value").unwrap();
                 db.put(&key('b', number), b"value").unwrap();
@@ -340,7 +330,7 @@ fn a_copy_without_its_graves_is_no_database() {
             failures += 1;
             let existing = Options {
                 create_if_missing: false,
-                ..options()
+                ..small_options()
             };
             if let Ok(copy) = Db::open_with(machine as Arc<dyn Storage>, "/copy", existing) {
                 assert_eq!(
@@ -357,7 +347,7 @@ fn a_copy_without_its_graves_is_no_database() {
 #[test]
 fn a_seek_into_a_deleted_range_reads_nothing_of_it() {
     let machine = SimStorage::new(10);
-    let db = filled(&machine, options());
+    let db = filled(&machine, small_options());
     // What it sees stays in the tables.
     let held_back = db.snapshot();
     db.delete_prefix(b"b").unwrap();
@@ -385,10 +375,10 @@ fn no_grave_is_left_by_a_close_amid_compactions() {
     };
     let small = Options {
         memtable_bytes: 64 << 10,
-        ..options()
+        ..small_options()
     };
     for round in 0..100 {
-        let db = open(&machine, small.clone()).unwrap();
+        let db = open_simulated(&machine, small.clone()).unwrap();
         for _ in 0..any(12) {
             let (from, dead) = (any(2_500), any(2_500));
             for number in from..from + 200 {
@@ -411,7 +401,7 @@ fn no_grave_is_left_by_a_close_amid_compactions() {
 #[test]
 fn ranges_that_grow_are_flushed_before_they_outgrow_memory() {
     let machine = SimStorage::new(10);
-    let db = open(&machine, options()).unwrap();
+    let db = open_simulated(&machine, small_options()).unwrap();
     for number in 0..2_000 {
         db.put(&key('k', number), &[7; 10]).unwrap();
         db.delete_range(b"", Some(&key('k', number))).unwrap();

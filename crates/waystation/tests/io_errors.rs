@@ -11,17 +11,19 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
+mod support;
+
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
+use support::failing::{MIB, assert_all, not_run, options, put, put_once_healed};
 use waystation::inspect::Inspection;
 use waystation::storage::OsStorage;
-use waystation::{Db, DeviceOptions, Durability, Error, Extractor, Options, WriteBatch};
+use waystation::{Db, Durability, Error};
 
-const MIB: usize = 1 << 20;
+const NAME: &str = "io_errors";
 const CHILD: &str = "WAYSTATION_IO_ERRORS_CHILD";
 const CONTROL: &str = "/sys/class/zram-control";
 
@@ -66,49 +68,6 @@ impl Drop for Disk {
             }
             thread::sleep(Duration::from_millis(50));
         }
-    }
-}
-
-fn options(has_devices: bool) -> Options {
-    Options {
-        memtable_bytes: MIB,
-        ring_bytes: MIB,
-        log_segment_bytes: 2 * MIB,
-        table_bytes: MIB,
-        compression: waystation::Compression::None,
-        devices: has_devices.then(|| DeviceOptions::new(Extractor::until(b':'))),
-        ..Options::default()
-    }
-}
-
-fn key(number: usize) -> Vec<u8> {
-    format!("car{}:{number:06}", number % 5).into_bytes()
-}
-
-/// Bytes that do not compress.
-fn value(number: usize) -> Vec<u8> {
-    let mut state = number as u64 + 1;
-    let mut words = std::iter::repeat_with(|| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    });
-    let mut value = (number as u64).to_le_bytes().to_vec();
-    value.extend(words.by_ref().take(511).flat_map(u64::to_le_bytes));
-    value
-}
-
-fn put(db: &Db, number: usize, durability: Durability) -> Result<(), Error> {
-    let mut batch = WriteBatch::new();
-    batch.put(&key(number), &value(number));
-    db.write(&batch, durability)
-}
-
-fn assert_all(db: &Db, numbers: &[usize], when: &str) {
-    for &number in numbers {
-        let found = db.get(&key(number)).unwrap();
-        assert!(found == Some(value(number)), "{when}: {number}");
     }
 }
 
@@ -160,22 +119,7 @@ fn fail_and_heal(disk: &Disk, dir: &Path, has_devices: bool) {
     assert_eq!(checked.problems, []);
 
     disk.set("mem_limit", 0).unwrap();
-    // The one that failed may be there, or not; it is passed over.
-    let mut number = written.last().unwrap() + 1;
-    let healed = (0..600).any(|_| {
-        number += 1;
-        let is_healed = put(&db, number, Durability::PowerLoss).is_ok();
-        if !is_healed {
-            thread::sleep(Duration::from_millis(50));
-        }
-        is_healed
-    });
-    assert!(healed, "still: {:?}", db.stats().failure);
-    written.push(number);
-    for more in number + 1..number + 1_000 {
-        put(&db, more, Durability::ProcessCrash).unwrap();
-        written.push(more);
-    }
+    put_once_healed(&db, &mut written, 1_000);
     db.flush().unwrap();
     assert_eq!(db.stats().failure, None);
     assert_all(&db, &written, "after it healed");
@@ -215,11 +159,14 @@ fn a_failing_device_loses_nothing_and_heals_without_a_restart() {
         return in_namespace(number.parse().unwrap());
     }
     let Some(disk) = Disk::make(200 * MIB) else {
-        return not_run("making a disk in memory (zram) is not allowed here, or not possible");
+        return not_run(
+            NAME,
+            "making a disk in memory (zram) is not allowed here, or not possible",
+        );
     };
     let may_unshare = Command::new("unshare").args(["-m", "true"]).output();
     if !may_unshare.is_ok_and(|output| output.status.success()) {
-        return not_run("a mount namespace is not allowed here");
+        return not_run(NAME, "a mount namespace is not allowed here");
     }
     let done = Command::new("unshare")
         .args(["-m", "--"])
@@ -231,10 +178,4 @@ fn a_failing_device_loses_nothing_and_heals_without_a_restart() {
         .unwrap();
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{said}");
-}
-
-/// Past the harness, which hides what passing tests print.
-fn not_run(why: &str) {
-    let note = format!("io_errors: NOT RUN, as {why}\n");
-    std::io::stderr().write_all(note.as_bytes()).unwrap();
 }

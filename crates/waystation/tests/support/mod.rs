@@ -2,11 +2,14 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod failing;
 pub(crate) mod kills;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
-use waystation::{DeviceOptions, Extractor, Options, WriteBatch};
+use waystation::storage::{SimStorage, Storage};
+use waystation::{Compression, Db, DeviceOptions, Extractor, Options, WriteBatch};
 
 /// Numbers that follow from a seed (splitmix64).
 pub(crate) struct Random(pub(crate) u64);
@@ -49,6 +52,26 @@ pub(crate) fn options_with_devices(residency: Duration) -> Options {
 /// The same, where nothing settles by itself.
 pub(crate) fn options_with_resting_devices() -> Options {
     options_with_devices(Duration::from_secs(1_000_000))
+}
+
+/// Small memtables, tables and segments, nothing compressed, no devices.
+pub(crate) fn small_options() -> Options {
+    Options {
+        memtable_bytes: 256 << 10,
+        table_bytes: 64 << 10,
+        ring_bytes: 256 << 10,
+        log_segment_bytes: 256 << 10,
+        compression: Compression::None,
+        ..Options::default()
+    }
+}
+
+/// The database of a simulated machine.
+pub(crate) fn open_simulated(
+    machine: &Arc<SimStorage>,
+    options: Options,
+) -> waystation::Result<Db> {
+    Db::open_with(Arc::clone(machine) as Arc<dyn Storage>, "/db", options)
 }
 
 /// Adds puts (`Some`) and deletions (`None`).
