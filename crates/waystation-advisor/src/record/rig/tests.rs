@@ -6,6 +6,14 @@ use super::super::system::System;
 use super::undo::{State, Undo, undo_all, undo_file};
 use super::*;
 
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Latecomer {
+    #[default]
+    None,
+    Starting,
+    Joined,
+}
+
 /// A machine that keeps account of what is attached, mounted and swapped on, and fails at a chosen call.
 #[derive(Default)]
 struct Scripted {
@@ -22,6 +30,8 @@ struct Scripted {
     zrams: BTreeSet<u32>,
     /// So many unmounts are refused as busy.
     busy: u32,
+    /// A process that joins the group when it seems empty.
+    latecomer: Latecomer,
     state: Option<String>,
     /// Everything that was ever noted.
     state_ever: String,
@@ -65,6 +75,11 @@ impl System for Scripted {
             "mkdir" => {
                 self.directories.insert(last);
             }
+            "rmdir" if last.contains("/cgroup/") && self.latecomer != Latecomer::None => {
+                self.latecomer = Latecomer::Joined;
+                return Err("Device or resource busy".to_owned());
+            }
+            "kill" => self.latecomer = Latecomer::None,
             "rmdir" if !self.directories.remove(&last) => {
                 return Err("No such file or directory".to_owned());
             }
@@ -158,7 +173,8 @@ impl System for Scripted {
                         .iter()
                         .any(|directory| path.starts_with(directory.as_str())) =>
             {
-                Ok(String::new())
+                let is_in = self.latecomer == Latecomer::Joined;
+                Ok(if is_in { "77\n" } else { "" }.to_owned())
             }
             Some("/sys/class/zram-control/hot_add") => {
                 self.zrams.insert(3);
@@ -332,6 +348,19 @@ fn a_device_that_is_busy_for_a_moment_is_tried_again() {
     undo_all(&mut machine, &mut left).unwrap();
     assert!(machine.is_clean());
     assert_eq!(machine.busy, 0);
+}
+
+#[test]
+fn a_process_that_joins_while_the_group_goes_is_ended() {
+    let mut machine = Scripted {
+        latecomer: Latecomer::Starting,
+        ..Scripted::default()
+    };
+    let (mut rig, outcome) = build(&mut machine, &settings());
+    outcome.unwrap();
+    rig.down().unwrap();
+    assert!(machine.is_clean());
+    assert_eq!(machine.latecomer, Latecomer::None);
 }
 
 #[test]

@@ -158,22 +158,28 @@ fn loops(system: &mut dyn System, image: &Path) -> Result<Vec<String>, String> {
         .collect())
 }
 
+/// Until the group is gone a process that was started for it may still join.
 fn remove_group(system: &mut dyn System, group: &Path) -> Result<(), String> {
+    let mut outcome = Ok(());
     for _ in 0..TRIES {
         let Ok(processes) = system.read(&group.join("cgroup.procs")) else {
             return Ok(());
         };
         let processes: Vec<&str> = processes.split_whitespace().collect();
         if processes.is_empty() {
-            break;
+            outcome = system.run("rmdir", &[&text(group)]).map(|_| ());
+            if outcome.is_ok() {
+                return Ok(());
+            }
+        } else {
+            let mut arguments = vec!["-KILL"];
+            arguments.extend(processes);
+            // They may have ended in between.
+            let _ = system.run("kill", &arguments);
         }
-        let mut arguments = vec!["-KILL"];
-        arguments.extend(processes);
-        // They may have ended in between.
-        let _ = system.run("kill", &arguments);
         std::thread::sleep(PAUSE);
     }
-    system.run("rmdir", &[&text(group)]).map(|_| ())
+    outcome.and_then(|()| Err(format!("processes in {} do not end", text(group))))
 }
 
 pub(super) fn undo_file(system: &mut dyn System, state_file: &Path) -> Result<()> {
