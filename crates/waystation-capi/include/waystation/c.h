@@ -98,6 +98,12 @@ waystation_code_t waystation_wait_idle(leveldb_t* db, char** errptr);
 /* A copy in the new directory `target`, by hard links where they can be; writing goes on meanwhile. */
 waystation_code_t waystation_checkpoint(leveldb_t* db, const char* target, char** errptr);
 
+/* Adds a backup of the database as it is now to the directory `backups`, made if missing; what earlier ones there hold is
+ * not copied again, and what is copied is verified. Writing goes on meanwhile. Its number, from 1, goes to *number unless
+ * that is NULL. If it fails, earlier backups are as they were. */
+waystation_code_t waystation_backup(
+    leveldb_t* db, const char* backups, uint64_t* number, char** errptr);
+
 /* A plain LevelDB database in the new directory `target`: 0 not compressed, 1 by snappy. */
 waystation_code_t waystation_export_leveldb(
     leveldb_t* db, const char* target, int compression, char** errptr);
@@ -107,6 +113,24 @@ char* waystation_check_json(leveldb_t* db, char** errptr);
 
 /* Figures as JSON; "failure" says why writes are suspended, if they are. NULL on failure. */
 char* waystation_stats_json(leveldb_t* db, char** errptr);
+
+/* ---- Backups, without a database ---- */
+
+/* The backups in a directory as JSON, the oldest first in "backups", and in "damaged" those that cannot be read; NULL on
+ * failure. */
+char* waystation_backups_json(const char* backups, char** errptr);
+
+/* Reads every file of backup `number`, of all for 0, and compares it with what was written: a report as JSON, whose
+ * "problems" are empty if all is well; NULL on failure. */
+char* waystation_backups_verify_json(const char* backups, uint64_t number, char** errptr);
+
+/* Removes all but the newest `keep` backups (1 at least), and the files that none of those needs. */
+waystation_code_t waystation_backups_prune(const char* backups, size_t keep, char** errptr);
+
+/* Writes backup `number`, the newest for 0, to the new directory `target`, which is a database when all of it is there and
+ * verified, and not before. With devices it takes the place of the one that was backed up: two would both own the same devices. */
+waystation_code_t waystation_restore(
+    const char* backups, uint64_t number, const char* target, char** errptr);
 
 #ifdef __cplusplus
 }

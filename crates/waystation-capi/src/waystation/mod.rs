@@ -1,12 +1,14 @@
-//! What LevelDB's interface does not have: devices, ranges, checkpoints, figures, and calls that save a copy.
+//! What LevelDB's interface does not have: devices, ranges, checkpoints, backups, figures, and calls that save a copy.
 //!
 //! These functions work on LevelDB's handles, return a [`waystation_code_t`] and give the error's text to `errptr` as
 //! LevelDB's do. Text that they hand out is for the caller to free.
 
+mod backups;
 mod devices;
 mod files;
 mod values;
 
+pub use backups::*;
 pub use devices::*;
 pub use files::*;
 pub use values::*;

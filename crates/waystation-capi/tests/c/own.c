@@ -176,6 +176,62 @@ static void devices(leveldb_t* db, leveldb_writeoptions_t* write, leveldb_readop
   EXPECT(error == NULL);
 }
 
+/* Two backups, restored; what is wrong with a backup or a call is told. */
+static void backups(leveldb_t* db, const char* directory, leveldb_writeoptions_t* write, leveldb_readoptions_t* read,
+                    const leveldb_options_t* options) {
+  char kept[4096], restored[4096], absent[4096];
+  snprintf(kept, sizeof kept, "%s/backups", directory);
+  snprintf(restored, sizeof restored, "%s/restored", directory);
+  snprintf(absent, sizeof absent, "%s/absent", directory);
+  EXPECT(waystation_backups_json(absent, &error) == NULL && begins(error, "NotFound: "));
+  EXPECT(waystation_restore(absent, 0, restored, &error) == waystation_not_found);
+  forget_error();
+  EXPECT(waystation_backups_json(directory, &error) == NULL && begins(error, "Invalid argument: "));
+  forget_error();
+
+  uint64_t number = 0;
+  leveldb_put(db, write, "kept", 4, "first", 5, &error);
+  EXPECT(waystation_put_ttl(db, write, "for hours", 9, "v", 1, 3600 * 1000, &error) == waystation_ok);
+  EXPECT(waystation_put_ttl(db, write, "for a moment", 12, "v", 1, 1, &error) == waystation_ok);
+  EXPECT(waystation_backup(db, kept, &number, &error) == waystation_ok && number == 1);
+  leveldb_put(db, write, "kept", 4, "second", 6, &error);
+  EXPECT(waystation_backup(db, kept, NULL, &error) == waystation_ok && error == NULL);
+  EXPECT(waystation_backup(db, directory, &number, &error) == waystation_invalid_argument && number == 1);
+  forget_error();
+
+  char* json = waystation_backups_json(kept, &error);
+  EXPECT(json != NULL && strstr(json, "\"number\":2") != NULL && strstr(json, "\"damaged\":[]") != NULL);
+  leveldb_free(json);
+  json = waystation_backups_verify_json(kept, 0, &error);
+  EXPECT(json != NULL && strstr(json, "\"backups\":2") != NULL && strstr(json, "\"problems\":[]") != NULL);
+  leveldb_free(json);
+  json = waystation_backups_verify_json(kept, 1, &error);
+  EXPECT(json != NULL && strstr(json, "\"backups\":1") != NULL);
+  leveldb_free(json);
+  EXPECT(waystation_backups_verify_json(kept, 3, &error) == NULL && begins(error, "Invalid argument: "));
+  forget_error();
+
+  EXPECT(waystation_restore(kept, 1, restored, &error) == waystation_ok);
+  EXPECT(waystation_restore(kept, 1, restored, &error) == waystation_invalid_argument);
+  forget_error();
+  leveldb_t* older = leveldb_open(options, restored, &error);
+  EXPECT(older != NULL);
+  size_t length;
+  char* value = leveldb_get(older, read, "kept", 4, &length, &error);
+  EXPECT(length == 5 && memcmp(value, "first", 5) == 0);
+  leveldb_free(value);
+  EXPECT(waystation_get_into(older, read, "for hours", 9, NULL, 0, &length, &error) == waystation_ok);
+  EXPECT(waystation_get_into(older, read, "for a moment", 12, NULL, 0, &length, &error) == waystation_not_found);
+  EXPECT(waystation_close(older, &error) == waystation_ok);
+
+  EXPECT(waystation_backups_prune(kept, 0, &error) == waystation_invalid_argument);
+  forget_error();
+  EXPECT(waystation_backups_prune(kept, 1, &error) == waystation_ok);
+  EXPECT(waystation_restore(kept, 1, absent, &error) == waystation_invalid_argument);
+  forget_error();
+  EXPECT(waystation_restore(kept, 0, absent, &error) == waystation_ok);
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   other_orders(argv[1]);
@@ -197,6 +253,7 @@ int main(int argc, char** argv) {
   values(db, write, read);
   devices(db, write, read);
   threads(db, read);
+  backups(db, argv[1], write, read, options);
   EXPECT(waystation_sync(db, &error) == waystation_ok);
   EXPECT(waystation_flush(db, &error) == waystation_ok);
   EXPECT(waystation_wait_idle(db, &error) == waystation_ok);
