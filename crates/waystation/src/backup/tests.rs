@@ -1,5 +1,7 @@
 //! Backups made of real databases, restored and compared; damage; what is shared; storage that fails and crashes.
 
+mod expiry;
+
 use super::{Backups, Manifest, Progress};
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::sim::Crash;
