@@ -104,15 +104,9 @@ impl RingBuffer {
     fn copy(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.ring.len(), "within the window");
         // SAFETY: in bounds by the assertion; the caller holds the only token for these bytes, so no other
-        // thread reads or writes them; `bytes` is ordinary memory and cannot overlap the mapping, since
-        // slices of the mapping are only lent out for settled ranges.
-        unsafe {
-            std::ptr::copy_nonoverlapping(
-                bytes.as_ptr(),
-                self.ring.as_ptr().add(offset),
-                bytes.len(),
-            );
-        }
+        // thread reads or writes them; `bytes` is ordinary memory, since slices of the mapping are only lent out for
+        // settled ranges, and only to be written to files.
+        unsafe { self.ring.store(offset, bytes) };
     }
 
     fn offset(&self, lsn: u64) -> usize {
@@ -128,5 +122,83 @@ impl RingBuffer {
         let offset = self.offset(lsn);
         let first = len.min(self.ring.len() - offset);
         ((offset, first), (0, len - first))
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(shuttle, loom)))]
+mod tests {
+    use super::{RingBuffer, Settled, Stretch};
+    use crate::storage::sim::Crash;
+    use crate::storage::{Area, OpenMode, SimStorage, Storage, Transfer};
+    use std::path::Path;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread;
+    use waystation_format::log::UNIT_BYTES;
+
+    const RING: &str = "/RING";
+    const RING_BYTES: usize = 4 * UNIT_BYTES;
+    const RECORD_BYTES: usize = 1000;
+    const RECORDS_IN_LAP: u64 = (RING_BYTES / RECORD_BYTES) as u64;
+    const WRITERS: u64 = 3;
+    const LAPS: u64 = if cfg!(miri) { 3 } else { 60 };
+
+    fn record(number: u64) -> Vec<u8> {
+        vec![number.to_le_bytes()[0]; RECORD_BYTES]
+    }
+
+    fn read(buffer: &RingBuffer, number: u64) -> Vec<u8> {
+        let (lsn, len) = (number * RECORD_BYTES as u64, RECORD_BYTES);
+        buffer.pieces(&Settled { lsn, len }).concat()
+    }
+
+    /// Writes every third record from `first` on, and says of each that it is there.
+    fn write(buffer: &RingBuffer, first: u64, last: u64, published: &AtomicU64) {
+        for number in (first..last).step_by(WRITERS as usize) {
+            let (lsn, len) = (number * RECORD_BYTES as u64, RECORD_BYTES);
+            buffer.write(&mut Stretch { lsn, len }, &record(number));
+            published.store(number + 1, Ordering::Release);
+        }
+    }
+
+    /// Records side by side, their ends on no boundary, round and round: they are read while neighbours are stored,
+    /// and the machine looks at all of them meanwhile.
+    #[test]
+    fn neighbours_are_stored_read_and_looked_at() {
+        let machine = SimStorage::new(1);
+        let open_ring = |machine: &SimStorage| {
+            RingBuffer::new(machine.map_ring(Path::new(RING), RING_BYTES).unwrap().0)
+        };
+        let buffer = open_ring(&machine);
+        let file = machine
+            .open(
+                Path::new(RING),
+                OpenMode::ReadWrite,
+                Transfer::Buffered,
+                Area::Journal,
+            )
+            .unwrap();
+        for lap in 0..LAPS {
+            let (first, last) = (lap * RECORDS_IN_LAP, (lap + 1) * RECORDS_IN_LAP);
+            let published = [const { AtomicU64::new(0) }; WRITERS as usize];
+            thread::scope(|scope| {
+                for (writer, published) in (first..).zip(&published) {
+                    let buffer = &buffer;
+                    scope.spawn(move || write(buffer, writer, last, published));
+                }
+                scope.spawn(|| file.sync().unwrap());
+                for number in first..last {
+                    let by = &published[((number - first) % WRITERS) as usize];
+                    while by.load(Ordering::Acquire) <= number {
+                        thread::yield_now();
+                    }
+                    assert!(read(&buffer, number) == record(number), "record {number}");
+                }
+            });
+        }
+        let left = open_ring(&machine.crash(1, Crash::Process));
+        for number in (LAPS - 1) * RECORDS_IN_LAP..LAPS * RECORDS_IN_LAP {
+            assert!(read(&left, number) == record(number), "record {number}");
+        }
     }
 }

@@ -111,10 +111,18 @@ pub trait File: Send + Sync {
 }
 
 /// Memory shared with a file, which survives the death of the process: the staging ring of the log.
+///
+/// Several threads store to disjoint parts of it and read others at once; who may do what where is the log's business.
 pub trait Ring: Send + Sync {
-    /// The first byte; aligned to a page, valid for `len` bytes for as long as the ring lives. Several
-    /// threads write disjoint parts of it at once; who writes where is the log's business.
-    fn as_ptr(&self) -> *mut u8;
+    /// The first byte, to read from; aligned to a page, valid for `len` bytes for as long as the ring lives.
+    fn as_ptr(&self) -> *const u8;
+    /// Stores `bytes` at `offset`.
+    ///
+    /// # Safety
+    /// They end within the ring and are not part of it themselves, and no other thread stores to that part or reads it
+    /// by [`Self::as_ptr`] meanwhile.
+    #[expect(unsafe_code, reason = "nobody asks whose turn it is: the log knows")]
+    unsafe fn store(&self, offset: usize, bytes: &[u8]);
     /// The length in bytes, a multiple of the page size.
     fn len(&self) -> usize;
     /// Never true: a ring has at least one page.

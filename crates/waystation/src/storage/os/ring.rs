@@ -91,8 +91,18 @@ impl MappedRing {
 }
 
 impl Ring for MappedRing {
-    fn as_ptr(&self) -> *mut u8 {
+    fn as_ptr(&self) -> *const u8 {
         self.pointer.as_ptr()
+    }
+
+    #[expect(unsafe_code, reason = "raw copy into the mapping")]
+    unsafe fn store(&self, offset: usize, bytes: &[u8]) {
+        // SAFETY: within the mapping, nobody else's at this moment, and not where `bytes` lie, by the contract of this
+        // function.
+        unsafe {
+            let target = self.pointer.as_ptr().add(offset);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
+        }
     }
 
     fn len(&self) -> usize {

@@ -1,6 +1,6 @@
 //! A simulated ring: memory that outlives its users, and what of it has reached the medium.
 //!
-//! Storing to a ring is no call, so nobody sees it happen. The medium's image is brought up to date page by
+//! Storing to a ring is no call of the storage, so it never fails. The medium's image is brought up to date page by
 //! page at random moments (when something else is written or synced), as write-back does; a power cut leaves
 //! each page as it is or as the medium last got it, which may be several laps ago.
 
@@ -8,24 +8,23 @@ use super::random::Random;
 use crate::storage::Ring;
 use crate::storage::aligned::{PAGE_BYTES, Page, ZERO_PAGE};
 use std::cell::UnsafeCell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How often the whole ring is read again in search of a moment at which nobody stored.
-const SNAPSHOT_TRIES: usize = 10_000;
+/// A store is seen by the medium, and torn by the death of the process, in pieces of so many bytes.
+const PIECE_BYTES: usize = 64;
 
 /// Page-aligned memory that several threads store to.
 pub(super) struct RingMemory {
     pages: Box<[UnsafeCell<Page>]>,
+    /// Held while a piece is stored and while pages are copied: the machine looks at memory that threads store to.
+    access: Mutex<()>,
 }
 
 #[expect(unsafe_code, reason = "ring memory is shared by contract")]
-// SAFETY: the pages are plain bytes. Users reach them through the raw pointer of `Ring::as_ptr` and order their
-// accesses among themselves, as that contract says; this module reads them with relaxed atomic loads of whole
-// words and uses what it gets as bytes only. A plain store at the same moment is a race by the letter; on the
-// machines supported it makes the copy a mixture of old and new words, as write-back of a shared page does, and
-// that is what is simulated. The operating system's ring never reads, and has no such race.
+// SAFETY: the pages are plain bytes. They are stored to in `Ring::store` and copied in `copy_page`, both of which hold
+// `access`. Besides they are read through the pointer of `Ring::as_ptr`, and the contract of
+// `store` excludes that somebody stores to the same part meanwhile.
 unsafe impl Sync for RingMemory {}
 
 impl RingMemory {
@@ -38,50 +37,50 @@ impl RingMemory {
         });
         Self {
             pages: pages.collect(),
+            access: Mutex::new(()),
         }
     }
 
-    /// Copies a page as it is now, word by word.
-    #[expect(unsafe_code, reason = "reads memory that others may store to")]
-    #[expect(clippy::host_endian_bytes, reason = "words become the bytes they were")]
-    fn copy_page(&self, index: usize, target: &mut [u8]) {
-        let source = self.pages[index].get().cast::<u64>();
-        let (words, _) = target.as_chunks_mut::<8>();
-        for (place, word) in words.iter_mut().enumerate().take(PAGE_BYTES / 8) {
-            // SAFETY: `place` is below the number of words of a page, which is aligned to more than a word and
-            // lives as long as `self`; see `Sync` for stores at the same moment.
-            let source = unsafe { AtomicU64::from_ptr(source.add(place)) };
-            *word = source.load(Ordering::Relaxed).to_ne_bytes();
-        }
+    fn access(&self) -> MutexGuard<'_, ()> {
+        self.access.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Copies a page as it is now.
+    #[expect(unsafe_code, reason = "reads memory that others store to")]
+    fn copy_page(&self, index: usize, target: &mut [u8], _access: &MutexGuard<'_, ()>) {
+        let source = self.pages[index].get();
+        // SAFETY: the page lives as long as `self`, and nobody stores to it while `access` is held.
+        target.copy_from_slice(unsafe { &(*source).0 });
+    }
+
+    /// The content of one moment.
     fn copy(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len()];
+        let access = self.access();
         for (index, target) in bytes.chunks_exact_mut(PAGE_BYTES).enumerate() {
-            self.copy_page(index, target);
-        }
-        bytes
-    }
-
-    /// The content of one moment: read until two readings agree. Whoever stores without end and without a
-    /// successful call gets the last reading.
-    fn snapshot(&self) -> Vec<u8> {
-        let mut bytes = self.copy();
-        for _ in 0..SNAPSHOT_TRIES {
-            let again = self.copy();
-            if again == bytes {
-                break;
-            }
-            bytes = again;
-            thread::yield_now();
+            self.copy_page(index, target, &access);
         }
         bytes
     }
 }
 
 impl Ring for RingMemory {
-    fn as_ptr(&self) -> *mut u8 {
+    fn as_ptr(&self) -> *const u8 {
         UnsafeCell::raw_get(self.pages.as_ptr()).cast::<u8>()
+    }
+
+    #[expect(unsafe_code, reason = "raw copies into the pages")]
+    unsafe fn store(&self, offset: usize, bytes: &[u8]) {
+        let start = UnsafeCell::raw_get(self.pages.as_ptr()).cast::<u8>();
+        for (index, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
+            let _access = self.access();
+            // SAFETY: within the pages, which lie side by side, not where `bytes` lie, and read by nobody through
+            // `as_ptr` meanwhile, by the contract of this function; `copy_page` is kept out by `access`.
+            unsafe {
+                let target = start.add(offset + index * PIECE_BYTES);
+                ptr::copy_nonoverlapping(piece.as_ptr(), target, piece.len());
+            }
+        }
     }
 
     fn len(&self) -> usize {
@@ -126,7 +125,8 @@ impl RingContent {
         let share = random.share_of_eight();
         for (index, target) in self.durable.chunks_exact_mut(PAGE_BYTES).enumerate() {
             if random.chance(share, 8) {
-                self.memory.copy_page(index, target);
+                let access = self.memory.access();
+                self.memory.copy_page(index, target, &access);
             }
         }
     }
@@ -134,7 +134,7 @@ impl RingContent {
     /// The same ring in the next life of the process: its own memory, so that threads of the dead one no
     /// longer reach it.
     pub(super) fn after_process_crash(&self) -> Self {
-        Self::new(&self.memory.snapshot(), self.durable.clone())
+        Self::new(&self.memory.copy(), self.durable.clone())
     }
 
     /// What a power cut leaves.

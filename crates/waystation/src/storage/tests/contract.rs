@@ -373,19 +373,15 @@ fn the_lock_is_held_once(subject: &Subject) {
 
 /// Stores `bytes` into a ring.
 #[expect(unsafe_code, reason = "a ring is raw memory")]
-fn store(ring: &dyn crate::storage::Ring, offset: usize, bytes: &[u8]) {
+pub(super) fn store(ring: &dyn crate::storage::Ring, offset: usize, bytes: &[u8]) {
     assert!(offset + bytes.len() <= ring.len());
     // SAFETY: inside the ring, as asserted; no other thread of the test uses this part.
-    unsafe {
-        ring.as_ptr()
-            .add(offset)
-            .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-    }
+    unsafe { ring.store(offset, bytes) };
 }
 
 /// Loads `length` bytes of a ring.
 #[expect(unsafe_code, reason = "a ring is raw memory")]
-fn load(ring: &dyn crate::storage::Ring, offset: usize, length: usize) -> Vec<u8> {
+pub(super) fn load(ring: &dyn crate::storage::Ring, offset: usize, length: usize) -> Vec<u8> {
     assert!(offset + length <= ring.len());
     let mut bytes = vec![0; length];
     // SAFETY: inside the ring, as asserted; no other thread of the test uses this part.
