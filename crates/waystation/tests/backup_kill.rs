@@ -144,14 +144,20 @@ fn kill_backups(kills: u64, has_devices: bool) {
     let root = tempfile::tempdir().unwrap();
     let what = if has_devices { "devices" } else { "plain" };
     let mut told = BTreeMap::new();
+    let mut restores = 0;
     for kill in 0..kills {
         let time = Duration::from_millis(60 + kill * 37 % 300);
         told.extend(kill_after(start(root.path(), what), time));
         check_backups(root.path(), &told, has_devices);
         if !told.is_empty() {
             kill_restore(root.path(), kill, has_devices);
+            restores += 1;
         }
     }
+    println!(
+        "backup kill test: {kills} kills under backups (devices: {has_devices}), {restores} under restores, {} backups told of, none lost",
+        told.len()
+    );
     assert!(!told.is_empty(), "no backup was ever finished");
 }
 

@@ -6,7 +6,8 @@
 //! is the state after the first k batches of the commit order, and k covers everything acknowledged at its
 //! durability before that moment. Reads meanwhile, and at snapshots, must agree with the order too.
 //!
-//! Every other seed has devices, which arrive, settle and depart meanwhile, by themselves and by call.
+//! Every other seed has devices, which arrive, settle and depart meanwhile, by themselves and by call. Some keys have
+//! a time to live, over before the next life or long after all.
 //!
 //! `WAYSTATION_SEEDS` sets the number of seeds (default 1000), `WAYSTATION_SEED` runs a single one.
 
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use support::Random;
-use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
+use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule, RuleId};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{
@@ -34,6 +35,8 @@ const LIVES: usize = 4;
 /// One operation of a batch.
 enum Change {
     Put(Vec<u8>, Vec<u8>),
+    /// For so long; who looks after a crash finds it expired, or will never see it expire.
+    PutFor(Vec<u8>, Vec<u8>, Duration),
     Delete(Vec<u8>),
     /// Where the range ends, if it does.
     DeleteRange(Vec<u8>, Option<Vec<u8>>),
@@ -45,6 +48,8 @@ fn has_devices(seed: u64) -> bool {
 }
 
 const DEVICES: u64 = 8;
+const A_MOMENT: Duration = Duration::from_micros(1);
+const CENTURIES: Duration = Duration::from_secs(10_000_000_000);
 
 fn device(number: u64) -> Vec<u8> {
     format!("device{number}").into_bytes()
@@ -92,6 +97,10 @@ fn changes(seed: u64, index: u64) -> Vec<Change> {
                 vec![random.next() as u8; len as usize]
             });
             match value {
+                Some(value) if random.one_in(12) && !key.starts_with(b"device") => {
+                    let brief = random.one_in(2);
+                    Change::PutFor(key, value, if brief { A_MOMENT } else { CENTURIES })
+                }
                 Some(value) => Change::Put(key, value),
                 None => Change::Delete(key),
             }
@@ -106,6 +115,7 @@ fn batch(changes: &[Change]) -> WriteBatch {
     for change in changes {
         match change {
             Change::Put(key, value) => batch.put(key, value),
+            Change::PutFor(key, value, lifetime) => batch.put_with_ttl(key, value, *lifetime),
             Change::Delete(key) => batch.delete(key),
             Change::DeleteRange(start, end) => batch.delete_range(start, end.as_deref()),
         }
@@ -116,10 +126,10 @@ fn batch(changes: &[Change]) -> WriteBatch {
 fn apply(state: &mut State, changes: Vec<Change>) {
     for change in changes {
         match change {
-            Change::Put(key, value) => {
+            Change::Put(key, value) | Change::PutFor(key, value, CENTURIES) => {
                 state.insert(key, value);
             }
-            Change::Delete(key) => {
+            Change::PutFor(key, _, _) | Change::Delete(key) => {
                 state.remove(&key);
             }
             Change::DeleteRange(start, end) => {
@@ -151,9 +161,36 @@ fn options(seed: u64, random: &mut Random) -> Options {
     }
 }
 
+/// What a run did, over all seeds.
+#[derive(Default)]
+struct Tally {
+    process_deaths: AtomicU64,
+    power_cuts: AtomicU64,
+    closes: AtomicU64,
+    /// Calls of the storage that were made to fail.
+    faults: AtomicU64,
+    /// Batches, departures among them, that were found again and compared.
+    batches: AtomicU64,
+}
+
+impl Tally {
+    fn summary(&self) -> String {
+        let of = |counter: &AtomicU64| counter.load(SeqCst);
+        let (deaths, cuts) = (of(&self.process_deaths), of(&self.power_cuts));
+        format!(
+            "{} crashes ({deaths} of the process, {cuts} of the power), {} closes, {} failed calls, {} batches",
+            deaths + cuts,
+            of(&self.closes),
+            of(&self.faults),
+            of(&self.batches)
+        )
+    }
+}
+
 /// Faults for one life: something fails for a while, then heals.
-fn add_faults(rules: &FaultRules, random: &mut Random) {
-    for _ in 0..=random.below(3) {
+fn add_faults(rules: &FaultRules, random: &mut Random) -> Vec<RuleId> {
+    let faults = 1 + random.below(3);
+    let fault = |_| {
         let operation = [
             Operation::Write,
             Operation::Sync,
@@ -173,12 +210,10 @@ fn add_faults(rules: &FaultRules, random: &mut Random) {
             1 => Fault::FailAfter(refusal),
             _ => Fault::Fail(refusal),
         };
-        rules.add(
-            Rule::new(operation, fault)
-                .after(random.below(60))
-                .times(1 + random.below(4)),
-        );
-    }
+        let rule = Rule::new(operation, fault).after(random.below(60));
+        rules.add(rule.times(1 + random.below(4)))
+    };
+    (0..faults).map(fault).collect()
 }
 
 /// What the writer tells the oracle.
@@ -338,7 +373,7 @@ impl Oracle {
     }
 }
 
-fn run_seed(seed: u64) {
+fn run_seed(seed: u64, tally: &Tally) {
     let mut random = Random(seed);
     let dir = Path::new("/db");
     let mut machine = SimStorage::new(seed);
@@ -356,11 +391,11 @@ fn run_seed(seed: u64) {
         let db = Db::open_with(storage, dir, options)
             .unwrap_or_else(|error| panic!("seed {seed}, after {how}: cannot open: {error}"));
         oracle.take(&db, least, most, &how);
+        how.clear();
+        let mut faults = Vec::new();
         if random.one_in(3) {
-            add_faults(&rules, &mut random);
+            faults = add_faults(&rules, &mut random);
             how = format!("faults {rules:?}");
-        } else {
-            how.clear();
         }
         let told = Told::default();
         told.acknowledged.store(oracle.count, SeqCst);
@@ -419,23 +454,32 @@ fn run_seed(seed: u64) {
                 _ => least = told.acknowledged.load(SeqCst),
             }
         }
+        let ends = match crash {
+            _ if clean => &tally.closes,
+            Crash::Process => &tally.process_deaths,
+            Crash::PowerCut => &tally.power_cuts,
+        };
+        ends.fetch_add(1, SeqCst);
+        let caught = faults.into_iter().map(|id| rules.count(id).caught);
+        tally.faults.fetch_add(caught.sum(), SeqCst);
         most = most.max(oracle.count + length);
     }
     let db = Db::open_with(machine, dir, options(seed, &mut random))
         .unwrap_or_else(|error| panic!("seed {seed}, after {how}: cannot open: {error}"));
     oracle.take(&db, least, most, &how);
+    tally.batches.fetch_add(oracle.count, SeqCst);
 }
 
 #[test]
 fn recovery_is_a_prefix_that_holds_everything_acknowledged() {
     if let Ok(seed) = std::env::var("WAYSTATION_SEED") {
-        return run_seed(seed.parse().expect("a number"));
+        return run_seed(seed.parse().expect("a number"), &Tally::default());
     }
     let seeds: u64 =
         std::env::var("WAYSTATION_SEEDS").map_or(1000, |n| n.parse().expect("a number"));
     let first: u64 =
         std::env::var("WAYSTATION_FIRST_SEED").map_or(1, |n| n.parse().expect("a number"));
-    let next = AtomicU64::new(first);
+    let (next, tally) = (AtomicU64::new(first), Tally::default());
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -444,7 +488,7 @@ fn recovery_is_a_prefix_that_holds_everything_acknowledged() {
                     if seed >= first + seeds {
                         return;
                     }
-                    if let Err(panic) = std::panic::catch_unwind(|| run_seed(seed)) {
+                    if let Err(panic) = std::panic::catch_unwind(|| run_seed(seed, &tally)) {
                         println!("replay with: WAYSTATION_SEED={seed} cargo test -p waystation --test simulation");
                         std::panic::resume_unwind(panic);
                     }
@@ -452,5 +496,8 @@ fn recovery_is_a_prefix_that_holds_everything_acknowledged() {
             });
         }
     });
-    println!("simulation: {seeds} seeds from {first}, no violation");
+    println!(
+        "simulation: {seeds} seeds from {first}, no violation; {}",
+        tally.summary()
+    );
 }

@@ -5,7 +5,8 @@
 //! once or do not exist at all (a departure is a deletion of every key then). Every answer must be the same. A list on
 //! which two settings differ is made smaller until nothing can be left out, and printed.
 //!
-//! `WAYSTATION_METAMORPHIC_LISTS` is the number of lists (default 6), `WAYSTATION_METAMORPHIC_SEED` runs one.
+//! `WAYSTATION_METAMORPHIC_LISTS` is the number of lists (default 6), from `WAYSTATION_METAMORPHIC_FIRST` on;
+//! `WAYSTATION_METAMORPHIC_SEED` runs one.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -66,9 +67,16 @@ fn settings_change_no_answer() {
     if let Some(seed) = number("WAYSTATION_METAMORPHIC_SEED") {
         return check(seed);
     }
-    for seed in 0..number("WAYSTATION_METAMORPHIC_LISTS").unwrap_or(6) {
+    let first = number("WAYSTATION_METAMORPHIC_FIRST").unwrap_or(0);
+    let lists = number("WAYSTATION_METAMORPHIC_LISTS").unwrap_or(6);
+    let mut histories = 0;
+    for seed in first..first + lists {
         check(seed);
+        histories += 1 + settings::all(seed).len();
     }
+    println!(
+        "metamorphic: {lists} lists of {OPERATIONS} operations from {first}, {histories} histories, no difference"
+    );
 }
 
 /// Runs that differ are found, and their list is made as small as it can be.
