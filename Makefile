@@ -49,6 +49,8 @@ soak: ## Kills, simulated crashes and random histories for hours (SEEDS=, KILLS=
 	WAYSTATION_FIRST_SEED=$(or $(FIRST),100000) WAYSTATION_SEEDS=$(or $(SEEDS),100000) $(CARGO) test --release -p waystation --test simulation -- --nocapture
 	WAYSTATION_MODEL_SEEDS=$(or $(MODELS),2000) $(CARGO) test --release -p waystation --test model -- --nocapture
 	WAYSTATION_METAMORPHIC_LISTS=$(or $(LISTS),20000) $(CARGO) test --release -p waystation --test metamorphic -- --nocapture
+	WAYSTATION_HISTORIES=$(or $(HISTORIES),2000) $(CARGO) test --release -p waystation --lib tombstone_tests -- --nocapture
+	WAYSTATION_SEEDS=$(or $(SEEDS),100000) $(CARGO) test --release -p waystation --test settled_graves -- --nocapture
 	$(MAKE) fuzz
 	$(MAKE) sanitize
 

@@ -25,15 +25,19 @@
 //!
 //! - [`points`] and [`words`]: the hash table and its memory; [`fragments`]: ranges; [`plot`]: both, of one memtable
 //! - [`ground`]: all graves of flushed memtables, in [`row`]s; [`checkpoint`]: its file
+//! - [`settled`]: graves that come from the upper level
 //! - [`learned`]: runs of dead keys that scans came through
 
 pub(crate) mod checkpoint;
 pub(crate) mod fragments;
 pub(crate) mod ground;
 pub(crate) mod learned;
+#[cfg(test)]
+pub(crate) mod plain;
 pub(crate) mod plot;
 pub(crate) mod points;
 pub(crate) mod row;
+pub(crate) mod settled;
 pub(crate) mod words;
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub(crate) struct Plot {
     dated: OnceLock<DatedPoints>,
     /// The first date of these.
     earliest: AtomicU64,
-    /// All that there is besides graves of keys: ranges, dated graves, times that were reached.
+    /// All that there is besides graves of keys: ranges, dated graves, and what else is to be buried.
     others: AtomicUsize,
 }
 
@@ -94,8 +94,9 @@ impl Plot {
         self.others.fetch_add(1, Relaxed);
     }
 
-    /// A time was reached: something is to be buried.
-    pub(crate) fn note_time(&self) {
+    /// Something is to be buried that is not here: a time was reached, or the ground has graves beyond what it goes
+    /// through.
+    pub(crate) fn note_burial(&self) {
         self.others.fetch_add(1, Relaxed);
     }
 

@@ -232,7 +232,35 @@ impl Core {
     /// `stage`. What scans found to be dead is forgotten, as they did not see these. Under the front's lock.
     pub(super) fn was_dug_over(&self, prefix: &[u8], stage: u64, sequence: u64) -> bool {
         self.cemetery.learned.forget(sequence);
-        stage > 0 && self.views.load().hides_in_prefix(prefix, stage)
+        stage > 0 && {
+            let view = self.views.load();
+            view.hides_in_prefix(prefix, stage) || view.ground.has_points_since(prefix, stage)
+        }
+    }
+
+    /// Deletions of devices that settle, by key, and have switched at `switch` or before. They are durable on return, and
+    /// readers see them. Nothing is flushed or retired meanwhile, as stays are pending.
+    pub(super) fn dig_settled(&self, graves: &[(Vec<u8>, u64)], switch: u64) -> Result<()> {
+        if graves.is_empty() {
+            return Ok(());
+        }
+        let mut kept = lock(&self.cemetery.kept);
+        let mut through = 0;
+        self.log.at_front(|_, sequence| {
+            let active = lock(&self.active);
+            // Merges leave out what graves hide as far as the ground goes through: with nothing in memory that is
+            // everything so far, else it is up to a flush.
+            if active.reserved > 0 || !active.memtable.memory.is_empty() {
+                active.memtable.memory.graves.note_burial();
+            } else if self.views.load().full.is_empty() {
+                through = sequence - 1;
+            }
+        });
+        let before = Arc::clone(&self.views.load().ground);
+        let ground = Arc::new(before.with_settled(graves, switch, through));
+        self.write_graves(&mut kept, &ground)?;
+        self.views.change(|view| view.ground = ground);
+        Ok(())
     }
 
     /// What graves hide from all who read at `snapshot` or later, and from the log's point of view for good.

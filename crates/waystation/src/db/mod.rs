@@ -49,6 +49,9 @@ mod sizes;
 mod snapshot;
 mod stats;
 mod times;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tombstone_tests;
 mod view;
 mod workers;
 
@@ -440,7 +443,7 @@ impl Core {
         };
         match upper.get(prefix, key, point, floor)? {
             Step::Done(value) => Ok(value),
-            Step::Tree(then) => match self.get_below(view, key, sequence, floor)? {
+            Step::Tree(floor, then) => match self.get_below(view, key, sequence, floor)? {
                 Lookup::Missing => match then {
                     Lookup::Found(spot) => upper.value(&spot).map(Some),
                     Lookup::Deleted | Lookup::Missing => Ok(None),

@@ -18,6 +18,8 @@ use super::options::{BATCH_BYTES_MAX, Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX
 use super::pace::FULL_MEMTABLES_MAX;
 use super::view::{LoggedMemTable, Memory};
 use super::{Core, WriteBatch};
+#[cfg(test)]
+use crate::cemetery::plain;
 use crate::cemetery::plot::Plot;
 use crate::error::{Error, Result};
 use crate::lsm::memtable::MemTable;
@@ -219,13 +221,18 @@ pub(super) fn apply_one(memory: &Memory, operation: &Operation<'_>, sequence: u6
             memory.table.insert(key, sequence, ValueKind::Value, value);
         }
         (None, Some(end), _) => memory.graves.delete_range(key, end, sequence),
+        #[cfg(test)]
+        (None, None, None) if plain::is_plain() => {
+            let kind = ValueKind::Deletion;
+            memory.table.insert(key, sequence, kind, b"");
+        }
         (None, None, None) => {
             memory.graves.delete(key, sequence);
         }
         (None, None, Some(Time::Expiry(date) | Time::Lifetime(date))) => {
             memory.graves.expire(key, sequence, date);
         }
-        (None, None, Some(Time::Reached(_))) => memory.graves.note_time(),
+        (None, None, Some(Time::Reached(_))) => memory.graves.note_burial(),
     }
 }
 
@@ -235,6 +242,8 @@ pub(super) fn room_of(operation: &Operation<'_>) -> usize {
     match (operation.value, operation.range_end, operation.time) {
         (Some(value), _, _) => MemTable::entry_bytes(key_bytes, value.len()),
         (None, Some(end), _) => Plot::range_bytes(key_bytes, end.len()),
+        #[cfg(test)]
+        (None, None, None) if plain::is_plain() => MemTable::entry_bytes(key_bytes, 0),
         (None, None, None) => Plot::point_bytes(key_bytes),
         (None, None, Some(_)) => Plot::dated_bytes(key_bytes),
     }

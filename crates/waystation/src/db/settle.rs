@@ -3,7 +3,8 @@
 //! ```text
 //!  1 older    nothing of the device from before this stay is left in a memtable, or it is flushed first
 //!  2 switch   logged, at sequence X: what is older is in the index, what is newer goes to the memtable
-//!  3 load     tables with the stay's versions and their sequence numbers, after the log is durable through X
+//!  3 load     tables with the stay's versions and their sequence numbers, after the log is durable through X;
+//!             deletions that somebody needs become graves, with their sequence numbers, in the ground and its file
 //!  4 install  one synced edit of the MANIFEST; the new version is shown to readers
 //!  5 settled  logged and synced; the index goes when nobody reads below that any more
 //! ```
@@ -17,6 +18,7 @@ use super::Core;
 use super::devices::Devices;
 use super::pipeline::Refusal;
 use super::room;
+use crate::device::deletions::Deletions;
 use crate::device::gather::Gather;
 use crate::device::index::{Index, Window};
 use crate::device::record::DeviceEvent;
@@ -225,7 +227,9 @@ impl Core {
     }
 
     fn load(&self, devices: &Devices, stays: &[Arc<Resident>]) -> Result<()> {
-        let mut load = self.tree.begin_load(self.oldest_snapshot());
+        let oldest_snapshot = self.oldest_snapshot();
+        let mut deletions = Deletions::new(oldest_snapshot, !devices.upper.table.is_complete());
+        let mut load = self.tree.begin_load(oldest_snapshot);
         let (mut own, mut places, mut rest) = (Vec::new(), Vec::new(), Vec::new());
         for stay in stays {
             let Some(range) = key_range(stay) else {
@@ -242,9 +246,13 @@ impl Core {
         let mut entries = Gather::new(&devices.upper, &own);
         entries.start()?;
         for (stay, (place, (first, last))) in own.iter().zip(places) {
-            load.write(place, (&first, &last), &mut entries.part(stay.prefix()))?;
+            let mut left = deletions.leave(entries.part(stay.prefix()));
+            load.write(place, (&first, &last), &mut left)?;
         }
-        load_together(devices, &mut load, &rest)?;
+        load_together(devices, &mut load, &rest, &mut deletions)?;
+        // Before anybody sees what they hide.
+        let switch = stays.iter().map(|stay| stay.switch()).max();
+        self.dig_settled(&deletions.into_graves(), switch.unwrap_or(0))?;
         load.install()
     }
 }
@@ -279,7 +287,12 @@ impl super::view::LoggedMemTable {
 }
 
 /// Loads stays, ordered by prefix, as one run.
-fn load_together(devices: &Devices, load: &mut Load<'_>, stays: &[Arc<Resident>]) -> Result<()> {
+fn load_together(
+    devices: &Devices,
+    load: &mut Load<'_>,
+    stays: &[Arc<Resident>],
+    deletions: &mut Deletions,
+) -> Result<()> {
     let (Some(first), Some(last)) = (
         stays.iter().find_map(|stay| key_range(stay)),
         stays.iter().rev().find_map(|stay| key_range(stay)),
@@ -287,6 +300,6 @@ fn load_together(devices: &Devices, load: &mut Load<'_>, stays: &[Arc<Resident>]
         return Ok(());
     };
     let place = load.find_place(&first.0, &last.1);
-    let mut entries = Gather::new(&devices.upper, stays);
-    load.write(place, (&first.0, &last.1), &mut entries)
+    let mut left = deletions.leave(Gather::new(&devices.upper, stays));
+    load.write(place, (&first.0, &last.1), &mut left)
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod cursor;
+pub(crate) mod deletions;
 pub(crate) mod extractor;
 pub(crate) mod floors;
 pub(crate) mod gather;

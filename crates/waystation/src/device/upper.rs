@@ -23,8 +23,8 @@ pub(crate) struct Upper {
 pub(crate) enum Step {
     /// It is answered.
     Done(Option<Vec<u8>>),
-    /// Ask the memtables and the tree, and where they know no version, take this.
-    Tree(Lookup<Spot>),
+    /// Ask the memtables and the tree for versions from the sequence number on, and where they know none, take this.
+    Tree(u64, Lookup<Spot>),
 }
 
 impl Upper {
@@ -68,24 +68,26 @@ impl Upper {
         };
         let Some(resident) = sight.resident else {
             return Ok(if sight.in_tree {
-                Step::Tree(Lookup::Missing)
+                Step::Tree(floor, Lookup::Missing)
             } else {
                 Step::Done(None)
             });
         };
-        let found = match resident.get(&key[prefix.len()..], snapshot) {
-            Some(entry) if entry.sequence < floor => Lookup::Missing,
-            Some(entry) => entry.value.map_or(Lookup::Deleted, Lookup::Found),
-            None => Lookup::Missing,
-        };
+        let entry = resident.get(&key[prefix.len()..], snapshot);
+        let entry = entry.filter(|entry| entry.sequence >= floor);
+        let found = entry.map_or(Lookup::Missing, |entry| {
+            entry.value.map_or(Lookup::Deleted, Lookup::Found)
+        });
         if resident.switch() <= snapshot {
-            // What was written since the switch is newer, and is not in the index.
-            return Ok(Step::Tree(found));
+            // What was written since the switch is newer, and is not in the index. In a directory that is older than
+            // its extractor there may be older versions, too.
+            let floor = entry.map_or(floor, |entry| entry.sequence);
+            return Ok(Step::Tree(floor, found));
         }
         match found {
             Lookup::Found(spot) => Ok(Step::Done(Some(self.value(&spot)?))),
             // In a directory that is older than its extractor the tree may hold what came before.
-            Lookup::Missing if !self.table.is_complete() => Ok(Step::Tree(Lookup::Missing)),
+            Lookup::Missing if !self.table.is_complete() => Ok(Step::Tree(floor, Lookup::Missing)),
             Lookup::Deleted | Lookup::Missing => Ok(Step::Done(None)),
         }
     }
