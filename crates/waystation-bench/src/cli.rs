@@ -3,10 +3,18 @@
 use crate::engines::{EngineKind, check_built};
 use crate::error::{Error, Result};
 use crate::raw::RawSettings;
-use crate::workload::{Benchmark, IotLoad, IotMode, IotValues, check_order};
+use crate::workload::{Benchmark, check_order};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
+
+mod depart;
+mod iot;
+mod ycsb;
+
+pub(crate) use depart::DepartArgs;
+pub(crate) use iot::IotArgs;
+pub(crate) use ycsb::YcsbArgs;
 
 /// Numbers of keys that leave room in LevelDB's 31-bit random numbers.
 const MAX_NUM: i64 = 2_000_000_000;
@@ -24,6 +32,7 @@ const MAX_VALUE_BYTES: u64 = 1 << 30;
         waystation-bench compare --engines waystation,leveldb --pairs 5 --value-bytes 100,1000 --threads 1,4\n  \
         waystation-bench stalls --engines waystation --seconds 60\n  \
         waystation-bench iot --engines waystation,leveldb,rocksdb --threads 12 --seconds 20 --departing 0.9\n  \
+        waystation-bench ycsb --engines waystation,leveldb,rocksdb --workloads a,b,c,d,e,f\n  \
         waystation-bench reopen --engines waystation --log-bytes 2GB\n\n\
         Rivals are in the program only after `make bench-build`. Data lies under target/bench-data, is removed at\n\
         the end and on Ctrl-C, and is refused in memory (tmpfs)."
@@ -45,6 +54,10 @@ pub(crate) enum Measure {
     Stalls(StallsArgs),
     /// TPCx-IoT with devices that come, settle or leave
     Iot(IotArgs),
+    /// A device with very much data departs while others write at a fixed rate
+    Depart(DepartArgs),
+    /// YCSB's core workloads on every engine
+    Ycsb(YcsbArgs),
     /// How long opening takes after kill -9 with much in the log
     Reopen(ReopenArgs),
     /// Runs one engine; started by the program itself
@@ -76,7 +89,7 @@ impl Common {
         if engines.is_empty() {
             let all = EngineKind::value_variants().iter().copied();
             engines = all
-                .filter(|engine| engine.is_built() && !engine.is_tuned())
+                .filter(|engine| engine.is_built() && !engine.is_of_choice())
                 .collect();
         }
         check_built(&engines)?;
@@ -239,72 +252,12 @@ pub(crate) struct ReopenArgs {
     /// Let the keys be those of so many devices, of which none settles; 0 for keys without devices
     #[arg(long, default_value_t = 0)]
     pub(crate) devices: u32,
+    /// Look for at most so many of the entries afterwards, evenly spread
+    #[arg(long, default_value_t = 2_000_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) look_for: u32,
     /// How often; the median makes the row
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
-}
-
-/// `waystation-bench iot`.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "12,000 devices (the client of a key, its bytes before the first ':') write 1,000-byte readings, all at \
-    the same rate, as fast as the engine takes them. Residency T is a fifth of the run. Devices that leave dwell 0.1 to \
-    0.9 T and are deleted at once by the client that wrote for them; the others write for 1.5 T and are not deleted. Two \
-    range queries come with every 20,000 inserts.\n\n\
-    Not there yet: TPCx-IoT by its specification (200 sensors, real timestamps, five queries per \
-    10,000), and offering a fixed load (latency from the intended time): the load is closed, each thread inserts \
-    when its last insert is acknowledged.\n\n\
-    Example:\n  waystation-bench iot --engines waystation,leveldb,rocksdb --threads 12 --seconds 20 --departing 0.9 \
-    --runs 3 --json target/iot.json"
-)]
-pub(crate) struct IotArgs {
-    /// Engines and place.
-    #[command(flatten)]
-    pub(crate) common: Common,
-    /// Whose keys, sensors and queries
-    #[arg(long, value_enum, default_value_t = IotMode::Kit)]
-    pub(crate) mode: IotMode,
-    /// What the values are
-    #[arg(long, value_enum, default_value_t = IotValues::Random)]
-    pub(crate) values: IotValues,
-    /// Client threads
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(crate) threads: u32,
-    /// For how long inserts go on; a fifth of it is the residency
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub(crate) seconds: u32,
-    /// The share of the devices that leave before they settle
-    #[arg(long, default_value_t = 0.9)]
-    departing: f64,
-    /// Whether an insert is acknowledged only when it survives a power cut
-    #[arg(long, default_value_t = false, action = clap::ArgAction::Set)]
-    pub(crate) sync: bool,
-    /// How often; the median run makes the row
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(crate) runs: u32,
-    /// How the raw device is measured.
-    #[command(flatten)]
-    pub(crate) raw: RawArgs,
-}
-
-impl IotArgs {
-    /// What each worker is to do.
-    pub(crate) fn load(&self) -> Result<IotLoad> {
-        if !(0.0..=1.0).contains(&self.departing) {
-            return Err(Error::Refused(format!(
-                "--departing {}: a share lies between 0 and 1",
-                self.departing
-            )));
-        }
-        Ok(IotLoad {
-            mode: self.mode,
-            values: self.values,
-            threads: self.threads,
-            seconds: self.seconds,
-            departing: self.departing,
-            sync: self.sync,
-        })
-    }
 }
 
 /// Refuses a list that names something twice: there is one row for each.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  parent: order, raw device, medians                     worker: one engine, one process
-//!  cli -> commands/{db, compare, stalls, iot, reopen}          worker -> engines/{waystation, leveldb, rocksdb, fjall}
+//!  cli -> commands/{db, iot, ycsb, reopen, ...}                worker -> engines/{waystation, leveldb, rocksdb, fjall}
 //!             |  series: list of benchmarks    protocol       |      workload: db_bench's loops
 //!             +-> session  <------------ lines of JSON -------+      measure: latency, cpu, memory, bytes
 //!             +-> raw, place, machine, stats, report
@@ -57,6 +57,8 @@ fn run(measure: &Measure) -> error::Result<()> {
         Measure::Compare(args) => commands::compare(args),
         Measure::Stalls(args) => commands::stalls(args),
         Measure::Iot(args) => commands::iot(args),
+        Measure::Depart(args) => commands::depart(args),
+        Measure::Ycsb(args) => commands::ycsb(args),
         Measure::Reopen(args) => commands::reopen(args),
         Measure::Worker { settings } => worker::work(settings),
     }

@@ -63,6 +63,7 @@ impl Latencies {
 pub(crate) struct Meter {
     cpu: Duration,
     written_bytes: u64,
+    read_bytes: u64,
 }
 
 impl Meter {
@@ -70,9 +71,14 @@ impl Meter {
     pub(crate) fn start() -> Result<Self> {
         // 5 resets VmHWM to what is resident now. A kernel that does not offer it leaves the peak since start.
         let _ = fs::write("/proc/self/clear_refs", "5");
+        Self::now()
+    }
+
+    fn now() -> Result<Self> {
         Ok(Self {
             cpu: clock::cpu_time(),
             written_bytes: written_bytes()?,
+            read_bytes: io_bytes("read_bytes:")?,
         })
     }
 
@@ -85,15 +91,23 @@ impl Meter {
     pub(crate) fn written_bytes(&self) -> Result<u64> {
         Ok(written_bytes()?.saturating_sub(self.written_bytes))
     }
+
+    /// Bytes read from storage since the start; what came out of the page cache is not among them.
+    pub(crate) fn read_bytes(&self) -> Result<u64> {
+        Ok(io_bytes("read_bytes:")?.saturating_sub(self.read_bytes))
+    }
 }
 
 /// Bytes this process has caused to be written to storage in its life.
 pub(crate) fn written_bytes() -> Result<u64> {
+    Ok(io_bytes("write_bytes:")?.saturating_sub(io_bytes("cancelled_write_bytes:")?))
+}
+
+/// What the kernel has charged to this process under `name`; 0 if it does not keep that.
+fn io_bytes(name: &str) -> Result<u64> {
     let path = "/proc/self/io";
     let text = fs::read_to_string(path).map_err(|source| Error::io("read", path, source))?;
-    let written = field(&text, "write_bytes:").unwrap_or(0);
-    let cancelled = field(&text, "cancelled_write_bytes:").unwrap_or(0);
-    Ok(written.saturating_sub(cancelled))
+    Ok(field(&text, name).unwrap_or(0))
 }
 
 /// The peak of resident memory since the last meter was started, in units of 10^6 bytes.
@@ -134,10 +148,7 @@ pub(crate) fn wait_quiet() -> Result<Duration> {
     const POLL: Duration = Duration::from_millis(50);
     const IDLE_SHARE: f64 = 0.02;
     let mut since = clock::now();
-    let mut meter = Meter {
-        cpu: clock::cpu_time(),
-        written_bytes: written_bytes()?,
-    };
+    let mut meter = Meter::now()?;
     loop {
         std::thread::sleep(POLL);
         let now = clock::now();
@@ -145,10 +156,7 @@ pub(crate) fn wait_quiet() -> Result<Duration> {
         let allowed_s = (now - since).max(QUIET / 4).as_secs_f64() * IDLE_SHARE;
         if meter.written_bytes()? > 0 || busy_s > allowed_s {
             since = now;
-            meter = Meter {
-                cpu: clock::cpu_time(),
-                written_bytes: written_bytes()?,
-            };
+            meter = Meter::now()?;
         } else if now - since >= QUIET {
             return Ok(now - since);
         }

@@ -4,7 +4,8 @@
 //! of `Progress`), and ends after `Quit`, or at once when the parent is gone.
 
 use crate::workload::{
-    Benchmark, DeletionLoad, DeletionRow, IotFigures, IotLoad, PauseFigures, PauseLoad,
+    Benchmark, DeletionLoad, DeletionRow, DepartureFigures, DepartureLoad, IotFigures, IotLoad,
+    PauseFigures, PauseLoad, YcsbFigures, YcsbLoad, YcsbPhase,
 };
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +19,15 @@ pub(crate) enum Command {
     Pauses(PauseLoad),
     /// Devices that come, settle or leave, in a fresh database.
     Iot(IotLoad),
+    /// A device with very much data departs.
+    Departure(DepartureLoad),
+    /// The load of YCSB, or one of its workloads.
+    Ycsb {
+        /// Which.
+        phase: YcsbPhase,
+        /// How much.
+        load: YcsbLoad,
+    },
     /// A scenario of deletions, in databases of its own.
     Deletions(DeletionLoad),
     /// Scattered keys, until they and their values make up so many bytes.
@@ -29,7 +39,7 @@ pub(crate) enum Command {
         /// Whose they are, in turn; 0 for nobody's.
         devices: u32,
     },
-    /// Are the first `entries` scattered keys there?
+    /// Are the first `entries` scattered keys there? One in `every` is looked for.
     Check {
         /// How many were put.
         entries: u32,
@@ -37,6 +47,8 @@ pub(crate) enum Command {
         value_bytes: usize,
         /// Whose they are, in turn; 0 for nobody's.
         devices: u32,
+        /// Not 0.
+        every: u32,
     },
     /// Close and end.
     Quit,
@@ -81,6 +93,10 @@ pub(crate) enum Reply {
     Paused(PauseFigures),
     /// Devices came, settled or left.
     IotRan(Box<IotFigures>),
+    /// The device has departed.
+    Departed(Box<DepartureFigures>),
+    /// A phase of YCSB ran.
+    YcsbRan(Box<YcsbFigures>),
     /// A scenario of deletions ran.
     Deleted(Vec<DeletionRow>),
     /// So many scattered keys were put.

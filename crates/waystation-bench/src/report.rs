@@ -16,7 +16,7 @@ use std::path::Path;
 
 mod iot;
 
-pub(crate) use iot::{IotRun, iot_rows, iot_table};
+pub(crate) use iot::{IotRun, IotWorkload, iot_rows, iot_table};
 
 /// What the device gave around a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]

@@ -9,8 +9,9 @@ use crate::error::{Error, Result};
 use crate::measure::{self, Meter};
 use crate::protocol::{Command, Figures, Reply, RunCommand};
 use crate::workload::{
-    self, Benchmark, IotFigures, IotLevels, IotLoad, Load, Outcome, count_missing, fill_scattered,
-    run_deletions, run_iot, run_pauses,
+    self, Benchmark, IotFigures, IotLevels, IotLoad, Load, Outcome, YcsbFigures, YcsbLoad,
+    YcsbPhase, count_missing, fill_scattered, run_deletions, run_departure, run_iot, run_pauses,
+    run_ycsb,
 };
 use std::fs;
 use std::io::{self, BufRead, Write};
@@ -47,7 +48,7 @@ pub(crate) fn work(settings: &str) -> Result<()> {
 fn dispatch(settings: &OpenSettings, commands: &Receiver<Command>) -> Result<()> {
     check_built(&[settings.engine])?;
     match settings.engine {
-        EngineKind::Waystation | EngineKind::WaystationTuned => {
+        EngineKind::Waystation | EngineKind::WaystationTuned | EngineKind::WaystationPlain => {
             serve::<Waystation>(settings, commands)
         }
         #[cfg(feature = "rivals")]
@@ -113,6 +114,10 @@ fn serve<E: Engine>(settings: &OpenSettings, commands: &Receiver<Command>) -> Re
             }
             Command::Pauses(load) => Reply::Paused(run_pauses(&engine, load)?),
             Command::Iot(load) => Reply::IotRan(Box::new(iot(&engine, &settings.directory, load)?)),
+            Command::Departure(load) => Reply::Departed(Box::new(run_departure(&engine, load)?)),
+            Command::Ycsb { phase, load } => {
+                Reply::YcsbRan(Box::new(ycsb(&engine, &settings.directory, phase, load)?))
+            }
             Command::Deletions(load) => Reply::Deleted(run_deletions::<E>(settings, load)?),
             Command::Fill {
                 bytes,
@@ -125,8 +130,9 @@ fn serve<E: Engine>(settings: &OpenSettings, commands: &Receiver<Command>) -> Re
                 entries,
                 value_bytes,
                 devices,
+                every,
             } => Reply::Checked {
-                missing: count_missing(&engine, entries, value_bytes, devices)?,
+                missing: count_missing(&engine, entries, value_bytes, devices, every)?,
             },
             Command::Quit => return engine.close(),
         };
@@ -198,6 +204,7 @@ fn iot<E: Engine>(engine: &E, directory: &Path, load: IotLoad) -> Result<IotFigu
         idle_after: Duration::ZERO,
         meter,
     };
+    let read_mb = meter.read_bytes()? as f64 / 1e6;
     let at_end = engine.levels()?;
     let finished = clock::now();
     let quiet = engine.wait_idle()?;
@@ -207,7 +214,29 @@ fn iot<E: Engine>(engine: &E, directory: &Path, load: IotLoad) -> Result<IotFigu
     };
     let figures = figures(true, &seen.outcome, &rest, directory)?;
     let levels = IotLevels::of(at_end, engine.levels()?, seen.outcome.ops);
-    Ok(seen.figures(figures, levels))
+    Ok(seen.figures(figures, levels, read_mb))
+}
+
+/// Runs a phase of YCSB. Write amplification is over what was put, for most of the bytes are read.
+fn ycsb<E: Engine>(
+    engine: &E,
+    directory: &Path,
+    phase: YcsbPhase,
+    load: YcsbLoad,
+) -> Result<YcsbFigures> {
+    let (done, meter) = run_ycsb(engine, phase, load)?;
+    let cpu_s = meter.cpu_s();
+    let finished = clock::now();
+    let quiet = engine.wait_idle()?;
+    let rest = Rest {
+        cpu_s,
+        idle_after: finished.elapsed().saturating_sub(quiet),
+        meter,
+    };
+    let mut common = figures(false, &done.outcome, &rest, directory)?;
+    let put = done.put_bytes;
+    common.write_amplification = (put > 0).then(|| common.written_mb * 1e6 / put as f64);
+    Ok(done.figures(common))
 }
 
 /// What is measured around the operations.

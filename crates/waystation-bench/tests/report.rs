@@ -238,10 +238,122 @@ fn devices_come_settle_and_leave() {
 }
 
 #[test]
-fn a_share_beyond_one_is_refused() {
+fn devices_by_the_specification_are_asked_for_and_offered_a_rate() {
     let directory = directory();
-    let output = run(directory.path(), "iot --engines waystation --departing 1.5");
-    assert!(!output.status.success());
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert!(message.contains("between 0 and 1"), "{message}");
+    let arguments = "iot --engines waystation,waystation-plain --mode spec --devices 60 --threads 3 --seconds 1 \
+                     --departing 0.5 --open-loop 0.25 --runs 1 --raw-seconds 0";
+    let report = report(directory.path(), arguments);
+    let rows = report["rows"].as_array().expect("rows");
+    let names: Vec<(&Value, &Value)> = rows
+        .iter()
+        .map(|row| (&row["workload"], &row["engine"]))
+        .collect();
+    let expected = [
+        ("iot", "waystation"),
+        ("iot", "waystation-plain"),
+        ("iot-open", "waystation"),
+        ("iot-open", "waystation-plain"),
+    ];
+    let expected = expected.map(|(workload, engine)| (workload.into(), engine.into()));
+    let expected: Vec<(&Value, &Value)> = expected.iter().map(|(a, b)| (a, b)).collect();
+    assert_eq!(names, expected);
+    for (closed, open) in rows[..2].iter().zip(&rows[2..]) {
+        for field in [
+            "departures",
+            "queries",
+            "query_rows",
+            "query_p99_us",
+            "p999_us",
+        ] {
+            assert!(closed[field].as_f64() > Some(0.0), "{field}: {closed}");
+        }
+        let offered = open["flags"]["offered_per_s"].as_f64().expect("a rate");
+        let most = closed["ops_per_s"].as_f64().expect("a rate");
+        assert!((offered / most - 0.25).abs() < 1e-9, "{offered} {most}");
+        let taken = open["ops_per_s"].as_f64().expect("a rate");
+        assert!(taken < 1.05 * offered, "{taken} {offered}");
+        assert_eq!(
+            closed["settled_share"].is_null(),
+            closed["engine"] == "waystation-plain"
+        );
+    }
+}
+
+#[test]
+fn phones_never_leave() {
+    let directory = directory();
+    let arguments = "iot --engines waystation --devices 60 --threads 2 --seconds 1 --departing 0 --runs 1 --raw-seconds 0";
+    let report = report(directory.path(), arguments);
+    let row = &report["rows"][0];
+    assert_eq!(
+        (&row["departures"], &row["departed_records"]),
+        (&0.into(), &0.into())
+    );
+    assert!(row["settled_share"].as_f64() > Some(0.0), "{row}");
+}
+
+#[test]
+fn a_load_that_cannot_be_is_refused() {
+    let directory = directory();
+    for (flags, sentence) in [
+        ("--departing 1.5", "between 0 and 1"),
+        ("--devices 5", "each of the 12 threads"),
+        ("--open-loop 0", "more than 0"),
+    ] {
+        let output = run(
+            directory.path(),
+            &format!("iot --engines waystation {flags}"),
+        );
+        assert!(!output.status.success());
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(message.contains(sentence), "{message}");
+    }
+}
+
+#[test]
+fn ycsb_gives_a_row_for_each_workload() {
+    let directory = directory();
+    let arguments =
+        "ycsb --engines waystation --records 3000 --operations 2000 --threads 2 --runs 1";
+    let report = report(directory.path(), arguments);
+    let rows = report["rows"].as_array().expect("rows");
+    let names: Vec<&str> = rows
+        .iter()
+        .filter_map(|row| row["workload"].as_str())
+        .collect();
+    assert_eq!(names, ["load", "a", "b", "c", "f", "d", "e"]);
+    let expected = [
+        &[("insert", 3000, 3000)][..],
+        &[("read", 900, 1100), ("update", 900, 1100)],
+        &[("read", 1850, 1950), ("update", 50, 150)],
+        &[("read", 2000, 2000)],
+        &[("read", 900, 1100), ("read_modify_write", 900, 1100)],
+        &[("read", 1850, 1950), ("insert", 50, 150)],
+        &[("insert", 50, 150), ("scan", 1850, 1950)],
+    ];
+    for (row, expected) in rows.iter().zip(expected) {
+        let operations = row["operations"].as_array().expect("operations");
+        assert_eq!(operations.len(), expected.len(), "{row}");
+        for (operation, (name, least, most)) in operations.iter().zip(expected) {
+            assert_eq!(operation["operation"], *name);
+            let ops = operation["ops"].as_u64().expect("a number");
+            assert!((*least..=*most).contains(&ops), "{name}: {ops}");
+        }
+    }
+    // A scan reads 1 to 100 records, 50.5 on average, less where the keys end.
+    let scanned = rows[6]["scanned"].as_u64().expect("a number") as f64;
+    assert!((85_000.0..105_000.0).contains(&scanned), "{scanned}");
+}
+
+#[test]
+fn a_large_device_departs_while_others_write() {
+    let directory = directory();
+    let arguments = "depart --engines waystation --records 5000 --threads 2 --seconds 2 --open-loop 0.1 --runs 1 \
+                     --settled";
+    let report = report(directory.path(), arguments);
+    let row = &report["rows"][0];
+    for field in ["call_us", "p99_before_us", "p99_meanwhile_us", "p99_ratio"] {
+        assert!(row[field].as_f64() > Some(0.0), "{field}: {row}");
+    }
+    assert_eq!(row["p99_us_by_second"].as_array().map(Vec::len), Some(2));
 }

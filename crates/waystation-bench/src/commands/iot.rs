@@ -1,7 +1,8 @@
 //! `iot`: devices that come, settle or leave, on every engine, several times, engines taking turns.
 //!
 //! The raw device is measured before and after each run; if it changed its speed meanwhile, the run is repeated on a
-//! fresh database.
+//! fresh database. With `--open-loop` a run at full speed tells what the engine takes, and another one on a fresh
+//! database offers a part of that.
 
 use super::progress_bar;
 use crate::cli::IotArgs;
@@ -11,9 +12,9 @@ use crate::machine::Machine;
 use crate::place::Place;
 use crate::protocol::{Command, Reply};
 use crate::raw::{RawGauge, RawSettings, is_steady};
-use crate::report::{IotRun, RawFigures, Report, iot_rows, iot_table};
+use crate::report::{IotRun, IotWorkload, RawFigures, Report, iot_rows, iot_table};
 use crate::session::Worker;
-use crate::workload::{DEVICES, IOT_VALUE_BYTES, IotFigures, IotLoad};
+use crate::workload::{IOT_VALUE_BYTES, IotFigures, IotLoad};
 use indicatif::ProgressBar;
 
 /// How often a run is tried until the device is steady.
@@ -25,12 +26,12 @@ const RECYCLED_MB: f64 = 67.2;
 pub(crate) fn iot(args: &IotArgs) -> Result<()> {
     let engines = args.common.engines()?;
     let load = args.load()?;
+    let loops = 1 + u64::from(args.open_loop.is_some());
     let raw = args.raw.settings()?;
     let place = Place::new(&args.common.data_dir)?;
     let machine = Machine::here(&place);
-    let bar = progress_bar(engines.len() as u64 * u64::from(args.runs));
+    let bar = progress_bar(engines.len() as u64 * u64::from(args.runs) * loops);
     let mut bench = Bench {
-        load,
         raw,
         gauge: RawGauge::new(raw, place.path("raw"))?,
         place: &place,
@@ -41,8 +42,16 @@ pub(crate) fn iot(args: &IotArgs) -> Result<()> {
         // Each round begins with another engine, so that none always follows the same one.
         let first = (round as usize - 1) % engines.len();
         for engine in engines[first..].iter().chain(&engines[..first]) {
-            bench.run(*engine, round, &mut runs)?;
+            let ops_per_s = bench.run(*engine, load, round, &mut runs)?;
             bar.inc(1);
+            if let Some(share) = args.open_loop {
+                let offered = IotLoad {
+                    offered_per_s: Some(share * ops_per_s),
+                    ..load
+                };
+                bench.run(*engine, offered, round, &mut runs)?;
+                bar.inc(1);
+            }
         }
     }
     bar.finish_and_clear();
@@ -61,7 +70,6 @@ pub(crate) fn iot(args: &IotArgs) -> Result<()> {
 
 /// What all runs have in common.
 struct Bench<'a> {
-    load: IotLoad,
     raw: RawSettings,
     gauge: RawGauge,
     place: &'a Place,
@@ -69,22 +77,28 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// One run that counts, and those before it that did not.
-    fn run(&mut self, engine: EngineKind, round: u32, runs: &mut Vec<IotRun>) -> Result<()> {
-        for attempt in 1..=ATTEMPTS {
+    /// One run that counts, and those before it that did not. Returns the inserts per second of the one that counts.
+    fn run(
+        &mut self,
+        engine: EngineKind,
+        load: IotLoad,
+        round: u32,
+        runs: &mut Vec<IotRun>,
+    ) -> Result<f64> {
+        for attempt in 1.. {
             let before = self.measure()?;
-            let figures = self.execute(engine)?;
+            let figures = self.execute(engine, load)?;
             let measured = before.zip(self.measure()?);
             let steady = measured.is_none_or(|(before, after)| is_steady(before, after));
             let is_last = steady || attempt == ATTEMPTS;
             let raw = raw_figures(&figures, measured);
+            let ops_per_s = figures.common.ops_per_s;
             runs.push(IotRun {
                 engine,
-                workload: "iot",
+                workload: IotWorkload::of(&load),
                 value_bytes: IOT_VALUE_BYTES,
-                devices: DEVICES,
-                residency_s: self.load.residency().as_secs_f64(),
-                flags: self.load,
+                residency_s: load.residency().as_secs_f64(),
+                flags: load,
                 recycled: figures
                     .levels
                     .freed_log_mb
@@ -103,24 +117,27 @@ impl Bench<'_> {
                 raw_depth: self.raw.depth,
             });
             if is_last {
-                break;
+                return Ok(ops_per_s);
             }
         }
-        Ok(())
+        Ok(0.0)
     }
 
     /// The load on a fresh database, which is removed afterwards.
-    fn execute(&self, engine: EngineKind) -> Result<IotFigures> {
-        let seconds = self.load.seconds;
-        self.bar
-            .set_message(format!("{engine}: {seconds} s of devices"));
+    fn execute(&self, engine: EngineKind, load: IotLoad) -> Result<IotFigures> {
+        let seconds = load.seconds;
+        let message = match load.offered_per_s {
+            None => format!("{engine}: {seconds} s of devices"),
+            Some(per_s) => format!("{engine}: {seconds} s of {per_s:.0} inserts/s"),
+        };
+        self.bar.set_message(message);
         let mut worker = Worker::start(&OpenSettings {
             engine,
             directory: self.place.path(engine.name()),
             memtable_bytes: None,
-            residency: Some(self.load.residency()),
+            residency: Some(load.residency()),
         })?;
-        let figures = match worker.ask(&Command::Iot(self.load))? {
+        let figures = match worker.ask(&Command::Iot(load))? {
             Reply::IotRan(figures) => *figures,
             other => return Err(worker.nonsense(&other)),
         };

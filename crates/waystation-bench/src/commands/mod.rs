@@ -3,16 +3,20 @@
 mod compare;
 mod db;
 mod deletions;
+mod depart;
 mod iot;
 mod reopen;
 mod series;
 mod stalls;
+mod ycsb;
 
 pub(crate) use compare::compare;
 pub(crate) use db::db;
+pub(crate) use depart::depart;
 pub(crate) use iot::iot;
 pub(crate) use reopen::reopen;
 pub(crate) use stalls::stalls;
+pub(crate) use ycsb::ycsb;
 
 use indicatif::{ProgressBar, ProgressStyle};
 

@@ -35,6 +35,10 @@ pub(crate) enum EngineKind {
     #[value(name = "waystation-tuned")]
     #[serde(rename = "waystation-tuned")]
     WaystationTuned,
+    /// Waystation without devices, where the others have them (iot): every key in the tree
+    #[value(name = "waystation-plain")]
+    #[serde(rename = "waystation-plain")]
+    WaystationPlain,
     /// LevelDB 1.23 as it comes: 4 MB write buffer, 8 MB cache, no filter
     #[value(name = "leveldb")]
     #[serde(rename = "leveldb")]
@@ -61,6 +65,7 @@ impl EngineKind {
         match self {
             Self::Waystation => "waystation",
             Self::WaystationTuned => "waystation-tuned",
+            Self::WaystationPlain => "waystation-plain",
             Self::LevelDb => "leveldb",
             Self::LevelDbTuned => "leveldb-tuned",
             Self::RocksDb => "rocksdb",
@@ -71,21 +76,29 @@ impl EngineKind {
 
     /// Whether this build of the program holds it.
     pub(crate) fn is_built(self) -> bool {
-        cfg!(feature = "rivals") || matches!(self, Self::Waystation | Self::WaystationTuned)
+        cfg!(feature = "rivals") || self.is_waystation()
+    }
+
+    /// Whether it is Waystation, however it is set.
+    fn is_waystation(self) -> bool {
+        matches!(
+            self,
+            Self::Waystation | Self::WaystationTuned | Self::WaystationPlain
+        )
     }
 
     /// Whether it is a configuration of choice rather than the engine as it comes.
-    pub(crate) fn is_tuned(self) -> bool {
+    pub(crate) fn is_of_choice(self) -> bool {
         matches!(
             self,
-            Self::WaystationTuned | Self::LevelDbTuned | Self::RocksDbTuned
+            Self::WaystationTuned | Self::WaystationPlain | Self::LevelDbTuned | Self::RocksDbTuned
         )
     }
 
     /// What it is set to, for the report.
     pub(crate) fn settings(self) -> &'static str {
         match self {
-            Self::Waystation => {
+            Self::Waystation | Self::WaystationPlain => {
                 "default: memtable 32 MB, cache 1/64 of memory (8 to 256 MB), filter 10, snappy, direct I/O"
             }
             Self::WaystationTuned => "memtable 64 MB, cache 256 MB, filter 10, snappy, direct I/O",
@@ -117,7 +130,9 @@ impl EngineKind {
     /// The engine's version.
     pub(crate) fn version(self) -> &'static str {
         match self {
-            Self::Waystation | Self::WaystationTuned => env!("CARGO_PKG_VERSION"),
+            Self::Waystation | Self::WaystationTuned | Self::WaystationPlain => {
+                env!("CARGO_PKG_VERSION")
+            }
             Self::LevelDb | Self::LevelDbTuned => "1.23",
             Self::RocksDb | Self::RocksDbTuned => env!("WAYSTATION_BENCH_ROCKSDB_VERSION"),
             Self::Fjall => env!("WAYSTATION_BENCH_FJALL_VERSION"),
@@ -181,6 +196,10 @@ pub(crate) trait Engine: Sized + Sync {
     /// Deletes all that the device called `name` has written, `keys` of it, in the best way the engine has; survives
     /// the death of the process.
     fn depart(&self, name: &[u8], keys: impl Iterator<Item = Vec<u8>>) -> Result<()>;
+    /// Brings what the device called `name` has written to the tree, where the engine has another place for it.
+    fn settle(&self, _name: &[u8]) -> Result<()> {
+        Ok(())
+    }
     /// Deletes all keys from `start` (included) to `end` (excluded), in the best way the engine has; survives the death
     /// of the process. Where there is none: what a cursor finds, key by key.
     fn delete_range(&self, start: &[u8], end: &[u8]) -> Result<()> {

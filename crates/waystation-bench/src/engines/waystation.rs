@@ -13,7 +13,11 @@ const MB: usize = 1 << 20;
 const FOR_EVER: Duration = Duration::from_secs(365 * 86_400);
 
 /// An open Waystation.
-pub(crate) struct Waystation(Db);
+pub(crate) struct Waystation {
+    db: Db,
+    /// Whether it tells devices apart.
+    has_devices: bool,
+}
 
 fn failed<T>(operation: &'static str, result: waystation::Result<T>) -> Result<T> {
     result.map_err(|error| Error::engine(Waystation::NAME, operation, error))
@@ -33,7 +37,9 @@ impl Engine for Waystation {
         if let Some(bytes) = settings.memtable_bytes {
             options.memtable_bytes = bytes;
         }
-        options.devices = settings.residency.map(|residency| {
+        let is_plain = settings.engine == EngineKind::WaystationPlain;
+        let residency = settings.residency.filter(|_| !is_plain);
+        options.devices = residency.map(|residency| {
             let options = DeviceOptions::new(Extractor::until(b':'));
             if residency < Duration::MAX {
                 return DeviceOptions {
@@ -48,32 +54,32 @@ impl Engine for Waystation {
                 ..options
             }
         });
-        Ok(Self(failed(
-            "open",
-            Db::open(&settings.directory, options),
-        )?))
+        Ok(Self {
+            has_devices: options.devices.is_some(),
+            db: failed("open", Db::open(&settings.directory, options))?,
+        })
     }
 
     #[inline]
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        failed("put", self.0.put(key, value))
+        failed("put", self.db.put(key, value))
     }
 
     #[inline]
     fn put_sync(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.put(key, value);
-        failed("put", self.0.write(&batch, Durability::PowerLoss))
+        failed("put", self.db.write(&batch, Durability::PowerLoss))
     }
 
     #[inline]
     fn delete(&self, key: &[u8]) -> Result<()> {
-        failed("delete", self.0.delete(key))
+        failed("delete", self.db.delete(key))
     }
 
     #[inline]
     fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        match failed("get", self.0.get(key))? {
+        match failed("get", self.db.get(key))? {
             Some(found) => {
                 *value = found;
                 Ok(true)
@@ -83,30 +89,41 @@ impl Engine for Waystation {
     }
 
     fn cursor(&self) -> Result<WaystationCursor> {
-        let iterator = failed("make an iterator", self.0.iter(IterOptions::default()))?;
+        let iterator = failed("make an iterator", self.db.iter(IterOptions::default()))?;
         Ok(WaystationCursor(iterator))
     }
 
     #[inline]
     fn depart(&self, name: &[u8], _keys: impl Iterator<Item = Vec<u8>>) -> Result<()> {
-        failed("let a device depart", self.0.depart(name))
+        if !self.has_devices {
+            // The delimiter and the byte after it bound the device's keys.
+            return self.delete_range(&[name, b":"].concat(), &[name, b";"].concat());
+        }
+        failed("let a device depart", self.db.depart(name))
+    }
+
+    fn settle(&self, name: &[u8]) -> Result<()> {
+        if !self.has_devices {
+            return Ok(());
+        }
+        failed("let a device settle", self.db.settle(name))
     }
 
     fn delete_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
-        failed("delete a range", self.0.delete_range(start, Some(end)))
+        failed("delete a range", self.db.delete_range(start, Some(end)))
     }
 
     fn put_for(&self, key: &[u8], value: &[u8], lifetime: Duration) -> Result<bool> {
-        let put = self.0.put_with_ttl(key, value, lifetime);
+        let put = self.db.put_with_ttl(key, value, lifetime);
         failed("put with a time to live", put).map(|()| true)
     }
 
     fn levels(&self) -> Result<Option<Levels>> {
-        let stats = self.0.stats();
+        let stats = self.db.stats();
         let Some(devices) = stats.devices else {
             return Ok(None);
         };
-        let known = failed("name its devices", self.0.devices())?;
+        let known = failed("name its devices", self.db.devices())?;
         let upper = known
             .iter()
             .filter(|device| matches!(device.level, DeviceLevel::Upper | DeviceLevel::Settling));
@@ -120,12 +137,12 @@ impl Engine for Waystation {
     }
 
     fn wait_idle(&self) -> Result<Duration> {
-        failed("come to rest", self.0.wait_idle())?;
+        failed("come to rest", self.db.wait_idle())?;
         Ok(Duration::ZERO)
     }
 
     fn close(self) -> Result<()> {
-        failed("close", self.0.close())
+        failed("close", self.db.close())
     }
 }
 

@@ -7,17 +7,45 @@ use crate::workload::{IotFigures, IotLoad};
 use serde::Serialize;
 use std::fmt::Write;
 
+/// How inserts come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) enum IotWorkload {
+    /// Each when the one before is acknowledged.
+    #[serde(rename = "iot")]
+    Closed,
+    /// At a rate.
+    #[serde(rename = "iot-open")]
+    Open,
+}
+
+impl IotWorkload {
+    const ALL: [Self; 2] = [Self::Closed, Self::Open];
+
+    /// That of a load.
+    pub(crate) fn of(load: &IotLoad) -> Self {
+        match load.offered_per_s {
+            None => Self::Closed,
+            Some(_) => Self::Open,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Closed => "iot",
+            Self::Open => "iot-open",
+        }
+    }
+}
+
 /// One engine under the load, once.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct IotRun {
     /// The engine and its configuration.
     pub(crate) engine: EngineKind,
-    /// Always `iot`.
-    pub(crate) workload: &'static str,
+    /// How inserts come.
+    pub(crate) workload: IotWorkload,
     /// The length of every value.
     pub(crate) value_bytes: usize,
-    /// Devices that are there at any time.
-    pub(crate) devices: u32,
     /// How long a device stays before it settles, in seconds.
     pub(crate) residency_s: f64,
     /// The flags.
@@ -66,10 +94,11 @@ pub(crate) struct IotRow {
     pub(crate) ops_per_s_max: f64,
 }
 
-/// One row for each engine, in the order of `engines`.
+/// One row for each workload and engine, in the order of `engines`.
 pub(crate) fn iot_rows(engines: &[EngineKind], runs: &[IotRun]) -> Vec<IotRow> {
-    let row = |engine: &EngineKind| {
-        let counted = |run: &&IotRun| run.engine == *engine && !run.discarded;
+    let row = |engine: EngineKind, workload: IotWorkload| {
+        let counted =
+            |run: &&IotRun| (run.engine, run.workload) == (engine, workload) && !run.discarded;
         let group: Vec<&IotRun> = runs.iter().filter(counted).collect();
         let speed = |run: &&IotRun| run.figures.common.ops_per_s;
         let median = stats::median_index(&group, speed)?;
@@ -80,13 +109,19 @@ pub(crate) fn iot_rows(engines: &[EngineKind], runs: &[IotRun]) -> Vec<IotRow> {
             ops_per_s_max: group.iter().map(speed).fold(0.0, f64::max),
         })
     };
-    engines.iter().filter_map(row).collect()
+    let of_workload = |workload| {
+        engines
+            .iter()
+            .filter_map(move |engine| row(*engine, workload))
+    };
+    IotWorkload::ALL.into_iter().flat_map(of_workload).collect()
 }
 
 /// The rows as a table to read.
 pub(crate) fn iot_table(rows: &[IotRow]) -> String {
     let mut text = format!(
-        "{:<16} {:>9} {:>7} {:>6} {:>8} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} {:>9} {:>10} {:>7} {:>7}\n",
+        "{:<9} {:<16} {:>9} {:>7} {:>6} {:>8} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} {:>9} {:>10} {:>8} {:>10} {:>10} {:>7} {:>7}\n",
+        "workload",
         "engine",
         "ops/s",
         "MB/s",
@@ -100,6 +135,9 @@ pub(crate) fn iot_table(rows: &[IotRow]) -> String {
         "idx B",
         "departed",
         "dep p99 us",
+        "queries",
+        "rows/query",
+        "qu p99 us",
         "rss MB",
         "cpu s"
     );
@@ -112,7 +150,8 @@ pub(crate) fn iot_table(rows: &[IotRow]) -> String {
         let levels = &figures.levels;
         let _ = writeln!(
             text,
-            "{:<16} {:>9.0} {:>7.1} {:>6} {:>8.1} {:>9.1} {:>9.1} {:>6} {:>7} {:>6} {:>7} {:>9} {:>10.1} {:>7.0} {:>7.1}{}{}{}",
+            "{:<9} {:<16} {:>9.0} {:>7.1} {:>6} {:>8.1} {:>9.1} {:>9.1} {:>6} {:>7} {:>6} {:>7} {:>9} {:>10.1} {:>8} {:>10.1} {:>10.1} {:>7.0} {:>7.1}{}{}{}",
+            run.workload.name(),
             run.engine.name(),
             common.ops_per_s,
             common.mb_per_s,
@@ -126,6 +165,9 @@ pub(crate) fn iot_table(rows: &[IotRow]) -> String {
             or_dash(levels.index_bytes_per_record, 1),
             figures.departures,
             figures.departure_p99_us,
+            figures.queries,
+            figures.query_rows as f64 / figures.queries.max(1) as f64,
+            figures.query_p99_us,
             common.peak_rss_mb,
             common.cpu_s,
             if run.unstable {

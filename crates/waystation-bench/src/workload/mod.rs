@@ -8,21 +8,28 @@
 //! - `fillsync` does at least 1,000 operations per thread, for num/1000 of a small num measures nothing.
 
 mod deletions;
+mod departure;
 mod generator;
 mod iot;
 mod list;
+mod pace;
 mod pauses;
 mod random;
 mod run;
 mod scattered;
+mod ycsb;
 
 pub(crate) use deletions::{DeletionLoad, DeletionRow, Scenario, run_deletions};
+pub(crate) use departure::{DepartureFigures, DepartureLoad, run_departure};
 pub(crate) use generator::{COMPRESSION_RATIO, KEY_BYTES, Key, Values};
 pub(crate) use iot::{
-    DEVICES, IOT_VALUE_BYTES, IotFigures, IotLevels, IotLoad, IotMode, IotValues, run_iot,
+    IOT_VALUE_BYTES, IotFigures, IotLevels, IotLoad, IotMode, IotValues, run_iot,
 };
 pub(crate) use list::{Benchmark, check_order, replay_before};
 pub(crate) use pauses::{PauseFigures, PauseLoad, run_pauses};
 pub(crate) use random::Random;
 pub(crate) use run::{Load, Outcome, run};
 pub(crate) use scattered::{count_missing, fill_scattered};
+pub(crate) use ycsb::{
+    YCSB_RECORD_BYTES, YcsbFigures, YcsbLoad, YcsbPhase, YcsbWorkload, run_ycsb,
+};

@@ -49,12 +49,13 @@ pub(crate) fn fill_scattered<E: Engine>(
     Ok(entries)
 }
 
-/// How many of the first `entries` scattered keys are missing or have lost their value.
+/// How many of the first `entries` scattered keys are missing or have lost their value; only one in `every` is looked for.
 pub(crate) fn count_missing<E: Engine>(
     engine: &E,
     entries: u32,
     value_bytes: usize,
     devices: u32,
+    every: u32,
 ) -> Result<u32> {
     let mut values = Values::new(value_bytes);
     let mut keys = Keys::new(devices);
@@ -62,6 +63,9 @@ pub(crate) fn count_missing<E: Engine>(
     let mut missing = 0;
     for index in 0..entries {
         let expected = values.next(value_bytes);
+        if !index.is_multiple_of(every) {
+            continue;
+        }
         let is_there = engine.get(keys.of(index), &mut found)?;
         missing += u32::from(!is_there || found != expected);
     }

@@ -1,11 +1,14 @@
 //! TPCx-IoT with devices that come, settle or leave.
 //!
-//! Keys, values and queries are those of the kit ([`reading`]); who writes when, and who goes, is told by
-//! [`schedule`]; [`run`] does it with as many threads as asked for, each with devices of its own.
+//! Keys and values are told by [`reading`], the records of one device by [`stay`], queries by [`queries`]; who writes
+//! next, and who goes, by [`schedule`]; how fast, by [`pace`](super::pace). [`run`] does it with as many threads as asked for, each
+//! with devices of its own.
 
+mod queries;
 mod reading;
 mod run;
 mod schedule;
+mod stay;
 
 use crate::engines::Levels;
 use crate::protocol::Figures;
@@ -15,8 +18,6 @@ use serde::{Deserialize, Serialize};
 pub(crate) use reading::VALUE_BYTES as IOT_VALUE_BYTES;
 pub(crate) use run::run_iot;
 
-/// Devices that are there at any time.
-pub(crate) const DEVICES: u32 = 12_000;
 /// A run lasts this many residencies.
 pub(crate) const RESIDENCIES: u32 = 5;
 
@@ -26,6 +27,8 @@ pub(crate) const RESIDENCIES: u32 = 5;
 pub(crate) enum IotMode {
     /// The kit's: 160 sensors, timestamps of 100 ms per insert, a pair of queries with every 20,000 inserts
     Kit,
+    /// The specification's: 200 sensors in turn, timestamps by the clock, five queries with every 10,000 inserts
+    Spec,
 }
 
 /// What the values are.
@@ -45,6 +48,8 @@ pub(crate) struct IotLoad {
     pub(crate) mode: IotMode,
     /// What the values are.
     pub(crate) values: IotValues,
+    /// Devices that are there at any time.
+    pub(crate) devices: u32,
     /// Client threads.
     pub(crate) threads: u32,
     /// For how long.
@@ -53,6 +58,8 @@ pub(crate) struct IotLoad {
     pub(crate) departing: f64,
     /// Whether an insert is acknowledged only when it survives a power cut.
     pub(crate) sync: bool,
+    /// Inserts that are offered in a second, by all threads; nothing if each comes when the one before is acknowledged.
+    pub(crate) offered_per_s: Option<f64>,
 }
 
 impl IotLoad {
@@ -114,10 +121,14 @@ pub(crate) struct IotFigures {
     pub(crate) departure_max_us: f64,
     /// How far the client was behind with a deletion at most, in residencies.
     pub(crate) behind_residencies: f64,
-    /// Range queries.
+    /// Queries: of one window in the kit's mode, of two by the specification.
     pub(crate) queries: u64,
-    /// Rows they found.
+    /// Readings that they found.
     pub(crate) query_rows: u64,
+    /// The query that half of them do not exceed.
+    pub(crate) query_p50_us: f64,
     /// The query that 99 % of them do not exceed.
     pub(crate) query_p99_us: f64,
+    /// What was read from storage during the load, in units of 10^6 bytes: for queries, settling and compactions.
+    pub(crate) read_mb: f64,
 }

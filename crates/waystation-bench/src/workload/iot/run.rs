@@ -1,27 +1,26 @@
 //! Runs the schedule on an open engine: the threads, their loops, and what they saw.
 //!
-//! The load is closed: a thread inserts when its last insert is acknowledged. Between inserts it deletes the devices
-//! whose time is over, and now and then it asks. Inserts are timed from the end of the operation before; deletions
-//! and queries apart. When time is over, every thread looks for a few devices that must be there, and for a few that must not.
+//! A thread inserts when its last insert is acknowledged, or at the [pace](crate::workload::pace) that is asked for. Between
+//! inserts it deletes the devices whose time is over, and now and then it [asks](super::queries). Deletions and queries
+//! are timed apart. When time is over, every thread looks for a few devices that must be there, and for a few that must not.
 
-use super::reading::{self, Noise, SENSORS, VALUE_BYTES};
-use super::schedule::{Schedule, Share, Stay, Turn};
-use super::{DEVICES, IotFigures, IotLevels, IotLoad, IotValues};
+use super::queries::{Asked, Queries};
+use super::reading::{self, Noise, VALUE_BYTES};
+use super::schedule::{Schedule, Share};
+use super::stay::{Stay, Turn};
+use super::{IotFigures, IotLevels, IotLoad, IotValues};
 use crate::clock;
-use crate::engines::{Cursor, Engine};
+use crate::engines::Engine;
 use crate::error::{Error, Result};
 use crate::measure::{Latencies, Meter};
 use crate::protocol::Figures;
+use crate::workload::pace::{self, Pace};
 use crate::workload::{Outcome, Random};
 use std::collections::VecDeque;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A pair of queries comes with this many inserts, by chance.
-const INSERTS_PER_QUERY_PAIR: u32 = 20_000;
-/// What a query spans, in the timestamps of the keys.
-const WINDOW_MS: u64 = 5000;
 /// How many devices of each kind a thread looks for at the end.
 const CHECKED: usize = 64;
 const SCHEDULE_SEED: u32 = 1000;
@@ -37,9 +36,7 @@ pub(crate) struct Seen {
     departed_records: u64,
     behind: Duration,
     residency: Duration,
-    queries: Latencies,
-    queried: u64,
-    query_rows: u64,
+    asked: Asked,
 }
 
 impl Seen {
@@ -57,9 +54,7 @@ impl Seen {
             departed_records: 0,
             behind: Duration::ZERO,
             residency,
-            queries: Latencies::new(),
-            queried: 0,
-            query_rows: 0,
+            asked: Asked::new(),
         }
     }
 
@@ -73,13 +68,12 @@ impl Seen {
         self.departed += other.departed;
         self.departed_records += other.departed_records;
         self.behind = self.behind.max(other.behind);
-        self.queries.add(&other.queries);
-        self.queried += other.queried;
-        self.query_rows += other.query_rows;
+        self.asked.add(&other.asked);
     }
 
     /// The figures of the report, given those that every benchmark has.
-    pub(crate) fn figures(&self, common: Figures, levels: IotLevels) -> IotFigures {
+    pub(crate) fn figures(&self, common: Figures, levels: IotLevels, read_mb: f64) -> IotFigures {
+        let asked = &self.asked;
         IotFigures {
             levels,
             longest_stall_ms: common.max_us / 1e3,
@@ -89,9 +83,11 @@ impl Seen {
             departure_p99_us: self.departures.quantile_us(0.99),
             departure_max_us: self.departures.max_us(),
             behind_residencies: self.behind.div_duration_f64(self.residency),
-            queries: self.queried,
-            query_rows: self.query_rows,
-            query_p99_us: self.queries.quantile_us(0.99),
+            queries: asked.count,
+            query_rows: asked.rows,
+            query_p50_us: asked.latencies.quantile_us(0.5),
+            query_p99_us: asked.latencies.quantile_us(0.99),
+            read_mb,
         }
     }
 }
@@ -121,6 +117,8 @@ struct Client<'a, E> {
     engine: &'a E,
     load: IotLoad,
     schedule: Schedule,
+    pace: Pace,
+    queries: Queries,
     noise: &'a Noise,
     random: Random,
     seen: Seen,
@@ -137,13 +135,15 @@ impl<'a, E: Engine> Client<'a, E> {
         let share = Share {
             thread,
             threads: load.threads,
-            devices: DEVICES,
+            devices: load.devices,
         };
         let random = Random::new(SCHEDULE_SEED + 1 + thread);
         Self {
             engine,
             load,
-            schedule: Schedule::new(share, load.residency(), load.departing, random),
+            schedule: Schedule::new(share, load.mode, load.residency(), load.departing, random),
+            pace: Pace::new(load.offered_per_s, thread, load.threads),
+            queries: Queries::new(load, thread),
             noise,
             random: Random::new(VALUE_SEED + 1 + thread),
             seen: Seen::new(load.residency()),
@@ -155,24 +155,37 @@ impl<'a, E: Engine> Client<'a, E> {
     }
 
     fn run(mut self, start: &Barrier) -> Result<Seen> {
+        self.pace.prepare();
         start.wait();
         let span = Duration::from_secs(u64::from(self.load.seconds));
-        let started = clock::now();
+        let (started, started_ms) = (clock::now(), clock::unix_millis());
         self.last = started;
-        while self.last - started < span {
-            let turn = self.schedule.next_turn();
-            self.insert(turn)?;
+        for ordinal in 0.. {
+            let due = self.pace.due(ordinal);
+            if due.unwrap_or(self.last - started) >= span {
+                break;
+            }
+            let begin = due.map_or(self.last, |due| started + due);
+            if due.is_some() {
+                self.last = pace::wait_until(begin);
+            }
+            let now = self.last - started;
+            let turn = self.schedule.next_turn(started_ms + now.as_millis() as u64);
+            self.insert(turn, begin)?;
+            if self.queries.is_due() {
+                let writer = self.schedule.last_writer();
+                self.queries
+                    .ask(self.engine, writer, &mut self.seen.asked)?;
+                self.last = clock::now();
+            }
             while let Some((stay, end)) = self.schedule.end_due(self.last - started) {
-                if stay.leaves && stay.records > 0 {
-                    self.seen.behind = self
-                        .seen
-                        .behind
-                        .max((self.last - started).saturating_sub(end));
+                if !stay.leaves {
+                    self.queries.remember(stay);
+                } else if stay.records > 0 {
+                    let late = (self.last - started).saturating_sub(end);
+                    self.seen.behind = self.seen.behind.max(late);
                     self.depart(stay)?;
                 }
-            }
-            if self.random.uniform(INSERTS_PER_QUERY_PAIR) == 0 {
-                self.ask(turn)?;
             }
         }
         self.seen.outcome.elapsed = self.last - started;
@@ -180,14 +193,15 @@ impl<'a, E: Engine> Client<'a, E> {
         Ok(self.seen)
     }
 
+    /// Puts a record that was to be put at `begin`.
     #[inline]
-    fn insert(&mut self, turn: Turn) -> Result<()> {
+    fn insert(&mut self, turn: Turn, begin: Instant) -> Result<()> {
         self.key.clear();
         reading::push_turn(turn, &mut self.key);
         let value = match self.load.values {
             IotValues::Random => self.noise.value(&mut self.random),
             IotValues::Kit => {
-                reading::kit_value(reading::sensor(turn), &mut self.random, &mut self.value);
+                reading::kit_value(turn.sensor, &mut self.random, &mut self.value);
                 &self.value
             }
         };
@@ -196,9 +210,9 @@ impl<'a, E: Engine> Client<'a, E> {
         } else {
             self.engine.put(&self.key, value)?;
         }
-        let latency = self.lap();
+        self.last = clock::now();
         let outcome = &mut self.seen.outcome;
-        outcome.latencies.record(latency);
+        outcome.latencies.record(self.last - begin);
         outcome.ops += 1;
         outcome.bytes += (self.key.len() + VALUE_BYTES) as u64;
         Ok(())
@@ -207,9 +221,9 @@ impl<'a, E: Engine> Client<'a, E> {
     fn depart(&mut self, stay: Stay) -> Result<()> {
         self.key.clear();
         reading::push_device(stay.device, &mut self.key);
-        self.engine.depart(&self.key, reading::keys_of(&stay))?;
-        let latency = self.lap();
-        self.seen.departures.record(latency);
+        self.engine.depart(&self.key, stay.keys())?;
+        let begin = std::mem::replace(&mut self.last, clock::now());
+        self.seen.departures.record(self.last - begin);
         self.seen.departed += 1;
         self.seen.departed_records += u64::from(stay.records);
         if self.gone.len() == CHECKED {
@@ -217,53 +231,6 @@ impl<'a, E: Engine> Client<'a, E> {
         }
         self.gone.push_back(stay);
         Ok(())
-    }
-
-    /// The kit's pair of queries: one sensor of the device that wrote last, in the last window and in one before.
-    fn ask(&mut self, turn: Turn) -> Result<()> {
-        let sensor = self.random.uniform(SENSORS);
-        let last = reading::timestamp(turn) - reading::FIRST_MS;
-        let newest = reading::FIRST_MS + last.saturating_sub(WINDOW_MS);
-        let span = last.saturating_sub(2 * WINDOW_MS).max(1);
-        let earlier = reading::FIRST_MS + u64::from(self.random.next()) % span;
-        for from in [newest, earlier] {
-            self.seen.query_rows += self.count(turn.device, sensor, from)?;
-            let latency = self.lap();
-            self.seen.queries.record(latency);
-            self.seen.queried += 1;
-        }
-        Ok(())
-    }
-
-    /// How many readings of a sensor lie in the window that begins at `from`.
-    fn count(&self, device: u64, sensor: u32, from: u64) -> Result<u64> {
-        let (mut first, mut end) = (Vec::new(), Vec::new());
-        reading::push_key(device, sensor, from, &mut first);
-        reading::push_key(device, sensor, from + WINDOW_MS, &mut end);
-        let mut cursor = self.engine.cursor()?;
-        let mut rows = 0;
-        let mut is_valid = cursor.seek(&first)?;
-        while is_valid && cursor.key() < end.as_slice() {
-            if cursor.value().len() != VALUE_BYTES {
-                return Err(Error::engine(
-                    E::NAME,
-                    "query",
-                    "a value has another length",
-                ));
-            }
-            rows += 1;
-            is_valid = cursor.next()?;
-        }
-        Ok(rows)
-    }
-
-    /// The time since the last call, or since the start.
-    #[inline]
-    fn lap(&mut self) -> Duration {
-        let now = clock::now();
-        let latency = now - self.last;
-        self.last = now;
-        latency
     }
 
     /// Figures for wrong answers are worth nothing.

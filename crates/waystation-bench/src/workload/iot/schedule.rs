@@ -8,6 +8,8 @@
 //!
 //! The schedule knows no clock: it is told the time since the start, and the same times give the same devices.
 
+use super::IotMode;
+use super::stay::{Stay, Turn};
 use crate::workload::Random;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -30,40 +32,11 @@ pub(crate) struct Share {
     pub(crate) devices: u32,
 }
 
-/// One device from its arrival on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Stay {
-    /// Its number, which no other device of any thread has.
-    pub(crate) device: u64,
-    /// How many records it has written.
-    pub(crate) records: u32,
-    /// Whether what it wrote is to be deleted when it goes.
-    pub(crate) leaves: bool,
-}
-
-/// One record to be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Turn {
-    /// The device.
-    pub(crate) device: u64,
-    /// The number of the record among the device's, from 0: what its timestamp is made of.
-    pub(crate) ordinal: u32,
-}
-
-impl Stay {
-    /// The record of number `ordinal`.
-    pub(crate) fn turn(&self, ordinal: u32) -> Turn {
-        Turn {
-            device: self.device,
-            ordinal,
-        }
-    }
-}
-
 /// One thread's devices.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     share: Share,
+    mode: IotMode,
     residency: Duration,
     departing: f64,
     random: Random,
@@ -76,11 +49,18 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     /// A thread's devices at the start. The share `departing` of those to come leaves.
-    pub(crate) fn new(share: Share, residency: Duration, departing: f64, random: Random) -> Self {
+    pub(crate) fn new(
+        share: Share,
+        mode: IotMode,
+        residency: Duration,
+        departing: f64,
+        random: Random,
+    ) -> Self {
         let count =
             share.devices / share.threads + u32::from(share.thread < share.devices % share.threads);
         let mut schedule = Self {
             share,
+            mode,
             residency,
             departing,
             random,
@@ -98,15 +78,12 @@ impl Schedule {
         schedule
     }
 
-    /// Whose turn it is to write.
+    /// What is to be written next, the time of day being `now_ms`.
     #[inline]
-    pub(crate) fn next_turn(&mut self) -> Turn {
+    pub(crate) fn next_turn(&mut self, now_ms: u64) -> Turn {
         let slot = (self.tick % self.slots.len() as u64) as usize;
         self.tick += 1;
-        let stay = &mut self.slots[slot];
-        let turn = stay.turn(stay.records);
-        stay.records += 1;
-        turn
+        self.slots[slot].write(now_ms)
     }
 
     /// A device whose time is over at `now`, and when it was; the next one has taken its place.
@@ -122,6 +99,12 @@ impl Schedule {
         Some((std::mem::replace(&mut self.slots[slot], stay), end))
     }
 
+    /// The device that wrote last, or the first one.
+    pub(crate) fn last_writer(&self) -> &Stay {
+        let last = self.tick.saturating_sub(1) % self.slots.len() as u64;
+        &self.slots[last as usize]
+    }
+
     /// The devices that are there.
     pub(crate) fn resident(&self) -> impl Iterator<Item = &Stay> {
         self.slots.iter()
@@ -135,11 +118,8 @@ impl Schedule {
         } else {
             SURVIVOR_DWELL
         };
-        let stay = Stay {
-            device: u64::from(self.share.thread) + self.arrived * u64::from(self.share.threads),
-            records: 0,
-            leaves,
-        };
+        let device = u64::from(self.share.thread) + self.arrived * u64::from(self.share.threads);
+        let stay = Stay::new(device, leaves, self.mode);
         self.arrived += 1;
         (stay, self.residency.mul_f64(dwell))
     }
@@ -163,7 +143,8 @@ mod tests {
             threads: 12,
             devices: 12_005,
         };
-        Schedule::new(share, RESIDENCY, departing, Random::new(1001 + thread))
+        let random = Random::new(1001 + thread);
+        Schedule::new(share, IotMode::Spec, RESIDENCY, departing, random)
     }
 
     #[test]
@@ -174,8 +155,10 @@ mod tests {
             let count = schedule.slots.len() as u64;
             assert_eq!(count, if thread < 5 { 1001 } else { 1000 });
             for tick in 0..2 * count {
-                let turn = schedule.next_turn();
-                assert_eq!(u64::from(turn.ordinal), tick / count);
+                let turn = schedule.next_turn(tick);
+                assert_eq!(turn.ms, tick);
+                assert_eq!(schedule.last_writer().device, turn.device);
+                assert_eq!(u64::from(schedule.last_writer().records), tick / count + 1);
                 assert_eq!(devices.insert(turn.device), tick < count);
             }
         }
@@ -189,7 +172,7 @@ mod tests {
         let mut seen: HashSet<u64> = schedule.slots.iter().map(|stay| stay.device).collect();
         for step in 1..=2000 {
             let now = Duration::from_millis(10) * step;
-            schedule.next_turn();
+            schedule.next_turn(0);
             while let Some((gone, end)) = schedule.end_due(now) {
                 assert!(
                     end <= now && end + Duration::from_millis(10) > now,
@@ -247,14 +230,10 @@ mod tests {
         let mut written: Vec<Turn> = Vec::new();
         let mut checked = 0;
         for step in 0..60_000u32 {
-            written.push(schedule.next_turn());
+            written.push(schedule.next_turn(u64::from(step / 20)));
             while let Some((gone, _)) = schedule.end_due(Duration::from_micros(50) * step) {
                 let of_gone = written.iter().filter(|turn| turn.device == gone.device);
-                assert!(
-                    of_gone
-                        .copied()
-                        .eq((0..gone.records).map(|ordinal| gone.turn(ordinal)))
-                );
+                assert!(of_gone.copied().eq(gone.turns()));
                 checked += 1;
             }
         }
@@ -267,7 +246,7 @@ mod tests {
             let mut schedule = schedule(1, 0.5);
             let times = (0..5000).map(|step| Duration::from_millis(2) * step);
             times
-                .map(|now| (schedule.end_due(now), schedule.next_turn()))
+                .map(|now| (schedule.end_due(now), schedule.next_turn(0)))
                 .collect::<Vec<_>>()
         };
         assert_eq!(run(), run());

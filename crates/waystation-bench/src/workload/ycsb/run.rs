@@ -1,0 +1,321 @@
+//! Runs a phase on an open engine: the threads, their loops, and what they saw.
+//!
+//! The load is closed, and the operations are shared out to the threads. Every record that is asked for has been
+//! acknowledged: one that is not there ends the run.
+
+use super::distribution::{Chooser, Uniform};
+use super::record::{self, RECORD_BYTES, Text};
+use super::{Operation, OperationFigures, YcsbFigures, YcsbLoad, YcsbPhase, YcsbWorkload};
+use crate::clock;
+use crate::engines::{Cursor, Engine};
+use crate::error::{Error, Result};
+use crate::measure::{Latencies, Meter};
+use crate::protocol::Figures;
+use crate::workload::Outcome;
+use std::collections::BTreeSet;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// A scan reads at most this many records.
+const MAX_SCAN: u64 = 100;
+const SEED: u64 = 1000;
+
+/// What the threads did, all together.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// All operations.
+    pub(crate) outcome: Outcome,
+    /// Bytes of keys and values that were put.
+    pub(crate) put_bytes: u64,
+    scanned: u64,
+    by_operation: Vec<Latencies>,
+}
+
+impl Done {
+    fn new() -> Self {
+        Self {
+            outcome: Outcome {
+                ops: 0,
+                found: 0,
+                bytes: 0,
+                elapsed: Duration::ZERO,
+                latencies: Latencies::new(),
+            },
+            put_bytes: 0,
+            scanned: 0,
+            by_operation: Operation::ALL.map(|_| Latencies::new()).to_vec(),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        let (sum, more) = (&mut self.outcome, &other.outcome);
+        sum.ops += more.ops;
+        sum.found += more.found;
+        sum.bytes += more.bytes;
+        sum.elapsed = sum.elapsed.max(more.elapsed);
+        sum.latencies.add(&more.latencies);
+        self.put_bytes += other.put_bytes;
+        self.scanned += other.scanned;
+        for (sum, more) in self.by_operation.iter_mut().zip(&other.by_operation) {
+            sum.add(more);
+        }
+    }
+
+    /// The figures of the report, given those that every benchmark has.
+    pub(crate) fn figures(&self, common: Figures) -> YcsbFigures {
+        let figures = |(operation, latencies): (Operation, &Latencies)| OperationFigures {
+            operation,
+            ops: latencies.count_from(Duration::ZERO),
+            p50_us: latencies.quantile_us(0.5),
+            p99_us: latencies.quantile_us(0.99),
+            p999_us: latencies.quantile_us(0.999),
+            max_us: latencies.max_us(),
+        };
+        let all = Operation::ALL.into_iter().zip(&self.by_operation);
+        YcsbFigures {
+            common,
+            scanned: self.scanned,
+            operations: all.map(figures).filter(|figures| figures.ops > 0).collect(),
+        }
+    }
+}
+
+/// Numbers of new records, and up to which all are acknowledged.
+#[derive(Debug)]
+struct Inserts {
+    next: AtomicU64,
+    /// The records below it are there.
+    acknowledged: AtomicU64,
+    /// Those above it that are there.
+    early: Mutex<BTreeSet<u64>>,
+}
+
+impl Inserts {
+    fn new(records: u64) -> Self {
+        Self {
+            next: AtomicU64::new(records),
+            acknowledged: AtomicU64::new(records),
+            early: Mutex::new(BTreeSet::new()),
+        }
+    }
+
+    fn next(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn acknowledge(&self, number: u64) {
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        early.insert(number);
+        let mut acknowledged = self.acknowledged.load(Ordering::Relaxed);
+        while early.remove(&acknowledged) {
+            acknowledged += 1;
+        }
+        self.acknowledged.store(acknowledged, Ordering::Release);
+    }
+
+    fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::Acquire)
+    }
+}
+
+/// Runs a phase. The meter was started with the clock.
+pub(crate) fn run_ycsb<E: Engine>(
+    engine: &E,
+    phase: YcsbPhase,
+    load: YcsbLoad,
+) -> Result<(Done, Meter)> {
+    let text = Text::new();
+    let inserts = Inserts::new(u64::from(load.records));
+    let start = Barrier::new(load.threads as usize + 1);
+    thread::scope(|scope| {
+        let (text, inserts, start) = (&text, &inserts, &start);
+        let spawn = |thread| {
+            scope.spawn(move || {
+                let client = Client {
+                    engine,
+                    load,
+                    thread,
+                    text,
+                    inserts,
+                    random: Uniform::new(SEED + u64::from(thread)),
+                    done: Done::new(),
+                    key: Vec::new(),
+                    value: Vec::new(),
+                };
+                client.run(phase, start)
+            })
+        };
+        let threads: Vec<_> = (0..load.threads).map(spawn).collect();
+        let meter = Meter::start();
+        start.wait();
+        let mut done = Done::new();
+        for thread in threads {
+            let panicked = || Error::engine(E::NAME, "run YCSB", "a thread panicked");
+            done.add(&thread.join().map_err(|_| panicked())??);
+        }
+        Ok((done, meter?))
+    })
+}
+
+/// One client thread.
+struct Client<'a, E> {
+    engine: &'a E,
+    load: YcsbLoad,
+    thread: u32,
+    text: &'a Text,
+    inserts: &'a Inserts,
+    random: Uniform,
+    done: Done,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl<E: Engine> Client<'_, E> {
+    fn run(mut self, phase: YcsbPhase, start: &Barrier) -> Result<Done> {
+        let load = self.load;
+        let total = match phase {
+            YcsbPhase::Load => load.records,
+            YcsbPhase::Run(_) => load.operations,
+        };
+        let share = total / load.threads + u32::from(self.thread < total % load.threads);
+        let mut chooser = match phase {
+            YcsbPhase::Run(YcsbWorkload::D) => Chooser::latest(u64::from(load.records)),
+            YcsbPhase::Run(workload) => {
+                let (_, percent, other) = workload.mix();
+                let inserts = (100 - percent) * u32::from(other == Operation::Insert);
+                let inserts = u64::from(load.operations) * u64::from(inserts) / 100;
+                Chooser::zipfian(u64::from(load.records), inserts)
+            }
+            YcsbPhase::Load => Chooser::zipfian(1, 0),
+        };
+        start.wait();
+        let started = clock::now();
+        let mut last = started;
+        for index in 0..share {
+            let operation = match phase {
+                YcsbPhase::Load => {
+                    self.put_new(u64::from(self.thread + index * load.threads))?;
+                    Operation::Insert
+                }
+                YcsbPhase::Run(workload) => self.operate(workload, &mut chooser)?,
+            };
+            let now = clock::now();
+            self.done.outcome.latencies.record(now - last);
+            self.done.by_operation[operation as usize].record(now - last);
+            last = now;
+        }
+        self.done.outcome.ops = u64::from(share);
+        self.done.outcome.elapsed = last - started;
+        Ok(self.done)
+    }
+
+    fn operate(&mut self, workload: YcsbWorkload, chooser: &mut Chooser) -> Result<Operation> {
+        let (usual, percent, other) = workload.mix();
+        let operation = if self.random.below(100) < u64::from(percent) {
+            usual
+        } else {
+            other
+        };
+        if operation == Operation::Insert {
+            let number = self.inserts.next();
+            self.put_new(number)?;
+            self.inserts.acknowledge(number);
+            return Ok(operation);
+        }
+        let number = chooser.choose(self.inserts.acknowledged(), &mut self.random);
+        record::push_key(number, &mut self.key);
+        match operation {
+            Operation::Scan => self.scan()?,
+            Operation::Update => self.update()?,
+            Operation::ReadModifyWrite => {
+                self.read()?;
+                self.update()?;
+            }
+            Operation::Read | Operation::Insert => self.read()?,
+        }
+        Ok(operation)
+    }
+
+    fn put_new(&mut self, number: u64) -> Result<()> {
+        record::push_key(number, &mut self.key);
+        let value = self.text.record(&mut self.random);
+        self.engine.put(&self.key, value)?;
+        self.count_put();
+        Ok(())
+    }
+
+    fn count_put(&mut self) {
+        let bytes = (self.key.len() + RECORD_BYTES) as u64;
+        self.done.put_bytes += bytes;
+        self.done.outcome.bytes += bytes;
+    }
+
+    /// Reads the record of `key`.
+    fn read(&mut self) -> Result<()> {
+        let is_there = self.engine.get(&self.key, &mut self.value)?;
+        if !is_there || self.value.len() != RECORD_BYTES {
+            let message = format!("{} is lost", self.key.escape_ascii());
+            return Err(Error::engine(E::NAME, "read a record", message));
+        }
+        self.done.outcome.found += 1;
+        self.done.outcome.bytes += (self.key.len() + RECORD_BYTES) as u64;
+        Ok(())
+    }
+
+    fn update(&mut self) -> Result<()> {
+        self.read()?;
+        self.text.update(&mut self.value, &mut self.random);
+        self.engine.put(&self.key, &self.value)?;
+        self.count_put();
+        Ok(())
+    }
+
+    fn scan(&mut self) -> Result<()> {
+        let most = 1 + self.random.below(MAX_SCAN);
+        let mut cursor = self.engine.cursor()?;
+        let mut is_valid = cursor.seek(&self.key)?;
+        if !is_valid || cursor.key() != self.key {
+            let message = format!("{} is lost", self.key.escape_ascii());
+            return Err(Error::engine(E::NAME, "scan records", message));
+        }
+        let mut count = 0;
+        while is_valid {
+            let (key, value) = (black_box(cursor.key()), black_box(cursor.value()));
+            self.done.outcome.bytes += (key.len() + value.len()) as u64;
+            count += 1;
+            if count == most {
+                break;
+            }
+            is_valid = cursor.next()?;
+        }
+        self.done.scanned += count;
+        self.done.outcome.found += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_count_as_there_when_all_before_them_are() {
+        let inserts = Inserts::new(10);
+        let numbers: Vec<u64> = (0..4).map(|_| inserts.next()).collect();
+        assert_eq!(numbers, [10, 11, 12, 13]);
+        for (number, acknowledged) in [(11, 10), (13, 10), (10, 12), (12, 14)] {
+            inserts.acknowledge(number);
+            assert_eq!(inserts.acknowledged(), acknowledged);
+        }
+    }
+
+    #[test]
+    fn latencies_are_kept_in_the_order_of_the_operations() {
+        for (place, operation) in Operation::ALL.into_iter().enumerate() {
+            assert_eq!(operation as usize, place);
+        }
+    }
+}
