@@ -69,6 +69,11 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
         let reason = format!("it ends at write {visible}, but tables hold writes up to {flushed}");
         return Err(Error::corruption(path.join(log::JOURNAL_NAME), 0, reason));
     }
+    // Before anything else is written that would belong to another program's log if this one were not known.
+    if !knows_log {
+        state.insert(LOG_STATE.to_owned(), Vec::new());
+        tree.set_state(state)?;
+    }
     if replay.devices.is_none()
         && let Some(settings) = &options.devices
     {
@@ -76,10 +81,6 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
         replay.devices = Some(begin_devices(
             &*storage, path, settings, visible, flushed, was_empty,
         )?);
-    }
-    if !knows_log {
-        state.insert(LOG_STATE.to_owned(), Vec::new());
-        tree.set_state(state)?;
     }
     let core = Arc::new(assemble(
         (storage, room),
