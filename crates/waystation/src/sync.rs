@@ -59,3 +59,27 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
         .wait(guard)
         .expect("no thread panics with this lock held")
 }
+
+/// Makes `value` at least `least`, for whoever loads it to know all that was done before.
+///
+/// `fetch_max` would say the same, but the thread sanitizer does not see that one (LLVM hands it on no `atomicrmw umax`), and
+/// so would find races where this is what orders two threads. On x86-64 both become the same loop.
+#[inline]
+pub(crate) fn raise(value: &atomic::AtomicU64, least: u64) {
+    replace(value, |old| old.max(least));
+}
+
+/// Makes `value` at most `most`; the counterpart of [`raise`].
+#[inline]
+pub(crate) fn lower(value: &atomic::AtomicU64, most: u64) {
+    replace(value, |old| old.min(most));
+}
+
+#[inline]
+fn replace(value: &atomic::AtomicU64, new: impl Fn(u64) -> u64) {
+    use atomic::Ordering::SeqCst;
+    let mut seen = value.load(SeqCst);
+    while let Err(now) = value.compare_exchange_weak(seen, new(seen), SeqCst, SeqCst) {
+        seen = now;
+    }
+}

@@ -16,7 +16,7 @@
 
 use super::index::{Entry, Index, Window};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, lock, lower};
 use std::time::Duration;
 
 /// Not yet.
@@ -146,12 +146,12 @@ impl Resident {
 
     pub(super) fn set_departed(&self, sequence: u64) {
         self.departed.store(sequence, SeqCst);
-        self.gone.fetch_min(sequence, SeqCst);
+        lower(&self.gone, sequence);
     }
 
     /// Notes that everything it wrote is in the tree for those who read at `sequence` or later.
     pub(super) fn set_settled(&self, sequence: u64) {
-        self.gone.fetch_min(sequence, SeqCst);
+        lower(&self.gone, sequence);
     }
 
     /// Readers at this sequence number or later do not need the index.

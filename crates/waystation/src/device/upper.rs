@@ -7,8 +7,8 @@ use super::table::DeviceTable;
 use crate::error::Result;
 use crate::log::{Log, Pass, Wanted};
 use crate::lsm::Lookup;
-use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use crate::sync::{Arc, raise};
 use waystation_format::handoff::Ticket;
 
 /// The upper level of a database.
@@ -38,7 +38,7 @@ impl Upper {
 
     /// Notes that the log is durable through `sequence`.
     pub(crate) fn note_durable(&self, sequence: u64) {
-        self.durable_sequence.fetch_max(sequence, SeqCst);
+        raise(&self.durable_sequence, sequence);
     }
 
     /// Whether the log is known to be durable through `sequence`.

@@ -13,7 +13,7 @@
 //! Invariant: `visible_sequence` and `copied_lsn` never pass a ticket that is not finished.
 
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
-use crate::sync::{Condvar, Mutex, hint, lock, wait};
+use crate::sync::{Condvar, Mutex, hint, lock, raise, wait};
 
 /// How many reservations can be open at once; the log makes further ones wait. A power of two.
 #[cfg(not(any(loom, shuttle)))]
@@ -84,7 +84,7 @@ impl Publication {
             ticket,
             "only the head reports progress"
         );
-        self.copied_lsn.fetch_max(lsn, SeqCst);
+        raise(&self.copied_lsn, lsn);
     }
 
     /// Waits until everything before `ticket` is published.
@@ -115,8 +115,8 @@ impl Publication {
                 .is_ok()
             {
                 // In this order, so that a block seen as copied has no record with a later sequence.
-                self.visible_sequence.fetch_max(sequence, SeqCst);
-                self.copied_lsn.fetch_max(lsn, SeqCst);
+                raise(&self.visible_sequence, sequence);
+                raise(&self.copied_lsn, lsn);
                 moved = true;
             }
         }
