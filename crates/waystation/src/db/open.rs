@@ -283,7 +283,9 @@ fn assemble(
     let reached = replay.time.max(ground.time());
     let times = Times::new(storage.wall_clock(), storage.now(), reached);
     let cemetery = Cemetery::new(&ground, has_graves);
-    let ground = Arc::new(with_departures(ground, devices.as_ref()));
+    let ground = with_departures(ground, devices.as_ref());
+    let ground = reaching_far(ground, &full, &active, log.visible_sequence());
+    let ground = Arc::new(ground);
     let view = View::new(Arc::clone(&active), full, tree.version(), ground);
     let core = Core {
         views: ViewCell::new(view),
@@ -314,6 +316,23 @@ fn assemble(
     };
     core.observe_pace();
     core
+}
+
+/// The ground, which goes as far as its graves, now that memtables are as they were; or will, once they are flushed.
+fn reaching_far(
+    ground: Ground,
+    full: &[Arc<LoggedMemTable>],
+    active: &LoggedMemTable,
+    last_sequence: u64,
+) -> Ground {
+    if ground.last_number() > ground.through() {
+        let mut memtables = full.iter().map(|it| &**it).chain([active]);
+        match memtables.rfind(|memtable| !memtable.memory.is_empty()) {
+            Some(used) => used.memory.graves.note_burial(),
+            None => return ground.with_settled(&[], 0, last_sequence),
+        }
+    }
+    ground
 }
 
 /// The ground with the graves of departed devices, as the device table knows them: an older version kept them there
