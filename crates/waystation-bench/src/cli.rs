@@ -33,7 +33,8 @@ const MAX_VALUE_BYTES: u64 = 1 << 30;
         waystation-bench stalls --engines waystation --seconds 60\n  \
         waystation-bench iot --engines waystation,leveldb,rocksdb --threads 12 --seconds 20 --departing 0.9\n  \
         waystation-bench ycsb --engines waystation,leveldb,rocksdb --workloads a,b,c,d,e,f\n  \
-        waystation-bench reopen --engines waystation --log-bytes 2GB\n\n\
+        waystation-bench reopen --engines waystation --log-bytes 2GB\n  \
+        waystation-bench plot target/deletions.json --to docs/figures\n\n\
         Rivals are in the program only after `make bench-build`. Data lies under target/bench-data, is removed at\n\
         the end and on Ctrl-C, and is refused in memory (tmpfs)."
 )]
@@ -60,12 +61,25 @@ pub(crate) enum Measure {
     Ycsb(YcsbArgs),
     /// How long opening takes after kill -9 with much in the log
     Reopen(ReopenArgs),
+    /// Pictures of what `db --benchmarks p2,massdelete,churn --json` wrote
+    Plot(PlotArgs),
     /// Runs one engine; started by the program itself
     #[command(name = "worker", hide = true)]
     Worker {
         /// What to open, as JSON.
         settings: String,
     },
+}
+
+/// What is drawn, and where to.
+#[derive(Debug, Args)]
+pub(crate) struct PlotArgs {
+    /// Reports as JSON
+    #[arg(required = true)]
+    pub(crate) reports: Vec<PathBuf>,
+    /// The directory for the pictures
+    #[arg(long)]
+    pub(crate) to: PathBuf,
 }
 
 /// Which engines, and where the data lies.

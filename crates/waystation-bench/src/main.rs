@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  parent: order, raw device, medians                     worker: one engine, one process
-//!  cli -> commands/{db, iot, ycsb, reopen, ...}                worker -> engines/{waystation, leveldb, rocksdb, fjall}
+//!  cli -> commands/{db, iot, ycsb, reopen, plot, ...}     worker -> engines/{waystation, leveldb, rocksdb, fjall}
 //!             |  series: list of benchmarks    protocol       |      workload: db_bench's loops
 //!             +-> session  <------------ lines of JSON -------+      measure: latency, cpu, memory, bytes
 //!             +-> raw, place, machine, stats, report
@@ -60,6 +60,7 @@ fn run(measure: &Measure) -> error::Result<()> {
         Measure::Depart(args) => commands::depart(args),
         Measure::Ycsb(args) => commands::ycsb(args),
         Measure::Reopen(args) => commands::reopen(args),
+        Measure::Plot(args) => commands::plot(args),
         Measure::Worker { settings } => worker::work(settings),
     }
 }

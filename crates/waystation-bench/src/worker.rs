@@ -54,7 +54,9 @@ fn dispatch(settings: &OpenSettings, commands: &Receiver<Command>) -> Result<()>
         #[cfg(feature = "rivals")]
         EngineKind::LevelDb | EngineKind::LevelDbTuned => serve::<LevelDb>(settings, commands),
         #[cfg(feature = "rivals")]
-        EngineKind::RocksDb | EngineKind::RocksDbTuned => serve::<RocksDb>(settings, commands),
+        EngineKind::RocksDb | EngineKind::RocksDbTuned | EngineKind::RocksDbTombstones => {
+            serve::<RocksDb>(settings, commands)
+        }
         #[cfg(feature = "rivals")]
         EngineKind::Fjall => serve::<Fjall>(settings, commands),
         #[cfg(not(feature = "rivals"))]

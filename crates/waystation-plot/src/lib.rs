@@ -1,12 +1,14 @@
-//! Reports as one HTML file: small pictures as SVG text, and the page around them. No scripts, no fonts, nothing
-//! fetched, light or dark as the reader has it.
+//! Reports as one HTML file: small pictures as SVG text, and the page around them; and pictures as files of their own.
+//! No scripts, no fonts, nothing fetched, light or dark as the reader has it.
 
 mod heat;
 mod page;
+mod picture;
 mod svg;
 
 pub use heat::{HeatLine, heat_map};
 pub use page::{page_head, section};
+pub use picture::{Group, bar_picture, line_picture};
 pub use svg::{Line, escape, lines, narrow_lines, narrow_stacked, stacked};
 
 #[cfg(test)]

@@ -11,21 +11,34 @@ use crate::report::Report;
 use crate::session::Worker;
 use crate::stats;
 use crate::workload::{Benchmark, DeletionLoad, DeletionRow, Scenario};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// One row of one run.
-#[derive(Debug, Clone, Serialize)]
-struct Ran {
-    engine: EngineKind,
-    engine_version: &'static str,
-    engine_settings: &'static str,
-    scenario: Scenario,
-    value_bytes: usize,
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Ran {
+    pub(super) engine: EngineKind,
+    engine_version: Cow<'static, str>,
+    engine_settings: Cow<'static, str>,
+    pub(super) scenario: Scenario,
+    pub(super) value_bytes: usize,
     threads: u32,
     round: u32,
     #[serde(flatten)]
-    row: DeletionRow,
+    pub(super) row: DeletionRow,
+}
+
+/// A row of P2's sequence on the first engine against another one: operations per second, pair by pair.
+pub(super) struct Ratio {
+    pub(super) engine: EngineKind,
+    pub(super) baseline: EngineKind,
+    pub(super) value_bytes: usize,
+    pub(super) row: String,
+    pub(super) median: f64,
+    /// Its 95 % interval.
+    pub(super) interval: (f64, f64),
+    pub(super) pairs: usize,
 }
 
 /// The scenario that `benchmark` names, if it is one.
@@ -78,7 +91,9 @@ pub(super) fn deletions(args: &DbArgs) -> Result<()> {
     };
     let json = args.common.json.as_deref();
     if json.is_none_or(|path| path.as_os_str() != "-") {
-        println!("{}\n{}", report.machine.summary(), table(&report.rows));
+        let summary = report.machine.summary();
+        let ratios = ratio_table(&ratios(&report.runs));
+        println!("{summary}\n{}{ratios}", table(&report.rows));
     }
     json.map_or(Ok(()), |path| report.write_json(path))
 }
@@ -100,8 +115,8 @@ fn run(place: &Place, engine: EngineKind, load: DeletionLoad, round: u32) -> Res
     place.clear(engine.name())?;
     let ran = |row| Ran {
         engine,
-        engine_version: engine.version(),
-        engine_settings: engine.settings(),
+        engine_version: engine.version().into(),
+        engine_settings: engine.settings().into(),
         scenario: load.scenario,
         value_bytes: load.value_bytes,
         threads: load.threads,
@@ -126,6 +141,56 @@ fn medians(runs: &[Ran]) -> Vec<Ran> {
         Some(group[at].clone())
     };
     keys.into_iter().filter_map(median).collect()
+}
+
+/// P2's rows of the first engine against each other one, pairs being runs of one round.
+pub(super) fn ratios(runs: &[Ran]) -> Vec<Ratio> {
+    let p2: Vec<&Ran> = (runs.iter())
+        .filter(|run| run.scenario == Scenario::P2)
+        .collect();
+    let Some(engine) = p2.first().map(|run| run.engine) else {
+        return Vec::new();
+    };
+    let mut found: Vec<(EngineKind, &Ran, Vec<f64>)> = Vec::new();
+    for run in p2.iter().filter(|run| run.engine != engine) {
+        let is_same = |a: &Ran, b: &Ran| {
+            (a.value_bytes, a.threads, &a.row.row) == (b.value_bytes, b.threads, &b.row.row)
+        };
+        let mut own = p2.iter().filter(|it| it.engine == engine);
+        let Some(own) = own.find(|it| is_same(it, run) && it.round == run.round) else {
+            continue;
+        };
+        let ratio = own.row.ops_per_s / run.row.ops_per_s;
+        let known =
+            |it: &&mut (EngineKind, &Ran, Vec<f64>)| it.0 == run.engine && is_same(it.1, run);
+        match found.iter_mut().find(known) {
+            Some((_, _, all)) => all.push(ratio),
+            None => found.push((run.engine, run, vec![ratio])),
+        }
+    }
+    let ratio = |(baseline, run, all): (EngineKind, &Ran, Vec<f64>)| Ratio {
+        engine,
+        baseline,
+        value_bytes: run.value_bytes,
+        row: run.row.row.clone(),
+        median: stats::median(&all),
+        interval: stats::median_interval(&all),
+        pairs: all.len(),
+    };
+    found.into_iter().map(ratio).collect()
+}
+
+fn ratio_table(ratios: &[Ratio]) -> String {
+    let mut text = String::new();
+    for ratio in ratios {
+        let (low, high) = ratio.interval;
+        let _ = writeln!(
+            text,
+            "{:<12} {} B: {} over {}: {:.2} ({low:.2} to {high:.2}, {} pairs)",
+            ratio.row, ratio.value_bytes, ratio.engine, ratio.baseline, ratio.median, ratio.pairs
+        );
+    }
+    text
 }
 
 fn table(rows: &[Ran]) -> String {

@@ -55,6 +55,11 @@ pub(crate) enum EngineKind {
     #[value(name = "rocksdb-tuned")]
     #[serde(rename = "rocksdb-tuned")]
     RocksDbTuned,
+    /// RocksDB as it comes, but for its helpers against tombstones: scans turn runs of them into ranges and flush
+    /// memtables full of them, and tables full of them are compacted
+    #[value(name = "rocksdb-tombstones")]
+    #[serde(rename = "rocksdb-tombstones")]
+    RocksDbTombstones,
     /// fjall as it comes
     Fjall,
 }
@@ -70,6 +75,7 @@ impl EngineKind {
             Self::LevelDbTuned => "leveldb-tuned",
             Self::RocksDb => "rocksdb",
             Self::RocksDbTuned => "rocksdb-tuned",
+            Self::RocksDbTombstones => "rocksdb-tombstones",
             Self::Fjall => "fjall",
         }
     }
@@ -91,7 +97,11 @@ impl EngineKind {
     pub(crate) fn is_of_choice(self) -> bool {
         matches!(
             self,
-            Self::WaystationTuned | Self::WaystationPlain | Self::LevelDbTuned | Self::RocksDbTuned
+            Self::WaystationTuned
+                | Self::WaystationPlain
+                | Self::LevelDbTuned
+                | Self::RocksDbTuned
+                | Self::RocksDbTombstones
         )
     }
 
@@ -111,6 +121,10 @@ impl EngineKind {
             Self::RocksDbTuned => {
                 "write_buffer 128 MB x 4, block_cache 256 MB, bloom 10, parallelism = cores, pipelined writes, \
                  direct I/O for flush and compaction, snappy"
+            }
+            Self::RocksDbTombstones => {
+                "default, and min_tombstones_for_range_conversion 64, memtable_op_scan_flush_trigger 1,000, \
+                 memtable_avg_op_scan_flush_trigger 100, CompactOnDeletionCollector (64 of 128, ratio 0.5)"
             }
         }
     }
@@ -134,7 +148,9 @@ impl EngineKind {
                 env!("CARGO_PKG_VERSION")
             }
             Self::LevelDb | Self::LevelDbTuned => "1.23",
-            Self::RocksDb | Self::RocksDbTuned => env!("WAYSTATION_BENCH_ROCKSDB_VERSION"),
+            Self::RocksDb | Self::RocksDbTuned | Self::RocksDbTombstones => {
+                env!("WAYSTATION_BENCH_ROCKSDB_VERSION")
+            }
             Self::Fjall => env!("WAYSTATION_BENCH_FJALL_VERSION"),
         }
     }

@@ -41,6 +41,16 @@ fn tune(options: &mut Options) {
     options.set_block_based_table_factory(&tables);
 }
 
+/// RocksDB's helpers against tombstones, with which its documentation says to combine them.
+fn help_with_tombstones(options: &mut Options) -> Result<Options> {
+    // The crate has no calls of its own for these.
+    let set = "min_tombstones_for_range_conversion=64;memtable_op_scan_flush_trigger=1000;\
+               memtable_avg_op_scan_flush_trigger=100";
+    let mut helped = failed("set options", options.get_options_from_string(set))?;
+    helped.add_compact_on_deletion_collector_factory(128, 64, 0.5);
+    Ok(helped)
+}
+
 impl Engine for RocksDb {
     const NAME: &'static str = "rocksdb";
 
@@ -54,6 +64,9 @@ impl Engine for RocksDb {
             if settings.residency.is_some() {
                 options.set_compression_type(DBCompressionType::None);
             }
+        }
+        if settings.engine == EngineKind::RocksDbTombstones {
+            options = help_with_tombstones(&mut options)?;
         }
         if let Some(bytes) = settings.memtable_bytes {
             options.set_write_buffer_size(bytes);

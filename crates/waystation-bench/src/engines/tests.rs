@@ -115,6 +115,7 @@ fn leveldb_behaves() {
 fn rocksdb_behaves() {
     behaves::<RocksDb>(EngineKind::RocksDb);
     behaves::<RocksDb>(EngineKind::RocksDbTuned);
+    behaves::<RocksDb>(EngineKind::RocksDbTombstones);
 }
 
 #[cfg(feature = "rivals")]

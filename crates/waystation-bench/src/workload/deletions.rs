@@ -30,11 +30,16 @@ const KEYS_PER_PREFIX: u32 = 5_000;
 const MASS_VALUE_BYTES: usize = 200;
 const GAP_REPEATS: u32 = 200;
 const WATCH: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 const CHURN: Duration = Duration::from_secs(30);
+/// So many seconds at its beginning, and at its end, are compared.
+const CHURN_EDGE: usize = 3;
 const QUEUE_LENGTH: u32 = 10_000;
 /// Of the turns of the queue one in so many reads the oldest.
 const PEEK_EVERY: u32 = 64;
 const EXPIRY: Duration = Duration::from_secs(10);
+/// Nothing older than this is there at the end.
+const EXPIRY_LATEST_S: u64 = 12;
 
 /// Which scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +79,10 @@ pub(crate) struct DeletionRow {
     pub(crate) disk_mb: f64,
     /// Of the tables' bytes that were deleted, the share that had come back; nothing where that is not measured.
     pub(crate) returned: Option<f64>,
+    /// By seconds, where that is watched: the share returned (`massdelete-space-10s`), microseconds to read the oldest
+    /// (`churn-queue-read`), 10^6 bytes occupied (`churn-expiry`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) over_time: Vec<(f64, f64)>,
 }
 
 /// What was seen of one kind of operation.
@@ -110,6 +119,7 @@ impl Seen {
             max_us: self.latencies.max_us(),
             disk_mb: measure::disk_mb(directory),
             returned: None,
+            over_time: Vec::new(),
         }
     }
 }
@@ -293,6 +303,21 @@ fn seek_into_gap<E: Engine>(engine: &E, times: u32) -> Result<Seen> {
     })
 }
 
+/// Looks at a figure again and again for as long as [`WATCH`] says.
+fn watch(look: impl Fn() -> Result<f64>) -> Result<Vec<(f64, f64)>> {
+    let begun = clock::now();
+    let mut seen = Vec::new();
+    loop {
+        let elapsed = begun.elapsed();
+        seen.push((elapsed.as_secs_f64(), look()?));
+        if elapsed >= WATCH {
+            return Ok(seen);
+        }
+        let next = LOOK_EVERY * seen.len() as u32;
+        thread::sleep(next.saturating_sub(begun.elapsed()));
+    }
+}
+
 fn mass_delete<E: Engine>(settings: &OpenSettings) -> Result<Vec<DeletionRow>> {
     let directory = settings.directory.as_path();
     let mut rows = Vec::new();
@@ -303,22 +328,21 @@ fn mass_delete<E: Engine>(settings: &OpenSettings) -> Result<Vec<DeletionRow>> {
         engine.delete(&mass_key(at / KEYS_PER_PREFIX, at % KEYS_PER_PREFIX))
     })?;
     let share_of_deleted = f64::from(PREFIXES / 2) / f64::from(PREFIXES);
-    let space = |name: &str, seen: &Seen| {
-        let mut row = seen.row(name, directory);
-        row.returned = Some((full - tables_mb(directory)?) / (full * share_of_deleted));
+    let returned = || Ok((full - tables_mb(directory)?) / (full * share_of_deleted));
+    let space = |name: &str| {
+        let mut row = Seen::new().row(name, directory);
+        row.returned = Some(returned()?);
         Ok::<_, Error>(row)
     };
     rows.push(deleted.row("massdelete-delete", directory));
     rows.push(seek_into_gap(&engine, 1)?.row("massdelete-gap-first", directory));
     rows.push(seek_into_gap(&engine, GAP_REPEATS)?.row("massdelete-gap", directory));
-    rows.push(space("massdelete-space-0s", &Seen::new())?);
-    let watch = clock::now();
-    while watch.elapsed() < WATCH {
-        thread::park_timeout(WATCH.saturating_sub(watch.elapsed()));
-    }
-    rows.push(space("massdelete-space-10s", &Seen::new())?);
+    rows.push(space("massdelete-space-0s")?);
+    let over_time = watch(returned)?;
+    let row = space("massdelete-space-10s")?;
+    rows.push(DeletionRow { over_time, ..row });
     engine.wait_idle()?;
-    rows.push(space("massdelete-space-idle", &Seen::new())?);
+    rows.push(space("massdelete-space-idle")?);
     let mut entries = 0;
     let scanned = timed(1, |_| {
         let mut cursor = engine.cursor()?;
@@ -353,9 +377,9 @@ fn queue<E: Engine>(settings: &OpenSettings, value_bytes: usize) -> Result<Vec<D
     for number in 0..QUEUE_LENGTH {
         engine.put(Key::new(number).as_bytes(), values.next(value_bytes))?;
     }
-    let (mut first, mut last, mut turns) = (Seen::new(), Seen::new(), Seen::new());
+    let mut turns = Seen::new();
+    let mut peeks: Vec<Seen> = Vec::new();
     let begun = clock::now();
-    let edge = CHURN / 10;
     let mut tail = QUEUE_LENGTH;
     while begun.elapsed() < CHURN {
         let turn = clock::now();
@@ -365,20 +389,41 @@ fn queue<E: Engine>(settings: &OpenSettings, value_bytes: usize) -> Result<Vec<D
         turns.ops += 1;
         tail += 1;
         if tail.is_multiple_of(PEEK_EVERY) {
-            let peek = timed(1, |_| engine.cursor()?.seek_to_first().map(|_| ()))?;
-            if begun.elapsed() < edge {
-                first.add(&peek);
-            } else if begun.elapsed() + edge > CHURN {
-                last.add(&peek);
+            let oldest = Key::new(tail - QUEUE_LENGTH);
+            let peek = timed(1, |_| {
+                let mut cursor = engine.cursor()?;
+                if cursor.seek_to_first()? && cursor.key() == oldest.as_bytes() {
+                    return Ok(());
+                }
+                Err(Error::Refused("the oldest was not found".to_owned()))
+            })?;
+            let second = begun.elapsed().as_secs() as usize;
+            if peeks.len() <= second {
+                peeks.resize_with(second + 1, Seen::new);
             }
+            peeks[second].add(&peek);
         }
     }
     turns.elapsed = begun.elapsed();
     let directory = settings.directory.as_path();
+    let together = |some: &[Seen]| {
+        let mut all = Seen::new();
+        for seen in some {
+            all.add(seen);
+        }
+        all
+    };
+    let mut all = together(&peeks).row("churn-queue-read", directory);
+    let by_second = (1_u32..).zip(&peeks).filter(|(_, seen)| seen.ops > 0);
+    all.over_time = by_second
+        .map(|(second, seen)| (f64::from(second), seen.latencies.quantile_us(0.5)))
+        .collect();
+    let edge = peeks.len().min(CHURN_EDGE);
     let rows = vec![
         turns.row("churn-queue", directory),
-        first.row("churn-queue-read-start", directory),
-        last.row("churn-queue-read-end", directory),
+        all,
+        together(&peeks[..edge]).row("churn-queue-read-start", directory),
+        together(&peeks[peeks.len() - edge..]).row("churn-queue-read-end", directory),
     ];
     engine.close()?;
     Ok(rows)
@@ -390,6 +435,7 @@ fn expiry<E: Engine>(settings: &OpenSettings, value_bytes: usize) -> Result<Dele
     let mut puts = Seen::new();
     let begun = clock::now();
     let mut expired = 0;
+    let mut occupied = Vec::new();
     let key = |second: u64, number: u64| format!("{second:06}/{number:09}").into_bytes();
     while begun.elapsed() < CHURN {
         let turn = clock::now();
@@ -403,9 +449,21 @@ fn expiry<E: Engine>(settings: &OpenSettings, value_bytes: usize) -> Result<Dele
         }
         puts.latencies.record(turn.elapsed());
         puts.ops += 1;
+        if occupied.len() as u64 <= second {
+            let megabytes = measure::disk_mb(&settings.directory);
+            occupied.push((begun.elapsed().as_secs_f64(), megabytes));
+        }
     }
     puts.elapsed = begun.elapsed();
-    let row = puts.row("churn-expiry", &settings.directory);
+    let mut cursor = engine.cursor()?;
+    let bound = key(puts.elapsed.as_secs().saturating_sub(EXPIRY_LATEST_S), 0);
+    if !cursor.seek_to_first()? || cursor.key() < &bound[..] {
+        let message = "what has expired is still there".to_owned();
+        return Err(Error::Refused(message));
+    }
+    drop(cursor);
+    let mut row = puts.row("churn-expiry", &settings.directory);
+    row.over_time = occupied;
     engine.close()?;
     Ok(row)
 }
