@@ -89,6 +89,10 @@ impl MemTable {
     /// there.
     #[inline]
     pub(crate) fn get_above(&self, user_key: &[u8], snapshot: u64, floor: u64) -> Lookup<&[u8]> {
+        // Where much is read and little written: all levels of the list lead nowhere.
+        if self.is_empty() {
+            return Lookup::Missing;
+        }
         let target = Target::new(user_key, key::pack_trailer(snapshot, ValueKind::SEEK));
         let node = self.list.first_at_or_after(&target);
         if node == NIL {

@@ -144,8 +144,9 @@ impl SkipList {
         }
     }
 
-    /// The first node at or behind `target`.
-    #[inline]
+    /// The first node at or behind `target`. By itself it needs few registers; where it is made a part of a larger
+    /// function, some of them go to and fro at each step.
+    #[inline(never)]
     pub(super) fn first_at_or_after(&self, target: &Target<'_>) -> Node {
         self.descend(target, TOP.0, TOP.1, |_, _| ()).after
     }
@@ -281,11 +282,11 @@ impl SkipList {
     fn descend(
         &self,
         target: &Target<'_>,
-        level: usize,
+        mut level: usize,
         mut gap: Gap,
         mut show: impl FnMut(usize, Gap),
     ) -> Gap {
-        for level in (0..=level).rev() {
+        loop {
             loop {
                 let next = self.next_on(gap.before, level);
                 // What stopped the level above stops this one, too: it is compared once.
@@ -305,8 +306,11 @@ impl SkipList {
                 gap.before = next;
             }
             show(level, gap);
+            if level == 0 {
+                return gap;
+            }
+            level -= 1;
         }
-        gap
     }
 
     /// Links `node` into `gap` on `level`, or, as the gap narrows under our hands, into what is left of it.
