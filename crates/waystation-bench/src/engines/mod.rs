@@ -255,6 +255,12 @@ pub(crate) struct Levels {
     pub(crate) tree_records: u64,
     /// Bytes of the log's segments that were freed for use again so far.
     pub(crate) freed_log_bytes: u64,
+    /// Bytes that were written to the log so far.
+    pub(crate) log_written_bytes: u64,
+    /// Bytes of the tables that flushes and settling have written so far.
+    pub(crate) loaded_bytes: u64,
+    /// Bytes of the tables that compactions have written so far.
+    pub(crate) merged_bytes: u64,
 }
 
 /// An iterator over a database. Every step says whether there is an entry; `key` and `value` may be asked

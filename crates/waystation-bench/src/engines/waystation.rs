@@ -3,6 +3,7 @@
 use super::{Cursor, Engine, EngineKind, Levels, OpenSettings};
 use crate::error::{Error, Result};
 use std::time::Duration;
+use waystation::storage::Area;
 use waystation::{
     Db, DbIterator, DeviceLevel, DeviceOptions, Durability, Extractor, IterOptions, Options,
     WriteBatch,
@@ -133,6 +134,14 @@ impl Engine for Waystation {
             settled_records: devices.settled_records,
             tree_records: stats.tree.flushes.entries_in,
             freed_log_bytes: stats.log.reserved_lsn.saturating_sub(stats.log.live_bytes),
+            log_written_bytes: (stats.storage.iter())
+                .filter(|it| it.area == Area::Journal)
+                .map(|it| it.meter.written_bytes)
+                .sum(),
+            loaded_bytes: stats.tree.flushes.written_bytes,
+            merged_bytes: (stats.tree.levels.iter())
+                .map(|level| level.merges.written_bytes)
+                .sum(),
         }))
     }
 

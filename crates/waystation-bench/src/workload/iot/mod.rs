@@ -80,6 +80,12 @@ pub(crate) struct IotLevels {
     pub(crate) index_bytes_per_record: Option<f64>,
     /// Bytes of the log that were freed for use again, in units of 10^6.
     pub(crate) freed_log_mb: Option<f64>,
+    /// What was written to the log until idle, in units of 10^6 bytes.
+    pub(crate) log_written_mb: Option<f64>,
+    /// What flushes and settling wrote to tables until idle.
+    pub(crate) loaded_mb: Option<f64>,
+    /// What compactions wrote to tables until idle.
+    pub(crate) merged_mb: Option<f64>,
 }
 
 impl IotLevels {
@@ -96,6 +102,9 @@ impl IotLevels {
                 at_end.index_bytes as f64 / at_end.upper_records.max(1) as f64,
             ),
             freed_log_mb: Some(at_end.freed_log_bytes as f64 / 1e6),
+            log_written_mb: Some(idle.log_written_bytes as f64 / 1e6),
+            loaded_mb: Some(idle.loaded_bytes as f64 / 1e6),
+            merged_mb: Some(idle.merged_bytes as f64 / 1e6),
         }
     }
 }
