@@ -44,6 +44,7 @@ mod replay;
 mod rest;
 mod room;
 mod routes;
+mod runs;
 mod settle;
 mod sizes;
 mod snapshot;

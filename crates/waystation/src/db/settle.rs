@@ -18,6 +18,7 @@ use super::Core;
 use super::devices::Devices;
 use super::pipeline::Refusal;
 use super::room;
+use super::runs::{Piece, Runs};
 use crate::device::deletions::Deletions;
 use crate::device::gather::Gather;
 use crate::device::index::{Index, Window};
@@ -37,8 +38,6 @@ const EARLY: f64 = 0.8;
 /// Stays wait for others to settle with at most for this part of the residency, over it. Their records lie all over
 /// the part of the log that their time spans, and all of it is read for them: so the more at once, the less for each.
 const WAIT_PART: u32 = 2;
-/// A stay of at least this size gets tables of its own, where they can go deeper than level 0 (bytes).
-const OWN_TABLE_BYTES: u64 = 64 << 10;
 
 impl Core {
     /// Lets stays settle whose time is over, until told to stop.
@@ -230,24 +229,27 @@ impl Core {
         let oldest_snapshot = self.oldest_snapshot();
         let mut deletions = Deletions::new(oldest_snapshot, !devices.upper.table.is_complete());
         let mut load = self.tree.begin_load(oldest_snapshot);
-        let (mut own, mut places, mut rest) = (Vec::new(), Vec::new(), Vec::new());
-        for stay in stays {
-            let Some(range) = key_range(stay) else {
-                continue;
-            };
-            let place = load.find_place(&range.0, &range.1);
-            if place.is_level0() || stay.log_bytes() < OWN_TABLE_BYTES {
-                rest.push(Arc::clone(stay));
-            } else {
-                own.push(Arc::clone(stay));
-                places.push((place, range));
-            }
-        }
-        let mut entries = Gather::new(&devices.upper, &own);
+        let pieces = stays.iter().enumerate().filter_map(|(number, stay)| {
+            let (first, last) = key_range(stay)?;
+            let bytes = stay.log_bytes();
+            Some(Piece {
+                stay: number,
+                bytes,
+                first,
+                last,
+            })
+        });
+        let runs = Runs::new(pieces, |first, last| load.find_place(first, last));
+        let pick = |number: &usize| Arc::clone(&stays[*number]);
+        let in_runs: Vec<_> = (runs.deep.iter().flat_map(|run| &run.stays))
+            .map(pick)
+            .collect();
+        let rest: Vec<_> = runs.rest.iter().map(pick).collect();
+        let mut entries = Gather::new(&devices.upper, &in_runs);
         entries.start()?;
-        for (stay, (place, (first, last))) in own.iter().zip(places) {
-            let mut left = deletions.leave(entries.part(stay.prefix()));
-            load.write(place, (&first, &last), &mut left)?;
+        for run in runs.deep {
+            let mut left = deletions.leave(entries.up_to(&run.last));
+            load.write(run.place, (&run.first, &run.last), &mut left)?;
         }
         load_together(devices, &mut load, &rest, &mut deletions)?;
         // Before anybody sees what they hide.

@@ -101,19 +101,16 @@ impl<'a> Gather<'a> {
         (self.upper).values(&mut wanted, Pass::Once, &mut self.values)
     }
 
-    /// The entries of the stay with `prefix`, which comes next.
-    pub(crate) fn part<'g>(&'g mut self, prefix: &'g [u8]) -> Part<'g, 'a> {
-        Part {
-            gather: self,
-            prefix,
-        }
+    /// The entries that come next, up to the key `last` (included).
+    pub(crate) fn up_to<'g>(&'g mut self, last: &'g [u8]) -> Part<'g, 'a> {
+        Part { gather: self, last }
     }
 }
 
-/// A part of a stream that was started: the keys with one prefix.
+/// A part of a stream that was started: the keys up to one.
 pub(crate) struct Part<'g, 'a> {
     gather: &'g mut Gather<'a>,
-    prefix: &'g [u8],
+    last: &'g [u8],
 }
 
 impl EntryStream for Part<'_, '_> {
@@ -122,7 +119,7 @@ impl EntryStream for Part<'_, '_> {
     }
 
     fn has_entry(&self) -> bool {
-        self.gather.has_entry() && self.gather.entry().0.starts_with(self.prefix)
+        self.gather.has_entry() && key::user_key(self.gather.entry().0) <= self.last
     }
 
     fn advance(&mut self) -> Result<()> {

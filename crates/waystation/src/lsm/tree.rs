@@ -25,7 +25,7 @@ mod work;
 
 pub use check::{CheckReport, Problem};
 pub(crate) use image::{Image, ImageTable};
-pub(crate) use load::Load;
+pub(crate) use load::{Load, Place};
 pub use stats::{LevelStats, TreeStats, WorkStats};
 
 use super::Lookup;

@@ -29,9 +29,9 @@ pub(crate) struct Place<'t> {
 }
 
 impl Place<'_> {
-    /// Whether other runs should come along in one.
-    pub(crate) fn is_level0(&self) -> bool {
-        self.level == 0
+    /// The level; what goes to level 0 should come in one run.
+    pub(crate) fn level(&self) -> usize {
+        self.level
     }
 }
 
