@@ -54,7 +54,7 @@ fn code(error: &Error) -> Code {
         Error::InvalidArgument(_) | Error::Incompatible { .. } | Error::Closed(_) => {
             Code::InvalidArgument
         }
-        Error::Corruption { .. } => Code::Corruption,
+        Error::Corruption { .. } | Error::Resurrection { .. } => Code::Corruption,
         Error::UnknownDevice { .. } => Code::NotFound,
         Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Code::NotFound,
         Error::Locked { .. } => Code::Locked,

@@ -149,13 +149,16 @@ Examples:
   waystation restore /backup/cars /data/cars
   waystation restore --number 3 /backup/cars /data/cars-of-tuesday")]
     Restore(Restore),
-    /// Save what can still be read of a database with damaged tables to a new one, and say what is lost
+    /// Save what can still be read of a database, whichever files are lost or damaged, and say what is lost
     #[command(after_help = "\
-Nothing that was deleted or overwritten comes back: a key whose newest version may be in a damaged block is lost, and
-named. A database that does not open is not repaired; restore it from a checkpoint.
+The database is only read; the new one is there once all of it is written and checked. Nothing that was deleted or
+overwritten comes back: a key whose newest version may be in a damaged block is lost, and named. Where deletions are lost
+themselves (in GRAVES, DEVICES, a part of the log), or the MANIFEST, which tells replaced tables from others, the
+repair is refused and says why; --accept-resurrection goes on.
 
 Examples:
   waystation repair /data/cars /data/cars-repaired
+  waystation repair --accept-resurrection /data/cars /data/cars-repaired
   waystation --json repair /data/cars /data/cars-repaired > lost.json")]
     Repair(Repair),
     /// Keep the data of devices apart: create a database that does, list its devices, let them depart
@@ -371,6 +374,9 @@ pub(crate) struct Repair {
     pub(crate) db: PathBuf,
     /// The directory to make; it must not exist
     pub(crate) target: PathBuf,
+    /// Go on where what was deleted or overwritten may come back
+    #[arg(long)]
+    pub(crate) accept_resurrection: bool,
     #[command(flatten)]
     pub(crate) notation: Notation,
 }

@@ -66,7 +66,7 @@ impl From<Error> for Failure {
         let code = match &error {
             Error::InvalidArgument(_) => USAGE,
             Error::Locked { .. } | Error::Incompatible { .. } => CANNOT_OPEN,
-            Error::Corruption { .. } | Error::Stream { .. } => DAMAGED,
+            Error::Corruption { .. } | Error::Stream { .. } | Error::Resurrection { .. } => DAMAGED,
             Error::UnknownDevice { .. }
             | Error::Moving { .. }
             | Error::Moved { .. }

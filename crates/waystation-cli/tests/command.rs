@@ -129,7 +129,7 @@ fn what_a_damaged_table_does_not_hold_is_saved() {
     shell.ok_with_input(&["import", "db", "-"], lines.as_bytes());
     assert_eq!(
         shell.ok(&["repair", "db", "same"]),
-        "5,000 entries saved, 0 gaps\n"
+        "5,000 entries saved, 0 losses, 0 gaps\n"
     );
     assert_eq!(shell.ok(&["scan", "same"]), lines);
     let table = shell.files("db", "ldb").pop().unwrap();
@@ -147,6 +147,24 @@ fn what_a_damaged_table_does_not_hold_is_saved() {
     assert!((1..1_000).contains(&lost), "{lost} lost");
     assert!(saved.lines().all(|line| lines.contains(line)));
     assert!(shell.ok(&["check", "saved"]).starts_with("sound: "));
+
+    fs::remove_file(shell.path("same/CURRENT")).unwrap();
+    let said = shell.ok(&["repair", "same", "again"]);
+    assert!(
+        said.contains("CURRENT") && said.contains("1 losses"),
+        "{said}"
+    );
+    assert_eq!(shell.ok(&["scan", "again"]), lines);
+    for entry in fs::read_dir(shell.path("same")).unwrap() {
+        let path = entry.unwrap().path();
+        if text(&path).contains("MANIFEST") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    let said = shell.fails(4, &["repair", "same", "more"]);
+    assert!(said.contains("--accept-resurrection"), "{said}");
+    shell.ok(&["repair", "--accept-resurrection", "same", "more"]);
+    assert_eq!(shell.ok(&["scan", "more"]), lines);
 }
 
 #[test]

@@ -41,6 +41,17 @@ pub enum Error {
         /// What does not hold.
         reason: String,
     },
+    /// A repair would bring back what was deleted or overwritten, or may: restore a backup, or accept it.
+    #[error(
+        "{} is not repaired, as what was deleted or overwritten may come back: {reasons}; restore a backup, or accept \
+         that (`waystation repair --accept-resurrection`)", .path.display()
+    )]
+    Resurrection {
+        /// The database directory.
+        path: PathBuf,
+        /// What is lost, and where.
+        reasons: String,
+    },
     /// The operating system refused an operation on a file.
     #[error("{operation} {} failed: {source}", .path.display())]
     Io {

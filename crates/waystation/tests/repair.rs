@@ -7,7 +7,7 @@ use std::fs;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use waystation::inspect::{Repaired, repair};
+use waystation::inspect::{Repaired, Resurrection, repair};
 use waystation::storage::{OsStorage, Storage};
 use waystation::{Compression, Db, DeviceOptions, Extractor, IterOptions, Options};
 
@@ -72,7 +72,15 @@ fn flip(path: &Path, at: u64) {
 
 fn repaired(dir: &Path, target: &Path, has_devices: bool) -> (Repaired, Content) {
     let storage: Arc<dyn Storage> = OsStorage::new();
-    let answer = repair(&storage, dir, target, &options(has_devices), &mut |_| ()).unwrap();
+    let answer = repair(
+        &storage,
+        dir,
+        target,
+        &options(has_devices),
+        Resurrection::Impossible,
+        &mut |_| (),
+    )
+    .unwrap();
     let db = Db::open(target, options(has_devices)).unwrap();
     let mut cursor = db.iter(IterOptions::default()).unwrap();
     let mut found = Content::new();

@@ -100,7 +100,10 @@ LEVELDB_EXPORT void leveldb_compact_range(
 LEVELDB_EXPORT void leveldb_destroy_db(
     const leveldb_options_t* options, const char* name, char** errptr);
 
-/* Mends what a crash left. A directory that is damaged otherwise is refused with the place of the damage. */
+/* Afterwards the directory holds a database that opens and checks, with all that could be read; the files from before are
+ * in a new directory beside it, NAME.before-repair. Nothing is done to a database that is sound. As with LevelDB, deleted
+ * or older values may come back if the MANIFEST or a part of the log is lost. If the files are lost that tell of deletions
+ * (GRAVES, DEVICES), the repair is refused: see waystation_repair_json. */
 LEVELDB_EXPORT void leveldb_repair_db(
     const leveldb_options_t* options, const char* name, char** errptr);
 

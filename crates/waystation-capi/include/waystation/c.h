@@ -114,6 +114,15 @@ char* waystation_check_json(leveldb_t* db, char** errptr);
 /* Figures as JSON; "failure" says why writes are suspended, if they are. NULL on failure. */
 char* waystation_stats_json(leveldb_t* db, char** errptr);
 
+/* ---- Repair, of a database that is not open ---- */
+
+/* Saves all that can be read of the database `name`, whichever files of it are lost or damaged, to a database in the new
+ * directory `target`: a report as JSON, with what is lost; NULL on failure. `name` is only read. Where deletions are lost
+ * themselves, so that deleted or older values may come back, it fails and says why, unless `accept_resurrection`. */
+char* waystation_repair_json(
+    const leveldb_options_t* options, const char* name, const char* target,
+    int accept_resurrection, char** errptr);
+
 /* ---- Backups, without a database ---- */
 
 /* The backups in a directory as JSON, the oldest first in "backups", and in "damaged" those that cannot be read; NULL on

@@ -1,12 +1,15 @@
 //! What is in memory and what is on storage: syncs, flushes, copies, checks, and an orderly end.
 
 use super::{code, json, waystation_code_t};
-use crate::leveldb::leveldb_t;
+use crate::leveldb::{leveldb_options_t, leveldb_t};
 use crate::memory::{copy_text, path, take_back};
 use crate::status::{Failure, value_or_tell};
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
+use std::sync::Arc;
 use waystation::Compression;
+use waystation::inspect::{Resurrection, repair};
+use waystation::storage::{OsStorage, Storage};
 
 /// Closes a database and tells how that went. The handle is gone in any case.
 #[unsafe(no_mangle)]
@@ -95,6 +98,32 @@ pub unsafe extern "C" fn waystation_check_json(
     unsafe {
         let report = (*db).db.check().map_err(Failure::from);
         let report = report.and_then(|report| json(&report));
+        value_or_tell(report, errptr).map_or(null_mut(), |report| copy_text(&report))
+    }
+}
+
+/// Saves all that can be read of the database `name` to the new directory `target`; a report as JSON for the caller to
+/// free. Refused where what was deleted may come back, unless `accept_resurrection`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn waystation_repair_json(
+    options: *const leveldb_options_t,
+    name: *const c_char,
+    target: *const c_char,
+    accept_resurrection: c_int,
+    errptr: *mut *mut c_char,
+) -> *mut c_char {
+    let accepted = match accept_resurrection {
+        0 => Resurrection::Impossible,
+        _ => Resurrection::Likely,
+    };
+    // SAFETY: options, names and error are as the header demands.
+    unsafe {
+        let report = (*options).to_engine().and_then(|options| {
+            let storage: Arc<dyn Storage> = OsStorage::new();
+            let (name, target) = (path(name), path(target));
+            let repaired = repair(&storage, name, target, &options, accepted, &mut |_| ())?;
+            json(&repaired)
+        });
         value_or_tell(report, errptr).map_or(null_mut(), |report| copy_text(&report))
     }
 }

@@ -232,6 +232,58 @@ static void backups(leveldb_t* db, const char* directory, leveldb_writeoptions_t
   EXPECT(waystation_restore(kept, 0, absent, &error) == waystation_ok);
 }
 
+/* Removes the files of a directory whose names begin so. */
+static void lose(const char* dir, const char* beginning) {
+  char command[8192];
+  snprintf(command, sizeof command, "rm '%s/%s'*", dir, beginning);
+  EXPECT(system(command) == 0);
+}
+
+static void repairs(const char* root, leveldb_writeoptions_t* write, leveldb_readoptions_t* read) {
+  char name[4096], target[4096], kept[4200];
+  snprintf(name, sizeof name, "%s/broken", root);
+  snprintf(target, sizeof target, "%s/mended", root);
+  snprintf(kept, sizeof kept, "%s.before-repair/journal.ring", name);
+  leveldb_options_t* options = leveldb_options_create();
+  leveldb_options_set_create_if_missing(options, 1);
+  leveldb_repair_db(options, name, &error);
+  EXPECT(error != NULL);
+  forget_error();
+  leveldb_t* db = leveldb_open(options, name, &error);
+  EXPECT(db != NULL);
+  leveldb_put(db, write, "a", 1, "1", 1, &error);
+  EXPECT(waystation_flush(db, &error) == waystation_ok);
+  leveldb_put(db, write, "b", 1, "2", 1, &error);
+  EXPECT(waystation_close(db, &error) == waystation_ok);
+  lose(name, "MANIFEST");
+  db = leveldb_open(options, name, &error);
+  EXPECT(db == NULL);
+  forget_error();
+
+  char* report = waystation_repair_json(options, name, target, 0, &error);
+  EXPECT(report == NULL && strncmp(error, "Corruption: ", 12) == 0 && strstr(error, "MANIFEST") != NULL);
+  forget_error();
+  report = waystation_repair_json(options, name, target, 1, &error);
+  EXPECT(report != NULL && strstr(report, "\"entries\":2") != NULL && strstr(report, "MANIFEST") != NULL);
+  leveldb_free(report);
+  leveldb_repair_db(options, name, &error);
+  EXPECT(error == NULL);
+  FILE* ring = fopen(kept, "r");
+  EXPECT(ring != NULL);
+  fclose(ring);
+  const char* both[] = {name, target};
+  for (int i = 0; i < 2; i++) {
+    db = leveldb_open(options, both[i], &error);
+    EXPECT(db != NULL);
+    size_t length;
+    char* value = leveldb_get(db, read, "b", 1, &length, &error);
+    EXPECT(length == 1 && value[0] == '2');
+    leveldb_free(value);
+    leveldb_close(db);
+  }
+  leveldb_options_destroy(options);
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   other_orders(argv[1]);
@@ -286,6 +338,8 @@ int main(int argc, char** argv) {
   EXPECT(length == 4 && memcmp(value, "back", 4) == 0);
   leveldb_free(value);
   leveldb_close(db);
+
+  repairs(argv[1], write, read);
 
   leveldb_readoptions_destroy(read);
   leveldb_writeoptions_destroy(write);

@@ -1,6 +1,6 @@
 //! compact, checkpoint, repair, export-leveldb.
 
-use super::{Context, open_existing, options_of, require_path};
+use super::{Context, open_existing, require_path};
 use crate::args::{Checkpoint, Compact, Export, ExportCompression, Repair};
 use crate::failure::Failure;
 use crate::notation::Style;
@@ -9,8 +9,9 @@ use crate::progress::{Unit, bar, spinner};
 use serde::Serialize;
 use std::ops::Bound;
 use std::sync::Arc;
+use waystation::inspect::{self, Resurrection};
 use waystation::storage::{OsStorage, Storage};
-use waystation::{Compression, inspect};
+use waystation::{Compression, Options};
 
 /// How long it took, as JSON.
 #[derive(Serialize)]
@@ -63,22 +64,34 @@ pub(super) fn repair(context: &mut Context, args: &Repair) -> Result<(), Failure
     require_path(&args.db)?;
     require_path(&args.target)?;
     let style = Style::from(args.notation);
-    let options = options_of(&args.db)?;
+    let accepted = if args.accept_resurrection {
+        Resurrection::Likely
+    } else {
+        Resurrection::Impossible
+    };
     let storage: Arc<dyn Storage> = OsStorage::new();
     let progress = bar("repairing", Unit::Entries, 0, context.quiet);
-    let repaired = inspect::repair(&storage, &args.db, &args.target, &options, &mut |entries| {
-        progress.set_position(entries);
-    });
+    let repaired = inspect::repair(
+        &storage,
+        &args.db,
+        &args.target,
+        &Options::default(),
+        accepted,
+        &mut |entries| progress.set_position(entries),
+    );
     progress.finish_and_clear();
     let repaired = repaired?;
     if context.output.is_json() {
         context.output.json(&repaired)?;
         return Ok(());
     }
+    for loss in &repaired.losses {
+        context.output.line(format_args!("{loss}"))?;
+    }
     for gap in &repaired.gaps {
         let after = gap.after.as_ref().map(|key| style.show(key));
         context.output.line(format_args!(
-            "{} byte {}: {}; keys {} through {} may be missing: {} saved from other tables, {} known to be lost",
+            "{} byte {}: {}; keys {} through {} may be missing: {} saved from other blocks, {} known to be lost",
             gap.file,
             gap.offset,
             gap.reason,
@@ -94,8 +107,9 @@ pub(super) fn repair(context: &mut Context, args: &Repair) -> Result<(), Failure
         }
     }
     context.output.line(format_args!(
-        "{} entries saved, {} gaps",
+        "{} entries saved, {} losses, {} gaps",
         count_text(repaired.entries),
+        repaired.losses.len(),
         repaired.gaps.len()
     ))?;
     Ok(())

@@ -6,7 +6,7 @@
 //! log long), and from then on held: tables by their version, the log by a [hold](crate::log::Hold).
 
 use super::graves::GRAVES_STATE;
-use super::open::LOG_STATE;
+use super::open::{DEVICES_STATE, LOG_STATE};
 use super::{Core, Db};
 use crate::backup::{BackedUp, Item, Manifest, Progress, Store, Watch, read_through};
 use crate::cemetery::checkpoint::{self, GRAVES_NAME};
@@ -181,6 +181,7 @@ impl Core {
                 self.write_checkpoint(devices, 0)?,
             ));
             state.insert(LOG_STATE.to_owned(), Vec::new());
+            state.insert(DEVICES_STATE.to_owned(), Vec::new());
         }
         let ground = Arc::clone(&self.views.load().ground);
         if !ground.is_empty() {

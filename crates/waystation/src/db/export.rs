@@ -2,10 +2,11 @@
 //!
 //! The entries of one snapshot are written to a fresh database in the target, which is closed cleanly: its
 //! memory goes to tables and its comparator gets `LevelDB`'s name back. What is left of ours beside that (log
-//! segments, ring, side files) is removed, so that nothing in the directory is strange to `LevelDB`.
+//! segments, ring, side files) is removed, so that nothing in the directory is strange to `LevelDB`. Until all of it is
+//! there, the target is not.
 
 use super::options::{Compression, Durability, Options};
-use super::{Db, IterOptions, WriteBatch, own_files};
+use super::{Db, IterOptions, Unfinished, WriteBatch, own_files};
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 use crate::sync::Arc;
@@ -45,7 +46,8 @@ impl Db {
                 "LevelDB 1.23 cannot read zstd; export with snappy or none".into(),
             ));
         }
-        refuse_used(&**storage, target)?;
+        let unfinished = Unfinished::begin(&**storage, target)?;
+        let target = unfinished.dir();
         let options = Options {
             compression,
             // All of it goes to tables.
@@ -64,6 +66,7 @@ impl Db {
         let levels = fresh.stats().tree.levels;
         fresh.close()?;
         remove_own_files(&**storage, target)?;
+        unfinished.finish()?;
         Ok(Exported {
             entries,
             tables: levels.iter().map(|level| level.tables as u64).sum(),
@@ -74,16 +77,17 @@ impl Db {
     /// Writes a copy, as the database is now, to the new directory `target`, with the same settings.
     pub(super) fn copy_with_devices(&self, target: &Path) -> Result<()> {
         let storage = &self.core.storage;
-        refuse_used(&**storage, target)?;
+        let unfinished = Unfinished::begin(&**storage, target)?;
         let options = Options {
             create_if_missing: true,
             error_if_exists: true,
             ..self.core.options.clone()
         };
-        let fresh = Self::open_with(Arc::clone(storage), target, options)?;
+        let fresh = Self::open_with(Arc::clone(storage), unfinished.dir(), options)?;
         self.copy_entries(&fresh, true, &mut |_| {})?;
         fresh.sync()?;
-        fresh.close()
+        fresh.close()?;
+        unfinished.finish()
     }
 
     /// Writes all entries to `target`; those with a time to live keep what is left of it if `with_times`, or live on.

@@ -16,6 +16,7 @@
 //! - [`times`]: keys with a time to live
 //! - [`check`]: whether tables and the upper level are what was written
 //! - [`backup`]: a copy of the whole at one moment, while writing goes on
+//! - [`unfinished`]: copies, until they are whole
 //! - [`own_files`], [`destroy`]: which files a database consists of, and how it is removed; [`sizes`]: where bytes are
 //! - [`open`]: from a directory to a database and back; [`replay`] and [`inserters`]: what the log holds, into memory
 
@@ -53,6 +54,7 @@ mod times;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tombstone_tests;
+mod unfinished;
 mod view;
 mod workers;
 
@@ -62,7 +64,7 @@ pub(crate) use export::refuse_used;
 pub(crate) use graves::GRAVES_STATE;
 pub use handoff::{Digest, EngineId, Export, Receipt, Refusal, Ticket};
 pub use iterator::{DbIterator, IterOptions};
-pub(crate) use open::read_checkpoint;
+pub(crate) use open::{DEVICES_STATE, LOCK_NAME, read_checkpoint};
 pub use options::{
     BATCH_BYTES_MAX, Compression, DeviceOptions, Durability, KEY_BYTES_MAX, Options,
     VALUE_BYTES_MAX,
@@ -70,6 +72,7 @@ pub use options::{
 pub use sizes::TableInfo;
 pub use snapshot::Snapshot;
 pub use stats::{AreaStats, DeviceStats, GraveStats, Stats};
+pub(crate) use unfinished::{Unfinished, sync_parent};
 pub use waystation_format::batch::WriteBatch;
 use waystation_format::batch::prefix_end;
 

@@ -23,7 +23,7 @@ use crate::log::{self, LogSettings, Record, Recovered};
 use crate::lsm::compaction::{Hidden, Shape};
 use crate::lsm::table::TableSettings;
 use crate::lsm::tree::{Tree, TreeSettings};
-use crate::lsm::version::read_file;
+use crate::lsm::version::{State, read_file};
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
@@ -33,10 +33,12 @@ use waystation_format::batch::prefix_end;
 use waystation_format::handoff::EngineId;
 
 /// The name of the lock file, `LevelDB`'s.
-pub(super) const LOCK_NAME: &str = "LOCK";
+pub(crate) const LOCK_NAME: &str = "LOCK";
 /// What the tree's state holds once the log beside it belongs to it: gone when another program wrote to the
 /// directory since.
 pub(super) const LOG_STATE: &str = "log";
+/// What the tree's state holds once devices are kept apart: their table must be there then.
+pub(crate) const DEVICES_STATE: &str = "devices";
 /// No write has this sequence number.
 const NEVER: u64 = u64::MAX;
 /// The file whose presence makes a directory a database.
@@ -50,7 +52,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
     let tree = Tree::open(&storage, path, tree_settings(&options))?;
     let mut state = tree.state();
     let knows_log = state.contains_key(LOG_STATE);
-    let devices = read_devices(&*storage, path, &options, knows_log)?;
+    let devices = read_devices(&*storage, path, &options, &state)?;
     let settings = LogSettings {
         segment_bytes: options.log_segment_bytes as u64,
         ring_bytes: options.ring_bytes,
@@ -72,7 +74,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
     // Before anything else is written that would belong to another program's log if this one were not known.
     if !knows_log {
         state.insert(LOG_STATE.to_owned(), Vec::new());
-        tree.set_state(state)?;
+        tree.set_state(state.clone())?;
     }
     if replay.devices.is_none()
         && let Some(settings) = &options.devices
@@ -81,6 +83,10 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
         replay.devices = Some(begin_devices(
             &*storage, path, settings, visible, flushed, was_empty,
         )?);
+    }
+    if replay.devices.is_some() && !state.contains_key(DEVICES_STATE) {
+        state.insert(DEVICES_STATE.to_owned(), Vec::new());
+        tree.set_state(state)?;
     }
     let core = Arc::new(assemble(
         (storage, room),
@@ -155,9 +161,15 @@ fn read_devices(
     storage: &dyn Storage,
     dir: &Path,
     options: &Options,
-    knows_log: bool,
+    state: &State,
 ) -> Result<Option<DeviceReplay>> {
+    let knows_log = state.contains_key(LOG_STATE);
+    let expects_devices = state.contains_key(DEVICES_STATE);
     let Some(saved) = read_checkpoint(storage, dir)? else {
+        if expects_devices {
+            let reason = "it is missing, although there are devices, which it alone tells of; restore it from a copy";
+            return Err(Error::corruption(dir.join(CHECKPOINT_NAME), 0, reason));
+        }
         return Ok(None);
     };
     let refuse = |reason: String| Error::Incompatible {

@@ -13,8 +13,8 @@ use super::{Inspection, Problem, manifest};
 use crate::cemetery::checkpoint::GRAVES_NAME;
 use crate::cemetery::ground::Ground;
 use crate::cemetery::points::hash;
-use crate::db::{GRAVES_STATE, read_checkpoint};
-use crate::device::checkpoint::Saved;
+use crate::db::{DEVICES_STATE, GRAVES_STATE, read_checkpoint};
+use crate::device::checkpoint::{CHECKPOINT_NAME, Saved};
 use crate::device::record::DeviceEvent;
 use crate::error::{Error, Result};
 use crate::log::check_chain;
@@ -159,12 +159,21 @@ impl Inspection {
             }
             Err(error) => return Err(error),
         };
-        let has_graves = side.is_some_and(|side| side.state.contains_key(GRAVES_STATE));
+        let has = |state| {
+            let side = side.as_ref();
+            side.is_some_and(|side| side.state.contains_key(state))
+        };
+        let (has_graves, has_devices) = (has(GRAVES_STATE), has(DEVICES_STATE));
         if has_graves && self.graves_file_is_missing()? {
             let reason = "it is missing, although deletions are in it alone";
             problems.push(problem(GRAVES_NAME, 0, reason.to_owned()));
         }
         let needless = match self.saved_devices() {
+            Ok(None) if has_devices => {
+                let reason = "it is missing, although there are devices, which it alone tells of";
+                problems.push(problem(CHECKPOINT_NAME, 0, reason.to_owned()));
+                return Ok(problems);
+            }
             Ok(saved) => saved.map_or(manifest.last_sequence, |saved| saved.directory.released),
             // Told elsewhere.
             Err(Error::Corruption { .. }) => return Ok(problems),

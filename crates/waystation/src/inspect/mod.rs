@@ -10,7 +10,7 @@
 //! - [`Inspection::find`]: every version of one key
 //! - [`dump()`]: everything in one file
 //!
-//! [`repair()`] is the exception: it opens the database, and writes what can still be read of it to a new one.
+//! [`repair()`] takes the lock, reads the same way, and writes what checks to a new database.
 
 mod check;
 mod cross;
@@ -31,7 +31,7 @@ mod table_walk;
 pub use check::{CheckProgress, CheckReport, Problem};
 pub use dump::{DumpedVersion, Item, ItemSink, dump};
 pub use find::{Found, Place};
-pub use repair::{Gap, Repaired, repair};
+pub use repair::{Gap, Loss, Repaired, RepairedInPlace, Resurrection, repair, repair_in_place};
 pub(crate) use sound::{segment_is_sound, table_is_sound};
 pub use summary::{JournalSummary, LevelSummary, SegmentState, SegmentSummary, Summary};
 

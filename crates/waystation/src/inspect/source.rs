@@ -1,15 +1,22 @@
 //! Reading a file that somebody else may own and be writing: buffered, positional, never past its end.
+//!
+//! For a repair, what the medium cannot read is read as zeros, unit by unit: then it does not check, like other damage.
 
 use crate::error::{Error, Result};
 use crate::storage::{Area, File, OpenMode, Storage, Transfer};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// A part of a file that is given up as a whole if it cannot be read.
+const UNREADABLE_BYTES: usize = 4096;
+
 /// A file open for inspection, and its length when it was opened.
 pub(super) struct Source {
     file: Arc<dyn File>,
     path: PathBuf,
     bytes: u64,
+    /// Whether what cannot be read is read as zeros.
+    is_lenient: bool,
 }
 
 impl Source {
@@ -20,6 +27,15 @@ impl Source {
             file,
             path: path.to_owned(),
             bytes,
+            is_lenient: false,
+        })
+    }
+
+    /// The same, where what the medium cannot read is read as zeros.
+    pub(super) fn open_lenient(storage: &dyn Storage, path: &Path, area: Area) -> Result<Self> {
+        Ok(Self {
+            is_lenient: true,
+            ..Self::open(storage, path, area)?
         })
     }
 
@@ -49,7 +65,14 @@ impl Source {
             return Err(Error::corruption(&self.path, offset, reason));
         }
         let mut buffer = vec![0; length];
-        let read = self.file.read_at(&mut buffer, offset)?;
+        let read = match self.file.read_at(&mut buffer, offset) {
+            Err(error) if self.is_lenient => {
+                log::warn!("a part cannot be read and is taken for damaged: {error}");
+                self.read_in_units(&mut buffer, offset);
+                length
+            }
+            read => read?,
+        };
         if read < length {
             return Err(Error::corruption(
                 &self.path,
@@ -58,6 +81,21 @@ impl Source {
             ));
         }
         Ok(buffer)
+    }
+
+    /// Reads what can be read; the rest is zeros.
+    fn read_in_units(&self, buffer: &mut [u8], offset: u64) {
+        let mut at = 0;
+        while at < buffer.len() {
+            let from = offset + at as u64;
+            let unit = UNREADABLE_BYTES - (from % UNREADABLE_BYTES as u64) as usize;
+            let end = buffer.len().min(at + unit);
+            let piece = &mut buffer[at..end];
+            if self.file.read_at(piece, from).is_err() {
+                piece.fill(0);
+            }
+            at = end;
+        }
     }
 
     /// The whole file.

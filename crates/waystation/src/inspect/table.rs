@@ -72,7 +72,12 @@ impl TableView {
     }
 
     fn damaged(&self, offset: u64, error: &FormatError) -> Error {
-        Error::corruption(self.source.path(), offset, error.reason())
+        self.damage(offset, error.reason())
+    }
+
+    /// The error for damage at `offset`.
+    pub(super) fn damage(&self, offset: u64, reason: &str) -> Error {
+        Error::corruption(self.source.path(), offset, reason)
     }
 
     /// A block's payload, verified and unpacked, and how it was compressed.

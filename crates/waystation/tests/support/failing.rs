@@ -20,12 +20,12 @@ pub(crate) fn options(has_devices: bool) -> Options {
     }
 }
 
-fn key(number: usize) -> Vec<u8> {
+pub(crate) fn key(number: usize) -> Vec<u8> {
     format!("car{}:{number:06}", number % 5).into_bytes()
 }
 
 /// 4 KiB that do not compress.
-fn value(number: usize) -> Vec<u8> {
+pub(crate) fn value(number: usize) -> Vec<u8> {
     let mut state = number as u64 + 1;
     let mut words = std::iter::repeat_with(|| {
         state ^= state << 13;

@@ -29,6 +29,7 @@ mod tests;
 
 pub(crate) use fence::Fence;
 pub(crate) use files::{read_file, replace_file};
+pub(crate) use manifest::Manifest as ManifestFile;
 pub(crate) use range::UserRange;
 pub(crate) use set::SIDE_TEMPORARY;
 pub(crate) use set::{Progress, VersionSet};

@@ -1,0 +1,233 @@
+//! A device that really fails on reads: they end with `EIO`, and later they do not any more.
+//!
+//! The device is a file, as a disk (loop) with a file system in it. While the file is cut off, what lay behind the cut cannot
+//! be read; when the bytes are put back, all is well. A read that meets the device's failure says so and names the file, the
+//! others go on and are right, and so do writes; a repair to another place saves what can be read; and when the cause is
+//! gone everything is there, without a restart.
+//!
+//! The test runs as a process of its own, in a mount namespace of its own. Needs the right to mount; without it nothing is
+//! tested, and that is said.
+
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use support::failing::{MIB, assert_all, key, not_run, options, put, put_once_healed, value};
+use waystation::inspect::{Resurrection, repair};
+use waystation::storage::{OsStorage, Storage};
+use waystation::{Db, Durability, Error, IterOptions, Options};
+
+const NAME: &str = "read_errors";
+const CHILD: &str = "WAYSTATION_READ_ERRORS_CHILD";
+const DISK_BYTES: usize = 96 * MIB;
+const WRITES: usize = 4_000;
+
+/// A disk in a file.
+struct Disk {
+    image: PathBuf,
+}
+
+impl Disk {
+    fn make(dir: &Path) -> Option<Self> {
+        let image = dir.join("disk");
+        let file = fs::File::create(&image).ok()?;
+        file.set_len(DISK_BYTES as u64).ok()?;
+        let made = Command::new("mkfs.ext4")
+            .args(["-q", "-O", "^has_journal", "-N", "512"])
+            .arg(&image)
+            .output();
+        made.is_ok_and(|made| made.status.success())
+            .then_some(Self { image })
+    }
+
+    fn mount(&self, at: &Path) -> bool {
+        let mounted = Command::new("mount")
+            .args(["-o", "loop,errors=continue"])
+            .arg(&self.image)
+            .arg(at)
+            .output();
+        mounted.is_ok_and(|mounted| mounted.status.success())
+    }
+
+    fn unmount(at: &Path) -> bool {
+        let unmounted = Command::new("umount").arg(at).output();
+        unmounted.is_ok_and(|unmounted| unmounted.status.success())
+    }
+
+    /// Cuts off what is behind `bytes`, and returns it.
+    fn cut(&self, bytes: usize) -> Vec<u8> {
+        let mut file = fs::File::options()
+            .read(true)
+            .write(true)
+            .open(&self.image)
+            .unwrap();
+        file.seek(SeekFrom::Start(bytes as u64)).unwrap();
+        let mut behind = Vec::new();
+        file.read_to_end(&mut behind).unwrap();
+        file.set_len(bytes as u64).unwrap();
+        behind
+    }
+
+    fn put_back(&self, behind: &[u8], bytes: usize) {
+        let mut file = fs::File::options().write(true).open(&self.image).unwrap();
+        file.seek(SeekFrom::Start(bytes as u64)).unwrap();
+        file.write_all(behind).unwrap();
+    }
+}
+
+/// Reads every key: how many cannot be read. What can be is right.
+fn count_unreadable(db: &Db, written: &[usize]) -> usize {
+    let mut unreadable = 0;
+    for &number in written {
+        match db.get(&key(number)) {
+            Ok(found) => assert!(found == Some(value(number)), "{number}"),
+            Err(error @ Error::Io { .. }) => {
+                let text = error.to_string();
+                assert!(text.contains("Input/output error"), "{text}");
+                assert!(text.contains(".ldb") || text.contains(".seg"), "{text}");
+                unreadable += 1;
+            }
+            Err(error) => panic!("{number}: {error}"),
+        }
+    }
+    unreadable
+}
+
+/// What a repair to `target` saves is right, and what it does not save is told.
+fn save_what_can_be_read(dir: &Path, target: &Path, has_devices: bool, written: &[usize]) {
+    let storage: Arc<dyn Storage> = OsStorage::new();
+    let accepted = Resurrection::Likely;
+    let settings = options(has_devices);
+    let repaired = repair(&storage, dir, target, &settings, accepted, &mut |_| ()).unwrap();
+    let is_told = !repaired.gaps.is_empty() || !repaired.losses.is_empty();
+    assert!(is_told, "{} entries", repaired.entries);
+    let db = Db::open(target, settings).unwrap();
+    let mut saved = 0;
+    for &number in written {
+        if let Some(found) = db.get(&key(number)).unwrap() {
+            assert!(found == value(number), "{number}");
+            saved += 1;
+        }
+    }
+    assert_eq!(saved, repaired.entries);
+    assert!(saved > 0 && saved < written.len() as u64, "{saved}");
+    db.close().unwrap();
+    fs::remove_dir_all(target).unwrap();
+}
+
+/// Whether reads failed, as they should.
+fn fail_and_heal(disk: &Disk, root: &Path, mounted: &Path, has_devices: bool) -> bool {
+    let path = mounted.join(format!("db-{has_devices}"));
+    let settings = Options {
+        cache_bytes: MIB,
+        ..options(has_devices)
+    };
+    let db = Db::open(&path, settings.clone()).unwrap();
+    let mut written: Vec<usize> = (0..WRITES).collect();
+    for &number in &written {
+        put(&db, number, Durability::ProcessCrash).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    db.sync().unwrap();
+
+    // How much of the files lies behind which place of the disk is the file system's choice.
+    let mut failed = None;
+    for eighths in [6, 5, 4, 3, 2] {
+        let bytes = DISK_BYTES / 8 * eighths;
+        let behind = disk.cut(bytes);
+        let unreadable = count_unreadable(&db, &written);
+        if (1..WRITES).contains(&unreadable) {
+            failed = Some((behind, bytes));
+            break;
+        }
+        disk.put_back(&behind, bytes);
+    }
+    let Some((behind, bytes)) = failed else {
+        return false;
+    };
+    let mut cursor = db.iter(IterOptions::default()).unwrap();
+    let mut stepped = cursor.seek_to_first();
+    while stepped.is_ok() && cursor.valid() {
+        stepped = cursor.next();
+    }
+    let text = stepped.unwrap_err().to_string();
+    assert!(text.contains("Input/output error"), "{text}");
+    drop(cursor);
+
+    disk.put_back(&behind, bytes);
+    assert_all(&db, &written, "once it can be read again");
+    put_once_healed(&db, &mut written, 200);
+    assert_eq!(db.check().unwrap().problems, []);
+    db.close().unwrap();
+
+    // What was read before would come from the page cache. The names are read before the cut.
+    assert!(Disk::unmount(mounted) && disk.mount(mounted));
+    for entry in fs::read_dir(&path).unwrap() {
+        fs::File::open(entry.unwrap().path()).unwrap();
+    }
+    let behind = disk.cut(bytes);
+    save_what_can_be_read(&path, &root.join("saved"), has_devices, &written);
+    disk.put_back(&behind, bytes);
+    let db = Db::open(&path, settings).unwrap();
+    assert_all(&db, &written, "after opening again");
+    db.close().unwrap();
+    fs::remove_dir_all(path).unwrap();
+    true
+}
+
+/// In the child: mounts the disk where only this process sees it.
+fn in_namespace(root: &Path) {
+    let Some(disk) = Disk::make(root) else {
+        return not_run(NAME, "there is no mkfs.ext4");
+    };
+    let mounted = root.join("mounted");
+    fs::create_dir(&mounted).unwrap();
+    if !disk.mount(&mounted) {
+        return not_run(NAME, "mounting a file as a disk (loop) is not allowed here");
+    }
+    let outcome = std::panic::catch_unwind(|| {
+        for has_devices in [false, true] {
+            if !fail_and_heal(&disk, root, &mounted, has_devices) {
+                not_run(
+                    NAME,
+                    "no place of the disk made some reads fail, and not all",
+                );
+            }
+        }
+    });
+    let _ = Command::new("umount").arg("-l").arg(&mounted).status();
+    if let Err(panic) = outcome {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_heals_without_a_restart() {
+    if let Ok(root) = std::env::var(CHILD) {
+        return in_namespace(Path::new(&root));
+    }
+    let may_unshare = Command::new("unshare").args(["-m", "true"]).output();
+    if !may_unshare.is_ok_and(|output| output.status.success()) {
+        return not_run(NAME, "a mount namespace is not allowed here");
+    }
+    let root = tempfile::tempdir().unwrap();
+    let done = Command::new("unshare")
+        .args(["-m", "--"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture"])
+        .arg("what_cannot_be_read_is_told_and_heals_without_a_restart")
+        .env(CHILD, root.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    if said.contains("NOT RUN") {
+        let _ = std::io::stderr().write_all(said.as_bytes());
+    }
+}
