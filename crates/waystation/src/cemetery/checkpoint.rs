@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! magic        8 bytes   "WSGRAVES"
-//! format       u32       1, or 2 with times; never reuse a number
+//! format       u32       1, or 2 with times or deletions that settled; never reuse a number
 //! through      u64       all deletions up to this sequence number that anybody needs are here
 //! ranges       u32 count, then per range, by key:
 //!   start      string    included

@@ -14,6 +14,7 @@ pub(crate) fn is_plain() -> bool {
 }
 
 /// Deletions of keys are tombstones while `act` runs.
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) fn with_tombstones<T>(act: impl FnOnce() -> T) -> T {
     IS_PLAIN.set(true);
     let done = act();
