@@ -90,7 +90,7 @@ impl MemTable {
     #[inline]
     pub(crate) fn get_above(&self, user_key: &[u8], snapshot: u64, floor: u64) -> Lookup<&[u8]> {
         // Where much is read and little written: all levels of the list lead nowhere.
-        if self.is_empty() {
+        if self.list.leads_nowhere() {
             return Lookup::Missing;
         }
         let target = Target::new(user_key, key::pack_trailer(snapshot, ValueKind::SEEK));

@@ -126,6 +126,12 @@ impl SkipList {
         (self.growth.claimed.load(Relaxed) >> CLAIMED_BITS) as usize
     }
 
+    /// Whether nothing is in it for this reader, who touches nothing that insertions share.
+    #[inline]
+    pub(super) fn leads_nowhere(&self) -> bool {
+        self.next_on(HEAD, 0) == NIL
+    }
+
     /// Puts an entry into the list. No entry of the same key and trailer is in it.
     pub(super) fn insert(&self, entry: &Entry<'_>) {
         self.insert_with_height(entry, height_of(entry));
