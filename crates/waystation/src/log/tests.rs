@@ -82,6 +82,25 @@ fn crash_image(dir: &Path) -> tempfile::TempDir {
     image
 }
 
+/// What a process crash leaves once the writers have come to rest: a copy of files that change is of no one moment.
+fn resting_image(dir: &Path) -> tempfile::TempDir {
+    let is_same = |image: &Path| {
+        let entries = std::fs::read_dir(dir)
+            .expect("list")
+            .map(|it| it.expect("entry"));
+        let read = |path: &Path| std::fs::read(path).ok();
+        entries
+            .into_iter()
+            .all(|entry| read(&entry.path()) == read(&image.join(entry.file_name())))
+    };
+    loop {
+        let image = crash_image(dir);
+        if is_same(image.path()) {
+            return image;
+        }
+    }
+}
+
 fn payload(sequence_hint: u64, len: usize) -> Vec<u8> {
     (0..len as u64)
         .map(|i| (i.wrapping_mul(31) ^ sequence_hint) as u8)

@@ -52,7 +52,7 @@ fn long_log(dir: &Path, synced: bool) -> u64 {
     if synced {
         running.log.sync(end).expect("sync");
     }
-    let image = crash_image(dir);
+    let image = resting_image(dir);
     running.close();
     std::fs::remove_dir_all(dir).expect("remove");
     std::fs::rename(image.keep(), dir).expect("rename");
