@@ -8,7 +8,6 @@
 use super::fragments::Fragments;
 use super::plot::Plot;
 use super::row::{Grave, Row};
-use super::vault::{Label, Vault, Vaults};
 use super::{Cut, prune};
 
 /// Graves, sorted.
@@ -25,8 +24,6 @@ pub(crate) struct Ground {
     /// The first of these dates.
     earliest: u64,
     ranges: Fragments,
-    /// Graves that left memory.
-    vaults: Vaults,
 }
 
 impl Default for Ground {
@@ -45,41 +42,12 @@ impl Ground {
             dated: Row::default(),
             earliest: u64::MAX,
             ranges,
-            vaults: Vaults::default(),
         }
     }
 
     /// The same, at `time`.
     pub(crate) fn at_time(self, time: u64) -> Self {
         Self { time, ..self }
-    }
-
-    /// The same, with these graves besides those in memory.
-    pub(crate) fn with_vaults(self, vaults: Vaults) -> Self {
-        Self { vaults, ..self }
-    }
-
-    /// The same with `vaults`, which hold all its graves of keys that count.
-    pub(crate) fn without_points(&self, vaults: Vaults) -> Self {
-        Self {
-            points: Row::default(),
-            dated: self.dated.clone(),
-            ranges: self.ranges.clone(),
-            vaults,
-            ..*self
-        }
-    }
-
-    /// The same with `vaults`, which hold all its graves with dates.
-    pub(crate) fn without_dated(&self, vaults: Vaults) -> Self {
-        Self {
-            points: self.points.clone(),
-            dated: Row::default(),
-            earliest: u64::MAX,
-            ranges: self.ranges.clone(),
-            vaults,
-            ..*self
-        }
     }
 
     /// Puts a grave that counts behind the last one: by key, of one key the latest first.
@@ -100,7 +68,7 @@ impl Ground {
 
     /// Whether there are graves that have dates, or had.
     pub(crate) fn is_timed(&self) -> bool {
-        !self.points.is_plain() || !self.dated.is_empty() || !self.vaults.is_empty()
+        !self.points.is_plain() || !self.dated.is_empty()
     }
 
     /// The time that was reached when it was made, if it is timed.
@@ -121,33 +89,21 @@ impl Ground {
     /// The first date of a grave; the end of time if none has one.
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
-        self.earliest.min(self.vaults.earliest())
+        self.earliest
     }
 
-    /// When graves with dates can be dug next, all of a vault together; the end of time if none can.
-    pub(crate) fn ripe_from(&self) -> u64 {
-        let in_vaults = self.vaults.labels().map(Label::latest).min();
-        self.earliest.min(in_vaults.unwrap_or(u64::MAX))
-    }
-
-    /// The graves that left memory.
-    #[inline]
-    pub(crate) fn vaults(&self) -> &Vaults {
-        &self.vaults
-    }
-
-    /// How many graves of keys there are in memory that count.
+    /// How many graves of keys there are that count.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// Graves of all kinds in memory.
+    /// Graves of all kinds.
     pub(crate) fn count(&self) -> usize {
         self.points.len() + self.dated.len() + self.ranges.len()
     }
 
-    /// Whether there are graves of keys in memory that count.
+    /// Whether there are graves of keys that count.
     #[inline]
     pub(crate) fn has_points(&self) -> bool {
         !self.points.is_empty()
@@ -156,10 +112,7 @@ impl Ground {
     /// Whether there are no graves.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.points.is_empty()
-            && self.ranges.is_empty()
-            && self.dated.is_empty()
-            && self.vaults.is_empty()
+        self.points.is_empty() && self.ranges.is_empty() && self.dated.is_empty()
     }
 
     /// The ranges.
@@ -182,8 +135,8 @@ impl Ground {
         some.filter(meant).count()
     }
 
-    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot`, that is in memory; 0 if there is none. Graves
-    /// with a date do not count.
+    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot`; 0 if there is none. Graves with a date do
+    /// not count.
     #[inline]
     pub(crate) fn floor(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
         let of_key = self.point_floor(key, hash, snapshot);
@@ -215,8 +168,8 @@ impl Ground {
         counting.next().unwrap_or(0)
     }
 
-    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot` that is in memory, has a date, and counts at
-    /// `time`; 0 if there is none.
+    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot` that has a date, and counts at `time`; 0 if
+    /// there is none.
     #[inline]
     pub(crate) fn dated_floor(&self, key: &[u8], hash: u64, snapshot: u64, time: u64) -> u64 {
         if self.earliest > time {
@@ -230,7 +183,7 @@ impl Ground {
         counting.next().map_or(0, |grave| grave.sequence)
     }
 
-    /// The date of the grave of `key` with the number `sequence`, if that is in memory.
+    /// The date of the grave of `key` with the number `sequence`.
     pub(crate) fn date_of(&self, key: &[u8], sequence: u64) -> Option<u64> {
         let first = self.dated.first_from(key);
         let mut of_key = self.dated.of_key(first, key);
@@ -249,8 +202,7 @@ impl Ground {
                 ranges.insert(start, end, *cut);
             }
         }
-        let vaults = self.vaults.within(first, last);
-        let mut part = Self::new(self.through, ranges).with_vaults(vaults);
+        let mut part = Self::new(self.through, ranges);
         for at in from..to.max(from) {
             part.push(points.get(at));
         }
@@ -280,9 +232,8 @@ impl Ground {
         }
         fresh.sort();
         ranges.prune(oldest_snapshot);
-        let next = Self::new(through, ranges).at_time(time.max(self.time));
         let mut digger = Digger {
-            next: next.with_vaults(self.vaults.dug(time, through)),
+            next: Self::new(through, ranges).at_time(time.max(self.time)),
             oldest_snapshot,
             time,
             of_key: OfKey::default(),
@@ -323,12 +274,11 @@ impl Ground {
         }
     }
 
-    /// The ground without the graves that `keeps_point`, `keeps_range` and `keeps_vault` do not want.
+    /// The ground without the graves that `keeps_point` and `keeps_range` do not want.
     pub(crate) fn retain(
         &self,
         mut keeps_point: impl FnMut(&Grave<'_>) -> bool,
         keeps_range: impl FnMut(&[u8], Option<&[u8]>, &Cut) -> bool,
-        keeps_vault: impl FnMut(&Vault) -> bool,
     ) -> Self {
         let mut ranges = self.ranges.clone();
         ranges.retain(keeps_range);
@@ -336,7 +286,6 @@ impl Ground {
             points: Row::default(),
             dated: self.dated.clone(),
             ranges,
-            vaults: self.vaults.retain(keeps_vault),
             ..*self
         };
         for grave in self.points.iter().filter(|it| keeps_point(it)) {
@@ -347,17 +296,10 @@ impl Ground {
 
     /// Bytes of memory taken.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let rows = self.points.memory_bytes() + self.dated.memory_bytes();
-        rows + self.ranges.memory_bytes() + self.vaults.memory_bytes()
+        self.points.memory_bytes() + self.dated.memory_bytes() + self.ranges.memory_bytes()
     }
 
-    /// Bytes that graves take which count, in memory and in vaults.
-    pub(crate) fn counting_bytes(&self) -> usize {
-        let in_vaults: u64 = self.vaults.counting().map(|it| it.label().file_bytes).sum();
-        self.points.memory_bytes() + self.ranges.memory_bytes() + in_vaults as usize
-    }
-
-    /// Bytes of all keys of graves in memory.
+    /// Bytes of all keys of graves.
     pub(crate) fn key_bytes(&self) -> usize {
         self.points.key_bytes() + self.dated.key_bytes()
     }
@@ -370,15 +312,7 @@ impl Ground {
     /// The number of the newest deletion here, or of the newest digging.
     pub(crate) fn newest(&self) -> Option<u64> {
         let dated = self.dated.iter().map(|grave| grave.sequence);
-        let in_vaults = self.vaults.labels().map(|label| {
-            let (_, last) = label.sequences;
-            if label.counts() {
-                last.max(label.demands().1)
-            } else {
-                last
-            }
-        });
-        self.counting_numbers().chain(dated).chain(in_vaults).max()
+        self.counting_numbers().chain(dated).max()
     }
 
     /// The highest number that a table must be purged through, or more.
@@ -389,9 +323,7 @@ impl Ground {
     fn counting_numbers(&self) -> impl Iterator<Item = u64> {
         let ranges = self.ranges.iter();
         let ranges = ranges.flat_map(|(_, _, cuts)| cuts.iter().map(|cut| cut.below));
-        let in_vaults = self.vaults.counting().map(|it| it.label().demands().0);
-        let points = self.points.iter().map(|grave| grave.other);
-        points.chain(ranges).chain(in_vaults)
+        self.points.iter().map(|grave| grave.other).chain(ranges)
     }
 }
 

@@ -10,8 +10,7 @@
 //!   delete --> log --> plot (of the active memtable)      concurrent: a hash table of keys, and ranges
 //!                        |  flush: with its memtable
 //!                        v
-//!                      ground                             immutable: sorted keys, disjoint ranges; in a file of its own;
-//!                        |                                what is too much for memory lies in vaults, files as well
+//!                      ground                             immutable: sorted keys, disjoint ranges; in a file of its own
 //!                        |  retire: once no table holds what it hides
 //!                        v
 //!                      (gone)
@@ -27,7 +26,6 @@
 //! - [`points`] and [`words`]: the hash table and its memory; [`fragments`]: ranges; [`plot`]: both, of one memtable
 //! - [`ground`]: all graves of flushed memtables, in [`row`]s; [`checkpoint`]: its file
 //! - [`settled`]: graves that come from the upper level
-//! - [`vault`]: graves that left memory
 //! - [`learned`]: runs of dead keys that scans came through
 
 pub(crate) mod checkpoint;
@@ -40,7 +38,6 @@ pub(crate) mod plot;
 pub(crate) mod points;
 pub(crate) mod row;
 pub(crate) mod settled;
-pub(crate) mod vault;
 pub(crate) mod words;
 
 #[cfg(test)]

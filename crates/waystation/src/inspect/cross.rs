@@ -12,6 +12,7 @@
 use super::{Inspection, Problem, manifest};
 use crate::cemetery::checkpoint::GRAVES_NAME;
 use crate::cemetery::ground::Ground;
+use crate::cemetery::points::hash;
 use crate::db::{DEVICES_STATE, GRAVES_STATE, read_checkpoint};
 use crate::device::checkpoint::{CHECKPOINT_NAME, Saved};
 use crate::device::record::DeviceEvent;
@@ -106,21 +107,13 @@ impl Beginnings {
 }
 
 /// Whether an entry of a table that was purged through `purged` should not be there: the deletion that hides it.
-pub(super) fn should_be_purged(ground: &Ground, purged: u64, key: &[u8]) -> Result<Option<u64>> {
+pub(super) fn should_be_purged(ground: &Ground, purged: u64, key: &[u8]) -> Option<u64> {
     if purged == 0 || ground.is_empty() {
-        return Ok(None);
+        return None;
     }
-    let Ok(entry) = InternalKey::parse(key) else {
-        return Ok(None);
-    };
-    // One that was dug, or settled, asks for more than its own number.
-    let key = entry.user_key;
-    let of_key = ground.points().of_key(ground.points().first_from(key), key);
-    let mut applied = of_key.filter(|grave| grave.other <= purged);
-    let in_memory = applied.next().map_or(0, |grave| grave.sequence);
-    let floor = in_memory.max(ground.ranges().floor(key, purged));
-    let floor = floor.max(ground.vaults().applied(key, purged)?);
-    Ok((entry.sequence < floor).then_some(floor))
+    let entry = InternalKey::parse(key).ok()?;
+    let floor = ground.floor(entry.user_key, hash(entry.user_key), purged);
+    (entry.sequence < floor).then_some(floor)
 }
 
 impl Inspection {
