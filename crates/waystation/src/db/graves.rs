@@ -63,6 +63,9 @@ struct Kept {
     graves: usize,
     /// Whether there are graves in it that were retired.
     is_stale: bool,
+    /// Whether it holds more than the ground that readers see: its memtable was not flushed yet, or for all that is known.
+    /// (When a flush fails, a restart may still find that it did not.) It must not be replaced by less then.
+    is_ahead: bool,
     /// When to look again for graves to retire.
     look_at: Duration,
     /// The view that was looked at last.
@@ -80,8 +83,8 @@ pub(super) struct Burial<'c> {
 
 impl Burial<'_> {
     /// Ends it, once readers see its ground.
-    pub(super) fn end(self) {
-        drop(self.kept);
+    pub(super) fn end(mut self) {
+        self.kept.is_ahead = false;
     }
 }
 
@@ -95,6 +98,7 @@ impl Cemetery {
                 through: ground.through(),
                 graves: ground.count(),
                 is_stale: false,
+                is_ahead: false,
                 look_at: Duration::ZERO,
                 looked_at: None,
             }),
@@ -222,6 +226,7 @@ impl Core {
     pub(super) fn keep_graves(&self, stage: u64) -> Result<impl Drop + '_> {
         let mut kept = lock(&self.cemetery.kept);
         if stage > 0 && kept.is_stale && kept.has_file {
+            self.refuse_while_ahead(&kept)?;
             let ground = Arc::clone(&self.views.load().ground);
             self.write_graves(&mut kept, &ground)?;
         }
@@ -245,6 +250,7 @@ impl Core {
             return Ok(());
         }
         let mut kept = lock(&self.cemetery.kept);
+        self.refuse_while_ahead(&kept)?;
         let mut through = 0;
         self.log.at_front(|_, sequence| {
             let active = lock(&self.active);
@@ -343,6 +349,7 @@ impl Core {
             .unwrap_or_else(|| Arc::clone(&all));
         kept.is_stale |= !Arc::ptr_eq(&ground, &all);
         if ground.newest().is_some_and(|newest| newest > kept.through) {
+            kept.is_ahead = true;
             self.write_graves(&mut kept, &ground)?;
         }
         let hidden = Hidden {
@@ -368,6 +375,16 @@ impl Core {
             upper: &upper,
         };
         retire(ground, &view.version, &needs).map(Arc::new)
+    }
+
+    /// Refuses what would replace the file by less than it holds.
+    fn refuse_while_ahead(&self, kept: &Kept) -> Result<()> {
+        if !kept.is_ahead {
+            return Ok(());
+        }
+        let told = lock(&self.background).flush_failure.clone();
+        let cause = told.unwrap_or_else(|| "the flush of a memtable failed".into());
+        Err(Error::Suspended { cause })
     }
 
     fn write_graves(&self, kept: &mut Kept, ground: &Ground) -> Result<()> {

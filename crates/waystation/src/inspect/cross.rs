@@ -12,7 +12,6 @@
 use super::{Inspection, Problem, manifest};
 use crate::cemetery::checkpoint::GRAVES_NAME;
 use crate::cemetery::ground::Ground;
-use crate::cemetery::points::hash;
 use crate::db::{DEVICES_STATE, GRAVES_STATE, read_checkpoint};
 use crate::device::checkpoint::{CHECKPOINT_NAME, Saved};
 use crate::device::record::DeviceEvent;
@@ -112,7 +111,12 @@ pub(super) fn should_be_purged(ground: &Ground, purged: u64, key: &[u8]) -> Opti
         return None;
     }
     let entry = InternalKey::parse(key).ok()?;
-    let floor = ground.floor(entry.user_key, hash(entry.user_key), purged);
+    // One that was dug, or settled, asks for more than its own number.
+    let key = entry.user_key;
+    let of_key = ground.points().of_key(ground.points().first_from(key), key);
+    let mut applied = of_key.filter(|grave| grave.other <= purged);
+    let of_points = applied.next().map_or(0, |grave| grave.sequence);
+    let floor = of_points.max(ground.ranges().floor(key, purged));
     (entry.sequence < floor).then_some(floor)
 }
 
