@@ -68,6 +68,7 @@ impl Db {
             extractor: String::new(),
             items: Vec::new(),
         };
+        core.log_expired()?;
         if core.devices.is_none() {
             self.flush()?;
         }

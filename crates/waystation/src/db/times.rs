@@ -120,17 +120,29 @@ impl Core {
         if view.earliest().saturating_add(micros(gather)) > self.oldest_time() {
             return;
         }
-        let mut batch = WriteBatch::new();
-        batch.reach(self.time());
-        let room = batch.iter().map(|operation| room_of(&operation)).sum();
-        match self.commit(&batch, room, Durability::ProcessCrash) {
+        match self.log_time() {
             Ok(()) => self.rotate_now(),
             // What has expired is hidden in any case, and this is tried again.
             Err(error) => log::debug!("burying what has expired failed: {error}"),
         }
     }
 
-    /// The same for the last time: the database is being closed.
+    /// Logs the time if something has expired: wherever the log goes, it is over there, too.
+    pub(super) fn log_expired(&self) -> Result<()> {
+        if self.views.load().earliest() > self.oldest_time() {
+            return Ok(());
+        }
+        self.log_time()
+    }
+
+    fn log_time(&self) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.reach(self.time());
+        let room = batch.iter().map(|operation| room_of(&operation)).sum();
+        self.commit(&batch, room, Durability::ProcessCrash)
+    }
+
+    /// Has what has expired buried for the last time: the database is being closed.
     pub(super) fn end_times(&self) {
         self.bury_expired(true);
         *lock(&self.times.is_over) = true;
