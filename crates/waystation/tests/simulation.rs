@@ -213,7 +213,14 @@ fn add_faults(rules: &FaultRules, random: &mut Random) -> Vec<RuleId> {
         let rule = Rule::new(operation, fault).after(random.below(60));
         rules.add(rule.times(1 + random.below(4)))
     };
-    (0..faults).map(fault).collect()
+    let mut added: Vec<_> = (0..faults).map(fault).collect();
+    if random.one_in(3) {
+        // What was made durable for a flush or a merge is there, and the version that it belongs to is not.
+        let operation = [Operation::Write, Operation::Sync][random.below(2) as usize];
+        let rule = Rule::new(operation, Fault::Fail(Refusal::InputOutput)).on("MANIFEST");
+        added.push(rules.add(rule.after(random.below(4))));
+    }
+    added
 }
 
 /// What the writer tells the oracle.

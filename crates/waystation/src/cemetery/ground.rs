@@ -50,6 +50,14 @@ impl Ground {
         Self { time, ..self }
     }
 
+    /// The same, of which no more is known than that all graves up to `through` are here that anybody needs.
+    pub(crate) fn known_through(self, through: u64) -> Self {
+        Self {
+            through: self.through.min(through),
+            ..self
+        }
+    }
+
     /// Puts a grave that counts behind the last one: by key, of one key the latest first.
     pub(crate) fn push(&mut self, grave: Grave<'_>) {
         self.points.push(grave);

@@ -169,7 +169,9 @@ pub(super) fn read_graves(
         content => content?,
     };
     match checkpoint::decode(&content) {
-        Ok(ground) => Ok((ground, true)),
+        // It may have been written for a flush that did not come to its end, and lacks what hides nothing but versions
+        // that this flush would have left out. Now those may reach a table, if memory is divided in another way.
+        Ok(ground) => Ok((ground.known_through(flushed), true)),
         Err(GravesError::Damaged(offset, reason)) => Err(Error::corruption(path, offset, reason)),
         Err(GravesError::Newer(format)) => Err(Error::Incompatible {
             path,
