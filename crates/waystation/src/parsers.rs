@@ -51,6 +51,5 @@ pub fn backup_of(names: &[&str]) -> Vec<u8> {
 
 /// The file `GRAVES` that `bytes` are, written anew; none if they are not one.
 pub fn graves(bytes: &[u8]) -> Option<Vec<u8>> {
-    let ground = cemetery::checkpoint::decode(bytes).ok()?;
-    Some(cemetery::checkpoint::encode(&ground))
+    Some(cemetery::checkpoint::decode(bytes).ok()?.encode())
 }

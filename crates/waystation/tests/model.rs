@@ -73,6 +73,8 @@ impl Harness {
             log_segment_bytes: 256 << 10,
             cache_bytes: (random.below(2) as usize) << 20,
             compression,
+            // Often none stay in memory, or few.
+            graves_bytes: [0, 4 << 10, 64 << 20][random.below(3) as usize],
             ..Options::default()
         };
         let storage = SimStorage::new(seed);

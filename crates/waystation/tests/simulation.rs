@@ -157,6 +157,8 @@ fn options(seed: u64, random: &mut Random) -> Options {
         cache_bytes: 64 << 10,
         background_jobs: 1 + random.below(2) as usize,
         filter_bits_per_key: if random.one_in(4) { 0 } else { 10 },
+        // Often none stay in memory, or few.
+        graves_bytes: [0, 1 << 10, 64 << 20][random.below(3) as usize],
         ..Options::default()
     }
 }

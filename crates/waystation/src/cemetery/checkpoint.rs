@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! magic        8 bytes   "WSGRAVES"
-//! format       u32       1, or 2 with times or deletions that settled; never reuse a number
+//! format       u32       1, 2 with times or deletions that settled, or 3 with vaults, too; never reuse a number
 //! through      u64       all deletions up to this sequence number that anybody needs are here
 //! ranges       u32 count, then per range, by key:
 //!   start      string    included
@@ -12,20 +12,30 @@
 //!   shared     varint    bytes that the key has in common with the one before
 //!   rest       string    its other bytes
 //!   sequence   varint    of its deletion
-//!   purged     varint    format 2: what tables must be purged through beyond that
-//! dated        format 2: as points, but instead of the last number the date (microseconds since 1970)
-//! time         u64       format 2: the time that was reached (microseconds since 1970)
+//!   purged     varint    format 2 on: what tables must be purged through beyond that
+//! dated        format 2 on: as points, but instead of the last number the date (microseconds since 1970)
+//! time         u64       format 2 on: the time that was reached (microseconds since 1970)
+//! vaults       format 3: u32 count, then per vault, the oldest first:
+//!   numbers    varints   of the vault, its bytes, its graves
+//!   kind       u8        0: its graves count, 1: they have dates; never reuse a number
+//!   dug        varint    if all these dates are past for everybody, what tables must be purged through; else 0
+//!   bounds     varints   lowest and highest number of a deletion; the same of the other numbers of its graves
+//!   keys       strings   the first and the last
+//!   dates      varint count, then varints: a sample of its dates, ascending
 //! checksum     u32       masked crc32c of everything before
 //! ```
 //!
 //! Integers are little-endian, a string is a varint length and its bytes. It is replaced as a whole (temporary file,
 //! sync, rename, directory sync), after the log is durable through everything it tells of, and before the MANIFEST
-//! says that the memtable with these deletions is in tables: the log is needed no longer from then on.
+//! says that the memtable with these deletions is in tables: the log is needed no longer from then on. The vaults it
+//! names are durable before it, and removed after it names them no more.
 
 use super::Cut;
 use super::fragments::Fragments;
 use super::ground::Ground;
 use super::row::{Grave, Row};
+use super::vault::{Kind, Label};
+use std::collections::BTreeSet;
 use waystation_format::FormatError;
 use waystation_format::checksum::{crc32c, mask};
 use waystation_format::varint::{Reader, put_length_prefixed, put_u64};
@@ -39,6 +49,17 @@ const MAGIC: &[u8; 8] = b"WSGRAVES";
 const FORMAT: u32 = 1;
 /// The format of a file with times.
 const TIMED: u32 = 2;
+/// The format of a file that names vaults, and has times.
+const WITH_VAULTS: u32 = 3;
+
+/// What the file says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Checkpoint {
+    /// The graves in it.
+    pub(crate) ground: Ground,
+    /// The vaults that hold the others.
+    pub(crate) labels: Vec<Label>,
+}
 
 /// Why a file is no checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,10 +76,26 @@ impl From<FormatError> for GravesError {
     }
 }
 
-/// The bytes of the file.
+/// The bytes of the file for `ground`.
 pub(crate) fn encode(ground: &Ground) -> Vec<u8> {
-    let is_timed = ground.is_timed();
-    let format = if is_timed { TIMED } else { FORMAT };
+    let labels: Vec<&Label> = ground.vaults().labels().collect();
+    encode_with(ground, &labels)
+}
+
+impl Checkpoint {
+    /// The bytes of the file.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        encode_with(&self.ground, &self.labels.iter().collect::<Vec<_>>())
+    }
+}
+
+fn encode_with(ground: &Ground, labels: &[&Label]) -> Vec<u8> {
+    let is_timed = ground.is_timed() || !labels.is_empty();
+    let format = match (is_timed, labels) {
+        (false, _) => FORMAT,
+        (true, []) => TIMED,
+        (true, _) => WITH_VAULTS,
+    };
     let mut out = Vec::from(MAGIC);
     out.extend_from_slice(&format.to_le_bytes());
     out.extend_from_slice(&ground.through().to_le_bytes());
@@ -82,9 +119,36 @@ pub(crate) fn encode(ground: &Ground) -> Vec<u8> {
         });
         out.extend_from_slice(&ground.time().to_le_bytes());
     }
+    if format == WITH_VAULTS {
+        out.extend_from_slice(&(labels.len() as u32).to_le_bytes());
+        for label in labels {
+            put_label(&mut out, label);
+        }
+    }
     let checksum = mask(crc32c(&out));
     out.extend_from_slice(&checksum.to_le_bytes());
     out
+}
+
+fn put_label(out: &mut Vec<u8>, label: &Label) {
+    for number in [label.number, label.file_bytes, label.graves] {
+        put_u64(out, number);
+    }
+    out.push(match label.kind {
+        Kind::Counting => 0,
+        Kind::Dated => 1,
+    });
+    put_u64(out, label.dug);
+    let (sequences, others) = (label.sequences, label.others);
+    for number in [sequences.0, sequences.1, others.0, others.1] {
+        put_u64(out, number);
+    }
+    put_length_prefixed(out, &label.first);
+    put_length_prefixed(out, &label.last);
+    put_u64(out, label.dates.len() as u64);
+    for date in &label.dates {
+        put_u64(out, *date);
+    }
 }
 
 fn put_row(out: &mut Vec<u8>, row: &Row, put_other: impl Fn(&mut Vec<u8>, &Grave<'_>)) {
@@ -102,7 +166,7 @@ fn put_row(out: &mut Vec<u8>, row: &Row, put_other: impl Fn(&mut Vec<u8>, &Grave
 }
 
 /// Reads the file.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Ground, GravesError> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<Checkpoint, GravesError> {
     let damaged = |reason| GravesError::Damaged(0, reason);
     let Some((covered, checksum)) = bytes.split_last_chunk::<4>() else {
         return Err(damaged("it is shorter than its checksum"));
@@ -116,7 +180,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Ground, GravesError> {
     }
     let mut reader = Reader::new(rest);
     let format = reader.fixed_u32("format of the graves")?;
-    if format != FORMAT && format != TIMED {
+    if ![FORMAT, TIMED, WITH_VAULTS].contains(&format) {
         return Err(GravesError::Newer(format));
     }
     let through = reader.fixed_u64("sequence number")?;
@@ -124,14 +188,14 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Ground, GravesError> {
     let mut ground = Ground::new(through, ranges);
     read_row(&mut reader, |reader, grave| {
         let beyond = match format {
-            TIMED => reader.var_u64("what tables must be purged through")?,
-            _ => 0,
+            FORMAT => 0,
+            _ => reader.var_u64("what tables must be purged through")?,
         };
         let other = grave.sequence.saturating_add(beyond);
         ground.push(Grave { other, ..grave });
         Ok(())
     })?;
-    if format == TIMED {
+    if format != FORMAT {
         read_row(&mut reader, |reader, grave| {
             let other = reader.var_u64("date of a grave")?;
             ground.push_dated(Grave { other, ..grave });
@@ -139,10 +203,63 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Ground, GravesError> {
         })?;
         ground = ground.at_time(reader.fixed_u64("time")?);
     }
+    let mut labels = Vec::new();
+    if format == WITH_VAULTS {
+        for _ in 0..reader.fixed_u32("count of vaults")? {
+            labels.push(read_label(&mut reader)?);
+        }
+        let numbers: BTreeSet<u64> = labels.iter().map(|it| it.number).collect();
+        if labels.is_empty() || numbers.len() < labels.len() {
+            return Err(damaged("it names no vault, or one twice"));
+        }
+    }
     if !reader.is_empty() {
         return Err(damaged("bytes follow its last grave"));
     }
-    Ok(ground)
+    Ok(Checkpoint { ground, labels })
+}
+
+fn read_label(reader: &mut Reader<'_>) -> Result<Label, GravesError> {
+    let damaged = |reason| GravesError::Damaged(0, reason);
+    let number = reader.var_u64("number of a vault")?;
+    let file_bytes = reader.var_u64("bytes of a vault")?;
+    let graves = reader.var_u64("graves of a vault")?;
+    let kind = match reader.u8("kind of a vault")? {
+        0 => Kind::Counting,
+        1 => Kind::Dated,
+        _ => return Err(damaged("a vault is of no known kind")),
+    };
+    let dug = reader.var_u64("what tables must be purged through")?;
+    let mut bounds = || -> Result<(u64, u64), FormatError> {
+        Ok((
+            reader.var_u64("lowest number")?,
+            reader.var_u64("highest number")?,
+        ))
+    };
+    let (sequences, others) = (bounds()?, bounds()?);
+    let first = reader.length_prefixed("first key of a vault")?.to_vec();
+    let last = reader.length_prefixed("last key of a vault")?.to_vec();
+    let mut dates = Vec::new();
+    for _ in 0..reader.var_u64("count of dates")? {
+        dates.push(reader.var_u64("date of a grave")?);
+    }
+    let are_bounds = sequences.0 <= sequences.1 && others.0 <= others.1 && first <= last;
+    let is_dug_rightly = dug == 0 || (kind == Kind::Dated && dug >= sequences.1);
+    if !are_bounds || !is_dug_rightly || graves == 0 || !dates.is_sorted() {
+        return Err(damaged("what it says of a vault cannot be"));
+    }
+    Ok(Label {
+        number,
+        file_bytes,
+        graves,
+        kind,
+        dug,
+        sequences,
+        others,
+        first,
+        last,
+        dates,
+    })
 }
 
 fn read_row(

@@ -8,6 +8,7 @@
 use super::fragments::Fragments;
 use super::plot::Plot;
 use super::row::{Grave, Row};
+use super::vault::{Label, Vault, Vaults};
 use super::{Cut, prune};
 
 /// Graves, sorted.
@@ -24,6 +25,8 @@ pub(crate) struct Ground {
     /// The first of these dates.
     earliest: u64,
     ranges: Fragments,
+    /// Graves that left memory.
+    vaults: Vaults,
 }
 
 impl Default for Ground {
@@ -42,6 +45,7 @@ impl Ground {
             dated: Row::default(),
             earliest: u64::MAX,
             ranges,
+            vaults: Vaults::default(),
         }
     }
 
@@ -55,6 +59,34 @@ impl Ground {
         Self {
             through: self.through.min(through),
             ..self
+        }
+    }
+
+    /// The same, with these graves besides those in memory.
+    pub(crate) fn with_vaults(self, vaults: Vaults) -> Self {
+        Self { vaults, ..self }
+    }
+
+    /// The same with `vaults`, which hold all its graves of keys that count.
+    pub(crate) fn without_points(&self, vaults: Vaults) -> Self {
+        Self {
+            points: Row::default(),
+            dated: self.dated.clone(),
+            ranges: self.ranges.clone(),
+            vaults,
+            ..*self
+        }
+    }
+
+    /// The same with `vaults`, which hold all its graves with dates.
+    pub(crate) fn without_dated(&self, vaults: Vaults) -> Self {
+        Self {
+            points: self.points.clone(),
+            dated: Row::default(),
+            earliest: u64::MAX,
+            ranges: self.ranges.clone(),
+            vaults,
+            ..*self
         }
     }
 
@@ -76,7 +108,7 @@ impl Ground {
 
     /// Whether there are graves that have dates, or had.
     pub(crate) fn is_timed(&self) -> bool {
-        !self.points.is_plain() || !self.dated.is_empty()
+        !self.points.is_plain() || !self.dated.is_empty() || !self.vaults.is_empty()
     }
 
     /// The time that was reached when it was made, if it is timed.
@@ -97,21 +129,33 @@ impl Ground {
     /// The first date of a grave; the end of time if none has one.
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
-        self.earliest
+        self.earliest.min(self.vaults.earliest())
     }
 
-    /// How many graves of keys there are that count.
+    /// When graves with dates can be dug next, all of a vault together; the end of time if none can.
+    pub(crate) fn ripe_from(&self) -> u64 {
+        let in_vaults = self.vaults.labels().map(Label::latest).min();
+        self.earliest.min(in_vaults.unwrap_or(u64::MAX))
+    }
+
+    /// The graves that left memory.
+    #[inline]
+    pub(crate) fn vaults(&self) -> &Vaults {
+        &self.vaults
+    }
+
+    /// How many graves of keys there are in memory that count.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.points.len()
     }
 
-    /// Graves of all kinds.
+    /// Graves of all kinds in memory.
     pub(crate) fn count(&self) -> usize {
         self.points.len() + self.dated.len() + self.ranges.len()
     }
 
-    /// Whether there are graves of keys that count.
+    /// Whether there are graves of keys in memory that count.
     #[inline]
     pub(crate) fn has_points(&self) -> bool {
         !self.points.is_empty()
@@ -120,7 +164,10 @@ impl Ground {
     /// Whether there are no graves.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.points.is_empty() && self.ranges.is_empty() && self.dated.is_empty()
+        self.points.is_empty()
+            && self.ranges.is_empty()
+            && self.dated.is_empty()
+            && self.vaults.is_empty()
     }
 
     /// The ranges.
@@ -143,8 +190,8 @@ impl Ground {
         some.filter(meant).count()
     }
 
-    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot`; 0 if there is none. Graves with a date do
-    /// not count.
+    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot`, that is in memory; 0 if there is none. Graves
+    /// with a date do not count.
     #[inline]
     pub(crate) fn floor(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
         let of_key = self.point_floor(key, hash, snapshot);
@@ -176,8 +223,8 @@ impl Ground {
         counting.next().unwrap_or(0)
     }
 
-    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot` that has a date, and counts at `time`; 0 if
-    /// there is none.
+    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot` that is in memory, has a date, and counts at
+    /// `time`; 0 if there is none.
     #[inline]
     pub(crate) fn dated_floor(&self, key: &[u8], hash: u64, snapshot: u64, time: u64) -> u64 {
         if self.earliest > time {
@@ -191,7 +238,7 @@ impl Ground {
         counting.next().map_or(0, |grave| grave.sequence)
     }
 
-    /// The date of the grave of `key` with the number `sequence`.
+    /// The date of the grave of `key` with the number `sequence`, if that is in memory.
     pub(crate) fn date_of(&self, key: &[u8], sequence: u64) -> Option<u64> {
         let first = self.dated.first_from(key);
         let mut of_key = self.dated.of_key(first, key);
@@ -210,7 +257,8 @@ impl Ground {
                 ranges.insert(start, end, *cut);
             }
         }
-        let mut part = Self::new(self.through, ranges);
+        let vaults = self.vaults.within(first, last);
+        let mut part = Self::new(self.through, ranges).with_vaults(vaults);
         for at in from..to.max(from) {
             part.push(points.get(at));
         }
@@ -240,8 +288,9 @@ impl Ground {
         }
         fresh.sort();
         ranges.prune(oldest_snapshot);
+        let next = Self::new(through, ranges).at_time(time.max(self.time));
         let mut digger = Digger {
-            next: Self::new(through, ranges).at_time(time.max(self.time)),
+            next: next.with_vaults(self.vaults.dug(time, through)),
             oldest_snapshot,
             time,
             of_key: OfKey::default(),
@@ -282,11 +331,12 @@ impl Ground {
         }
     }
 
-    /// The ground without the graves that `keeps_point` and `keeps_range` do not want.
+    /// The ground without the graves that `keeps_point`, `keeps_range` and `keeps_vault` do not want.
     pub(crate) fn retain(
         &self,
         mut keeps_point: impl FnMut(&Grave<'_>) -> bool,
         keeps_range: impl FnMut(&[u8], Option<&[u8]>, &Cut) -> bool,
+        keeps_vault: impl FnMut(&Vault) -> bool,
     ) -> Self {
         let mut ranges = self.ranges.clone();
         ranges.retain(keeps_range);
@@ -294,6 +344,7 @@ impl Ground {
             points: Row::default(),
             dated: self.dated.clone(),
             ranges,
+            vaults: self.vaults.retain(keeps_vault),
             ..*self
         };
         for grave in self.points.iter().filter(|it| keeps_point(it)) {
@@ -304,10 +355,17 @@ impl Ground {
 
     /// Bytes of memory taken.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.points.memory_bytes() + self.dated.memory_bytes() + self.ranges.memory_bytes()
+        let rows = self.points.memory_bytes() + self.dated.memory_bytes();
+        rows + self.ranges.memory_bytes() + self.vaults.memory_bytes()
     }
 
-    /// Bytes of all keys of graves.
+    /// Bytes that graves take which count, in memory and in vaults.
+    pub(crate) fn counting_bytes(&self) -> usize {
+        let in_vaults: u64 = self.vaults.counting().map(|it| it.label().file_bytes).sum();
+        self.points.memory_bytes() + self.ranges.memory_bytes() + in_vaults as usize
+    }
+
+    /// Bytes of all keys of graves in memory.
     pub(crate) fn key_bytes(&self) -> usize {
         self.points.key_bytes() + self.dated.key_bytes()
     }
@@ -320,7 +378,15 @@ impl Ground {
     /// The number of the newest deletion here, or of the newest digging.
     pub(crate) fn newest(&self) -> Option<u64> {
         let dated = self.dated.iter().map(|grave| grave.sequence);
-        self.counting_numbers().chain(dated).max()
+        let in_vaults = self.vaults.labels().map(|label| {
+            let (_, last) = label.sequences;
+            if label.counts() {
+                last.max(label.demands().1)
+            } else {
+                last
+            }
+        });
+        self.counting_numbers().chain(dated).chain(in_vaults).max()
     }
 
     /// The highest number that a table must be purged through, or more.
@@ -331,7 +397,9 @@ impl Ground {
     fn counting_numbers(&self) -> impl Iterator<Item = u64> {
         let ranges = self.ranges.iter();
         let ranges = ranges.flat_map(|(_, _, cuts)| cuts.iter().map(|cut| cut.below));
-        self.points.iter().map(|grave| grave.other).chain(ranges)
+        let in_vaults = self.vaults.counting().map(|it| it.label().demands().0);
+        let points = self.points.iter().map(|grave| grave.other);
+        points.chain(ranges).chain(in_vaults)
     }
 }
 

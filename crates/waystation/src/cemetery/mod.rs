@@ -10,7 +10,8 @@
 //!   delete --> log --> plot (of the active memtable)      concurrent: a hash table of keys, and ranges
 //!                        |  flush: with its memtable
 //!                        v
-//!                      ground                             immutable: sorted keys, disjoint ranges; in a file of its own
+//!                      ground                             immutable: sorted keys, disjoint ranges; in a file of its own;
+//!                        |                                what is too much for memory lies in vaults, files as well
 //!                        |  retire: once no table holds what it hides
 //!                        v
 //!                      (gone)
@@ -26,6 +27,7 @@
 //! - [`points`] and [`words`]: the hash table and its memory; [`fragments`]: ranges; [`plot`]: both, of one memtable
 //! - [`ground`]: all graves of flushed memtables, in [`row`]s; [`checkpoint`]: its file
 //! - [`settled`]: graves that come from the upper level
+//! - [`vault`]: graves that left memory
 //! - [`learned`]: runs of dead keys that scans came through
 
 pub(crate) mod checkpoint;
@@ -38,6 +40,7 @@ pub(crate) mod plot;
 pub(crate) mod points;
 pub(crate) mod row;
 pub(crate) mod settled;
+pub(crate) mod vault;
 pub(crate) mod words;
 
 #[cfg(test)]

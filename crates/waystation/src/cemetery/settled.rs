@@ -6,6 +6,8 @@
 
 use super::ground::Ground;
 use super::row::Grave;
+use super::vault::Label;
+use waystation_format::batch::prefix_end;
 
 impl Ground {
     /// The ground with `graves`, by key and of one key the latest first, of devices whose switches were at `switch` or
@@ -17,7 +19,9 @@ impl Ground {
         through: u64,
     ) -> Self {
         let ranges = self.ranges().clone();
-        let mut next = Self::new(self.through().max(through), ranges).at_time(self.time());
+        let mut next = Self::new(self.through().max(through), ranges)
+            .at_time(self.time())
+            .with_vaults(self.vaults().clone());
         let mut fresh = graves.iter().peekable();
         let bury = |next: &mut Self, (key, sequence): &(Vec<u8>, u64)| {
             next.push(Grave {
@@ -44,8 +48,21 @@ impl Ground {
         next
     }
 
-    /// Whether a grave of a key that begins with `prefix` has `sequence` or a later number.
+    /// Whether a grave of a key that begins with `prefix` has `sequence` or a later number; of vaults, whether there may
+    /// be one, for all that their labels say.
     pub(crate) fn has_points_since(&self, prefix: &[u8], sequence: u64) -> bool {
+        let last = prefix_end(prefix);
+        let is_later = |label: &Label| {
+            label.sequences.1 >= sequence && label.overlaps(Some(prefix), last.as_deref())
+        };
+        if self
+            .vaults()
+            .labels()
+            .filter(|it| it.counts())
+            .any(is_later)
+        {
+            return true;
+        }
         let first = self.points().first_from(prefix);
         let behind = (first..self.len()).map(|at| self.points().get(at));
         let mut inside = behind.take_while(|grave| grave.key.starts_with(prefix));

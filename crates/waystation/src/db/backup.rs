@@ -10,6 +10,8 @@ use super::open::{DEVICES_STATE, LOG_STATE};
 use super::{Core, Db};
 use crate::backup::{BackedUp, Item, Manifest, Progress, Store, Watch, read_through};
 use crate::cemetery::checkpoint::{self, GRAVES_NAME};
+use crate::cemetery::ground::Ground;
+use crate::cemetery::vault::vault_name;
 use crate::device::checkpoint::CHECKPOINT_NAME;
 use crate::error::Result;
 use crate::inspect::{segment_is_sound, table_is_sound};
@@ -31,6 +33,7 @@ struct Moment {
     extractor: String,
     /// What keeps the files.
     _image: Image,
+    _ground: Arc<Ground>,
     _hold: Option<Hold>,
 }
 
@@ -192,6 +195,12 @@ impl Core {
         let image = self.tree.image(&state)?;
         let mut last_sequence = image.flushed_through;
         let mut files = tables_of(&image);
+        files.extend(ground.vaults().labels().map(|label| SourceFile {
+            name: vault_name(label.number),
+            path: self.dir.join(vault_name(label.number)),
+            bytes: label.file_bytes,
+            is_table: true,
+        }));
         if let Some(devices) = &self.devices {
             last_sequence = self.log.visible_sequence();
             self.log.sync_all()?;
@@ -217,6 +226,7 @@ impl Core {
                 .as_ref()
                 .map_or_else(String::new, |it| it.extractor.to_string()),
             _image: image,
+            _ground: ground,
             _hold: hold,
         })
     }

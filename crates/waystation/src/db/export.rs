@@ -102,7 +102,7 @@ impl Db {
         let mut entries = 0;
         cursor.seek_to_first()?;
         while cursor.valid() {
-            match cursor.expiry().filter(|_| with_times) {
+            match cursor.expiry()?.filter(|_| with_times) {
                 Some(expiry) => batch.put_until(cursor.key(), cursor.value(), expiry),
                 None => batch.put(cursor.key(), cursor.value()),
             }

@@ -11,23 +11,27 @@
 //!
 //! The file is durable before the MANIFEST says that the memtable is in tables, and the log is durable before both.
 //! So a deletion that is in no file is in the part of the log that is replayed, and one that is in both counts once.
+//! (What is too much for memory goes to files of its own at step 2: see [`vaults`](super::vaults).)
 
 use super::Core;
 use super::learn::Looked;
 use super::pace::FULL_MEMTABLES_MAX;
 use super::stats::GraveStats;
+use super::vaults::{Tending, VaultFiles, numbers_of};
 use super::view::View;
-use crate::cemetery::checkpoint::{self, GRAVES_DRAFT, GRAVES_NAME, GravesError};
+use crate::cemetery::checkpoint::{self, Checkpoint, GRAVES_DRAFT, GRAVES_NAME, GravesError};
 use crate::cemetery::fragments::Fragments;
 use crate::cemetery::ground::Ground;
 use crate::cemetery::learned::Learned;
 use crate::cemetery::plot::Plot;
+use crate::cemetery::vault::{self, Site, Vaults};
 use crate::error::{Error, Result};
 use crate::lsm::compaction::Hidden;
 use crate::lsm::retire::{Needs, retire};
-use crate::lsm::tree::Tree;
+use crate::lsm::tree::{Tree, link_or_copy};
 use crate::lsm::version::{State, read_file, replace_file};
 use crate::storage::Storage;
+use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
 use std::path::Path;
@@ -37,6 +41,8 @@ use std::time::Duration;
 pub(crate) const GRAVES_STATE: &str = "graves";
 /// Tables that hold something dead are purged when the database is closed, if they have at most so many bytes.
 const PURGE_AT_CLOSE_BYTES: u64 = 32 << 20;
+/// When graves take this part of their memory, all that they hide is purged: sooner than they leave it.
+const PURGE_SHARE: usize = 2;
 /// After a look for graves to retire, the next comes at the earliest after so many times as long.
 const LOOK_SHARE: u32 = 10;
 
@@ -44,17 +50,21 @@ const LOOK_SHARE: u32 = 10;
 pub(super) struct Cemetery {
     pub(super) learned: Arc<Learned>,
     /// Held by whoever makes another ground.
-    kept: Mutex<Kept>,
+    pub(super) kept: Mutex<Kept>,
     /// When which deletions were seen.
     seen: Mutex<Timeline>,
     /// Which deletions were looked at for runs of dead keys.
     pub(super) looked: Mutex<Looked>,
     /// When to look again for deletions that are overdue.
     look_at: Mutex<Duration>,
+    /// Where its vaults are, the number of the next one, and how far somebody looked for what to do to them.
+    pub(super) site: Site,
+    pub(super) next_vault: AtomicU64,
+    pub(super) tending: Mutex<Tending>,
 }
 
 /// What the file says.
-struct Kept {
+pub(super) struct Kept {
     /// Whether there is a file, and the tree's state says so.
     has_file: bool,
     /// All graves up to here that anything needs are in it.
@@ -62,10 +72,12 @@ struct Kept {
     /// How many graves it holds.
     graves: usize,
     /// Whether there are graves in it that were retired.
-    is_stale: bool,
+    pub(super) is_stale: bool,
+    /// The vaults that are there.
+    pub(super) vaults: VaultFiles,
     /// Whether it holds more than the ground that readers see: its memtable was not flushed yet, or for all that is known.
     /// (When a flush fails, a restart may still find that it did not.) It must not be replaced by less then.
-    is_ahead: bool,
+    pub(super) is_ahead: bool,
     /// When to look again for graves to retire.
     look_at: Duration,
     /// The view that was looked at last.
@@ -90,14 +102,20 @@ impl Burial<'_> {
 
 impl Cemetery {
     /// The cemetery as `ground` was read from its file, if there is one.
-    pub(super) fn new(ground: &Ground, has_file: bool) -> Self {
+    pub(super) fn new(ground: &Ground, has_file: bool, site: Site) -> Self {
+        let numbers = ground.vaults().labels().map(|it| it.number);
+        let next = numbers.max().map_or(1, |last| last + 1);
         Self {
+            site,
+            next_vault: AtomicU64::new(next),
+            tending: Mutex::default(),
             learned: Arc::default(),
             kept: Mutex::new(Kept {
                 has_file,
                 through: ground.through(),
                 graves: ground.count(),
                 is_stale: false,
+                vaults: VaultFiles::of(ground.vaults()),
                 is_ahead: false,
                 look_at: Duration::ZERO,
                 looked_at: None,
@@ -149,37 +167,52 @@ impl Timeline {
 }
 
 /// Reads the graves of the directory, which belong to the tables if `state` says so. Returns whether there is a file.
-pub(super) fn read_graves(
-    storage: &dyn Storage,
-    dir: &Path,
-    state: &State,
-    flushed: u64,
-) -> Result<(Ground, bool)> {
+/// Vaults that it does not name are removed.
+pub(super) fn read_graves(site: &Site, state: &State, flushed: u64) -> Result<(Ground, bool)> {
+    let (storage, dir) = (&*site.storage, &site.dir);
     if !state.contains_key(GRAVES_STATE) {
         remove_file(storage, dir)?;
+        vault::remove_others(site, &[])?;
         return Ok((Ground::new(flushed, Fragments::default()), false));
     }
+    let missing = |path| {
+        let reason = "it is missing, although deletions are in it alone; restore it from a copy";
+        Error::corruption(path, 0, reason)
+    };
     let path = dir.join(GRAVES_NAME);
     let content = match read_file(storage, &path) {
-        Err(error) if error.is_not_found() => {
-            let reason =
-                "it is missing, although deletions are in it alone; restore it from a copy";
-            return Err(Error::corruption(path, 0, reason));
-        }
+        Err(error) if error.is_not_found() => return Err(missing(path)),
         content => content?,
     };
-    match checkpoint::decode(&content) {
-        // It may have been written for a flush that did not come to its end, and lacks what hides nothing but versions
-        // that this flush would have left out. Now those may reach a table, if memory is divided in another way.
-        Ok(ground) => Ok((ground.known_through(flushed), true)),
-        Err(GravesError::Damaged(offset, reason)) => Err(Error::corruption(path, offset, reason)),
-        Err(GravesError::Newer(format)) => Err(Error::Incompatible {
-            path,
-            reason: format!(
-                "it has format {format}; use the version that wrote it, or a newer one"
-            ),
-        }),
+    let Checkpoint { ground, labels } = match checkpoint::decode(&content) {
+        Ok(read) => read,
+        Err(GravesError::Damaged(offset, reason)) => {
+            return Err(Error::corruption(path, offset, reason));
+        }
+        Err(GravesError::Newer(format)) => {
+            return Err(Error::Incompatible {
+                path,
+                reason: format!(
+                    "it has format {format}; use the version that wrote it, or a newer one"
+                ),
+            });
+        }
+    };
+    let mut vaults = Vec::new();
+    for label in labels {
+        let path = site.path(label.number);
+        match site.open(label) {
+            Err(error) if error.is_not_found() => return Err(missing(path)),
+            vault => vaults.push(Arc::new(vault?)),
+        }
     }
+    // It may have been written for a flush that did not come to its end, and lacks what hides nothing but versions
+    // that this flush would have left out. Now those may reach a table, if memory is divided in another way.
+    let ground = ground.known_through(flushed);
+    let ground = ground.with_vaults(Vaults::new(vaults));
+    let named: Vec<u64> = ground.vaults().labels().map(|it| it.number).collect();
+    vault::remove_others(site, &named)?;
+    Ok((ground, true))
 }
 
 fn remove_file(storage: &dyn Storage, dir: &Path) -> Result<()> {
@@ -276,6 +309,7 @@ impl Core {
         Hidden {
             through: snapshot.min(view.ground.through()),
             graves: Arc::clone(&view.ground),
+            above: 0,
             overdue: self.overdue_through(view),
             learned: Some(Arc::clone(&self.cemetery.learned)),
         }
@@ -283,7 +317,7 @@ impl Core {
 
     /// Deletions up to here have waited for half of their time; at rest, or when there are too many, all have.
     fn overdue_through(&self, view: &View) -> u64 {
-        if view.ground.memory_bytes() > self.options.graves_bytes {
+        if view.ground.counting_bytes() > self.options.graves_bytes / PURGE_SHARE {
             return u64::MAX;
         }
         match self.options.deletion_deadline {
@@ -306,6 +340,7 @@ impl Core {
         self.bury_expired(false);
         // One that was put off, as somebody was just looking or had just looked.
         self.retire_graves(false);
+        self.tend_vaults();
         let Some(deadline) = self.options.deletion_deadline else {
             return;
         };
@@ -334,9 +369,12 @@ impl Core {
         let before = &view.ground;
         let applied = oldest_snapshot.min(through);
         let time = self.oldest_time();
-        let is_none_due = before.earliest() > time;
+        let is_none_due = before.ripe_from() > time;
         if plots.clone().all(Plot::is_empty) && !before.is_empty() && is_none_due {
-            let hidden = self.hidden_from(&view, applied);
+            let hidden = Hidden {
+                above: view.memtables_from(),
+                ..self.hidden_from(&view, applied)
+            };
             let ground = Arc::clone(before);
             return Ok(Burial {
                 kept,
@@ -350,12 +388,16 @@ impl Core {
             .retired(&all, &view, applied + 1)
             .unwrap_or_else(|| Arc::clone(&all));
         kept.is_stale |= !Arc::ptr_eq(&ground, &all);
-        if ground.newest().is_some_and(|newest| newest > kept.through) {
+        let in_memory = Arc::clone(&ground);
+        let ground = self.spilled(&mut kept, ground)?;
+        let is_new = ground.newest().is_some_and(|newest| newest > kept.through);
+        if is_new || !Arc::ptr_eq(&ground, &in_memory) {
             kept.is_ahead = true;
             self.write_graves(&mut kept, &ground)?;
         }
         let hidden = Hidden {
             graves: all,
+            above: view.memtables_from(),
             through: applied,
             ..Hidden::default()
         };
@@ -389,12 +431,17 @@ impl Core {
         Err(Error::Suspended { cause })
     }
 
-    fn write_graves(&self, kept: &mut Kept, ground: &Ground) -> Result<()> {
+    /// Replaces the file. Vaults that it names are durable; those that it does not are removed.
+    pub(super) fn write_graves(&self, kept: &mut Kept, ground: &Ground) -> Result<()> {
+        kept.vaults.is_in_doubt = true;
         write_file(&*self.storage, &self.dir, ground)?;
         if !kept.has_file {
             note_file(&self.tree, true)?;
             kept.has_file = true;
         }
+        kept.vaults.is_in_doubt = false;
+        kept.vaults.named = numbers_of(ground.vaults());
+        self.sweep_vaults(kept);
         kept.through = ground.through();
         kept.graves = ground.count();
         kept.is_stale = false;
@@ -420,8 +467,7 @@ impl Core {
             return;
         }
         kept.looked_at = Some(view.generation());
-        let memtables_from = view.full.first().unwrap_or(&view.active).start_sequence;
-        if let Some(ground) = self.retired(&view.ground, &view, memtables_from) {
+        if let Some(ground) = self.retired(&view.ground, &view, view.memtables_from()) {
             self.views.change(|view| view.ground = ground);
             kept.is_stale = true;
         }
@@ -433,6 +479,9 @@ impl Core {
     pub(super) fn has_looked_for_needs(&self) -> bool {
         let view = self.views.load();
         let looked = |kept: &Kept| kept.looked_at == Some(view.generation());
+        if !self.has_tended_vaults(&view) {
+            return false;
+        }
         view.ground.is_empty() || self.cemetery.kept.try_lock().is_ok_and(|it| looked(&it))
     }
 
@@ -450,6 +499,10 @@ impl Core {
         };
         self.tree.checkpoint(&tables, target, |state| {
             if !ground.is_empty() {
+                for number in ground.vaults().labels().map(|it| it.number) {
+                    let name = vault::vault_name(number);
+                    link_or_copy(&*self.storage, &self.dir.join(&name), &target.join(&name))?;
+                }
                 write_file(&*self.storage, target, &ground)?;
                 state.insert(GRAVES_STATE.to_owned(), Vec::new());
             }
@@ -461,7 +514,9 @@ impl Core {
     pub(super) fn grave_stats(&self) -> GraveStats {
         let view = self.views.load();
         let ground = &view.ground;
-        let hidden = self.hidden_from(&view, self.oldest_snapshot());
+        let vaults = ground.vaults();
+        // Also what snapshots hold back.
+        let hidden = self.hidden_from(&view, u64::MAX);
         let plots: Vec<_> = view.plots().collect();
         let in_plots =
             |count: fn(&Plot) -> usize| plots.iter().map(|plot| count(plot)).sum::<usize>();
@@ -473,14 +528,18 @@ impl Core {
         let now = self.storage.now();
         let seen = oldest.and_then(|oldest| lock(&self.cemetery.seen).time_of(oldest));
         GraveStats {
-            expiring: (ground.dated().len() + in_plots(Plot::dated_len)) as u64,
-            points: (ground.len() + in_plots(|plot| plot.points().len())) as u64,
+            expiring: (ground.dated().len() + in_plots(Plot::dated_len)) as u64
+                + vaults.dated_graves(),
+            points: (ground.len() + in_plots(|plot| plot.points().len())) as u64
+                + vaults.counting_graves(),
             ranges: (ground.ranges().len() + in_plots(Plot::range_deletions)) as u64,
             memory_bytes: (ground.memory_bytes() + in_plots(Plot::memory_bytes)) as u64,
             key_bytes: (ground.key_bytes() + in_plots(Plot::key_bytes)) as u64,
             pinned_bytes: pinned.sum(),
             oldest_unpersisted: oldest,
             oldest_unpersisted_seconds: seen.map(|at| now.saturating_sub(at).as_secs_f64()),
+            spilled: vaults.counting_graves() + vaults.dated_graves(),
+            spilled_bytes: vaults.labels().map(|it| it.file_bytes).sum(),
             learned: self.cemetery.learned.len() as u64,
         }
     }
@@ -507,10 +566,12 @@ impl Core {
                 note_file(&self.tree, false)?;
                 remove_file(&*self.storage, &self.dir)?;
                 kept.has_file = false;
+                kept.vaults.named.clear();
+                self.sweep_vaults(&mut kept);
             }
             return Ok(true);
         }
-        if ground.count() != kept.graves {
+        if ground.count() != kept.graves || kept.is_stale {
             self.write_graves(&mut kept, &ground)?;
         }
         Ok(false)

@@ -10,6 +10,8 @@ use super::view::View;
 use crate::cemetery::fragments::Stretch;
 use crate::cemetery::learned::{Learned, RUN_MIN};
 use crate::cemetery::points::{self, Spot};
+use crate::cemetery::vault::Walk;
+use crate::error::Result;
 use crate::sync::Arc;
 
 /// Where a grave is, behind which the next key's may be.
@@ -48,6 +50,8 @@ pub(super) struct Hiding {
     floor: u64,
     /// Where the grave was that hid the version before.
     hint: Hint,
+    /// Graves of keys that left memory.
+    vaults: Walk,
     /// Whether what can be jumped in the stretch was.
     is_jumped: bool,
 }
@@ -75,6 +79,7 @@ impl Hiding {
             end: None,
             floor: 0,
             hint: Hint::Nowhere,
+            vaults: Walk::for_reader(view.ground.vaults(), snapshot),
             is_jumped: false,
         })
     }
@@ -82,27 +87,31 @@ impl Hiding {
     /// Forgets the stretch: the cursor goes somewhere else, and more may have been learned.
     pub(super) fn forget(&mut self) {
         self.known = false;
+        self.vaults.forget();
     }
 
     /// Whether the version of `key` with `sequence` is hidden, and how.
     #[inline]
-    pub(super) fn look(&mut self, key: &[u8], sequence: u64) -> Look {
+    pub(super) fn look(&mut self, key: &[u8], sequence: u64) -> Result<Look> {
         let is_inside =
             self.known && *key >= *self.start && self.end.as_deref().is_none_or(|end| key < end);
         if !is_inside {
             self.find_stretch(key);
         }
         if sequence < self.floor || (self.has_points && self.is_buried(key, sequence)) {
-            return Look::Dead;
+            return Ok(Look::Dead);
+        }
+        if !self.vaults.is_empty() && sequence < self.vaults.floor(key)? {
+            return Ok(Look::Dead);
         }
         let dated = |key| {
             let hash = points::hash(key);
             self.view.dated_floor(key, hash, self.snapshot, self.time)
         };
-        if self.time > 0 && sequence < dated(key) {
-            return Look::Expired;
+        if self.time > 0 && sequence < dated(key)? {
+            return Ok(Look::Expired);
         }
-        Look::Alive
+        Ok(Look::Alive)
     }
 
     /// Whether a grave of `key` hides the version with `sequence`.

@@ -141,14 +141,14 @@ impl DbIterator {
     }
 
     /// When the entry that it is on expires (microseconds since 1970), if it does.
-    pub(super) fn expiry(&self) -> Option<u64> {
+    pub(super) fn expiry(&self) -> Result<Option<u64>> {
         if self.view.earliest() == u64::MAX {
-            return None;
+            return Ok(None);
         }
         let internal = match self.position {
             Position::On => self.merged.key(),
             Position::Before => &self.saved_key,
-            Position::Nowhere => return None,
+            Position::Nowhere => return Ok(None),
         };
         let sequence = key::trailer(internal) >> 8;
         self.view.date_of(key::user_key(internal), sequence + 1)
@@ -319,7 +319,7 @@ impl DbIterator {
                 break;
             }
             let is_passed = skipping && user == self.saved_key;
-            match sight(self.sequence, &mut self.hidden, user, trailer) {
+            match sight(self.sequence, &mut self.hidden, user, trailer)? {
                 // What was dead came before it: the cursor was behind that once.
                 Sight::Seen if is_passed && skips_shown => self.run.restart(),
                 Sight::Seen if is_passed => {}
@@ -374,7 +374,7 @@ impl DbIterator {
             {
                 break;
             }
-            match sight(self.sequence, &mut self.hidden, user, trailer) {
+            match sight(self.sequence, &mut self.hidden, user, trailer)? {
                 Sight::Seen => {
                     // A newer version than any seen of this key so far: it alone counts.
                     found = trailer & 0xff == ValueKind::Value as u64;
@@ -425,19 +425,24 @@ enum Sight {
 
 /// How a version looks to a reader at `snapshot`.
 #[inline]
-fn sight(snapshot: u64, hidden: &mut Option<Hiding>, user_key: &[u8], trailer: u64) -> Sight {
+fn sight(
+    snapshot: u64,
+    hidden: &mut Option<Hiding>,
+    user_key: &[u8],
+    trailer: u64,
+) -> Result<Sight> {
     let sequence = trailer >> 8;
     if sequence > snapshot {
-        return Sight::Later;
+        return Ok(Sight::Later);
     }
     let Some(hidden) = hidden else {
-        return Sight::Seen;
+        return Ok(Sight::Seen);
     };
-    match hidden.look(user_key, sequence) {
+    Ok(match hidden.look(user_key, sequence)? {
         Look::Alive => Sight::Seen,
         Look::Dead => Sight::Hidden,
         Look::Expired => Sight::Expired,
-    }
+    })
 }
 
 /// The internal key that seeks `user_key` at `sequence`.

@@ -12,7 +12,7 @@
 //! - [`changes`]: what one write consists of; [`routes`]: which operations of a write go to the upper level; [`devices`]: devices that depart, and what
 //!   is left of them; [`settle`]: devices that stay; [`handoff`]: devices that change their engine;
 //!   [`looks`]: how often all of them are looked at
-//! - [`graves`]: what was deleted, until nothing is left of it; [`hiding`] and [`learn`]: how cursors get past it
+//! - [`graves`]: what was deleted, until nothing is left of it; [`vaults`]: when it is too much for memory; [`hiding`] and [`learn`]: how cursors get past it
 //! - [`times`]: keys with a time to live
 //! - [`check`]: whether tables and the upper level are what was written
 //! - [`backup`]: a copy of the whole at one moment, while writing goes on
@@ -55,6 +55,7 @@ mod times;
 #[cfg(not(any(loom, shuttle)))]
 mod tombstone_tests;
 mod unfinished;
+mod vaults;
 mod view;
 mod workers;
 
@@ -413,7 +414,7 @@ impl Core {
     fn get_now(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let Some(devices) = &self.devices else {
             let (view, sequence) = self.views.read_point(&self.log);
-            let floor = view.floor(key, sequence, || self.time());
+            let floor = view.floor(key, sequence, || self.time())?;
             return self.get_below(&view, key, sequence, floor).map(found);
         };
         loop {
@@ -437,7 +438,7 @@ impl Core {
     ) -> Result<Option<Vec<u8>>> {
         let upper = self.devices.as_ref().map(|devices| &devices.upper);
         let device = upper.and_then(|upper| Some((upper, upper.table.extractor().prefix(key)?)));
-        let floor = view.floor(key, sequence, time);
+        let floor = view.floor(key, sequence, time)?;
         let Some((upper, prefix)) = device else {
             return self.get_below(view, key, sequence, floor).map(found);
         };

@@ -14,6 +14,7 @@ use super::workers::{Background, Workers};
 use super::{Core, Db};
 use crate::cemetery::ground::Ground;
 use crate::cemetery::plot::Plot;
+use crate::cemetery::vault::Site;
 use crate::device::checkpoint::{self, CHECKPOINT_NAME, CheckpointError, Directory, Saved};
 use crate::device::ledger::Ledger;
 use crate::device::replay::DeviceReplay;
@@ -60,7 +61,14 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
         transfer: options.transfer(),
     };
     let flushed = tree.flushed_sequence();
-    let graves = read_graves(&*storage, path, &state, flushed)?;
+    let site = Site {
+        storage: Arc::clone(&storage),
+        dir: path.to_owned(),
+        settings: tree_settings(&options).table,
+        transfer: options.transfer(),
+        blocks: Arc::clone(tree.blocks()),
+    };
+    let (ground, has_graves) = read_graves(&site, &state, flushed)?;
     let mut replay = Replay::new(options.memtable_bytes, flushed, knows_log, devices);
     let needless = replay.needless_sequence();
     let mut deliver = |record: Record<'_>| replay.record(path, &record);
@@ -95,7 +103,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
         recovered,
         tree,
         replay,
-        graves,
+        (ground, has_graves, site),
     ));
     let of_graves = Arc::downgrade(&core);
     core.tree.leave_out(Box::new(move |snapshot| {
@@ -268,7 +276,7 @@ fn assemble(
     recovered: Recovered,
     tree: Tree,
     replay: Replay,
-    (ground, has_graves): (Ground, bool),
+    (ground, has_graves, site): (Ground, bool, Site),
 ) -> Core {
     // What the ring alone held was laid out anew behind the cut: up to there nothing can be freed early.
     let clamp = |memtable: LoggedMemTable| {
@@ -294,7 +302,7 @@ fn assemble(
         });
     let reached = replay.time.max(ground.time());
     let times = Times::new(storage.wall_clock(), storage.now(), reached);
-    let cemetery = Cemetery::new(&ground, has_graves);
+    let cemetery = Cemetery::new(&ground, has_graves, site);
     let ground = with_departures(ground, devices.as_ref());
     let ground = reaching_far(ground, &full, &active, log.visible_sequence());
     let ground = Arc::new(ground);

@@ -108,8 +108,9 @@ pub struct Options {
     /// [`Error::DiskFull`], and what leaves goes on. At least the ring and twice what is kept free for that (two
     /// segments, two memtables, and up to 64 MiB to settle in). Default: no limit.
     pub disk_bytes_max: Option<u64>,
-    /// Memory for what was deleted and hides something in tables still. Beyond it, all of that is purged, however little
-    /// of a table it is; what snapshots hold back has to wait for them. Default: 64 MiB.
+    /// Memory for deleted keys that hide something in tables still. Beyond half of it, all of that is purged, however
+    /// little of a table it is; what does not fit then, as snapshots hold it back, goes to files, and so do keys with a
+    /// time to live beyond an eighth. Default: 64 MiB.
     pub graves_bytes: usize,
     /// What compactions may write per second, all together, where a device is shared with others; flushes are
     /// not held back. 0 for no limit; at least 1 MiB. Too low a limit slows writers down. Default: 0.

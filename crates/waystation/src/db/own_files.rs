@@ -1,6 +1,7 @@
 //! Which files a database consists of, by their names: `LevelDB`'s and those that `LevelDB` does not know.
 
 use crate::cemetery::checkpoint::{GRAVES_DRAFT, GRAVES_NAME};
+use crate::cemetery::vault::vault_number;
 use crate::device::checkpoint::{CHECKPOINT_DRAFT, CHECKPOINT_NAME};
 use crate::log::{DRAFT_NAME, JOURNAL_NAME, RING_NAME, segment_number};
 use crate::lsm::version::{SIDE_FILE, SIDE_TEMPORARY};
@@ -20,7 +21,8 @@ pub(super) fn is_own(name: &str) -> bool {
         GRAVES_DRAFT,
     ];
     let is_ring_draft = || name.strip_suffix(".new") == Some(RING_NAME);
-    names.contains(&name) || segment_number(name).is_some() || is_ring_draft()
+    let is_numbered = segment_number(name).is_some() || vault_number(name).is_some();
+    names.contains(&name) || is_numbered || is_ring_draft()
 }
 
 /// Whether `name` is that of any file of a database.

@@ -40,6 +40,7 @@ impl Core {
                     drop(background);
                     self.storage.sleep(LOOK * LOOKS);
                     self.bury_expired(false);
+                    self.tend_vaults();
                     background = lock(&self.background);
                 }
                 self.sleeping.store(false, SeqCst);

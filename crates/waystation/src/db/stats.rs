@@ -51,7 +51,11 @@ pub struct GraveStats {
     pub memory_bytes: u64,
     /// Of these the keys alone (bytes).
     pub key_bytes: u64,
-    /// Bytes of tables that graves hide and compaction has yet to give back, about.
+    /// Graves of keys, with dates or without, that left memory for files.
+    pub spilled: u64,
+    /// What these files take (bytes).
+    pub spilled_bytes: u64,
+    /// Bytes of tables that graves hide and compaction has yet to give back, or may not while a snapshot is held; about.
     pub pinned_bytes: u64,
     /// Sequence number of the oldest deletion that hides something in tables still.
     pub oldest_unpersisted: Option<u64>,

@@ -36,7 +36,7 @@ pub(super) struct Times {
 }
 
 /// Microseconds; so many as there are.
-fn micros(duration: Duration) -> u64 {
+pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).map_or(TIME_MAX, |it| it.min(TIME_MAX))
 }
 
@@ -108,7 +108,8 @@ impl Core {
     pub(super) fn bury_expired(&self, at_once: bool) {
         let is_over = lock(&self.times.is_over);
         let view = self.views.load();
-        if *is_over || view.earliest() == u64::MAX || self.full_memtables.load(SeqCst) > 0 {
+        let ripe_from = view.ripe_from();
+        if *is_over || ripe_from == u64::MAX || self.full_memtables.load(SeqCst) > 0 {
             return;
         }
         let gather = match self.options.deletion_deadline {
@@ -117,7 +118,7 @@ impl Core {
             None if self.is_at_rest() => GATHER_AT_REST,
             None => GATHER_AT_WORK,
         };
-        if view.earliest().saturating_add(micros(gather)) > self.oldest_time() {
+        if ripe_from.saturating_add(micros(gather)) > self.oldest_time() {
             return;
         }
         match self.log_time() {

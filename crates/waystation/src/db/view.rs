@@ -9,6 +9,7 @@ use crate::cemetery::fragments::Fragments;
 use crate::cemetery::ground::Ground;
 use crate::cemetery::plot::Plot;
 use crate::cemetery::points;
+use crate::error::Result;
 use crate::log::Log;
 use crate::lsm::memtable::{MemTable, Regions};
 use crate::lsm::version::Version;
@@ -97,6 +98,11 @@ impl View {
         std::iter::once(&self.active).chain(self.full.iter().rev())
     }
 
+    /// The first sequence number that memtables may hold.
+    pub(crate) fn memtables_from(&self) -> u64 {
+        self.full.first().unwrap_or(&self.active).start_sequence
+    }
+
     /// The plots, newest first.
     pub(crate) fn plots(&self) -> impl Iterator<Item = &Arc<Plot>> {
         self.newest_first().map(|logged| &logged.memory.graves)
@@ -120,22 +126,37 @@ impl View {
             .min(self.ground.earliest())
     }
 
+    /// When graves with dates can be dug next; the end of time if none can.
+    pub(crate) fn ripe_from(&self) -> u64 {
+        let in_plots = self.plots().map(|plot| plot.earliest()).min();
+        in_plots.unwrap_or(u64::MAX).min(self.ground.ripe_from())
+    }
+
     /// The date of the grave of `key` with the number `sequence`, if it has one.
-    pub(crate) fn date_of(&self, key: &[u8], sequence: u64) -> Option<u64> {
+    pub(crate) fn date_of(&self, key: &[u8], sequence: u64) -> Result<Option<u64>> {
         let mut in_plots = self
             .plots()
             .filter_map(|plot| plot.dated()?.date_of(key, sequence));
-        in_plots
+        let in_memory = in_plots
             .next()
-            .or_else(|| self.ground.date_of(key, sequence))
+            .or_else(|| self.ground.date_of(key, sequence));
+        match in_memory {
+            None => self.ground.vaults().date_of(key, sequence),
+            date => Ok(date),
+        }
     }
 
     /// The latest deletion of `key` up to `snapshot` that counts at `time`, below which its versions are hidden; 0 if
     /// there is none.
     #[inline]
-    pub(crate) fn floor(&self, key: &[u8], snapshot: u64, time: impl FnOnce() -> u64) -> u64 {
+    pub(crate) fn floor(
+        &self,
+        key: &[u8],
+        snapshot: u64,
+        time: impl FnOnce() -> u64,
+    ) -> Result<u64> {
         if self.has_no_graves() {
-            return 0;
+            return Ok(0);
         }
         let hash = points::hash(key);
         let in_plots = self.plots().map(|plot| plot.floor(key, hash, snapshot));
@@ -143,22 +164,31 @@ impl View {
             .max()
             .unwrap_or(0)
             .max(self.ground.floor(key, hash, snapshot));
+        let floor = floor.max(self.ground.vaults().floor(key, snapshot)?);
         if self.earliest() == u64::MAX {
-            return floor;
+            return Ok(floor);
         }
-        floor.max(self.dated_floor(key, hash, snapshot, time()))
+        Ok(floor.max(self.dated_floor(key, hash, snapshot, time())?))
     }
 
     /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot` that has a date, and counts at `time`; 0 if
     /// there is none.
-    pub(crate) fn dated_floor(&self, key: &[u8], hash: u64, snapshot: u64, time: u64) -> u64 {
+    pub(crate) fn dated_floor(
+        &self,
+        key: &[u8],
+        hash: u64,
+        snapshot: u64,
+        time: u64,
+    ) -> Result<u64> {
         let in_plots = self
             .plots()
             .map(|plot| plot.dated_floor(key, hash, snapshot, time));
-        in_plots
+        let in_memory = in_plots
             .max()
             .unwrap_or(0)
-            .max(self.ground.dated_floor(key, hash, snapshot, time))
+            .max(self.ground.dated_floor(key, hash, snapshot, time));
+        let in_vaults = self.ground.vaults().dated_floor(key, snapshot, time)?;
+        Ok(in_memory.max(in_vaults))
     }
 }
 

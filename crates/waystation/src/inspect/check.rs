@@ -13,8 +13,8 @@ use super::table::TableView;
 use super::table_walk::TableWalk;
 use super::{Inspection, manifest::Manifest, summary::NOTE};
 
-use crate::cemetery::checkpoint::GRAVES_NAME;
 use crate::cemetery::ground::Ground;
+use crate::cemetery::vault::vault_name;
 use crate::device::checkpoint::{CHECKPOINT_NAME, Saved};
 use crate::error::{Error, Result};
 use crate::storage::Area;
@@ -124,13 +124,19 @@ impl Check<'_> {
 
     fn graves(&mut self, inspection: &Inspection) -> Result<()> {
         match inspection.graves() {
-            Err(Error::Corruption { offset, reason, .. }) => {
-                self.problem(GRAVES_NAME, offset, reason);
-                Ok(())
-            }
-            graves => {
-                let ground = graves?.unwrap_or_default();
+            Err(error) => self.absorb(error),
+            Ok(graves) => {
+                let ground = graves.unwrap_or_default();
                 self.report.graves = (ground.len() + ground.ranges().len()) as u64;
+                for vault in ground.vaults().iter() {
+                    let label = vault.label();
+                    if let Err(error) = vault.verify(&inspection.dir.join(vault_name(label.number)))
+                    {
+                        self.absorb(error)?;
+                    }
+                    self.advance(label.file_bytes);
+                }
+                self.report.graves += ground.vaults().counting_graves();
                 self.ground = ground;
                 Ok(())
             }
@@ -322,8 +328,9 @@ impl Check<'_> {
                     .as_ref()
                     .is_some_and(|filter| !filter.may_contain(offset, hash));
                 if unpurged.is_none() {
-                    unpurged = should_be_purged(&self.ground, purged, key)
-                        .map(|deleted| (offset, walk.entries + 1, deleted));
+                    // A vault that cannot be read was told of.
+                    let deleted = should_be_purged(&self.ground, purged, key).unwrap_or_default();
+                    unpurged = deleted.map(|deleted| (offset, walk.entries + 1, deleted));
                 }
                 if let Some(reason) = walk.entry(key, &indexed.separator, is_hidden) {
                     self.report.problems.push(Problem {

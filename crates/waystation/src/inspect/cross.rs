@@ -106,18 +106,21 @@ impl Beginnings {
 }
 
 /// Whether an entry of a table that was purged through `purged` should not be there: the deletion that hides it.
-pub(super) fn should_be_purged(ground: &Ground, purged: u64, key: &[u8]) -> Option<u64> {
+pub(super) fn should_be_purged(ground: &Ground, purged: u64, key: &[u8]) -> Result<Option<u64>> {
     if purged == 0 || ground.is_empty() {
-        return None;
+        return Ok(None);
     }
-    let entry = InternalKey::parse(key).ok()?;
+    let Ok(entry) = InternalKey::parse(key) else {
+        return Ok(None);
+    };
     // One that was dug, or settled, asks for more than its own number.
     let key = entry.user_key;
     let of_key = ground.points().of_key(ground.points().first_from(key), key);
     let mut applied = of_key.filter(|grave| grave.other <= purged);
-    let of_points = applied.next().map_or(0, |grave| grave.sequence);
-    let floor = of_points.max(ground.ranges().floor(key, purged));
-    (entry.sequence < floor).then_some(floor)
+    let in_memory = applied.next().map_or(0, |grave| grave.sequence);
+    let floor = in_memory.max(ground.ranges().floor(key, purged));
+    let floor = floor.max(ground.vaults().applied(key, purged)?);
+    Ok((entry.sequence < floor).then_some(floor))
 }
 
 impl Inspection {

@@ -1,21 +1,28 @@
-//! The file of graves, looked at from outside.
+//! The file of graves, and the vaults it names, looked at from outside.
 
 use super::{Inspection, Place};
-use crate::cemetery::checkpoint::{self, GRAVES_NAME, GravesError};
+use crate::cemetery::checkpoint::{self, Checkpoint, GRAVES_NAME, GravesError};
 use crate::cemetery::floor_of;
 use crate::cemetery::ground::Ground;
+use crate::cemetery::vault::{self, Vaults, vault_name};
 use crate::error::{Error, Result};
 use crate::inspect::find::Found;
 use crate::inspect::source::Source;
+use crate::lsm::table::BlockCache;
 use crate::lsm::version::read_file;
+use crate::sync::Arc;
+use std::path::Path;
 use waystation_format::key::MAX_SEQUENCE;
 
+/// Memory for blocks of vaults.
+const CACHE_BYTES: usize = 1 << 20;
+
 /// Reads graves from `source`, or says why they cannot be.
-pub(super) fn decode(source: &Source) -> Result<Ground> {
+pub(super) fn decode(source: &Source) -> Result<Checkpoint> {
     to_graves(source.path(), &source.read_all()?)
 }
 
-fn to_graves(path: &std::path::Path, bytes: &[u8]) -> Result<Ground> {
+fn to_graves(path: &Path, bytes: &[u8]) -> Result<Checkpoint> {
     checkpoint::decode(bytes).map_err(|error| match error {
         GravesError::Damaged(offset, reason) => Error::corruption(path, offset, reason),
         GravesError::Newer(format) => Error::Incompatible {
@@ -26,12 +33,39 @@ fn to_graves(path: &std::path::Path, bytes: &[u8]) -> Result<Ground> {
 }
 
 impl Inspection {
-    /// The graves in the directory's file; `None` if it has none.
+    /// The graves in the directory's file, with the vaults it names; `None` if it has none.
     pub(super) fn graves(&self) -> Result<Option<Ground>> {
         let path = self.dir.join(GRAVES_NAME);
-        match read_file(&*self.storage, &path) {
+        let read = || match read_file(&*self.storage, &path) {
             Err(error) if error.is_not_found() => Ok(None),
-            content => to_graves(&path, &content?).map(Some),
+            content => content.map(Some),
+        };
+        let mut content = read()?;
+        loop {
+            let Some(bytes) = &content else {
+                return Ok(None);
+            };
+            let Checkpoint { ground, labels } = to_graves(&path, bytes)?;
+            let blocks = Arc::new(BlockCache::new(CACHE_BYTES));
+            let opened = labels.into_iter().map(|label| {
+                let path = self.dir.join(vault_name(label.number));
+                match vault::open(&*self.storage, &self.dir, label, &blocks) {
+                    Err(error) if error.is_not_found() => Err((Some(path), error)),
+                    opened => opened.map(Arc::new).map_err(|error| (None, error)),
+                }
+            });
+            let missing = match opened.collect::<std::result::Result<Vec<_>, _>>() {
+                Ok(vaults) => return Ok(Some(ground.with_vaults(Vaults::new(vaults)))),
+                Err((Some(path), _)) => path,
+                Err((None, error)) => return Err(error),
+            };
+            // An owner may have replaced the file, and removed what it named.
+            let newer = read()?;
+            if newer == content {
+                let reason = "it is missing, although deletions are in it alone";
+                return Err(Error::corruption(missing, 0, reason));
+            }
+            content = newer;
         }
     }
 
@@ -46,13 +80,23 @@ impl Inspection {
         let around = around.filter(|(_, end, _)| end.is_none_or(|end| key < end));
         let of_ranges = around.map(|(_, _, cuts)| floor_of(cuts, MAX_SEQUENCE));
         deletions.extend(of_ranges);
-        found.extend(deletions.into_iter().map(|sequence| Found {
-            sequence,
-            value: None,
-            place: Place::Graves,
-            file: GRAVES_NAME.to_owned(),
-            offset: 0,
-        }));
+        let mut add = |sequence, file| {
+            found.push(Found {
+                sequence,
+                value: None,
+                place: Place::Graves,
+                file,
+                offset: 0,
+            });
+        };
+        for sequence in deletions {
+            add(sequence, GRAVES_NAME.to_owned());
+        }
+        for vault in ground.vaults().counting() {
+            for sequence in vault.deletions_of(key)? {
+                add(sequence, vault_name(vault.label().number));
+            }
+        }
         Ok(())
     }
 }

@@ -2,13 +2,18 @@
 //!
 //! A table may hold what a deletion at `d` hides iff its keys go round the grave's and it has versions below `d` and
 //! was not purged through `d` (every merge leaves out what graves hide from all readers, and notes how far it knew
-//! them); or, if the deletion had a date, through the number at which it was dug. Who reads through an older version of the tree reads an older ground as well, so only the newest counts.
+//! them); or, if the deletion had a date, through the number at which it was dug. Who reads through an older version of
+//! the tree reads an older ground as well, so only the newest counts.
+//!
+//! A vault goes unread once no table needs any of its graves, for all that its label says. Which of them are needed is
+//! looked at when it is written anew, which is worth it once the tables that need any lie over half of it.
 
 use super::table::TableMeta;
 use super::version::{LEVELS, UserRange, Version};
 use crate::cemetery::Cut;
 use crate::cemetery::ground::Ground;
 use crate::cemetery::row::Grave;
+use crate::cemetery::vault::Vault;
 
 /// What may need graves besides tables.
 pub(crate) struct Needs<'a> {
@@ -32,7 +37,13 @@ fn may_hold(table: &TableMeta, sequence: u64, number: u64) -> bool {
 /// The ground without the graves that nothing in `version` needs; `None` if all are needed.
 pub(crate) fn retire(ground: &Ground, version: &Version, needs: &Needs<'_>) -> Option<Ground> {
     let mut runs = Runs::new(version, ground.last_number());
-    let is_needed_in_memory = |sequence| sequence >= needs.memtables_from;
+    let keeps_vault = |vault: &Vault| {
+        let label = vault.label();
+        !label.counts()
+            || is_needed_in_memory_by(needs, label.sequences.1)
+            || tables_that_need(version, vault).next().is_some()
+    };
+    let is_needed_in_memory = |sequence| is_needed_in_memory_by(needs, sequence);
     let is_kept: Vec<bool> = ground
         .points()
         .iter()
@@ -47,12 +58,52 @@ pub(crate) fn retire(ground: &Ground, version: &Version, needs: &Needs<'_>) -> O
         cuts.iter().all(|cut| keeps_range(start, end, cut))
     };
     // Mostly all are needed: then nothing is copied.
-    if is_kept.iter().all(|is_kept| *is_kept) && ground.ranges().iter().all(keeps_all_of) {
+    if is_kept.iter().all(|is_kept| *is_kept)
+        && ground.ranges().iter().all(keeps_all_of)
+        && ground.vaults().iter().all(|it| keeps_vault(it))
+    {
         return None;
     }
     let mut is_kept = is_kept.into_iter();
     let keeps_point = |_: &Grave<'_>| is_kept.next().unwrap_or(true);
-    Some(ground.retain(keeps_point, keeps_range))
+    Some(ground.retain(keeps_point, keeps_range, keeps_vault))
+}
+
+fn is_needed_in_memory_by(needs: &Needs<'_>, sequence: u64) -> bool {
+    sequence >= needs.memtables_from
+}
+
+/// The tables that may hold what a grave of `vault` hides, for all that its label says.
+fn tables_that_need<'v>(
+    version: &'v Version,
+    vault: &'v Vault,
+) -> impl Iterator<Item = &'v TableMeta> {
+    let label = vault.label();
+    let (first, last) = (&label.first[..], &label.last[..]);
+    let tables = version.tables().map(|(_, table)| &**table);
+    tables.filter(move |it| {
+        it.smallest_user_key() <= last
+            && it.largest_user_key() >= first
+            && may_hold(it, label.sequences.1, label.demands().1)
+    })
+}
+
+/// Whether half of `vault` or more is needed by no table of `version`, and so should be left out; memtables hold writes
+/// from `memtables_from` on.
+pub(crate) fn is_worn(vault: &Vault, version: &Version, memtables_from: u64) -> bool {
+    if vault.label().sequences.1 >= memtables_from {
+        return false;
+    }
+    let tables = tables_that_need(version, vault);
+    let places = tables.map(|it| vault.place_of(it.smallest_user_key(), it.largest_user_key()));
+    let mut places: Vec<_> = places.collect();
+    places.sort_unstable_by_key(|it| it.start);
+    let (mut needed, mut end) = (0, 0);
+    for place in places {
+        needed += place.end.saturating_sub(place.start.max(end));
+        end = end.max(place.end);
+    }
+    needed <= vault.data_bytes() / 2
 }
 
 /// Whether a table may hold a version below `sequence` of a key from `start` to `end`.
@@ -73,12 +124,13 @@ fn range_is_needed(version: &Version, start: &[u8], end: Option<&[u8]>, sequence
 }
 
 /// The tables that may hold anything a grave hides, as sorted runs, walked along with the graves.
-struct Runs<'v> {
+pub(crate) struct Runs<'v> {
     runs: Vec<(Vec<&'v TableMeta>, usize)>,
 }
 
 impl<'v> Runs<'v> {
-    fn new(version: &'v Version, through: u64) -> Self {
+    /// Those of `version`, for graves that ask for tables purged through numbers up to `through`.
+    pub(crate) fn new(version: &'v Version, through: u64) -> Self {
         let mut runs = Vec::new();
         for level in 0..LEVELS {
             let tables = version.level(level).iter().map(|table| &**table);
@@ -95,7 +147,7 @@ impl<'v> Runs<'v> {
     }
 
     /// Whether a table may hold what `grave` hides. Graves come in the order of their keys.
-    fn need(&mut self, grave: &Grave<'_>) -> bool {
+    pub(crate) fn need(&mut self, grave: &Grave<'_>) -> bool {
         let key = grave.key;
         let mut is_needed = false;
         for (tables, at) in &mut self.runs {

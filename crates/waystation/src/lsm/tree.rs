@@ -24,6 +24,7 @@ mod tests;
 mod work;
 
 pub use check::{CheckReport, Problem};
+pub(crate) use checkpoint::link_or_copy;
 pub(crate) use image::{Image, ImageTable};
 pub(crate) use load::{Load, Place};
 pub use stats::{LevelStats, TreeStats, WorkStats};
@@ -132,6 +133,11 @@ impl Tree {
     fn hidden_from(&self, snapshot: u64) -> Hidden {
         let hidden_from = self.hidden.get();
         hidden_from.map_or_else(Hidden::default, |hidden_from| hidden_from(snapshot))
+    }
+
+    /// The cache for blocks of tables.
+    pub(crate) fn blocks(&self) -> &Arc<BlockCache> {
+        &self.blocks
     }
 
     /// Every write up to this sequence number is in a table.

@@ -58,6 +58,7 @@ pub(crate) fn all(seed: u64) -> Vec<Setting> {
             options.table_bytes = 64 << 10;
             options.block_bytes = 1024;
             options.cache_bytes = 0;
+            options.graves_bytes = 0;
         }),
         Setting::with(|options| {
             options.compression = Compression::None;
@@ -94,6 +95,7 @@ pub(crate) fn all(seed: u64) -> Vec<Setting> {
             options.max_open_tables = 16 << random.below(4);
             options.filter_bits_per_key = random.below(20) as u32;
             options.direct_io = random.below(2) == 0;
+            options.graves_bytes = (random.below(3) << 10) as usize;
             let residency = Duration::from_millis(random.below(20));
             options.devices = (random.below(2) == 0).then(|| devices(residency));
         }));

@@ -7,6 +7,7 @@ mod tree;
 
 use super::source::Source;
 use crate::cemetery::checkpoint::GRAVES_NAME;
+use crate::cemetery::vault::vault_number;
 use crate::device::checkpoint::{CHECKPOINT_DRAFT, CHECKPOINT_NAME};
 use crate::error::{Error, Result};
 use crate::log::{JOURNAL_NAME, RING_NAME, segment_number};
@@ -171,6 +172,7 @@ enum Kind {
     SideFile,
     Devices,
     Graves,
+    Vault,
     Text,
 }
 
@@ -188,7 +190,8 @@ pub fn dump(storage: &dyn Storage, path: &Path, sink: &mut ItemSink<'_>) -> Resu
         is_full: false,
     };
     let result = match kind(&source)? {
-        Kind::Table => tree::table(source, &mut out),
+        Kind::Table => tree::table(source, false, &mut out),
+        Kind::Vault => tree::table(source, true, &mut out),
         Kind::Manifest => tree::manifest(&source, &mut out),
         Kind::LevelDbLog => log::leveldb_log(&source, &mut out),
         Kind::Segment => log::segment_file(&source, &mut out),
@@ -222,6 +225,9 @@ fn kind(source: &Source) -> Result<Kind> {
     }
     if segment_number(&name).is_some() {
         return Ok(Kind::Segment);
+    }
+    if vault_number(&name).is_some() {
+        return Ok(Kind::Vault);
     }
     match name.as_str() {
         RING_NAME => return Ok(Kind::Ring),

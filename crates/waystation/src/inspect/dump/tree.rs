@@ -1,7 +1,9 @@
 //! Tables, MANIFESTs, and the small files beside them.
 
 use super::{DumpedVersion, Item, Out};
+use crate::cemetery::checkpoint::Checkpoint;
 use crate::cemetery::row::Grave;
+use crate::cemetery::vault::{Kind, vault_name};
 use crate::error::{Error, Result};
 use crate::inspect::graves;
 use crate::inspect::source::Source;
@@ -10,10 +12,11 @@ use crate::lsm::version::{SideFile, SideFileError};
 use waystation_format::key::{InternalKey, ValueKind};
 use waystation_format::leveldb_log::{Ending, RecordReader, begins_record_after};
 use waystation_format::log::JournalState;
+use waystation_format::varint::get_u64;
 use waystation_format::version_edit::VersionEdit;
 
-/// A table: footer, meta blocks, properties, then each data block and its entries.
-pub(super) fn table(source: Source, out: &mut Out<'_, '_>) -> Result<()> {
+/// A table: footer, meta blocks, properties, then each data block and its entries. In a vault these are graves.
+pub(super) fn table(source: Source, is_vault: bool, out: &mut Out<'_, '_>) -> Result<()> {
     let bytes = source.bytes();
     let view = TableView::new(source, bytes)?;
     out.fact("table bytes", bytes);
@@ -56,6 +59,11 @@ pub(super) fn table(source: Source, out: &mut Out<'_, '_>) -> Result<()> {
         });
         let walked = view.each(&block, &mut |key, value| {
             match InternalKey::parse(key) {
+                Ok(key) if is_vault && key.kind == ValueKind::Value => out.put(Item::Expiry {
+                    key: key.user_key.to_vec(),
+                    sequence: key.sequence,
+                    at_micros: get_u64(value).map_or(0, |(date, _)| date),
+                }),
                 Ok(key) => out.put(Item::Version(DumpedVersion {
                     key: key.user_key.to_vec(),
                     sequence: key.sequence,
@@ -204,8 +212,17 @@ pub(super) fn side_file(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
 
 /// The file of graves.
 pub(super) fn graves(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
-    let ground = graves::decode(source)?;
+    let Checkpoint { ground, labels } = graves::decode(source)?;
     out.fact("deletions up to", ground.through());
+    for label in &labels {
+        let what = match (label.kind, label.dug) {
+            (Kind::Counting, _) => "deleted keys".to_owned(),
+            (Kind::Dated, 0) => "keys that expire".to_owned(),
+            (Kind::Dated, dug) => format!("keys that had expired at write {dug}"),
+        };
+        let name = vault_name(label.number);
+        out.fact("vault", format!("{name}, {} {what}", label.graves));
+    }
     out.fact("deleted ranges", ground.ranges().len());
     out.fact("deleted keys", ground.len());
     out.fact("keys that expire", ground.dated().len());

@@ -9,15 +9,18 @@
 use super::super::source::Source;
 use super::report::{Loss, Resurrection, damage_of};
 use super::tables::FoundTable;
-use crate::cemetery::checkpoint::{self as graves, GRAVES_NAME, GravesError};
+use crate::cemetery::checkpoint::{self as graves, Checkpoint, GRAVES_NAME, GravesError};
 use crate::cemetery::fragments::Fragments;
 use crate::cemetery::ground::Ground;
+use crate::cemetery::vault::{self, vault_name};
 use crate::db::{DEVICES_STATE, GRAVES_STATE};
 use crate::device::checkpoint::{self as devices, CHECKPOINT_NAME, CheckpointError, Saved};
 use crate::error::{Error, Result};
 use crate::log::{JOURNAL_NAME, segment_number};
+use crate::lsm::table::BlockCache;
 use crate::lsm::version::{Fence, ManifestFile, SIDE_FILE, SideFile, SideFileError, State};
 use crate::storage::{Area, Storage};
+use crate::sync::Arc;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use waystation_format::filename::{self, CURRENT, FileKind, manifest_name};
@@ -284,15 +287,15 @@ impl Surveyor<'_> {
         let lost = match read.map(|bytes| graves::decode(&bytes)) {
             Err(error) if error.is_not_found() && !is_expected => return Ok(none()),
             Err(error) => damage_of(error)?,
-            Ok(Ok(ground)) if matches!(belief, Belief::Foreign) => {
-                if !ground.is_empty() {
+            Ok(Ok(read)) if matches!(belief, Belief::Foreign) => {
+                if !read.ground.is_empty() || !read.labels.is_empty() {
                     let reason = "another program has written to the directory since, so that the deletions in it \
                                   are not used";
                     self.lose(GRAVES_NAME, reason, Resurrection::Likely);
                 }
                 return Ok(none());
             }
-            Ok(Ok(ground)) => return Ok(ground),
+            Ok(Ok(read)) => return self.with_vaults(read),
             Ok(Err(GravesError::Damaged(offset, reason))) => (offset, reason.to_owned()),
             Ok(Err(GravesError::Newer(format))) => return Err(self.newer(GRAVES_NAME, format)),
         };
@@ -300,6 +303,23 @@ impl Surveyor<'_> {
         let loss = Loss::of(GRAVES_NAME, reason, Resurrection::Likely);
         self.losses.push(loss.at(lost.0, None));
         Ok(none())
+    }
+
+    /// What `read` says, with the graves of the vaults it names in memory, as far as they can be read.
+    fn with_vaults(&mut self, read: Checkpoint) -> Result<Ground> {
+        let blocks = Arc::new(BlockCache::new(0));
+        let (mut counting, mut dated) = (Vec::new(), Vec::new());
+        for label in read.labels {
+            let (name, counts) = (vault_name(label.number), label.counts());
+            let graves = if counts { &mut counting } else { &mut dated };
+            let opened = vault::open(self.storage, self.dir, label, &blocks);
+            if let Err(error) = opened.and_then(|vault| vault.read_into(graves)) {
+                let (_, reason) = damage_of(error)?;
+                let reason = format!("{reason}; what was deleted comes back");
+                self.lose(&name, reason, Resurrection::Likely);
+            }
+        }
+        Ok(read.ground.with_all_of(counting, dated))
     }
 
     /// The device table, and whether it is lost.

@@ -3,7 +3,9 @@
 use crate::cemetery::checkpoint;
 use crate::cemetery::ground::Ground;
 use crate::cemetery::learned::Learned;
-use crate::lsm::table::TableMeta;
+use crate::cemetery::vault::{Vault, Walk};
+use crate::error::Result;
+use crate::lsm::table::{TableFacts, TableMeta};
 use crate::lsm::version::UserRange;
 use crate::sync::Arc;
 use serde::{Deserialize, Serialize};
@@ -17,6 +19,9 @@ pub(crate) struct Hidden {
     pub graves: Arc<Ground>,
     /// What graves up to this number hide is left out.
     pub through: u64,
+    /// Nobody asks about versions with lower numbers.
+    #[serde(skip)]
+    pub above: u64,
     /// What graves up to this number hide is to be gone soon.
     #[serde(skip)]
     pub overdue: u64,
@@ -100,7 +105,14 @@ impl Hidden {
                     && it.other <= self.through.min(overdue)
             })
         };
-        let points = count(u64::MAX);
+        let in_vaults = |overdue: u64| -> u64 {
+            let limit = self.through.min(overdue);
+            let counting = self.graves.vaults().counting();
+            counting
+                .map(|vault| about_in(vault, table, facts, limit))
+                .sum()
+        };
+        let points = count(u64::MAX) as u64 + in_vaults(u64::MAX);
         let overlapping = self.graves.ranges().overlapping(Some(first), Some(last));
         let oldest_range = overlapping
             .filter(|(_, end, _)| end.is_none_or(|end| end > first))
@@ -110,30 +122,52 @@ impl Hidden {
             .min();
         let is_overdue = self.overdue > 0
             && (oldest_range.is_some_and(|below| below <= self.overdue)
-                || (points > 0 && count(self.overdue) > 0));
+                || (points > 0 && (count(self.overdue) > 0 || in_vaults(self.overdue) > 0)));
         Burden {
-            points: points as u64,
+            points,
             ranges: oldest_range.is_some(),
             is_overdue,
         }
     }
 }
 
-/// Graves among plain data: the bytes of their checkpoint.
+/// About how many graves of `vault` lie in the range of `table`, of which `facts` are known, and have a number up to
+/// `limit` that it was not purged through. Once it was purged through that, none.
+fn about_in(vault: &Vault, table: &TableMeta, facts: TableFacts, limit: u64) -> u64 {
+    let label = vault.label();
+    let (low, high) = label.demands();
+    let (from, to) = (low.max(facts.purged_through + 1), high.min(limit));
+    if label.sequences.1 <= facts.smallest_sequence || from > to {
+        return 0;
+    }
+    let place = vault.place_of(table.smallest_user_key(), table.largest_user_key());
+    let graves = vault.graves_in(place.end.saturating_sub(place.start));
+    // As if its numbers were spread evenly.
+    let share = u128::from(graves) * u128::from(to - from + 1) / u128::from(high - low + 1);
+    (share as u64).max(graves.min(1))
+}
+
+/// Graves among plain data: the bytes of their checkpoint. Who runs a job elsewhere has no vaults.
 mod as_bytes {
     use super::{Arc, Ground, checkpoint};
+    use crate::cemetery::checkpoint::Checkpoint;
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
     pub(super) fn serialize<S: Serializer>(graves: &Arc<Ground>, to: S) -> Result<S::Ok, S::Error> {
+        if !graves.vaults().is_empty() {
+            let reason = "some of these graves lie in files beside the tables";
+            return Err(serde::ser::Error::custom(reason));
+        }
         checkpoint::encode(graves).serialize(to)
     }
 
     pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Arc<Ground>, D::Error> {
         let bytes = Vec::deserialize(from)?;
-        let graves = checkpoint::decode(&bytes);
-        graves
-            .map(Arc::new)
-            .map_err(|error| D::Error::custom(format!("these are no graves: {error:?}")))
+        match checkpoint::decode(&bytes) {
+            Ok(Checkpoint { ground, labels }) if labels.is_empty() => Ok(Arc::new(ground)),
+            Ok(_) => Err(D::Error::custom("some of these graves are missing")),
+            Err(error) => Err(D::Error::custom(format!("these are no graves: {error:?}"))),
+        }
     }
 }
 
@@ -142,11 +176,19 @@ pub(super) struct Floors<'j> {
     hidden: &'j Hidden,
     /// The first grave that is not of a key passed by.
     at: usize,
+    walk: Walk,
 }
 
 impl<'j> Floors<'j> {
-    pub(super) fn new(hidden: &'j Hidden) -> Self {
-        Self { hidden, at: 0 }
+    /// For versions from `above` on.
+    pub(super) fn new(hidden: &'j Hidden, above: u64) -> Self {
+        let above = hidden.above.max(above);
+        let walk = Walk::for_merge(hidden.graves.vaults(), above, hidden.through);
+        Self {
+            hidden,
+            at: 0,
+            walk,
+        }
     }
 
     /// Whether nothing is hidden.
@@ -155,14 +197,18 @@ impl<'j> Floors<'j> {
     }
 
     /// The floor of `key`, which is not before the last one asked for; 0 if there is none.
-    pub(super) fn of(&mut self, key: &[u8]) -> u64 {
+    pub(super) fn of(&mut self, key: &[u8]) -> Result<u64> {
         let graves = &self.hidden.graves;
         let through = self.hidden.through;
         while self.at < graves.len() && graves.points().key(self.at) < key {
             self.at += 1;
         }
-        graves
+        let in_memory = graves
             .floor_from(self.at, key, through)
-            .max(graves.ranges().floor(key, through))
+            .max(graves.ranges().floor(key, through));
+        if self.walk.is_empty() {
+            return Ok(in_memory);
+        }
+        Ok(in_memory.max(self.walk.floor(key)?))
     }
 }

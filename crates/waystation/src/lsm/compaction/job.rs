@@ -124,6 +124,12 @@ impl Job {
         before.max(self.hidden.through)
     }
 
+    /// No input has a version below this number, for all that is known.
+    pub(crate) fn smallest_sequence(&self) -> u64 {
+        let known = |table: &TableMeta| table.facts().map_or(0, |facts| facts.smallest_sequence);
+        self.tables().map(known).min().unwrap_or(0)
+    }
+
     /// Bytes of all inputs.
     pub(crate) fn input_bytes(&self) -> u64 {
         self.tables().map(|table| table.file_bytes).sum()

@@ -41,7 +41,7 @@ pub(super) fn merge<I: EntryStream>(
             return Err(Error::Closed("closed"));
         }
         counters.entries_in += 1;
-        let verdict = retain.judge(key);
+        let verdict = retain.judge(key)?;
         if retain.starts_key() && cutter.cuts_before(user_key(key), output.table_bytes()) {
             output.cut()?;
         }

@@ -11,6 +11,7 @@
 
 use super::Job;
 use super::hidden::Floors;
+use crate::error::Result;
 use waystation_format::key::{self, ValueKind};
 
 /// What becomes of an entry.
@@ -45,7 +46,7 @@ impl<'j> Retain<'j> {
         Self {
             smallest_snapshot: job.smallest_snapshot,
             deeper: &job.deeper,
-            floors: Floors::new(&job.hidden),
+            floors: Floors::new(&job.hidden, job.smallest_sequence()),
             user_key: Vec::new(),
             floor: 0,
             newer: u64::MAX,
@@ -54,7 +55,7 @@ impl<'j> Retain<'j> {
     }
 
     /// Decides about the next entry. `internal_key` has at least its trailer.
-    pub(super) fn judge(&mut self, internal_key: &[u8]) -> Verdict {
+    pub(super) fn judge(&mut self, internal_key: &[u8]) -> Result<Verdict> {
         let user_key = key::user_key(internal_key);
         let trailer = key::trailer(internal_key);
         let sequence = trailer >> 8;
@@ -64,21 +65,21 @@ impl<'j> Retain<'j> {
             self.user_key.extend_from_slice(user_key);
             self.newer = u64::MAX - 1;
             if !self.floors.are_none() {
-                self.floor = self.floors.of(user_key);
+                self.floor = self.floors.of(user_key)?;
             }
         }
         let newer = std::mem::replace(&mut self.newer, sequence);
         if newer <= self.smallest_snapshot || newer == sequence {
-            return Verdict::Shadowed;
+            return Ok(Verdict::Shadowed);
         }
         if sequence < self.floor {
-            return Verdict::Hidden;
+            return Ok(Verdict::Hidden);
         }
         let is_deletion = trailer & 0xff == ValueKind::Deletion as u64;
         if is_deletion && sequence <= self.smallest_snapshot && !self.may_be_deeper() {
-            return Verdict::DeadDeletion;
+            return Ok(Verdict::DeadDeletion);
         }
-        Verdict::Keep
+        Ok(Verdict::Keep)
     }
 
     /// Whether the entry judged last is the first seen of its user key.

@@ -13,6 +13,7 @@ use crate::storage::File;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::cell::Cell;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use waystation_format::FormatError;
 use waystation_format::block::{Block, BlockIter};
@@ -157,6 +158,11 @@ impl Table {
         !filter.may_contain(offset, key.filter_hash)
     }
 
+    /// Whether the table may hold versions of the key, for all that its filter says.
+    pub(crate) fn may_hold(&self, key: &LookupKey<'_>) -> bool {
+        self.index.len() > 0 && !self.is_ruled_out(key, None)
+    }
+
     /// A cursor for readers: a few blocks after each seek go through the cache.
     pub(crate) fn iter(self: &Arc<Self>) -> TableIterator {
         TableIterator::new(Arc::clone(self), Access::Reader)
@@ -177,6 +183,25 @@ impl Table {
                     .offset
             }
         }
+    }
+
+    /// Where the blocks lie that may hold entries from the first key to the last (both included).
+    pub(crate) fn span_of(&self, first: &[u8], last: &[u8]) -> Range<u64> {
+        match self.index.len() {
+            0 => 0..0,
+            blocks => {
+                let behind = self.index.find(last, 0).min(blocks - 1);
+                let end = self.index.handle(behind).end().unwrap_or(self.data_end);
+                self.offset_of(first)..end + TRAILER_BYTES as u64
+            }
+        }
+    }
+
+    /// Bytes of its data blocks.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        let last = self.index.len().checked_sub(1);
+        let end = last.and_then(|last| self.index.handle(last).end());
+        end.map_or(0, |end| end + TRAILER_BYTES as u64)
     }
 
     #[inline]

@@ -64,11 +64,7 @@ impl Tree {
 
     fn copy_table(&self, table: &TableMeta, target: &Path) -> Result<()> {
         let name = self.file_of(table)?;
-        let (source, target) = (self.dir.join(&name), target.join(&name));
-        if self.storage.link(&source, &target).is_ok() {
-            return Ok(());
-        }
-        copy(&*self.storage, &source, &target)
+        link_or_copy(&*self.storage, &self.dir.join(&name), &target.join(&name))
     }
 
     /// The name of a table's file.
@@ -81,6 +77,14 @@ impl Tree {
             legacy_table_name(table.number)
         })
     }
+}
+
+/// Gives the file `source`, which never changes, a second name, or copies it.
+pub(crate) fn link_or_copy(storage: &dyn Storage, source: &Path, target: &Path) -> Result<()> {
+    if storage.link(source, target).is_ok() {
+        return Ok(());
+    }
+    copy(storage, source, target)
 }
 
 fn exists(storage: &dyn Storage, path: &Path) -> Result<bool> {

@@ -1,0 +1,94 @@
+//! The label of a vault: its name, and what is known of it without reading it.
+
+const NAME_SUFFIX: &str = ".vault";
+/// The name of vault `number`. `LevelDB` does not know such names and leaves these files alone.
+pub(crate) fn vault_name(number: u64) -> String {
+    format!("{number:06}{NAME_SUFFIX}")
+}
+
+/// The number of the vault called `name`, if that is a vault's name.
+pub(crate) fn vault_number(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(NAME_SUFFIX)?;
+    let are_digits = digits.len() >= 6 && digits.bytes().all(|it| it.is_ascii_digit());
+    are_digits.then(|| digits.parse().ok()).flatten()
+}
+
+/// What graves a vault has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// They count.
+    Counting,
+    /// They have dates.
+    Dated,
+}
+
+/// What is known of a vault without reading it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Label {
+    pub(crate) number: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) graves: u64,
+    pub(crate) kind: Kind,
+    /// If it has dates that are past for everybody: what tables must be purged through. Else 0.
+    pub(crate) dug: u64,
+    /// The lowest and the highest number of a deletion.
+    pub(crate) sequences: (u64, u64),
+    /// The lowest and the highest of what tables must be purged through, or of the dates.
+    pub(crate) others: (u64, u64),
+    /// The first key and the last.
+    pub(crate) first: Vec<u8>,
+    pub(crate) last: Vec<u8>,
+    /// A sample of the dates, ascending.
+    pub(crate) dates: Vec<u64>,
+}
+
+impl Label {
+    /// Whether its graves count.
+    pub(crate) fn counts(&self) -> bool {
+        self.kind == Kind::Counting || self.dug > 0
+    }
+
+    /// The lowest and the highest number that tables must be purged through, if its graves count.
+    pub(crate) fn demands(&self) -> (u64, u64) {
+        if self.dug > 0 {
+            (self.dug, self.dug)
+        } else {
+            self.others
+        }
+    }
+
+    /// The first of its dates; the end of time if its graves count.
+    pub(crate) fn earliest(&self) -> u64 {
+        if self.counts() {
+            u64::MAX
+        } else {
+            self.others.0
+        }
+    }
+
+    /// The last of its dates; the end of time if its graves count.
+    pub(crate) fn latest(&self) -> u64 {
+        if self.counts() {
+            u64::MAX
+        } else {
+            self.others.1
+        }
+    }
+
+    /// How many of the dates are past at `time`, of as many as are known.
+    pub(crate) fn due(&self, time: u64) -> (usize, usize) {
+        let past = self.dates.partition_point(|date| *date <= time);
+        (past, self.dates.len())
+    }
+
+    /// Whether it may have graves of `key`.
+    pub(super) fn spans(&self, key: &[u8]) -> bool {
+        *self.first <= *key && *key <= *self.last
+    }
+
+    /// Whether it may have graves of keys from `first` to `last` (both included; `None`: no bound).
+    pub(crate) fn overlaps(&self, first: Option<&[u8]>, last: Option<&[u8]>) -> bool {
+        first.is_none_or(|first| first <= &self.last[..])
+            && last.is_none_or(|last| &self.first[..] <= last)
+    }
+}

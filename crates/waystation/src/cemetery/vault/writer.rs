@@ -1,0 +1,121 @@
+//! Writing a vault, grave by grave.
+
+use super::Site;
+use super::label::{Kind, Label};
+use crate::cemetery::points::hash;
+use crate::cemetery::row::Grave;
+use crate::error::Result;
+use crate::lsm::table::{TableBuilder, TableSettings};
+use waystation_format::key::{self, ValueKind};
+use waystation_format::varint::put_u64;
+
+/// The length of a data block, about.
+const BLOCK_BYTES: usize = 4 << 10;
+/// Bits of a vault's filter per grave: who has nothing to find seldom reads.
+const FILTER_BITS: u32 = 10;
+/// A label has at most so many dates.
+const DATES_MAX: usize = 64;
+
+/// Writes a vault.
+pub(crate) struct VaultWriter {
+    builder: TableBuilder,
+    label: Label,
+    /// The sample of dates, and of which keys' hashes: one of `stride`, wherever they lie.
+    sample: Vec<(u64, u64)>,
+    stride: u64,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl VaultWriter {
+    /// Begins vault `number`.
+    pub(crate) fn create(site: &Site, number: u64, kind: Kind) -> Result<Self> {
+        let settings = TableSettings {
+            block_bytes: BLOCK_BYTES,
+            filter_bits_per_key: FILTER_BITS,
+            purged_through: 0,
+            ..site.settings
+        };
+        let path = site.path(number);
+        Ok(Self {
+            builder: TableBuilder::create(&site.storage, &path, number, settings, site.transfer)?,
+            label: Label {
+                number,
+                file_bytes: 0,
+                graves: 0,
+                kind,
+                dug: 0,
+                sequences: (u64::MAX, 0),
+                others: (u64::MAX, 0),
+                first: Vec::new(),
+                last: Vec::new(),
+                dates: Vec::new(),
+            },
+            sample: Vec::new(),
+            stride: 1,
+            key: Vec::new(),
+            value: Vec::new(),
+        })
+    }
+
+    /// Puts a grave behind the last one: by key, of one key the latest first.
+    pub(crate) fn add(&mut self, grave: &Grave<'_>) -> Result<()> {
+        let label = &mut self.label;
+        self.key.clear();
+        self.value.clear();
+        let number = match label.kind {
+            Kind::Counting => {
+                key::append(
+                    &mut self.key,
+                    grave.key,
+                    grave.sequence,
+                    ValueKind::Deletion,
+                );
+                grave.other - grave.sequence
+            }
+            Kind::Dated => {
+                key::append(&mut self.key, grave.key, grave.sequence, ValueKind::Value);
+                grave.other
+            }
+        };
+        if number > 0 {
+            put_u64(&mut self.value, number);
+        }
+        self.builder.add(&self.key, &self.value)?;
+        if label.graves == 0 {
+            label.first = grave.key.to_vec();
+        }
+        let place = hash(grave.key) >> 32;
+        if label.kind == Kind::Dated && place.is_multiple_of(self.stride) {
+            self.sample.push((grave.other, place));
+            while self.sample.len() > DATES_MAX {
+                self.stride *= 2;
+                let stride = self.stride;
+                self.sample
+                    .retain(|(_, place)| place.is_multiple_of(stride));
+            }
+        }
+        label.last.clear();
+        label.last.extend_from_slice(grave.key);
+        label.graves += 1;
+        let widen = |(low, high): (u64, u64), it: u64| (low.min(it), high.max(it));
+        label.sequences = widen(label.sequences, grave.sequence);
+        label.others = widen(label.others, grave.other);
+        Ok(())
+    }
+
+    /// Completes it and makes its content durable; its name is once its directory is synced.
+    pub(crate) fn finish(mut self) -> Result<Label> {
+        self.label.dates = self.sample.iter().map(|it| it.0).collect();
+        self.label.dates.sort_unstable();
+        self.label.file_bytes = self.builder.finish()?.file_bytes;
+        Ok(self.label)
+    }
+
+    /// Gives it up.
+    pub(crate) fn abandon(self) {
+        if let Err(error) = self.builder.abandon() {
+            log::warn!("a vault that was given up stays for now: {error}");
+        }
+    }
+}
