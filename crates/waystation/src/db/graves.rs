@@ -11,26 +11,24 @@
 //!
 //! The file is durable before the MANIFEST says that the memtable is in tables, and the log is durable before both.
 //! So a deletion that is in no file is in the part of the log that is replayed, and one that is in both counts once.
-//! (What is too much for memory goes to files of its own at step 2: see [`vaults`](super::vaults).)
+//! (Who may replace the file, and with what: [`kept`](super::kept). What is too much for memory goes to files of its own at
+//! step 2: [`vaults`](super::vaults).)
 
 use super::Core;
+use super::kept::{Kept, write_file};
 use super::learn::Looked;
 use super::pace::FULL_MEMTABLES_MAX;
 use super::stats::GraveStats;
-use super::vaults::{Tending, VaultFiles, numbers_of};
+use super::vaults::Tending;
 use super::view::View;
-use crate::cemetery::checkpoint::{self, Checkpoint, GRAVES_DRAFT, GRAVES_NAME, GravesError};
-use crate::cemetery::fragments::Fragments;
 use crate::cemetery::ground::Ground;
 use crate::cemetery::learned::Learned;
 use crate::cemetery::plot::Plot;
-use crate::cemetery::vault::{self, Site, Vaults};
-use crate::error::{Error, Result};
+use crate::cemetery::vault::{self, Site};
+use crate::error::Result;
 use crate::lsm::compaction::Hidden;
 use crate::lsm::retire::{Needs, retire};
-use crate::lsm::tree::{Tree, link_or_copy};
-use crate::lsm::version::{State, read_file, replace_file};
-use crate::storage::Storage;
+use crate::lsm::tree::link_or_copy;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
@@ -63,27 +61,6 @@ pub(super) struct Cemetery {
     pub(super) tending: Mutex<Tending>,
 }
 
-/// What the file says.
-pub(super) struct Kept {
-    /// Whether there is a file, and the tree's state says so.
-    has_file: bool,
-    /// All graves up to here that anything needs are in it.
-    through: u64,
-    /// How many graves it holds.
-    graves: usize,
-    /// Whether there are graves in it that were retired.
-    pub(super) is_stale: bool,
-    /// The vaults that are there.
-    pub(super) vaults: VaultFiles,
-    /// Whether it holds more than the ground that readers see: its memtable was not flushed yet, or for all that is known.
-    /// (When a flush fails, a restart may still find that it did not.) It must not be replaced by less then.
-    pub(super) is_ahead: bool,
-    /// When to look again for graves to retire.
-    look_at: Duration,
-    /// The view that was looked at last.
-    looked_at: Option<u64>,
-}
-
 /// What becomes of a plot.
 pub(super) struct Burial<'c> {
     kept: MutexGuard<'c, Kept>,
@@ -96,7 +73,7 @@ pub(super) struct Burial<'c> {
 impl Burial<'_> {
     /// Ends it, once readers see its ground.
     pub(super) fn end(mut self) {
-        self.kept.is_ahead = false;
+        self.kept.ahead = None;
     }
 }
 
@@ -110,16 +87,7 @@ impl Cemetery {
             next_vault: AtomicU64::new(next),
             tending: Mutex::default(),
             learned: Arc::default(),
-            kept: Mutex::new(Kept {
-                has_file,
-                through: ground.through(),
-                graves: ground.count(),
-                is_stale: false,
-                vaults: VaultFiles::of(ground.vaults()),
-                is_ahead: false,
-                look_at: Duration::ZERO,
-                looked_at: None,
-            }),
+            kept: Mutex::new(Kept::new(ground, has_file)),
             seen: Mutex::default(),
             looked: Mutex::default(),
             look_at: Mutex::default(),
@@ -166,79 +134,6 @@ impl Timeline {
     }
 }
 
-/// Reads the graves of the directory, which belong to the tables if `state` says so. Returns whether there is a file.
-/// Vaults that it does not name are removed.
-pub(super) fn read_graves(site: &Site, state: &State, flushed: u64) -> Result<(Ground, bool)> {
-    let (storage, dir) = (&*site.storage, &site.dir);
-    if !state.contains_key(GRAVES_STATE) {
-        remove_file(storage, dir)?;
-        vault::remove_others(site, &[])?;
-        return Ok((Ground::new(flushed, Fragments::default()), false));
-    }
-    let missing = |path| {
-        let reason = "it is missing, although deletions are in it alone; restore it from a copy";
-        Error::corruption(path, 0, reason)
-    };
-    let path = dir.join(GRAVES_NAME);
-    let content = match read_file(storage, &path) {
-        Err(error) if error.is_not_found() => return Err(missing(path)),
-        content => content?,
-    };
-    let Checkpoint { ground, labels } = match checkpoint::decode(&content) {
-        Ok(read) => read,
-        Err(GravesError::Damaged(offset, reason)) => {
-            return Err(Error::corruption(path, offset, reason));
-        }
-        Err(GravesError::Newer(format)) => {
-            return Err(Error::Incompatible {
-                path,
-                reason: format!(
-                    "it has format {format}; use the version that wrote it, or a newer one"
-                ),
-            });
-        }
-    };
-    let mut vaults = Vec::new();
-    for label in labels {
-        let path = site.path(label.number);
-        match site.open(label) {
-            Err(error) if error.is_not_found() => return Err(missing(path)),
-            vault => vaults.push(Arc::new(vault?)),
-        }
-    }
-    // It may have been written for a flush that did not come to its end, and lacks what hides nothing but versions
-    // that this flush would have left out. Now those may reach a table, if memory is divided in another way.
-    let ground = ground.known_through(flushed);
-    let ground = ground.with_vaults(Vaults::new(vaults));
-    let named: Vec<u64> = ground.vaults().labels().map(|it| it.number).collect();
-    vault::remove_others(site, &named)?;
-    Ok((ground, true))
-}
-
-fn remove_file(storage: &dyn Storage, dir: &Path) -> Result<()> {
-    match storage.remove(&dir.join(GRAVES_NAME)) {
-        Err(error) if !error.is_not_found() => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Writes the graves of a copy of the database in `dir`.
-pub(super) fn write_file(storage: &dyn Storage, dir: &Path, ground: &Ground) -> Result<()> {
-    let content = checkpoint::encode(ground);
-    replace_file(storage, dir, GRAVES_DRAFT, GRAVES_NAME, &content)
-}
-
-/// Notes in `tree` that the file is there.
-fn note_file(tree: &Tree, is_there: bool) -> Result<()> {
-    let mut state = tree.state();
-    if is_there {
-        state.insert(GRAVES_STATE.to_owned(), Vec::new());
-    } else {
-        state.remove(GRAVES_STATE);
-    }
-    tree.set_state(state)
-}
-
 impl Core {
     /// The deletion of a range at `sequence`, which has its place in the log, at `lsn` or later. Under the front's
     /// lock. It is never refused: if nothing is flushed any more, the memtable grows.
@@ -260,8 +155,7 @@ impl Core {
     /// returned is held.
     pub(super) fn keep_graves(&self, stage: u64) -> Result<impl Drop + '_> {
         let mut kept = lock(&self.cemetery.kept);
-        if stage > 0 && kept.is_stale && kept.has_file {
-            self.refuse_while_ahead(&kept)?;
+        if stage > 0 && kept.is_stale && kept.may_be_found() {
             let ground = Arc::clone(&self.views.load().ground);
             self.write_graves(&mut kept, &ground)?;
         }
@@ -285,7 +179,6 @@ impl Core {
             return Ok(());
         }
         let mut kept = lock(&self.cemetery.kept);
-        self.refuse_while_ahead(&kept)?;
         let mut through = 0;
         self.log.at_front(|_, sequence| {
             let active = lock(&self.active);
@@ -299,7 +192,15 @@ impl Core {
         });
         let before = Arc::clone(&self.views.load().ground);
         let ground = Arc::new(before.with_settled(graves, switch, through));
-        self.write_graves(&mut kept, &ground)?;
+        // What a flush in doubt has put into the file stays there.
+        let mut whole = Arc::clone(&ground);
+        if let Some(ahead) = &mut kept.ahead {
+            *ahead = Arc::new(ahead.with_settled(graves, switch, through));
+            whole = Arc::clone(ahead);
+        }
+        self.write_graves(&mut kept, &whole)?;
+        // Of that, some may have been retired since.
+        kept.is_stale = kept.ahead.is_some();
         self.views.change(|view| view.ground = ground);
         Ok(())
     }
@@ -370,7 +271,10 @@ impl Core {
         let applied = oldest_snapshot.min(through);
         let time = self.oldest_time();
         let is_none_due = before.ripe_from() > time;
-        if plots.clone().all(Plot::is_empty) && !before.is_empty() && is_none_due {
+        // One before this one failed, and may be found to have succeeded.
+        let is_in_doubt = kept.ahead.is_some();
+        let is_nothing_new = plots.clone().all(Plot::is_empty) && is_none_due;
+        if is_nothing_new && !before.is_empty() && !is_in_doubt {
             let hidden = Hidden {
                 above: view.memtables_from(),
                 ..self.hidden_from(&view, applied)
@@ -383,16 +287,16 @@ impl Core {
             });
         }
         let all = Arc::new(before.with(plots, through, oldest_snapshot, time));
-        // The flush leaves out what these hide; so only what is in tables already needs them.
-        let ground = self
-            .retired(&all, &view, applied + 1)
-            .unwrap_or_else(|| Arc::clone(&all));
+        // The flush leaves out what these hide; so only what is in tables already needs them. (What one in doubt did not
+        // leave out, as a snapshot was still held, may be in tables as well.)
+        let retired = (!is_in_doubt).then(|| self.retired(&all, &view, applied + 1));
+        let ground = retired.flatten().unwrap_or_else(|| Arc::clone(&all));
         kept.is_stale |= !Arc::ptr_eq(&ground, &all);
         let in_memory = Arc::clone(&ground);
         let ground = self.spilled(&mut kept, ground)?;
         let is_new = ground.newest().is_some_and(|newest| newest > kept.through);
         if is_new || !Arc::ptr_eq(&ground, &in_memory) {
-            kept.is_ahead = true;
+            kept.ahead = Some(Arc::clone(&ground));
             self.write_graves(&mut kept, &ground)?;
         }
         let hidden = Hidden {
@@ -419,33 +323,6 @@ impl Core {
             upper: &upper,
         };
         retire(ground, &view.version, &needs).map(Arc::new)
-    }
-
-    /// Refuses what would replace the file by less than it holds.
-    fn refuse_while_ahead(&self, kept: &Kept) -> Result<()> {
-        if !kept.is_ahead {
-            return Ok(());
-        }
-        let told = lock(&self.background).flush_failure.clone();
-        let cause = told.unwrap_or_else(|| "the flush of a memtable failed".into());
-        Err(Error::Suspended { cause })
-    }
-
-    /// Replaces the file. Vaults that it names are durable; those that it does not are removed.
-    pub(super) fn write_graves(&self, kept: &mut Kept, ground: &Ground) -> Result<()> {
-        kept.vaults.is_in_doubt = true;
-        write_file(&*self.storage, &self.dir, ground)?;
-        if !kept.has_file {
-            note_file(&self.tree, true)?;
-            kept.has_file = true;
-        }
-        kept.vaults.is_in_doubt = false;
-        kept.vaults.named = numbers_of(ground.vaults());
-        self.sweep_vaults(kept);
-        kept.through = ground.through();
-        kept.graves = ground.count();
-        kept.is_stale = false;
-        Ok(())
     }
 
     /// Retires the graves that nothing needs any more, if it is time to look or `always`.
@@ -563,11 +440,7 @@ impl Core {
         let ground = Arc::clone(&self.views.load().ground);
         if ground.is_empty() {
             if kept.has_file {
-                note_file(&self.tree, false)?;
-                remove_file(&*self.storage, &self.dir)?;
-                kept.has_file = false;
-                kept.vaults.named.clear();
-                self.sweep_vaults(&mut kept);
+                self.remove_graves(&mut kept)?;
             }
             return Ok(true);
         }

@@ -31,6 +31,7 @@ mod handoff;
 mod hiding;
 mod inserters;
 mod iterator;
+mod kept;
 mod learn;
 mod looks;
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! From a directory to a database: lock, tree, log, and what the log holds back into memory.
 
 use super::devices::{Devices, save_checkpoint};
-use super::graves::{Cemetery, read_graves};
+use super::graves::Cemetery;
+use super::kept::read_graves;
 use super::options::{DeviceOptions, Options};
 use super::pace::Pace;
 use super::pipeline::Active;

@@ -14,7 +14,7 @@
 //! comes of it takes its place: what no table, memtable or stay holds then will not come later.
 
 use super::Core;
-use super::graves::Kept;
+use super::kept::Kept;
 use super::times::micros;
 use super::view::View;
 use crate::cemetery::ground::Ground;
@@ -37,6 +37,8 @@ const DUE_SHARE_AT_REST: usize = 8;
 /// After a look, the next comes at the earliest after so many times as long, or so much later.
 const LOOK_SHARE: u32 = 10;
 const LOOK_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// After a failure, nothing is tried for so long.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// How far somebody looked for what to do to vaults.
 #[derive(Debug, Default)]
@@ -45,6 +47,8 @@ pub(super) struct Tending {
     looked_at: Option<u64>,
     /// When to look again.
     look_at: Duration,
+    /// Nothing is tried before, as something failed.
+    failed_until: Duration,
 }
 
 /// The vaults that are there.
@@ -62,16 +66,21 @@ impl VaultFiles {
     /// Those of `vaults`, which the file of graves names.
     pub(super) fn of(vaults: &Vaults) -> Self {
         Self {
-            named: numbers_of(vaults),
+            named: vaults.labels().map(|it| it.number).collect(),
             files: vaults.iter().map(|it| Arc::clone(it.file())).collect(),
             is_in_doubt: false,
         }
     }
-}
 
-/// The numbers of `vaults`.
-pub(super) fn numbers_of(vaults: &Vaults) -> Vec<u64> {
-    vaults.labels().map(|it| it.number).collect()
+    /// Notes the files of those that are new.
+    pub(super) fn note(&mut self, vaults: &Vaults) {
+        for vault in vaults.iter() {
+            let number = vault.label().number;
+            if self.files.iter().all(|it| it.number != number) {
+                self.files.push(Arc::clone(vault.file()));
+            }
+        }
+    }
 }
 
 impl Core {
@@ -80,20 +89,24 @@ impl Core {
     }
 
     /// `ground`, of which nobody knows yet, without what is too much for memory: that is in vaults from now on, which are
-    /// durable.
+    /// durable. While it is unknown which file of graves is in force, or a flush is, none could be removed, and this may be
+    /// tried again and again: memory is exceeded then.
     pub(super) fn spilled(&self, kept: &mut Kept, ground: Arc<Ground>) -> Result<Arc<Ground>> {
         let limit = self.options.graves_bytes;
         let is_too_much = |row: &Row, limit| !row.is_empty() && row.memory_bytes() > limit;
+        if kept.ahead.is_some() || kept.vaults.is_in_doubt {
+            return Ok(ground);
+        }
         let mut ground = ground;
         if is_too_much(ground.points(), limit) {
             let vault = self.write_vault(ground.points(), Kind::Counting)?;
             ground = Arc::new(ground.without_points(ground.vaults().and(vault)));
+            kept.vaults.note(ground.vaults());
         }
         if is_too_much(ground.dated(), limit / DATED_SHARE) {
             let vault = self.write_vault(ground.dated(), Kind::Dated)?;
             ground = Arc::new(ground.without_dated(ground.vaults().and(vault)));
         }
-        note_files(kept, &ground);
         Ok(ground)
     }
 
@@ -152,16 +165,20 @@ impl Core {
     pub(super) fn tend_vaults(&self) {
         if let Err(error) = self.try_tending() {
             // They are as they were.
+            lock(&self.cemetery.tending).failed_until = self.storage.now() + FAILURE_PAUSE;
             log::warn!("vaults of graves stay as they are for now: {error}");
         }
     }
 
     fn try_tending(&self) -> Result<()> {
+        if self.storage.now() < lock(&self.cemetery.tending).failed_until {
+            return Ok(());
+        }
         {
             let Ok(mut kept) = self.cemetery.kept.try_lock() else {
                 return Ok(());
             };
-            if kept.vaults.files.is_empty() || kept.is_ahead {
+            if kept.vaults.files.is_empty() || kept.ahead.is_some() {
                 return Ok(());
             }
             self.forget_retired(&mut kept)?;
@@ -197,11 +214,11 @@ impl Core {
         (!matches!(pending, Some(Err(_)))).then(|| self.views.load())
     }
 
-    /// Has the file of graves name no vault that was retired.
+    /// Has the file of graves name no vault that was retired, and lets it be known which file is in force.
     fn forget_retired(&self, kept: &mut Kept) -> Result<()> {
         let ground = Arc::clone(&self.views.load().ground);
         let is_there = |number: &u64| ground.vaults().labels().any(|it| it.number == *number);
-        if kept.vaults.named.iter().all(is_there) {
+        if !kept.vaults.is_in_doubt && kept.vaults.named.iter().all(is_there) {
             return Ok(());
         }
         self.write_graves(kept, &ground)
@@ -249,7 +266,7 @@ impl Core {
         let numbers: Vec<u64> = outputs.iter().map(|it| it.label().number).collect();
         let ground = Arc::clone(&self.views.load().ground);
         let replaced = ground.vaults().replaced(task.inputs(), outputs);
-        let Some(vaults) = replaced.filter(|_| !kept.is_ahead) else {
+        let Some(vaults) = replaced.filter(|_| kept.ahead.is_none()) else {
             // They were dug or retired meanwhile, or a flush failed.
             for number in numbers {
                 self.cemetery.site.discard(number);
@@ -257,19 +274,8 @@ impl Core {
             return Ok(());
         };
         let ground = Arc::new(Ground::clone(&ground).with_vaults(vaults));
-        note_files(&mut kept, &ground);
         self.write_graves(&mut kept, &ground)?;
         self.views.change(|view| view.ground = ground);
         Ok(())
-    }
-}
-
-/// Notes the files of vaults that are new.
-fn note_files(kept: &mut Kept, ground: &Ground) {
-    for vault in ground.vaults().iter() {
-        let number = vault.label().number;
-        if kept.vaults.files.iter().all(|it| it.number != number) {
-            kept.vaults.files.push(Arc::clone(vault.file()));
-        }
     }
 }
