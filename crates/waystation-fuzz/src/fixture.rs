@@ -12,11 +12,13 @@ use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{
     Compression, Db, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, Result,
-    WriteBatch,
+    Snapshot, WriteBatch,
 };
 
 /// Where a fixture lies on its machine.
 pub const DIR: &str = "/db";
+/// A time to live that is not over when a later version reads what was kept.
+const CENTURIES: Duration = Duration::from_secs(100_000_000_000);
 
 /// What a database holds.
 pub type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -33,13 +35,21 @@ pub enum Kind {
     Crashed,
     /// With devices of every state; the process died.
     Devices,
+    /// The process died with a snapshot held, and graves have no memory: they are in files, some with dates.
+    Spilled,
     /// Of LevelDB's, with tables and a log.
     LevelDb,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Closed, Self::Crashed, Self::Devices, Self::LevelDb];
+    pub const ALL: [Self; 5] = [
+        Self::Closed,
+        Self::Crashed,
+        Self::Devices,
+        Self::Spilled,
+        Self::LevelDb,
+    ];
 
     /// The name of its directory.
     pub fn name(self) -> &'static str {
@@ -47,6 +57,7 @@ impl Kind {
             Self::Closed => "closed",
             Self::Crashed => "crashed",
             Self::Devices => "devices",
+            Self::Spilled => "spilled",
             Self::LevelDb => "leveldb",
         }
     }
@@ -57,7 +68,13 @@ impl Kind {
             residency: Duration::from_secs(1 << 30),
             ..DeviceOptions::new(Extractor::until(b':'))
         };
+        let graves_bytes = Options::default().graves_bytes;
         Options {
+            graves_bytes: if self == Self::Spilled {
+                0
+            } else {
+                graves_bytes
+            },
             memtable_bytes: 64 << 10,
             table_bytes: 64 << 10,
             block_bytes: 1024,
@@ -104,6 +121,13 @@ impl Kind {
                 let db = Db::open_with(storage, dir, self.options())?;
                 fill_tables(&db)?;
                 fill_devices(&db)?;
+                fill_log(&db)?;
+                machine.crash(1, Crash::Process)
+            }
+            Self::Spilled => {
+                let db = Db::open_with(storage, dir, self.options())?;
+                fill_tables(&db)?;
+                let _held = fill_vaults(&db)?;
                 fill_log(&db)?;
                 machine.crash(1, Crash::Process)
             }
@@ -157,6 +181,11 @@ impl Kind {
             apply_devices(&mut |key, value| set(&mut content, key, value));
             content.retain(|key, _| !key.starts_with(b"gone:"));
         }
+        if self == Self::Spilled {
+            for apply in [apply_doomed, apply_deletions, apply_expiring] {
+                apply(&mut |key, value| set(&mut content, key, value));
+            }
+        }
         apply_log(&mut |key, value| set(&mut content, key, value));
         content
     }
@@ -206,7 +235,7 @@ fn read_all(db: &Db, content: &Content) -> Result<Option<String>> {
             Err(error) => failure = Some(error),
         }
     }
-    for key in [&b"gone:1"[..], b"t007", b"l03", b"nothing"] {
+    for key in [&b"gone:1"[..], b"t007", b"l03", b"v04", b"nothing"] {
         match db.get(key) {
             Ok(found) if found.as_ref() == content.get(key) => {}
             Ok(_) => return Ok(Some(format!("{} is there", key.escape_ascii()))),
@@ -272,6 +301,27 @@ fn apply_devices(set: &mut Setter<'_>) {
     set(b"stays:3", None);
 }
 
+/// What goes to tables before a snapshot is taken.
+fn apply_doomed(set: &mut Setter<'_>) {
+    for i in 0..8 {
+        set(format!("v{i:02}").as_bytes(), Some(b"seen by a snapshot"));
+    }
+}
+
+/// What is deleted afterwards.
+fn apply_deletions(set: &mut Setter<'_>) {
+    for i in [0, 3, 4, 7] {
+        set(format!("v{i:02}").as_bytes(), None);
+    }
+}
+
+/// What has a time to live, which is not over yet.
+fn apply_expiring(set: &mut Setter<'_>) {
+    for i in 0..3 {
+        set(format!("x{i:02}").as_bytes(), Some(b"for a while"));
+    }
+}
+
 /// What stays in the log.
 fn apply_log(set: &mut Setter<'_>) {
     for i in 0..6 {
@@ -319,6 +369,23 @@ fn fill_devices(db: &Db) -> Result<()> {
     write(db, apply_devices, Durability::ProcessCrash)?;
     db.settle(b"settled")?;
     db.depart(b"gone")
+}
+
+/// Returns the snapshot that has to be held.
+fn fill_vaults(db: &Db) -> Result<Snapshot> {
+    write(db, apply_doomed, Durability::ProcessCrash)?;
+    db.flush()?;
+    let held = db.snapshot();
+    write(db, apply_deletions, Durability::ProcessCrash)?;
+    let mut batch = WriteBatch::new();
+    apply_expiring(&mut |key, value| {
+        if let Some(value) = value {
+            batch.put_with_ttl(key, value, CENTURIES);
+        }
+    });
+    db.write(&batch, Durability::ProcessCrash)?;
+    db.flush()?;
+    Ok(held)
 }
 
 fn fill_log(db: &Db) -> Result<()> {

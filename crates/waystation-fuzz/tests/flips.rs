@@ -3,8 +3,9 @@
 //! Every 16th by default; `WAYSTATION_FLIP_PART=1` takes all of them, as `make test` does: about two minutes on two
 //! cores.
 
+use std::path::Path;
 use std::thread;
-use waystation_fuzz::fixture::Kind;
+use waystation_fuzz::fixture::{DIR, Kind, Outcome};
 use waystation_fuzz::flips::{Tally, flip_all};
 
 const THREADS: usize = 2;
@@ -58,4 +59,24 @@ fn every_flipped_bit_is_detected_or_harmless() {
     assert!(sum.refused > 0 && sum.detected > 0, "nothing was damaged");
     harm.truncate(20);
     assert_eq!(harm, Vec::<String>::new());
+}
+
+#[test]
+fn a_cut_or_lost_vault_is_missed() {
+    let image = Kind::Spilled.load().unwrap();
+    let is_vault = |name: &str| Path::new(name).extension().is_some_and(|it| it == "vault");
+    let vaults: Vec<_> = image.files.iter().filter(|it| is_vault(&it.0)).collect();
+    assert_eq!(vaults.len(), 2, "one with dates and one without");
+    for (name, content) in vaults {
+        let cut = (0..content.len()).map(|length| image.with(name, content[..length].to_vec()));
+        let mut lost = image.clone();
+        lost.files.retain(|it| it.0 != *name);
+        for damaged in cut.chain([lost]) {
+            let outcome = Kind::Spilled.read(damaged.boot(Path::new(DIR)).unwrap());
+            let Outcome::Refused(error) = &outcome else {
+                panic!("{name}: {outcome:?}");
+            };
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    }
 }

@@ -52,6 +52,16 @@ impl Model {
     }
 }
 
+/// How a database is made; `Spilled` has devices, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    WithDevices,
+    Spilled,
+}
+
+const KINDS: [Kind; 3] = [Kind::Plain, Kind::WithDevices, Kind::Spilled];
+
 fn options(has_devices: bool) -> Options {
     let with = options_with_resting_devices();
     Options {
@@ -139,10 +149,15 @@ struct Made {
 }
 
 impl Made {
-    fn new(has_devices: bool) -> Self {
+    fn new(kind: Kind) -> Self {
+        let has_devices = kind != Kind::Plain;
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("db");
-        let db = Db::open(&path, options(has_devices)).unwrap();
+        let mut options = options(has_devices);
+        if kind == Kind::Spilled {
+            options.graves_bytes = 0;
+        }
+        let db = Db::open(&path, options).unwrap();
         let mut model = Model::default();
         // So that nothing deleted is purged.
         let held = db.snapshot();
@@ -151,6 +166,12 @@ impl Made {
         drop(held);
         db.close().unwrap();
         let closed = files_of(&*OsStorage::new(), &path);
+        for files in [&killed, &closed] {
+            assert_eq!(
+                files.keys().any(|name| is_vault(name)),
+                kind == Kind::Spilled
+            );
+        }
         Self {
             states: [("killed", killed), ("closed", closed)],
             model,
@@ -316,6 +337,10 @@ fn is_table(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|it| it == "ldb")
 }
 
+fn is_vault(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|it| it == "vault")
+}
+
 fn is_named(repaired: &Repaired, file: &str) -> bool {
     let mut losses = repaired.losses.iter();
     losses.any(|loss| loss.file == file) || repaired.gaps.iter().any(|gap| gap.file == file)
@@ -323,8 +348,8 @@ fn is_named(repaired: &Repaired, file: &str) -> bool {
 
 #[test]
 fn sound_databases_are_copied_whole() {
-    for has_devices in [false, true] {
-        let made = Made::new(has_devices);
+    for kind in KINDS {
+        let made = Made::new(kind);
         for (name, files) in &made.states {
             let (repaired, found) = made.repair(files, Resurrection::Impossible).unwrap();
             assert_eq!(
@@ -338,11 +363,11 @@ fn sound_databases_are_copied_whole() {
 
 #[test]
 fn any_file_may_be_lost() {
-    for has_devices in [false, true] {
-        let made = Made::new(has_devices);
+    for kind in KINDS {
+        let made = Made::new(kind);
         for (name, files) in &made.states {
             for file in files.keys().map(String::as_str) {
-                let what = format!("{name} without {file}, devices: {has_devices}");
+                let what = format!("{name} without {file}, {kind:?}");
                 let (accepted, repaired) = made.check(&without(files, file), &what);
                 let is_all = repaired.entries == made.model.now.len() as u64;
                 // What is there still says all.
@@ -356,7 +381,7 @@ fn any_file_may_be_lost() {
                         "{what}: {repaired:?}"
                     );
                 }
-                let is_likely = ["GRAVES", "DEVICES"].contains(&file);
+                let is_likely = ["GRAVES", "DEVICES"].contains(&file) || is_vault(file);
                 assert_eq!(accepted == Resurrection::Likely, is_likely, "{what}");
                 if is_likely || file.contains("MANIFEST") {
                     assert!(repaired.entries >= made.model.now.len() as u64, "{what}");
@@ -375,17 +400,17 @@ fn any_file_may_be_lost() {
 
 #[test]
 fn any_file_may_be_damaged() {
-    for has_devices in [false, true] {
-        let made = Made::new(has_devices);
+    for kind in KINDS {
+        let made = Made::new(kind);
         for (name, files) in &made.states {
             for (file, bytes) in files.iter().filter(|(_, bytes)| !bytes.is_empty()) {
                 let length = bytes.len();
                 for at in [9.min(length - 1), length / 3, length - 60.min(length)] {
-                    let what = format!("{name}, {file} at {at}, devices: {has_devices}");
+                    let what = format!("{name}, {file} at {at}, {kind:?}");
                     made.check(&damaged(files, file, |bytes| bytes[at] ^= 0x40), &what);
                 }
                 for part in 1..5 {
-                    let what = format!("{name}, {part} fifths of {file}, devices: {has_devices}");
+                    let what = format!("{name}, {part} fifths of {file}, {kind:?}");
                     let cut = |bytes: &mut Vec<u8>| bytes.truncate(length * part / 5);
                     made.check(&damaged(files, file, cut), &what);
                 }
@@ -397,14 +422,14 @@ fn any_file_may_be_damaged() {
 #[test]
 fn several_files_may_be_lost_together() {
     let mut random = Random(7);
-    for has_devices in [false, true] {
-        let made = Made::new(has_devices);
+    for kind in KINDS {
+        let made = Made::new(kind);
         for (name, files) in &made.states {
             for _ in 0..25 {
                 let mut some = files.clone();
                 some.retain(|_, _| !random.one_in(4));
                 let kept = some.keys().collect::<Vec<_>>();
-                let what = format!("{name}, {kept:?} alone, devices: {has_devices}");
+                let what = format!("{name}, {kept:?} alone, {kind:?}");
                 let (_, found) = made.repair(&some, Resurrection::Likely).expect(&what);
                 for (key, value) in &found {
                     let ever = made.model.ever.get(key);
@@ -439,7 +464,7 @@ fn what_is_no_database_is_not_repaired() {
 
 #[test]
 fn a_lost_device_table_is_missed() {
-    let made = Made::new(true);
+    let made = Made::new(Kind::WithDevices);
     for (_, files) in &made.states {
         let machine: Arc<dyn Storage> = machine(&without(files, "DEVICES"));
         for has_devices in [false, true] {
@@ -473,7 +498,7 @@ fn an_owned_database_is_not_repaired() {
 
 #[test]
 fn a_plain_leveldb_directory_is_repaired() {
-    let made = Made::new(false);
+    let made = Made::new(Kind::Plain);
     let machine: Arc<dyn Storage> = machine(&made.states[1].1);
     let db = Db::open_with(Arc::clone(&machine), "/db", options(false)).unwrap();
     let plain = Path::new("/plain");
@@ -493,7 +518,7 @@ fn a_plain_leveldb_directory_is_repaired() {
 
 #[test]
 fn a_repair_in_place_leaves_a_database_at_its_path() {
-    let made = Made::new(true);
+    let made = Made::new(Kind::WithDevices);
     let machine: Arc<dyn Storage> = machine(&without(made.killed(), "CURRENT"));
     let dir = Path::new("/db");
     let mend = |accepted| repair_in_place(&machine, dir, &made.options(), accepted, &mut |_| ());
@@ -519,7 +544,7 @@ fn a_repair_in_place_leaves_a_database_at_its_path() {
 
 #[test]
 fn on_real_storage_too() {
-    let made = Made::new(true);
+    let made = Made::new(Kind::WithDevices);
     let root = tempfile::tempdir().unwrap();
     let (dir, copy) = (root.path().join("db"), root.path().join("copy"));
     fs::create_dir_all(&dir).unwrap();
