@@ -245,6 +245,30 @@ fn vaults_are_tended_and_leave_with_the_last_that_needs_them() {
     );
 }
 
+/// The last grave of a vault is retired while the database is at rest, and nobody writes afterwards.
+#[test]
+fn vaults_leave_in_a_rest_as_well() {
+    let machine = SimStorage::new(10);
+    let options = Options {
+        deletion_deadline: None,
+        ..options()
+    };
+    let db = filled(&machine, options, 1_000);
+    let held = db.snapshot();
+    for number in 0..1_000 {
+        db.delete(&key(number)).unwrap();
+    }
+    db.flush().unwrap();
+    assert!(!vaults(&*machine, DIR).is_empty());
+    std::thread::sleep(Duration::from_secs(1));
+    drop(held);
+    db.compact_range(Bound::Unbounded, Bound::Unbounded)
+        .unwrap();
+    wait_until("nothing is left of them", || {
+        db.stats().graves.points == 0 && vaults(&*machine, DIR).is_empty()
+    });
+}
+
 #[test]
 fn dates_are_not_kept_in_memory_nor_written_again_and_again() {
     const KEYS: u32 = 51_000;

@@ -355,11 +355,11 @@ impl Core {
     /// Whether everything in the tree has been looked at for graves that it does not need.
     pub(super) fn has_looked_for_needs(&self) -> bool {
         let view = self.views.load();
-        let looked = |kept: &Kept| kept.looked_at == Some(view.generation());
-        if !self.has_tended_vaults(&view) {
-            return false;
-        }
-        view.ground.is_empty() || self.cemetery.kept.try_lock().is_ok_and(|it| looked(&it))
+        let looked = |kept: &Kept| {
+            let has_looked = view.ground.is_empty() || kept.looked_at == Some(view.generation());
+            has_looked && self.has_tended_vaults(&view, kept)
+        };
+        self.cemetery.kept.try_lock().is_ok_and(|it| looked(&it))
     }
 
     /// While what is returned is held, tables and graves are those of one moment.

@@ -155,10 +155,17 @@ impl Core {
         });
     }
 
-    /// Whether everything in `view` has been looked at for something to do to its vaults.
-    pub(super) fn has_tended_vaults(&self, view: &View) -> bool {
+    /// Whether everything in `view` has been looked at for something to do to its vaults, and no other is left but those
+    /// that somebody reads.
+    pub(super) fn has_tended_vaults(&self, view: &View, kept: &Kept) -> bool {
+        let vaults = view.ground.vaults();
+        let is_there = |number: u64| vaults.labels().any(|it| it.number == number);
+        let is_read = |file: &Arc<VaultFile>| Arc::strong_count(file) > 1;
         let has_looked = || lock(&self.cemetery.tending).looked_at == Some(view.generation());
-        view.ground.vaults().is_empty() || has_looked()
+        let mut files = kept.vaults.files.iter();
+        files.all(|file| is_there(file.number) || is_read(file))
+            && kept.vaults.named.iter().all(|number| is_there(*number))
+            && (vaults.is_empty() || has_looked())
     }
 
     /// Does what is to be done to vaults, if anything. Only the watcher does.
