@@ -329,3 +329,25 @@ fn copies_and_exports_say_what_they_do_with_time() {
     machine.sleep(5 * YEAR);
     assert_eq!((all(&copy).len(), all(&plain).len()), (0, 1));
 }
+
+#[test]
+fn a_copy_never_brings_back_what_had_expired_when_it_was_made() {
+    for holds_snapshot in [false, true] {
+        let machine = SimStorage::new(11);
+        let db = open(&machine);
+        db.put_with_ttl(b"short", b"", YEAR).unwrap();
+        db.put_with_ttl(b"long", b"", 5 * YEAR).unwrap();
+        let snapshot = holds_snapshot.then(|| db.snapshot());
+        machine.sleep(2 * YEAR);
+        assert_eq!(all(&db), ["long"]);
+        db.checkpoint("/copy").unwrap();
+        drop(snapshot);
+        // It is opened where the clock stands before everything.
+        machine.step_wall_clock(-10 * 365 * 86_400);
+        let storage = Arc::clone(&machine) as Arc<dyn Storage>;
+        let copy = Db::open_with(storage, "/copy", small_options()).unwrap();
+        assert_eq!(all(&copy), ["long"], "{holds_snapshot}");
+        machine.sleep(4 * YEAR);
+        assert_eq!(all(&copy).len(), 0);
+    }
+}

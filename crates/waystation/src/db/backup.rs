@@ -187,7 +187,7 @@ impl Core {
             state.insert(LOG_STATE.to_owned(), Vec::new());
             state.insert(DEVICES_STATE.to_owned(), Vec::new());
         }
-        let ground = Arc::clone(&self.views.load().ground);
+        let ground = self.graves_to_copy();
         if !ground.is_empty() {
             made.push((GRAVES_NAME.to_owned(), checkpoint::encode(&ground)));
             state.insert(GRAVES_STATE.to_owned(), Vec::new());

@@ -367,12 +367,22 @@ impl Core {
         lock(&self.cemetery.kept)
     }
 
+    /// The graves for a copy of the database, whose time goes on from now: those who still read at an earlier one here do
+    /// not read there.
+    pub(super) fn graves_to_copy(&self) -> Arc<Ground> {
+        let ground = Arc::clone(&self.views.load().ground);
+        if !ground.is_timed() {
+            return ground;
+        }
+        Arc::new(Ground::clone(&ground).at_time(self.time()))
+    }
+
     /// Writes a copy of all tables and graves to the new directory `target`.
     pub(super) fn checkpoint(&self, target: &Path) -> Result<()> {
         let (tables, ground) = {
             // No flush ends meanwhile: tables and graves are those of one moment.
             let _kept = lock(&self.cemetery.kept);
-            (self.tree.moment(), Arc::clone(&self.views.load().ground))
+            (self.tree.moment(), self.graves_to_copy())
         };
         self.tree.checkpoint(&tables, target, |state| {
             if !ground.is_empty() {

@@ -128,9 +128,10 @@ impl Core {
         }
     }
 
-    /// Logs the time if something has expired: wherever the log goes, it is over there, too.
+    /// Logs the time if something has expired: wherever the log goes, it is over there, too, even if a snapshot still sees
+    /// it here.
     pub(super) fn log_expired(&self) -> Result<()> {
-        if self.views.load().earliest() > self.oldest_time() {
+        if self.views.load().earliest() > self.time() {
             return Ok(());
         }
         self.log_time()
