@@ -5,18 +5,15 @@
 
 mod support;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use support::options_with_resting_devices;
+use support::{Content, content, options_with_resting_devices};
 use waystation::backup::Backups;
 use waystation::inspect::Inspection;
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Compression, Db, Error, IterOptions, Options};
-
-type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+use waystation::{Compression, Db, Error, Options};
 
 fn options(has_devices: bool) -> Options {
     let options = options_with_resting_devices();
@@ -51,26 +48,15 @@ fn make(storage: &Arc<dyn Storage>, has_devices: bool) -> (Db, Content) {
     (db, content)
 }
 
-fn read(db: &Db) -> Content {
-    let mut cursor = db.iter(IterOptions::default()).unwrap();
-    let mut found = Content::new();
-    cursor.seek_to_first().unwrap();
-    while cursor.valid() {
-        found.insert(cursor.key().to_vec(), cursor.value().to_vec());
-        cursor.next().unwrap();
-    }
-    found
-}
-
 /// What is in the database at `path`; `None` if there is none.
-fn content(storage: Arc<dyn Storage>, path: &str, options: Options) -> Option<Content> {
+fn content_at(storage: Arc<dyn Storage>, path: &str, options: Options) -> Option<Content> {
     let options = Options {
         create_if_missing: false,
         ..options
     };
     match Db::open_with(Arc::clone(&storage), path, options) {
         Ok(db) => {
-            let found = read(&db);
+            let found = content(&db);
             db.close().unwrap();
             let checked = Inspection::open(storage, path).unwrap().check(&mut |_| ());
             assert_eq!(checked.unwrap().problems, []);
@@ -110,7 +96,7 @@ fn what_was_made_survives() {
                 ("/restored", has_devices),
                 ("/plain", false),
             ] {
-                let found = content(Arc::clone(&left), path, options(has_devices));
+                let found = content_at(Arc::clone(&left), path, options(has_devices));
                 assert!(
                     found.as_ref() == Some(&expected),
                     "{path}, seed {seed}, cut {cut}"
@@ -153,7 +139,7 @@ fn cut_short(
             for cut in 0..3 {
                 let left: Arc<dyn Storage> = machine.crash(cut, Crash::PowerCut);
                 let what = format!("{path}, {operation:?} after {spared}, cut {cut}");
-                let found = content(left, path, options(has_devices_then));
+                let found = content_at(left, path, options(has_devices_then));
                 let is_whole = found.as_ref() == Some(&expected);
                 assert!(is_whole || (found.is_none() && copied.is_err()), "{what}");
             }

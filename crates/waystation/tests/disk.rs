@@ -1,16 +1,16 @@
 //! Full disks: a limit of the database's own, which nothing passes, and a file system without room. Whoever leaves can
 //! leave; whoever comes hears why not; nothing is lost.
 
-use std::collections::BTreeMap;
+mod support;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
+use support::{Content, content};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{
-    Db, DeviceLevel, DeviceOptions, Durability, Error, Extractor, IterOptions, Options,
-};
+use waystation::{Db, DeviceLevel, DeviceOptions, Durability, Error, Extractor, Options};
 
 const DIR: &str = "/db";
 
@@ -40,22 +40,9 @@ fn used(machine: &SimStorage) -> u64 {
     entries.iter().map(|entry| entry.bytes).sum()
 }
 
-type State = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn state(db: &Db) -> State {
-    let mut entries = db.iter(IterOptions::default()).expect("iter");
-    let mut state = State::new();
-    entries.seek_to_first().expect("seek");
-    while entries.valid() {
-        state.insert(entries.key().to_vec(), entries.value().to_vec());
-        entries.next().expect("next");
-    }
-    state
-}
-
 /// Writes until the disk is full. Returns what was acknowledged.
-fn fill(db: &Db, round: u32) -> (State, Error) {
-    let mut written = State::new();
+fn fill(db: &Db, round: u32) -> (Content, Error) {
+    let mut written = Content::new();
     for number in 0.. {
         let key = format!("car-{}:{round}/{number:06}", number % 20).into_bytes();
         let value = vec![7; 2000];
@@ -114,7 +101,7 @@ fn the_limit_is_never_passed_and_leaving_works_at_it() {
             let (written, error) = fill(&db, round);
             assert!(matches!(error, Error::DiskFull { .. }), "{error}");
             assert!(error.is_out_of_space() && !written.is_empty());
-            assert!(state(&db) == written, "round {round}");
+            assert!(content(&db) == written, "round {round}");
             // All that gives room goes on.
             db.settle(b"car-1").expect("settle");
             let stream = db.export_device(b"car-2", "other", Durability::PowerLoss);
@@ -124,7 +111,7 @@ fn the_limit_is_never_passed_and_leaving_works_at_it() {
             other.depart(b"car-2").expect("depart");
             db.delete(b"car-3:x").expect("delete");
             depart_all(&db);
-            assert!(state(&db).is_empty());
+            assert!(content(&db).is_empty());
             let put = || db.put(b"car-1:again", b"").is_ok();
             wait_until("there is room again", put);
             depart_all(&db);
@@ -132,7 +119,7 @@ fn the_limit_is_never_passed_and_leaving_works_at_it() {
     });
     db.close().expect("close");
     let db = open(&machine, Some(LIMIT));
-    assert!(state(&db).is_empty());
+    assert!(content(&db).is_empty());
 }
 
 #[test]
@@ -154,7 +141,7 @@ fn a_full_file_system_stops_writers_and_not_those_who_leave() {
     db.settle(b"car-1").expect("settle");
     db.depart(b"car-2").expect("depart");
     written.retain(|key, _| !key.starts_with(b"car-2:"));
-    assert!(state(&db) == written);
+    assert!(content(&db) == written);
 
     // Others take the rest: now not a byte is left.
     machine.set_capacity(Some(used(&machine)));
@@ -162,23 +149,23 @@ fn a_full_file_system_stops_writers_and_not_those_who_leave() {
     assert!(put.is_err(), "nobody is let in");
     db.settle(b"car-3")
         .expect_err("there is no room for tables");
-    assert!(state(&db) == written);
+    assert!(content(&db) == written);
     // What is left of the log's segment is for departures; with none left they are refused, not half done.
     match db.depart(b"car-4") {
         Ok(()) => written.retain(|key, _| !key.starts_with(b"car-4:")),
         Err(Error::Suspended { .. }) => {}
         Err(error) => panic!("{error}"),
     }
-    assert!(state(&db) == written);
+    assert!(content(&db) == written);
 
     // The process dies; there is room again.
     let machine = machine.crash(5, Crash::Process);
     machine.set_capacity(None);
     drop(db);
     let db = open(&machine, None);
-    assert!(state(&db) == written);
+    assert!(content(&db) == written);
     db.settle(b"car-3").expect("settle");
     db.put(b"car-3:after", b"").expect("put");
     written.insert(b"car-3:after".to_vec(), Vec::new());
-    assert!(state(&db) == written);
+    assert!(content(&db) == written);
 }

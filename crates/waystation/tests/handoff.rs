@@ -2,19 +2,16 @@
 
 mod support;
 
-use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-use support::options_with_resting_devices;
+use support::{Content as State, content_by, options_with_resting_devices};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{
     Db, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, Receipt, Snapshot,
     Ticket, WriteBatch,
 };
-
-type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// An engine on a machine of its own.
 struct Edge {
@@ -56,16 +53,7 @@ fn state_at(db: &Db, prefix: &str, snapshot: Option<&Snapshot>) -> State {
         snapshot: snapshot.cloned(),
         ..IterOptions::default()
     };
-    let mut entries = db.iter(options).expect("iter");
-    let mut state = State::new();
-    entries.seek_to_first().expect("seek");
-    while entries.valid() {
-        let value = entries.value().to_vec();
-        let again = state.insert(entries.key().to_vec(), value);
-        assert_eq!(again, None, "each key once");
-        entries.next().expect("next");
-    }
-    state
+    content_by(db, options)
 }
 
 fn state(db: &Db) -> State {

@@ -6,32 +6,21 @@
 
 mod support;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use support::options_with_resting_devices;
+use support::{Content as State, content_by, options_with_resting_devices};
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{Db, Durability, Error, IterOptions};
-
-type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn open(storage: Arc<dyn Storage>) -> Db {
     Db::open_with(storage, Path::new("/db"), options_with_resting_devices()).expect("open")
 }
 
 fn state(db: &Db) -> State {
-    let mut entries = db.iter(IterOptions::prefix(&b"car:"[..])).expect("iter");
-    let mut state = State::new();
-    entries.seek_to_first().expect("seek");
-    while entries.valid() {
-        let value = entries.value().to_vec();
-        let again = state.insert(entries.key().to_vec(), value);
-        assert_eq!(again, None, "each key once");
-        entries.next().expect("next");
-    }
-    state
+    content_by(db, IterOptions::prefix(&b"car:"[..]))
 }
 
 /// A device on both levels, of several blocks.

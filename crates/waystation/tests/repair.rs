@@ -2,16 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
-use std::collections::BTreeMap;
+mod support;
+
 use std::fs;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use support::{Content, content};
 use waystation::inspect::{Repaired, Resurrection, repair};
 use waystation::storage::{OsStorage, Storage};
-use waystation::{Compression, Db, DeviceOptions, Extractor, IterOptions, Options};
-
-type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+use waystation::{Compression, Db, DeviceOptions, Extractor, Options};
 
 fn options(has_devices: bool) -> Options {
     Options {
@@ -82,13 +82,7 @@ fn repaired(dir: &Path, target: &Path, has_devices: bool) -> (Repaired, Content)
     )
     .unwrap();
     let db = Db::open(target, options(has_devices)).unwrap();
-    let mut cursor = db.iter(IterOptions::default()).unwrap();
-    let mut found = Content::new();
-    cursor.seek_to_first().unwrap();
-    while cursor.valid() {
-        found.insert(cursor.key().to_vec(), cursor.value().to_vec());
-        cursor.next().unwrap();
-    }
+    let found = content(&db);
     assert_eq!(found.len() as u64, answer.entries);
     (answer, found)
 }

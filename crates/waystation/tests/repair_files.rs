@@ -10,15 +10,13 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Random, copy_files, options_with_resting_devices};
+use support::{Content, Random, content, copy_files, options_with_resting_devices};
 use waystation::inspect::{Inspection, Repaired, Resurrection, repair, repair_in_place};
 use waystation::storage::{Area, OpenMode, OsStorage, SimStorage, Storage, Transfer};
-use waystation::{Compression, Db, Error, IterOptions, Options};
+use waystation::{Compression, Db, Error, Options};
 
 /// The files of a directory, by name.
 type Files = BTreeMap<String, Vec<u8>>;
-/// Keys and values.
-type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// What there is, and all that there ever was.
 #[derive(Default)]
@@ -204,7 +202,7 @@ impl Made {
             assert!(machine.list(target).is_err());
         }
         repaired.map(|repaired| {
-            let found = content(&machine, target);
+            let found = content_at(&machine, target);
             assert_eq!(found.len() as u64, repaired.entries);
             (repaired, found)
         })
@@ -300,21 +298,14 @@ fn files_of(storage: &dyn Storage, dir: &Path) -> Files {
 }
 
 /// What is in the new database `dir`, which checks and opens.
-fn content(storage: &Arc<dyn Storage>, dir: &Path) -> Content {
+fn content_at(storage: &Arc<dyn Storage>, dir: &Path) -> Content {
     let inspection = Inspection::open(Arc::clone(storage), dir).unwrap();
     let checked = inspection.check(&mut |_| ()).unwrap();
     assert_eq!(checked.problems, []);
     let listed = storage.list(dir).unwrap();
     let keeps_devices = listed.iter().any(|entry| entry.name == "DEVICES");
     let db = Db::open_with(Arc::clone(storage), dir, options(keeps_devices)).unwrap();
-    let mut cursor = db.iter(IterOptions::default()).unwrap();
-    let mut found = Content::new();
-    cursor.seek_to_first().unwrap();
-    while cursor.valid() {
-        found.insert(cursor.key().to_vec(), cursor.value().to_vec());
-        cursor.next().unwrap();
-    }
-    drop(cursor);
+    let found = content(&db);
     db.close().unwrap();
     found
 }
@@ -527,7 +518,7 @@ fn a_repair_in_place_leaves_a_database_at_its_path() {
     let mut kept = files_of(&*machine, &mended.kept);
     kept.remove("LOCK");
     assert!(kept == without(&without(made.killed(), "CURRENT"), "LOCK"));
-    assert!(content(&machine, dir) == made.model.now);
+    assert!(content_at(&machine, dir) == made.model.now);
     // Now there is nothing to do.
     let again = |accepted| repair_in_place(&machine, dir, &options(true), accepted, &mut |_| ());
     assert!(again(Resurrection::Impossible).unwrap().is_none());
@@ -539,7 +530,7 @@ fn a_repair_in_place_leaves_a_database_at_its_path() {
     assert!(files_of(&*machine, dir) == damaged);
     let mended = mend(Resurrection::Likely).unwrap().unwrap();
     assert_eq!(mended.kept, Path::new("/db.before-repair-2"));
-    assert!(content(&machine, dir) == made.model.now);
+    assert!(content_at(&machine, dir) == made.model.now);
 }
 
 #[test]
@@ -561,7 +552,7 @@ fn on_real_storage_too() {
     assert!(mended.unwrap().kept.join("CURRENT").exists());
     let target = root.path().join("new");
     repair(&storage, &copy, &target, &made.options(), none, &mut |_| ()).unwrap();
-    for found in [dir, target].map(|dir| content(&storage, &dir)) {
+    for found in [dir, target].map(|dir| content_at(&storage, &dir)) {
         assert!(found == made.model.now);
     }
 }

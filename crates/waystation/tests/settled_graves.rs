@@ -5,11 +5,12 @@
 
 mod support;
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{Random, options_with_devices, options_with_resting_devices};
+use support::{
+    Content as State, Random, content_by, options_with_devices, options_with_resting_devices,
+};
 use waystation::inspect::{Inspection, Place};
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::storage::sim::Crash;
@@ -17,8 +18,6 @@ use waystation::storage::{SimStorage, Storage};
 use waystation::{Db, Durability, Error, IterOptions, Options, Snapshot, WriteBatch};
 
 const DIR: &str = "/db";
-
-type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn open(machine: &Arc<SimStorage>, options: Options) -> Db {
     Db::open_with(Arc::clone(machine) as Arc<dyn Storage>, DIR, options).unwrap()
@@ -53,13 +52,7 @@ fn compare(db: &Db, snapshot: Option<&Snapshot>, state: &State, told: &str) {
         snapshot: snapshot.cloned(),
         ..IterOptions::default()
     };
-    let mut cursor = db.iter(options).unwrap();
-    let mut found = State::new();
-    cursor.seek_to_first().unwrap();
-    while cursor.valid() {
-        found.insert(cursor.key().to_vec(), cursor.value().to_vec());
-        cursor.next().unwrap();
-    }
+    let found = content_by(db, options);
     let names = |state: &State| -> Vec<String> {
         let lossy = |key: &Vec<u8>| String::from_utf8_lossy(key).into_owned();
         state.keys().map(lossy).collect()

@@ -5,11 +5,12 @@
 pub(crate) mod failing;
 pub(crate) mod kills;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Compression, Db, DeviceOptions, Extractor, Options, WriteBatch};
+use waystation::{Compression, Db, DeviceOptions, Extractor, IterOptions, Options, WriteBatch};
 
 /// Numbers that follow from a seed (splitmix64).
 pub(crate) struct Random(pub(crate) u64);
@@ -72,6 +73,27 @@ pub(crate) fn open_simulated(
     options: Options,
 ) -> waystation::Result<Db> {
     Db::open_with(Arc::clone(machine) as Arc<dyn Storage>, "/db", options)
+}
+
+/// Keys with their values.
+pub(crate) type Content = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// All that `db` holds, as a cursor finds it.
+pub(crate) fn content(db: &Db) -> Content {
+    content_by(db, IterOptions::default())
+}
+
+/// What a cursor with `options` finds, each key once.
+pub(crate) fn content_by(db: &Db, options: IterOptions) -> Content {
+    let mut cursor = db.iter(options).expect("iterate");
+    let mut found = Content::new();
+    cursor.seek_to_first().expect("seek");
+    while cursor.valid() {
+        let again = found.insert(cursor.key().to_vec(), cursor.value().to_vec());
+        assert_eq!(again, None, "each key once");
+        cursor.next().expect("next");
+    }
+    found
 }
 
 /// Adds puts (`Some`) and deletions (`None`).
