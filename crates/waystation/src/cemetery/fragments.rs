@@ -94,13 +94,34 @@ impl Fragments {
         more
     }
 
-    /// Leaves in what lies from `start` to `end` only the latest `count` cuts of each fragment.
+    /// Leaves in what lies from `start` to `end` only the latest `count` cuts of each fragment, then joins neighbours there
+    /// that are alike.
     pub(crate) fn keep_latest(&mut self, start: &[u8], end: Option<&[u8]>, count: usize) {
         let bound = end.map_or(Bound::Unbounded, Bound::Excluded);
         let inside = (Bound::Included(start), bound);
         for (_, fragment) in self.map.range_mut::<[u8], _>(inside) {
             let surplus = fragment.cuts.len().saturating_sub(count);
             fragment.cuts.drain(..surplus);
+        }
+        let starts: Vec<_> = self
+            .map
+            .range::<[u8], _>(inside)
+            .map(|it| it.0.clone())
+            .collect();
+        let mut last: Option<Key> = None;
+        for start in starts {
+            match last.as_ref().and_then(|last| self.map.get(last)) {
+                Some(before)
+                    if before.end.as_ref() == Some(&start)
+                        && before.cuts == self.map[&start].cuts =>
+                {
+                    let end = self.map.remove(&start).and_then(|it| it.end);
+                    if let Some(before) = last.as_ref().and_then(|last| self.map.get_mut(last)) {
+                        before.end = end;
+                    }
+                }
+                _ => last = Some(start),
+            }
         }
     }
 

@@ -27,6 +27,8 @@ pub(crate) struct Learned {
     count: AtomicUsize,
     /// Ranges that were noted so far.
     added: AtomicUsize,
+    /// How many there were when somebody asked.
+    told: AtomicUsize,
     /// What scans at earlier snapshots find does not count.
     not_before: AtomicU64,
 }
@@ -66,6 +68,13 @@ impl Learned {
         self.count.load(Relaxed) == 0
     }
 
+    /// Whether ranges were noted since somebody asked.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        let added = self.added();
+        added != self.told.load(Relaxed) && self.told.swap(added, Relaxed) != added
+    }
+
     /// How many ranges were noted so far.
     pub(crate) fn added(&self) -> usize {
         self.added.load(Relaxed)
@@ -93,5 +102,27 @@ impl Learned {
     pub(crate) fn covers(&self, first: &[u8], last: &[u8], bound: u64, snapshot: u64) -> bool {
         let ranges = self.ranges.read().expect(LOCKED);
         !ranges.is_empty() && ranges.covers(first, last, bound, snapshot)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_grows_from_scan_to_scan_stays_one_jump_or_two() {
+        let learned = Learned::default();
+        let key = |number: u64| format!("{number:05}").into_bytes();
+        for snapshot in 1..=10_000 {
+            learned.add(b"", Some(&key(snapshot)), snapshot);
+            assert!(learned.len() <= 2, "{}", learned.len());
+            assert!(learned.covers(b"", &key(snapshot - 1), snapshot + 1, snapshot));
+        }
+        let mut end = Vec::new();
+        learned.with_stretch(b"", 10_000, &mut |stretch| {
+            end = stretch.end.unwrap_or_default().to_vec();
+        });
+        assert_eq!(end, key(9_999));
     }
 }

@@ -31,6 +31,16 @@ pub(super) struct Looked {
 }
 
 impl Core {
+    /// What a cursor finds out that is made next counts up to the number it reads at. If there is something to be jumped
+    /// over at all, the memtable tells the one after it what was inserted since.
+    pub(super) fn watch_memtable(&self) {
+        if !self.cemetery.learned.has_news() {
+            return;
+        }
+        let next_sequence = || self.log.at_front(|_, sequence| sequence);
+        self.views.load().active.memory.table.watch(next_sequence);
+    }
+
     /// Looks for runs of dead keys among what was deleted since the last time.
     pub(super) fn learn(&self) -> Result<()> {
         let active = Arc::clone(&self.views.load().active);

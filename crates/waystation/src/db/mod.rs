@@ -356,6 +356,7 @@ impl Core {
         reason = "a cursor, as every engine of this kind has"
     )]
     fn iter(&self, mut options: IterOptions) -> Result<DbIterator> {
+        self.watch_memtable();
         let (mut view, mut sequence) = self.views.read_point(&self.log);
         if self.devices.is_some() && options.snapshot.is_none() {
             // It holds what the cursor will come to in the upper level.

@@ -196,9 +196,9 @@ impl Log {
 
     /// Runs `act` in the order of the log, between two records, with the position and the sequence number of
     /// the next one.
-    pub(crate) fn at_front(&self, act: impl FnOnce(u64, u64)) {
+    pub(crate) fn at_front<T>(&self, act: impl FnOnce(u64, u64) -> T) -> T {
         let front = lock(&self.front);
-        act(front.layout.boundary(), front.next_sequence);
+        act(front.layout.boundary(), front.next_sequence)
     }
 
     /// Where the open block starts, and the sequence number of the first record that starts in it or later.

@@ -85,7 +85,7 @@ impl InternalIterator for MemTableIterator {
     }
 
     fn skip_forward(&mut self, end: Option<&[u8]>, floor: u64) -> Result<()> {
-        if self.newest >= floor {
+        if self.newest >= floor && !self.table.is_clear(end, floor) {
             return Ok(());
         }
         if let Some(end) = end {

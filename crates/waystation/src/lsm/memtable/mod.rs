@@ -11,6 +11,7 @@
 //! - [`region`]: memory that one memtable leaves for the next
 //! - [`skiplist`]: the order, and how threads meet
 //! - [`target`]: comparing keys
+//! - [`watch`]: what was inserted of late
 
 mod arena;
 mod iter;
@@ -25,10 +26,12 @@ mod target;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests;
+mod watch;
 
 use self::arena::{Entry, NIL};
 use self::skiplist::SkipList;
 use self::target::Target;
+use self::watch::Watches;
 use crate::lsm::Lookup;
 use crate::sync::Arc;
 use waystation_format::key::{self, ValueKind};
@@ -39,6 +42,7 @@ pub(crate) use self::region::Regions;
 /// A sorted table of versions in memory.
 pub(crate) struct MemTable {
     list: SkipList,
+    watches: Watches,
 }
 
 impl MemTable {
@@ -61,6 +65,7 @@ impl MemTable {
         );
         Self {
             list: SkipList::new(capacity_bytes, regions),
+            watches: Watches::new(),
         }
     }
 
@@ -72,15 +77,22 @@ impl MemTable {
     /// Inserts a version. No version of the same key and sequence is in the table, and room for it is reserved.
     #[inline]
     pub(crate) fn insert(&self, user_key: &[u8], sequence: u64, kind: ValueKind, value: &[u8]) {
-        self.list.insert(&Entry {
+        let node = self.list.insert(&Entry {
             user_key,
             trailer: key::pack_trailer(sequence, kind),
             value,
         });
+        self.watches.note(&self.list, node);
+    }
+
+    /// Watches what is inserted from now on, so that cursors get past dead keys. `next_sequence` gives the number that the
+    /// next version gets that gets one.
+    pub(crate) fn watch(&self, next_sequence: impl FnOnce() -> u64) {
+        self.watches.begin(next_sequence);
     }
 
     /// The newest version of `user_key` whose sequence is at most `snapshot`.
-    #[cfg(test)]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn get(&self, user_key: &[u8], snapshot: u64) -> Lookup<&[u8]> {
         self.get_above(user_key, snapshot, 0)
     }
@@ -110,6 +122,12 @@ impl MemTable {
             }
             _ => Lookup::Missing,
         }
+    }
+
+    /// Whether it is known that no version with sequence number `floor` or a later one, as far as the caller may see any,
+    /// is before the internal key `end` (`None`: is here at all).
+    fn is_clear(&self, end: Option<&[u8]>, floor: u64) -> bool {
+        self.watches.is_clear(&self.list, end, floor)
     }
 
     /// A cursor over all versions, which keeps the table alive.

@@ -5,8 +5,10 @@
 use super::arena::{Entry, HEAD, NIL};
 use super::skiplist::SkipList;
 use super::target::Target;
-use crate::sync::Arc;
+use super::watch::Watches;
+use crate::sync::{Arc, Mutex, lock};
 use loom::thread;
+use waystation_format::key;
 
 fn put(list: &SkipList, user_key: &[u8], height: usize) {
     let entry = Entry {
@@ -35,7 +37,7 @@ fn walk(list: &SkipList) -> Vec<Vec<u8>> {
     let mut before = HEAD;
     let mut node = list.next(HEAD);
     while node != NIL {
-        let (user_key, _) = waystation_format::key::split(list.internal_key(node)).unwrap();
+        let (user_key, _) = key::split(list.internal_key(node)).unwrap();
         assert_eq!(list.value(node), user_key);
         keys.push(user_key.to_vec());
         assert_eq!(list.previous(node), before);
@@ -128,5 +130,52 @@ fn going_back_meets_every_entry_that_was_there() {
             writer.join().unwrap();
         }
         assert_eq!(walk(&list), [b"a", b"b", b"c", b"d"]);
+    });
+}
+
+/// Two writers take their numbers in turn and insert before they show them; meanwhile watches begin. A reader that is told
+/// that nothing came before some key since a number has not missed any.
+#[test]
+fn what_a_watch_does_not_tell_of_was_not_inserted() {
+    loom::model(|| {
+        let list = list_with(&[]);
+        let watches = Arc::new(Watches::new());
+        // The next number, and which keys were shown with which.
+        let front = Arc::new(Mutex::new(1_u64));
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let write = |user_key: &'static [u8]| {
+            let (list, watches) = (Arc::clone(&list), Arc::clone(&watches));
+            let (front, shown) = (Arc::clone(&front), Arc::clone(&shown));
+            thread::spawn(move || {
+                let mut next = lock(&front);
+                let sequence = *next;
+                *next += 1;
+                drop(next);
+                let entry = Entry {
+                    user_key,
+                    trailer: sequence << 8,
+                    value: user_key,
+                };
+                let node = list.insert_with_height(&entry, 1);
+                watches.note(&list, node);
+                lock(&shown).push((user_key, sequence));
+            })
+        };
+        let writers = [write(b"a"), write(b"b")];
+        watches.begin(|| *lock(&front));
+        let seen = lock(&shown).clone();
+        let mut end = Vec::new();
+        key::append(&mut end, b"b", key::MAX_SEQUENCE, key::ValueKind::SEEK);
+        for floor in 1..=3 {
+            if watches.is_clear(&list, Some(&end), floor) {
+                let missed = seen
+                    .iter()
+                    .any(|(key, it)| *it >= floor && *key < &b"b"[..]);
+                assert!(!missed, "{seen:?}, {floor}");
+            }
+        }
+        for writer in writers {
+            writer.join().unwrap();
+        }
     });
 }

@@ -133,12 +133,12 @@ impl SkipList {
     }
 
     /// Puts an entry into the list. No entry of the same key and trailer is in it.
-    pub(super) fn insert(&self, entry: &Entry<'_>) {
-        self.insert_with_height(entry, height_of(entry));
+    pub(super) fn insert(&self, entry: &Entry<'_>) -> Node {
+        self.insert_with_height(entry, height_of(entry))
     }
 
     /// Puts an entry into the list, with a tower of `height` levels if the reserve allows.
-    pub(super) fn insert_with_height(&self, entry: &Entry<'_>, height: usize) {
+    pub(super) fn insert_with_height(&self, entry: &Entry<'_>, height: usize) -> Node {
         let height = self.affordable(height);
         let node = self.write(entry, height);
         let target = Target::new(entry.user_key, entry.trailer);
@@ -148,6 +148,7 @@ impl SkipList {
             self.link(node, level, &target, gap);
             self.growth.finger[level].store(node.to_raw(), Release);
         }
+        node
     }
 
     /// The first node at or behind `target`. By itself it needs few registers; where it is made a part of a larger
