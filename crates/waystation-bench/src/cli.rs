@@ -202,6 +202,10 @@ pub(crate) struct DbArgs {
     /// How often; the median run makes the row
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
+    /// `p2` is repeated until each of its rows has so many seconds of measured time, and five times at least; 0 for
+    /// five (a row that is read fast has few of them in one build, and builds take long)
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) p2_row_seconds: f64,
 }
 
 /// `waystation-bench compare`.

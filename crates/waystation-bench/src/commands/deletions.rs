@@ -76,6 +76,7 @@ pub(super) fn deletions(args: &DbArgs) -> Result<()> {
                         scenario,
                         value_bytes,
                         threads: args.load.threads.first().copied().unwrap_or(1),
+                        p2_row_seconds: args.p2_row_seconds,
                     };
                     runs.extend(run(&place, engine, load, round)?);
                     bar.inc(1);

@@ -24,7 +24,6 @@ use std::time::Duration;
 const P2_KEYS: u32 = 500_000;
 const P2_OPS: u32 = 10_000;
 const P2_BUILDS_MIN: u32 = 5;
-const P2_SECONDS_MIN: f64 = 1.0;
 const PREFIXES: u32 = 200;
 const KEYS_PER_PREFIX: u32 = 5_000;
 const MASS_VALUE_BYTES: usize = 200;
@@ -56,6 +55,8 @@ pub(crate) struct DeletionLoad {
     pub(crate) scenario: Scenario,
     pub(crate) value_bytes: usize,
     pub(crate) threads: u32,
+    /// P2's sequence is repeated until each row has so many seconds of measured time.
+    pub(crate) p2_row_seconds: f64,
 }
 
 /// One row of a scenario.
@@ -231,7 +232,7 @@ fn p2<E: Engine>(settings: &OpenSettings, load: DeletionLoad) -> Result<Vec<Dele
     while builds < P2_BUILDS_MIN
         || rows
             .iter()
-            .any(|row| row.elapsed.as_secs_f64() < P2_SECONDS_MIN)
+            .any(|row| row.elapsed.as_secs_f64() < load.p2_row_seconds)
     {
         let engine: E = fresh(settings)?;
         rows[0].add(&by_threads(load.threads, |_| {
