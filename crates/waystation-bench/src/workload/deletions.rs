@@ -13,6 +13,7 @@ use crate::clock;
 use crate::engines::{Cursor, Engine, OpenSettings};
 use crate::error::{Error, Result};
 use crate::measure::{self, Latencies};
+use crate::workload::crew::together;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
@@ -197,31 +198,24 @@ fn timed(times: u32, mut act: impl FnMut(u32) -> Result<()>) -> Result<Seen> {
 }
 
 /// Has `threads` threads do the same at once.
-fn by_threads(threads: u32, act: impl Fn(u32) -> Result<Seen> + Sync) -> Result<Seen> {
-    let start = Barrier::new(threads as usize + 1);
-    thread::scope(|scope| {
-        let (start, act) = (&start, &act);
-        let running: Vec<_> = (0..threads)
-            .map(|thread| {
-                scope.spawn(move || {
-                    start.wait();
-                    act(thread)
-                })
-            })
-            .collect();
+fn by_threads<E: Engine>(threads: u32, act: impl Fn(u32) -> Result<Seen> + Sync) -> Result<Seen> {
+    let work = |thread, start: &Barrier| {
         start.wait();
         let begun = clock::now();
-        let mut all = Seen::new();
-        for thread in running {
-            all.add(
-                &thread
-                    .join()
-                    .expect("a benchmark's thread does not panic")?,
-            );
-        }
-        all.elapsed = begun.elapsed();
-        Ok(all)
-    })
+        act(thread).map(|seen| (seen, begun, clock::now()))
+    };
+    let (each, _) = together((E::NAME, "run P2's sequence"), threads, work, Barrier::wait)?;
+    let mut all = Seen::new();
+    for (seen, ..) in &each {
+        all.add(seen);
+    }
+    // From the first to the last, as they tell it: who watches may come late to the processor.
+    let begun = each.iter().map(|it| it.1).min();
+    let ended = each.iter().map(|it| it.2).max();
+    all.elapsed = begun
+        .zip(ended)
+        .map_or(Duration::ZERO, |(begun, ended)| ended - begun);
+    Ok(all)
 }
 
 fn p2<E: Engine>(settings: &OpenSettings, load: DeletionLoad) -> Result<Vec<DeletionRow>> {
@@ -235,16 +229,16 @@ fn p2<E: Engine>(settings: &OpenSettings, load: DeletionLoad) -> Result<Vec<Dele
             .any(|row| row.elapsed.as_secs_f64() < load.p2_row_seconds)
     {
         let engine: E = fresh(settings)?;
-        rows[0].add(&by_threads(load.threads, |_| {
+        rows[0].add(&by_threads::<E>(load.threads, |_| {
             let mut values = Values::new(load.value_bytes);
             timed(P2_KEYS, |number| {
                 engine.put(Key::new(number).as_bytes(), values.next(load.value_bytes))
             })
         })?);
-        rows[1].add(&by_threads(load.threads, |_| {
+        rows[1].add(&by_threads::<E>(load.threads, |_| {
             timed(P2_OPS, |number| engine.delete(Key::new(number).as_bytes()))
         })?);
-        rows[2].add(&by_threads(load.threads, |thread| {
+        rows[2].add(&by_threads::<E>(load.threads, |thread| {
             let mut random = Random::new(1 + builds * load.threads + thread);
             let mut value = Vec::new();
             timed(P2_OPS, |_| {
@@ -252,7 +246,7 @@ fn p2<E: Engine>(settings: &OpenSettings, load: DeletionLoad) -> Result<Vec<Dele
                 engine.get(key.as_bytes(), &mut value).map(|_| ())
             })
         })?);
-        rows[3].add(&by_threads(load.threads, |_| {
+        rows[3].add(&by_threads::<E>(load.threads, |_| {
             let mut cursor = engine.cursor()?;
             timed(P2_OPS, |number| {
                 if number == 0 {

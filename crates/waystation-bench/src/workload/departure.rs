@@ -10,9 +10,9 @@ use crate::clock;
 use crate::engines::Engine;
 use crate::error::{Error, Result};
 use crate::measure::Latencies;
+use crate::workload::crew::together;
 use serde::{Deserialize, Serialize};
 use std::sync::Barrier;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// The device that departs.
@@ -165,39 +165,36 @@ fn write<E: Engine>(
     span: Duration,
     meanwhile: impl FnOnce() -> Result<()>,
 ) -> Result<Seen> {
-    let start = Barrier::new(load.threads as usize + 1);
-    thread::scope(|scope| {
-        let start = &start;
-        let spawn = |thread| {
-            let writer = Writer {
-                engine,
-                load,
-                thread,
-                pace: Pace::new(offered_per_s, thread, load.threads),
-                span,
-            };
-            scope.spawn(move || writer.run(start))
+    let work = |thread, start: &Barrier| {
+        let writer = Writer {
+            engine,
+            load,
+            thread,
+            pace: Pace::new(offered_per_s, thread, load.threads),
+            span,
         };
-        let threads: Vec<_> = (0..load.threads).map(spawn).collect();
+        writer.run(start)
+    };
+    let watch = |start: &Barrier| {
         start.wait();
         pace::wait_until(clock::now() + span / 2);
-        let result = meanwhile();
-        let mut seen = Seen {
-            puts: 0,
-            elapsed: Duration::ZERO,
-            by_second: vec![Latencies::new(); span.as_secs() as usize],
-        };
-        for thread in threads {
-            let panicked = || Error::engine(E::NAME, "put", "a thread panicked");
-            let more = thread.join().map_err(|_| panicked())??;
-            seen.puts += more.puts;
-            seen.elapsed = seen.elapsed.max(more.elapsed);
-            for (sum, more) in seen.by_second.iter_mut().zip(&more.by_second) {
-                sum.add(more);
-            }
+        meanwhile()
+    };
+    let (each, result) = together((E::NAME, "put"), load.threads, work, watch)?;
+    result?;
+    let mut seen = Seen {
+        puts: 0,
+        elapsed: Duration::ZERO,
+        by_second: vec![Latencies::new(); span.as_secs() as usize],
+    };
+    for more in each {
+        seen.puts += more.puts;
+        seen.elapsed = seen.elapsed.max(more.elapsed);
+        for (sum, more) in seen.by_second.iter_mut().zip(&more.by_second) {
+            sum.add(more);
         }
-        result.map(|()| seen)
-    })
+    }
+    Ok(seen)
 }
 
 /// One thread that writes for devices of its own.

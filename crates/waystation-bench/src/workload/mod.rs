@@ -7,6 +7,7 @@
 //! - a read starts only when the writes before it have been digested (no flush or compaction is due);
 //! - `fillsync` does at least 1,000 operations per thread, for num/1000 of a small num measures nothing.
 
+mod crew;
 mod deletions;
 mod departure;
 mod generator;

@@ -6,11 +6,11 @@
 use super::{KEY_BYTES, Key, Random, Values};
 use crate::clock;
 use crate::engines::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::measure::Latencies;
+use crate::workload::crew::together;
 use serde::{Deserialize, Serialize};
 use std::sync::Barrier;
-use std::thread;
 use std::time::Duration;
 
 /// Pauses are counted from these lengths on, in milliseconds.
@@ -66,23 +66,13 @@ pub(crate) struct PauseFigures {
 
 /// Puts at full speed.
 pub(crate) fn run_pauses<E: Engine>(engine: &E, load: PauseLoad) -> Result<PauseFigures> {
-    let start = Barrier::new(load.threads as usize);
     let span = Duration::from_secs(u64::from(load.seconds));
-    let results: Vec<Result<(Latencies, Vec<u64>)>> = thread::scope(|scope| {
-        let start = &start;
-        let spawn = |index| scope.spawn(move || put_for(engine, load, index, start, span));
-        let threads: Vec<_> = (0..load.threads).map(spawn).collect();
-        let panicked = || Error::engine(E::NAME, "put", "a thread panicked");
-        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or_else(|_| Err(panicked()))
-        };
-        threads.into_iter().map(join).collect()
-    });
+    let work = |index, start: &Barrier| put_for(engine, load, index, start, span);
+    let (each, _) = together((E::NAME, "put"), load.threads, work, Barrier::wait)?;
 
     let mut latencies = Latencies::new();
     let mut ops_by_second = vec![0; load.seconds as usize];
-    for result in results {
-        let (of_thread, by_second) = result?;
+    for (of_thread, by_second) in each {
         latencies.add(&of_thread);
         for (sum, ops) in ops_by_second.iter_mut().zip(by_second) {
             *sum += ops;

@@ -10,6 +10,7 @@ use crate::clock;
 use crate::engines::{Cursor, Engine};
 use crate::error::{Error, Result};
 use crate::measure::{Latencies, Meter};
+use crate::workload::crew::together;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -63,58 +64,54 @@ pub(crate) fn run<E: Engine>(
     let total = u64::from(ops) * u64::from(load.threads);
     let done = AtomicU64::new(0);
     let running = AtomicUsize::new(load.threads as usize);
-    let start = Barrier::new(load.threads as usize + 1);
     let waiter = thread::current();
 
-    thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for index in 0..load.threads {
-            let (done, running, start, waiter) = (&done, &running, &start, &waiter);
-            threads.push(scope.spawn(move || {
-                let mut values = Values::new(load.value_bytes);
-                let mut random = Random::new(THREAD_SEED + load.threads_before + index + 1);
-                start.wait();
-                let mut laps = Laps::new(done);
-                let mut task = Task {
-                    load,
-                    ops,
-                    values: &mut values,
-                    random: &mut random,
-                };
-                let result = task.run(engine, benchmark, &mut laps);
-                let finished = clock::now();
-                running.fetch_sub(1, Ordering::AcqRel);
-                waiter.unpark();
-                result.map(|()| (laps, finished))
-            }));
-        }
-        let meter = Meter::start()?;
+    let work = |index, start: &Barrier| {
+        let mut values = Values::new(load.value_bytes);
+        let mut random = Random::new(THREAD_SEED + load.threads_before + index + 1);
+        start.wait();
+        let mut laps = Laps::new(&done);
+        let mut task = Task {
+            load,
+            ops,
+            values: &mut values,
+            random: &mut random,
+        };
+        let result = task.run(engine, benchmark, &mut laps);
+        let finished = clock::now();
+        running.fetch_sub(1, Ordering::AcqRel);
+        waiter.unpark();
+        result.map(|()| (laps, finished))
+    };
+    let watch = |start: &Barrier| {
+        let meter = Meter::start();
         start.wait();
         let started = clock::now();
         while running.load(Ordering::Acquire) > 0 {
             thread::park_timeout(PROGRESS_INTERVAL);
             on_progress(done.load(Ordering::Relaxed), total);
         }
-        let mut outcome = Outcome {
-            ops: 0,
-            found: 0,
-            bytes: 0,
-            elapsed: Duration::ZERO,
-            latencies: Latencies::new(),
-        };
-        for thread in threads {
-            let panicked = || Error::engine(E::NAME, "run a benchmark", "a thread panicked");
-            let (laps, finished) = thread.join().map_err(|_| panicked())??;
-            outcome.ops += laps.ops;
-            outcome.found += laps.found;
-            outcome.bytes += laps.bytes;
-            outcome.elapsed = outcome
-                .elapsed
-                .max(finished.saturating_duration_since(started));
-            outcome.latencies.add(&laps.latencies);
-        }
-        Ok((outcome, meter))
-    })
+        meter.map(|meter| (meter, started))
+    };
+    let (each, watched) = together((E::NAME, "run a benchmark"), load.threads, work, watch)?;
+    let (meter, started) = watched?;
+    let mut outcome = Outcome {
+        ops: 0,
+        found: 0,
+        bytes: 0,
+        elapsed: Duration::ZERO,
+        latencies: Latencies::new(),
+    };
+    for (laps, finished) in each {
+        outcome.ops += laps.ops;
+        outcome.found += laps.found;
+        outcome.bytes += laps.bytes;
+        outcome.elapsed = outcome
+            .elapsed
+            .max(finished.saturating_duration_since(started));
+        outcome.latencies.add(&laps.latencies);
+    }
+    Ok((outcome, meter))
 }
 
 /// What one thread counts.

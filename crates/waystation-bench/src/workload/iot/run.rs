@@ -14,11 +14,11 @@ use crate::engines::Engine;
 use crate::error::{Error, Result};
 use crate::measure::{Latencies, Meter};
 use crate::protocol::Figures;
+use crate::workload::crew::together;
 use crate::workload::pace::{self, Pace};
 use crate::workload::{Outcome, Random};
 use std::collections::VecDeque;
 use std::sync::Barrier;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// How many devices of each kind a thread looks for at the end.
@@ -95,21 +95,18 @@ impl Seen {
 /// Runs the load. The meter was started with the clock.
 pub(crate) fn run_iot<E: Engine>(engine: &E, load: IotLoad) -> Result<(Seen, Meter)> {
     let noise = Noise::new();
-    let start = Barrier::new(load.threads as usize + 1);
-    thread::scope(|scope| {
-        let (noise, start) = (&noise, &start);
-        let spawn =
-            |thread| scope.spawn(move || Client::new(engine, load, thread, noise).run(start));
-        let threads: Vec<_> = (0..load.threads).map(spawn).collect();
+    let work = |thread, start: &Barrier| Client::new(engine, load, thread, &noise).run(start);
+    let watch = |start: &Barrier| {
         let meter = Meter::start();
         start.wait();
-        let mut seen = Seen::new(load.residency());
-        for thread in threads {
-            let panicked = || Error::engine(E::NAME, "run devices", "a thread panicked");
-            seen.add(&thread.join().map_err(|_| panicked())??);
-        }
-        Ok((seen, meter?))
-    })
+        meter
+    };
+    let (each, meter) = together((E::NAME, "run devices"), load.threads, work, watch)?;
+    let mut seen = Seen::new(load.residency());
+    for more in &each {
+        seen.add(more);
+    }
+    Ok((seen, meter?))
 }
 
 /// One client thread.

@@ -12,11 +12,11 @@ use crate::error::{Error, Result};
 use crate::measure::{Latencies, Meter};
 use crate::protocol::Figures;
 use crate::workload::Outcome;
+use crate::workload::crew::together;
 use std::collections::BTreeSet;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 /// A scan reads at most this many records.
@@ -129,35 +129,31 @@ pub(crate) fn run_ycsb<E: Engine>(
 ) -> Result<(Done, Meter)> {
     let text = Text::new();
     let inserts = Inserts::new(u64::from(load.records));
-    let start = Barrier::new(load.threads as usize + 1);
-    thread::scope(|scope| {
-        let (text, inserts, start) = (&text, &inserts, &start);
-        let spawn = |thread| {
-            scope.spawn(move || {
-                let client = Client {
-                    engine,
-                    load,
-                    thread,
-                    text,
-                    inserts,
-                    random: Uniform::new(SEED + u64::from(thread)),
-                    done: Done::new(),
-                    key: Vec::new(),
-                    value: Vec::new(),
-                };
-                client.run(phase, start)
-            })
+    let work = |thread, start: &Barrier| {
+        let client = Client {
+            engine,
+            load,
+            thread,
+            text: &text,
+            inserts: &inserts,
+            random: Uniform::new(SEED + u64::from(thread)),
+            done: Done::new(),
+            key: Vec::new(),
+            value: Vec::new(),
         };
-        let threads: Vec<_> = (0..load.threads).map(spawn).collect();
+        client.run(phase, start)
+    };
+    let watch = |start: &Barrier| {
         let meter = Meter::start();
         start.wait();
-        let mut done = Done::new();
-        for thread in threads {
-            let panicked = || Error::engine(E::NAME, "run YCSB", "a thread panicked");
-            done.add(&thread.join().map_err(|_| panicked())??);
-        }
-        Ok((done, meter?))
-    })
+        meter
+    };
+    let (each, meter) = together((E::NAME, "run YCSB"), load.threads, work, watch)?;
+    let mut done = Done::new();
+    for more in &each {
+        done.add(more);
+    }
+    Ok((done, meter?))
 }
 
 /// One client thread.
