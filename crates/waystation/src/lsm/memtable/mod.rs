@@ -102,11 +102,18 @@ impl MemTable {
     #[inline]
     pub(crate) fn get_above(&self, user_key: &[u8], snapshot: u64, floor: u64) -> Lookup<&[u8]> {
         // Where much is read and little written: all levels of the list lead nowhere.
-        if self.list.leads_nowhere() {
+        let first = self.list.first();
+        if first == NIL {
             return Lookup::Missing;
         }
         let target = Target::new(user_key, key::pack_trailer(snapshot, ValueKind::SEEK));
-        let node = self.list.first_at_or_after(&target);
+        // Where keys are written in order, most are before all that the newer memtables hold.
+        let is_behind = target.is_after(self.list.internal_key(first));
+        let node = if is_behind {
+            self.list.first_at_or_after(&target)
+        } else {
+            first
+        };
         if node == NIL {
             return Lookup::Missing;
         }

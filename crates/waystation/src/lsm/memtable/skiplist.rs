@@ -126,10 +126,10 @@ impl SkipList {
         (self.growth.claimed.load(Relaxed) >> CLAIMED_BITS) as usize
     }
 
-    /// Whether nothing is in it for this reader, who touches nothing that insertions share.
+    /// The first node, or [`NIL`]. Touches nothing that insertions share but the head.
     #[inline]
-    pub(super) fn leads_nowhere(&self) -> bool {
-        self.next_on(HEAD, 0) == NIL
+    pub(super) fn first(&self) -> Node {
+        self.next_on(HEAD, 0)
     }
 
     /// Puts an entry into the list. No entry of the same key and trailer is in it.
