@@ -92,7 +92,7 @@ impl MemTable {
     }
 
     /// The newest version of `user_key` whose sequence is at most `snapshot`.
-    #[cfg(all(test, not(any(loom, shuttle))))]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn get(&self, user_key: &[u8], snapshot: u64) -> Lookup<&[u8]> {
         self.get_above(user_key, snapshot, 0)
     }
