@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{open_simulated, small_options};
+use support::{open_simulated, small_options, wait_until};
 use waystation::storage::{SimStorage, Storage};
 use waystation::{Db, Options, Snapshot, Stats};
 
@@ -52,13 +52,7 @@ fn deleted(machine: &Arc<SimStorage>) -> (Db, Snapshot) {
 }
 
 fn wait_until_empty(db: &Db, what: &str) {
-    for _ in 0..1_000 {
-        if tables(&db.stats()) == 0 {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{what}: {:?}", db.stats().tree);
+    wait_until(what, || tables(&db.stats()) == 0);
 }
 
 fn key(number: u32) -> Vec<u8> {

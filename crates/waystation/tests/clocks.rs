@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
-use support::options_with_devices;
+use support::{options_with_devices, wait_until};
 use waystation::storage::{SimStorage, Storage};
 use waystation::{Db, DeviceLevel, Durability, Error};
 
@@ -33,15 +33,6 @@ fn names(db: &Db) -> Vec<String> {
 /// Lets the threads in the background look round many times.
 fn wait(millis: u64) {
     std::thread::sleep(Duration::from_millis(millis));
-}
-
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let mut tries = 0;
-    while !done() {
-        tries += 1;
-        assert!(tries < 20_000, "{what}");
-        wait(1);
-    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
-use support::{Content, content};
+use support::{Content, content, wait_until};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{Db, DeviceLevel, DeviceOptions, Durability, Error, Extractor, Options};
@@ -59,16 +59,6 @@ fn depart_all(db: &Db) {
         if info.level != DeviceLevel::Departed {
             db.depart(&info.name).expect("depart");
         }
-    }
-}
-
-/// Waits, in real time, until `done`: background threads have to come to it.
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let mut tries = 0;
-    while !done() {
-        tries += 1;
-        assert!(tries < 20_000, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{open_simulated, small_options};
+use support::{open_simulated, small_options, wait_until};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{
@@ -45,16 +45,6 @@ fn keys(cursor: &mut waystation::DbIterator) -> Vec<String> {
 
 fn all(db: &Db) -> Vec<String> {
     keys(&mut db.iter(IterOptions::default()).expect("works"))
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..1_000 {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{what}");
 }
 
 #[test]

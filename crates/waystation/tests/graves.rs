@@ -6,7 +6,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{open_simulated, small_options};
+use support::{open_simulated, small_options, wait_until};
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::storage::{Area, OpenMode, SimStorage, Storage, Transfer};
 use waystation::{Db, Durability, Error, IterOptions, Options, WriteBatch};
@@ -37,16 +37,6 @@ fn count(db: &Db, prefix: &str) -> usize {
         cursor.next().expect("works");
     }
     entries
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..1_000 {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{what}");
 }
 
 fn files(machine: &Arc<SimStorage>) -> Vec<String> {

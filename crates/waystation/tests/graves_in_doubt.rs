@@ -7,9 +7,7 @@
 mod support;
 
 use std::ops::Bound;
-use std::sync::Arc;
-use std::time::Duration;
-use support::{open_simulated, options_with_resting_devices, small_options};
+use support::{open_simulated, options_with_resting_devices, small_options, vaults, wait_until};
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
@@ -54,7 +52,7 @@ fn bury_again(graves_bytes: usize, is_held: bool) {
     db.flush().unwrap_err();
     let machine = machine.crash(1, Crash::Process);
     drop((held, db));
-    assert_eq!(vaults(&machine).is_empty(), graves_bytes > 0);
+    assert_eq!(vaults(&*machine, "/db").is_empty(), graves_bytes > 0);
 
     let small = || Options {
         memtable_bytes: 64 << 10,
@@ -106,13 +104,7 @@ fn settle_in_doubt(graves_bytes: usize, is_healed: bool) {
     db.settle(b"car1").unwrap_err();
     if is_healed {
         faults.clear();
-        for _ in 0..500 {
-            if db.flush().is_ok() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        db.flush().unwrap();
+        wait_until("it heals", || db.flush().is_ok());
         db.settle(b"car1").unwrap();
     }
     let machine = machine.crash(3, Crash::Process);
@@ -216,34 +208,18 @@ fn no_power_cut_takes_a_departure_back_and_leaves_what_it_retired() {
         db.delete(NEEDED).unwrap();
         db.flush().unwrap();
         drop(snapshot);
-        assert_eq!(vaults(&machine).len(), 1);
+        assert_eq!(vaults(&*machine, "/db").len(), 1);
         db.depart(b"car1").unwrap();
         wait_until("the range's grave is retired", || {
             db.compact_range(Bound::Unbounded, Bound::Unbounded)
                 .unwrap();
             db.stats().graves.ranges == 0
         });
-        wait_until("the vault goes", || vaults(&machine).is_empty());
+        wait_until("the vault goes", || vaults(&*machine, "/db").is_empty());
         let machine = machine.crash(seed, Crash::PowerCut);
         drop(db);
         let db = open_simulated(&machine, options()).unwrap();
         assert_eq!(db.get(b"car1:a").unwrap(), None, "{seed}");
         assert_eq!(db.get(NEEDED).unwrap(), None, "{seed}");
     }
-}
-
-fn vaults(machine: &Arc<SimStorage>) -> Vec<String> {
-    let files = machine.list("/db".as_ref()).unwrap();
-    let names = files.into_iter().map(|it| it.name);
-    names.filter(|it| it.contains(".vault")).collect()
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..2_000 {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("{what}");
 }

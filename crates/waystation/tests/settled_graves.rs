@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use support::{
     Content as State, Random, content_by, options_with_devices, options_with_resting_devices,
+    wait_until,
 };
 use waystation::inspect::{Inspection, Place};
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
@@ -71,14 +72,10 @@ fn compare(db: &Db, snapshot: Option<&Snapshot>, state: &State, told: &str) {
 
 /// Who looks for graves to retire comes by and by.
 fn wait_until_none_is_left(db: &Db) {
-    for _ in 0..1_000 {
+    wait_until("graves are left", || {
         db.wait_idle().unwrap();
-        if db.stats().graves.points == 0 {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("graves are left: {:?}", db.stats().graves);
+        db.stats().graves.points == 0
+    });
 }
 
 #[test]

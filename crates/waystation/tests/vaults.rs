@@ -1,32 +1,26 @@
 //! Graves beyond their memory: they are in files, hide what they hid, and leave when nothing needs them.
 
+mod support;
+
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use support::{is_vault, open_simulated, small_options, vaults, wait_until};
 use waystation::backup::Backups;
 use waystation::inspect::{Inspection, Item, Resurrection, dump, repair};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Compression, Db, Error, IterOptions, Options};
+use waystation::{Db, Error, IterOptions, Options};
 
 const DIR: &str = "/db";
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 fn options() -> Options {
     Options {
-        memtable_bytes: 256 << 10,
-        table_bytes: 64 << 10,
-        ring_bytes: 256 << 10,
-        log_segment_bytes: 256 << 10,
-        compression: Compression::None,
         graves_bytes: 16 << 10,
-        ..Options::default()
+        ..small_options()
     }
-}
-
-fn open(machine: &Arc<SimStorage>, options: Options) -> waystation::Result<Db> {
-    Db::open_with(Arc::clone(machine) as Arc<dyn Storage>, DIR, options)
 }
 
 fn key(number: u32) -> Vec<u8> {
@@ -35,7 +29,7 @@ fn key(number: u32) -> Vec<u8> {
 
 /// `count` keys in tables.
 fn filled(machine: &Arc<SimStorage>, options: Options, count: u32) -> Db {
-    let db = open(machine, options).expect("works");
+    let db = open_simulated(machine, options).expect("works");
     for number in 0..count {
         db.put(&key(number), &number.to_le_bytes()).expect("works");
     }
@@ -60,26 +54,6 @@ fn count(db: &Db, options: IterOptions) -> u32 {
     }
     assert_eq!(entries, back);
     entries
-}
-
-fn is_vault(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|it| it == "vault")
-}
-
-fn vaults(storage: &dyn Storage, dir: &str) -> Vec<String> {
-    let entries = storage.list(Path::new(dir)).expect("works");
-    let names = entries.into_iter().map(|it| it.name);
-    names.filter(|name| is_vault(name)).collect()
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..2_000 {
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{what}");
 }
 
 fn check(machine: &Arc<SimStorage>) -> Vec<String> {
@@ -203,7 +177,7 @@ fn what_is_in_vaults_is_found_after_a_crash_and_in_every_copy() {
     restored.close().unwrap();
     let crashed = machine.crash(3, Crash::Process);
     drop((db, held));
-    let db = open(&crashed, options()).unwrap();
+    let db = open_simulated(&crashed, options()).unwrap();
     assert_half(&db);
     db.close().unwrap();
 }
@@ -278,7 +252,7 @@ fn dates_are_not_kept_in_memory_nor_written_again_and_again() {
         graves_bytes: 256 << 10,
         ..options()
     };
-    let db = open(&machine, options.clone()).unwrap();
+    let db = open_simulated(&machine, options.clone()).unwrap();
     db.put(&key(8), b"hidden by what expires").unwrap();
     for number in 0..KEYS {
         // Two of three end sooner, in the midst of the others.
@@ -309,7 +283,7 @@ fn dates_are_not_kept_in_memory_nor_written_again_and_again() {
     assert_eq!(count(&db, then), KEYS);
     let db = {
         db.close().unwrap();
-        open(&machine, options).unwrap()
+        open_simulated(&machine, options).unwrap()
     };
     assert_eq!(count(&db, IterOptions::default()), LATE);
     assert_eq!(check(&machine), Vec::<String>::new());
@@ -349,7 +323,7 @@ fn nothing_comes_back_without_a_vault() {
     let path = Path::new(DIR).join(&name);
     let aside = Path::new("/aside");
     machine.rename(&path, aside).unwrap();
-    let refused = open(&machine, options()).map(|_| ()).unwrap_err();
+    let refused = open_simulated(&machine, options()).map(|_| ()).unwrap_err();
     assert!(
         matches!(refused, Error::Corruption { .. }) && refused.to_string().contains(&name),
         "{refused}"
@@ -363,7 +337,7 @@ fn nothing_comes_back_without_a_vault() {
         "{:?}",
         check(&machine)
     );
-    let db = open(&machine, options()).unwrap();
+    let db = open_simulated(&machine, options()).unwrap();
     let mut refused = 0;
     for number in (0..4_000).step_by(2) {
         match db.get(&key(number)) {
@@ -380,7 +354,7 @@ fn nothing_comes_back_without_a_vault() {
     // What no file of graves names is removed.
     let other = Path::new(DIR).join("000900.vault");
     machine.link(&path, &other).unwrap();
-    let db = open(&machine, options()).unwrap();
+    let db = open_simulated(&machine, options()).unwrap();
     assert!(!vaults(&*machine, DIR).contains(&"000900.vault".to_owned()));
     assert_half(&db);
 }

@@ -75,6 +75,29 @@ pub(crate) fn open_simulated(
     Db::open_with(Arc::clone(machine) as Arc<dyn Storage>, "/db", options)
 }
 
+/// The names of the files in `dir` that hold graves beyond their memory.
+pub(crate) fn vaults(storage: &dyn Storage, dir: &str) -> Vec<String> {
+    let entries = storage.list(Path::new(dir)).expect("works");
+    let names = entries.into_iter().map(|it| it.name);
+    names.filter(|name| is_vault(name)).collect()
+}
+
+/// Whether a file called so holds graves beyond their memory.
+pub(crate) fn is_vault(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|it| it == "vault")
+}
+
+/// Waits, in real time, until `is_so`: background threads have to come to it.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..20_000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{what}");
+}
+
 /// Keys with their values.
 pub(crate) type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
