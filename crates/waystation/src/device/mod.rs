@@ -9,6 +9,9 @@ pub(crate) mod gather;
 pub(crate) mod handoff;
 pub(crate) mod index;
 pub(crate) mod ledger;
+#[cfg(test)]
+#[cfg(shuttle)]
+mod model_tests;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod residency;

@@ -67,6 +67,8 @@ pub(crate) struct DeviceState {
     pub(crate) frozen: Option<Frozen>,
     /// How many engines have handed it on.
     pub(crate) tenure: u64,
+    /// Whether it is in no table any more: who looked it up before looks again.
+    pub(crate) is_forgotten: bool,
 }
 
 /// Why a device takes no writes.
@@ -306,19 +308,24 @@ impl DeviceTable {
             Some(stub) => Err(Barred::moved(stub)),
             None => Ok(self.add(prefix)),
         };
-        let device = self.get(prefix).map_or_else(arrives, Ok)?;
-        let mut state = lock(&device.state);
-        if let Some(barred) = state.barred() {
-            return Err(barred);
+        loop {
+            let device = self.get(prefix).map_or_else(arrives, Ok)?;
+            let mut state = lock(&device.state);
+            if state.is_forgotten {
+                continue;
+            }
+            if let Some(barred) = state.barred() {
+                return Err(barred);
+            }
+            // While it was looked up it may have been handed on, or be a device that has left and is not forgotten.
+            if state.current.is_none()
+                && state.lower_since.is_none()
+                && let Some(stub) = self.ledger.stub(prefix)
+            {
+                return Err(Barred::moved(stub));
+            }
+            return Ok(Self::target_in(&device, &mut state, now));
         }
-        // While it was looked up it may have been handed on, or be a device that has left and is not forgotten.
-        if state.current.is_none()
-            && state.lower_since.is_none()
-            && let Some(stub) = self.ledger.stub(prefix)
-        {
-            return Err(Barred::moved(stub));
-        }
-        Ok(Self::target_in(&device, &mut state, now))
     }
 
     /// The device of `prefix`, for a write of the past: if it is not there it arrives, and nothing bars it.
@@ -546,7 +553,11 @@ impl DeviceTable {
         for device in devices {
             let mut shard = self.shard(&device.prefix).write().expect(LOCKED);
             let mut order = self.order.write().expect(LOCKED);
-            if device.transition(|state| state.is_empty()) {
+            let is_forgotten = device.transition(|state| {
+                state.is_forgotten = state.is_empty();
+                state.is_forgotten
+            });
+            if is_forgotten {
                 shard.remove(&device.prefix);
                 order.remove(&device.prefix);
                 self.staying.remove(&device.prefix);

@@ -1,0 +1,101 @@
+//! The device table under shuttle: a device is written to, departs and comes again, while devices of which nothing is left
+//! are forgotten.
+//!
+//! Run with `make models`.
+
+use super::extractor::Extractor;
+use super::index::Entry;
+use super::ledger::Ledger;
+use super::resident::ReadPoint;
+use super::table::{Departure, DeviceTable};
+use crate::sync::{Arc, Mutex, lock, thread};
+use shuttle::Runner;
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use std::time::Duration;
+
+const PREFIX: &[u8] = b"car:";
+const STAYS: usize = 3;
+const WRITES: usize = 2;
+
+struct Model {
+    table: DeviceTable,
+    /// The front of the log: the last sequence number.
+    front: Mutex<u64>,
+}
+
+impl Model {
+    /// Writes as the pipeline does: looks the device up, takes a place in the log if it is still there, fills the index.
+    fn write(&self) -> u64 {
+        loop {
+            let target = self.table.target(PREFIX, || Duration::ZERO);
+            let target = target.expect("nothing bars it");
+            let mut front = lock(&self.front);
+            if !target.holds() {
+                continue;
+            }
+            *front += 1;
+            let sequence = *front;
+            let stay = target.resident.expect("it does not settle");
+            self.table.begin(&stay, sequence, sequence);
+            drop(front);
+            let value = None;
+            stay.insert(&sequence.to_le_bytes(), &Entry { sequence, value });
+            return sequence;
+        }
+    }
+
+    fn depart(&self) {
+        let mut front = lock(&self.front);
+        *front += 1;
+        let departure = self.table.depart(PREFIX, *front);
+        assert_eq!(departure, Departure::FromUpper);
+    }
+
+    /// What the keeper does: indexes that nobody reads any more go, and devices with nothing else.
+    fn tidy_up(&self) {
+        let oldest = *lock(&self.front);
+        let reaped = self.table.reap(oldest);
+        let _front = lock(&self.front);
+        self.table.forget(&reaped.empty);
+    }
+
+    fn finds(&self, written: u64) -> bool {
+        let point = ReadPoint {
+            snapshot: *lock(&self.front),
+            generation: 0,
+        };
+        let stay = self.table.sight(PREFIX, point).and_then(|it| it.resident);
+        stay.is_some_and(|stay| stay.get(&written.to_le_bytes(), point.snapshot).is_some())
+    }
+}
+
+fn come_and_go() {
+    let model = Arc::new(Model {
+        table: DeviceTable::new(Extractor::until(b':'), true, Ledger::default()),
+        front: Mutex::new(0),
+    });
+    let keeper = {
+        let model = Arc::clone(&model);
+        thread::spawn(move || (0..2 * STAYS).for_each(|_| model.tidy_up()))
+    };
+    for stay in 0..STAYS {
+        let written: Vec<u64> = (0..WRITES).map(|_| model.write()).collect();
+        for sequence in written {
+            assert!(
+                model.finds(sequence),
+                "an acknowledged write is not visible"
+            );
+        }
+        if stay + 1 < STAYS {
+            model.depart();
+        }
+    }
+    keeper.join().unwrap();
+}
+
+#[test]
+fn what_a_device_writes_that_comes_again_is_there() {
+    let factor: usize = std::env::var("MODEL_FACTOR").map_or(1, |n| n.parse().expect("a number"));
+    Runner::new(RandomScheduler::new(2000 * factor), Default::default()).run(come_and_go);
+    Runner::new(PctScheduler::new(3, 2000 * factor), Default::default()).run(come_and_go);
+}
