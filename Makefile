@@ -12,7 +12,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 MIRI_TESTS := lsm::memtable::tests storage::aligned log::ring the_ring_of_one_moment a_dead_ring simulated_machine::ring
 TSAN_TESTS := lsm::memtable log:: storage:: db::
 
-.PHONY: help run demo test models fuzz sanitize soak bench-build bench lint docs setup clean city-rivals
+.PHONY: help run demo test models restless fuzz sanitize soak bench-build bench lint docs setup clean city-rivals
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -39,15 +39,20 @@ demo: ## Build, and take a tour through the commands
 test: setup ## Every test (under 30 minutes on two cores)
 	WAYSTATION_FLIP_PART=1 WAYSTATION_FUZZ_SECONDS=60 WAYSTATION_METAMORPHIC_LISTS=300 $(CARGO) test --workspace --locked --no-fail-fast
 	$(MAKE) models
+	$(MAKE) restless
 	$(MAKE) bindings
 
 models: setup ## What threads share, under model checkers (shuttle, loom); part of `make test`
 	RUSTFLAGS="--cfg shuttle" $(CARGO) test -p waystation --lib --locked --target-dir $(TARGET)/shuttle model_tests
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p waystation --lib --locked --target-dir $(TARGET)/loom memtable::model_tests
 
+restless: ## Simulated crashes (SEEDS=, FIRST=) with threads held up at random; part of `make test`
+	RUSTFLAGS="--cfg restless" WAYSTATION_SEEDS=$(or $(SEEDS),1000) WAYSTATION_FIRST_SEED=$(or $(FIRST),1) $(CARGO) test -p waystation --test simulation --locked --target-dir $(TARGET)/restless -- --nocapture
+
 soak: ## Kills, simulated crashes and random histories for hours (SEEDS=, KILLS=)
 	WAYSTATION_KILLS=$(or $(KILLS),2000) $(CARGO) test --release -p waystation --test kill --test handoff_kill --test backup_kill -- --nocapture
 	WAYSTATION_FIRST_SEED=$(or $(FIRST),100000) WAYSTATION_SEEDS=$(or $(SEEDS),100000) $(CARGO) test --release -p waystation --test simulation -- --nocapture
+	$(MAKE) restless SEEDS=$(or $(SEEDS),100000) FIRST=$(or $(FIRST),100000)
 	WAYSTATION_MODEL_SEEDS=$(or $(MODELS),2000) $(CARGO) test --release -p waystation --test model -- --nocapture
 	WAYSTATION_METAMORPHIC_LISTS=$(or $(LISTS),20000) $(CARGO) test --release -p waystation --test metamorphic -- --nocapture
 	WAYSTATION_HISTORIES=$(or $(HISTORIES),2000) $(CARGO) test --release -p waystation --lib tombstone_tests -- --nocapture

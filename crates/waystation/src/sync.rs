@@ -4,7 +4,8 @@
 //! code runs under two model checkers. In an ordinary build this is `std`. Under `--cfg loom` it is loom,
 //! which tries every interleaving and every value the memory model allows (small structures: the memtable).
 //! Under `--cfg shuttle` it is shuttle, which tries many random schedules, sequentially consistent (larger
-//! protocols: the ring, the commit pipeline).
+//! protocols: the ring, the commit pipeline). Under `--cfg restless` it is `std` with threads that are held up now and
+//! then, so that tests of the whole engine meet what happens on a machine with far too much to do.
 //!
 //! To keep all three builds alike: no `static` or `const` atomics (loom's are not `const`), no timeouts, and no
 //! waiting without [`Condvar`], [`hint::spin_loop`] or [`thread::yield_now`]. [`Arc`] is `std`'s everywhere, as
@@ -50,7 +51,48 @@ pub(crate) use std::sync::{Arc, Weak};
 /// Locks `mutex`. A poisoned lock means that a thread died with an invariant broken: nothing behind it can
 /// be trusted, so this one stops too.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    may_be_held_up();
     mutex.lock().expect("no thread panics with this lock held")
+}
+
+/// Here another thread may get far ahead of this one: it does, once in a while, under `--cfg restless`.
+#[inline]
+pub(crate) fn may_be_held_up() {
+    #[cfg(restless)]
+    restless::pass();
+}
+
+#[cfg(restless)]
+mod restless {
+    use std::cell::Cell;
+    use std::hash::{BuildHasher, RandomState};
+    use std::time::Duration;
+
+    /// Of so many places one holds a thread up.
+    const ONE_IN: u64 = 300;
+    /// For so long at most (microseconds).
+    const LONGEST: u64 = 3_000;
+
+    thread_local! {
+        static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(0) | 1);
+    }
+
+    pub(super) fn pass() {
+        // A thread that is ending has no state any more, and goes on.
+        let next = STATE.try_with(|state| {
+            let mut next = state.get();
+            next ^= next << 13;
+            next ^= next >> 7;
+            next ^= next << 17;
+            state.set(next);
+            next
+        });
+        if let Ok(number) = next
+            && (number >> 32).is_multiple_of(ONE_IN)
+        {
+            std::thread::sleep(Duration::from_micros(number % LONGEST));
+        }
+    }
 }
 
 /// Waits on `condvar`, as [`lock`].

@@ -14,7 +14,7 @@ use crate::log::Log;
 use crate::lsm::memtable::{MemTable, Regions};
 use crate::lsm::version::Version;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use crate::sync::{Arc, RwLock};
+use crate::sync::{Arc, RwLock, may_be_held_up};
 use waystation_format::batch::prefix_end;
 
 /// What writes go to: versions here, deletions there.
@@ -226,6 +226,7 @@ impl ViewCell {
 
     /// The current view.
     pub(crate) fn load(&self) -> Arc<View> {
+        may_be_held_up();
         Arc::clone(
             &self
                 .current
