@@ -1,5 +1,5 @@
 //! The device table under shuttle: a device is written to, departs and comes again, while devices of which nothing is left
-//! are forgotten.
+//! are forgotten; and one is read while it settles, and its index goes.
 //!
 //! Run with `make models`.
 
@@ -21,9 +21,64 @@ struct Model {
     table: DeviceTable,
     /// The front of the log: the last sequence number.
     front: Mutex<u64>,
+    /// How many views there were, and what the last one has in the tree.
+    view: Mutex<(u64, Vec<u64>)>,
 }
 
 impl Model {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            table: DeviceTable::new(Extractor::until(b':'), true, Ledger::default()),
+            front: Mutex::new(0),
+            view: Mutex::default(),
+        })
+    }
+
+    /// Settles the device as [`settle`](crate::db) does, what it has written being `written`.
+    fn settle(&self, written: &[u64]) {
+        let target = self.table.target(PREFIX, || Duration::ZERO).unwrap();
+        let stay = target.resident.unwrap();
+        let next = || {
+            let mut front = lock(&self.front);
+            *front += 1;
+            front
+        };
+        let switch = next();
+        assert!(self.table.switch(&stay, *switch));
+        drop(switch);
+        let generation = {
+            let mut view = lock(&self.view);
+            *view = (view.0 + 1, written.to_vec());
+            view.0
+        };
+        stay.set_installed(generation);
+        let settled = next();
+        self.table.settled(&stay, *settled);
+    }
+
+    /// Reads without a snapshot.
+    fn reads(&self, written: u64) -> bool {
+        loop {
+            let generation = self.table.generation();
+            let view = lock(&self.view).clone();
+            let point = ReadPoint {
+                snapshot: *lock(&self.front),
+                generation: view.0,
+            };
+            if view.0 != lock(&self.view).0 {
+                continue;
+            }
+            let sight = self.table.sight(PREFIX, point).unwrap();
+            let found = match sight.resident {
+                Some(stay) => stay.get(&written.to_le_bytes(), point.snapshot).is_some(),
+                None => sight.in_tree && view.1.contains(&written),
+            };
+            if self.table.generation() == generation {
+                return found;
+            }
+        }
+    }
+
     /// Writes as the pipeline does: looks the device up, takes a place in the log if it is still there, fills the index.
     fn write(&self) -> u64 {
         loop {
@@ -70,10 +125,7 @@ impl Model {
 }
 
 fn come_and_go() {
-    let model = Arc::new(Model {
-        table: DeviceTable::new(Extractor::until(b':'), true, Ledger::default()),
-        front: Mutex::new(0),
-    });
+    let model = Model::new();
     let keeper = {
         let model = Arc::clone(&model);
         thread::spawn(move || (0..2 * STAYS).for_each(|_| model.tidy_up()))
@@ -93,9 +145,41 @@ fn come_and_go() {
     keeper.join().unwrap();
 }
 
+fn settle_and_read() {
+    let model = Model::new();
+    let written: Vec<u64> = (0..WRITES).map(|_| model.write()).collect();
+    let spawn = |body: fn(&Model, &[u64])| {
+        let (model, written) = (Arc::clone(&model), written.clone());
+        thread::spawn(move || body(&model, &written))
+    };
+    let threads = [
+        spawn(|model, _| (0..2 * STAYS).for_each(|_| model.tidy_up())),
+        spawn(|model, written| {
+            for sequence in written {
+                assert!(model.reads(*sequence), "what settles is not visible");
+            }
+        }),
+    ];
+    model.settle(&written);
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    model.tidy_up();
+    assert!(written.iter().all(|sequence| model.reads(*sequence)));
+}
+
+fn explore(model: fn()) {
+    let factor: usize = std::env::var("MODEL_FACTOR").map_or(1, |n| n.parse().expect("a number"));
+    Runner::new(RandomScheduler::new(2000 * factor), Default::default()).run(model);
+    Runner::new(PctScheduler::new(3, 2000 * factor), Default::default()).run(model);
+}
+
 #[test]
 fn what_a_device_writes_that_comes_again_is_there() {
-    let factor: usize = std::env::var("MODEL_FACTOR").map_or(1, |n| n.parse().expect("a number"));
-    Runner::new(RandomScheduler::new(2000 * factor), Default::default()).run(come_and_go);
-    Runner::new(PctScheduler::new(3, 2000 * factor), Default::default()).run(come_and_go);
+    explore(come_and_go);
+}
+
+#[test]
+fn what_settles_is_found_all_the_while() {
+    explore(settle_and_read);
 }

@@ -13,8 +13,8 @@
 //! still the same.
 //!
 //! Readers choose their sequence number first and look then, so they find every stay with writes up to it. What
-//! is taken away from under them (an index, a device, a floor) waits until no snapshot needs it, and counts
-//! `generation` up: a read without a snapshot that sees it change starts over.
+//! is taken away from under them (an index, a device, a floor) waits until no snapshot needs it, and `generation` is
+//! counted up before: a read without a snapshot that sees it change starts over.
 //!
 //! A hand-off to another engine is told in [`handoff`](super::handoff).
 //!
@@ -513,6 +513,9 @@ impl DeviceTable {
         if due.is_empty() {
             return reaped;
         }
+        // Who looked before, and misses something now, starts over. Before anything goes: between the two somebody might miss
+        // it and not hear of it.
+        self.generation.fetch_add(1, SeqCst);
         for stay in &due {
             if let Some(device) = self.get(stay.prefix()) {
                 let is_empty = device.with_state(|state| {
@@ -523,8 +526,6 @@ impl DeviceTable {
                 reaped.empty.extend(is_empty.then_some(device));
             }
         }
-        // Who looked before and reads the index now starts over.
-        self.generation.fetch_add(1, SeqCst);
         for stay in due {
             self.index_bytes.fetch_sub(stay.index_bytes(), SeqCst);
             reaped.indexes.push(stay.reap());
@@ -534,6 +535,8 @@ impl DeviceTable {
 
     /// Retires the floors of `device` up to `sequence`.
     pub(crate) fn retire(&self, device: &Device, sequence: u64) {
+        // First, as when stays go.
+        self.generation.fetch_add(1, SeqCst);
         let none_left = device.with_state(|state| {
             state.floors.retire(sequence);
             if state.floors.is_empty() && state.lower_since.is_none() {
@@ -544,7 +547,6 @@ impl DeviceTable {
         if none_left {
             lock(&self.floored).remove(device.prefix());
         }
-        self.generation.fetch_add(1, SeqCst);
     }
 
     /// Forgets those of `devices` of which nothing is left. Under the front's lock: a writer that has looked one
