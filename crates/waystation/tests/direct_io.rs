@@ -1,4 +1,4 @@
-//! Transfers around the page cache: used where they work, left where they are refused, avoided on request.
+//! Transfers of the log around the page cache: used where they work, left where they are refused, avoided on request.
 
 use std::path::Path;
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
@@ -62,7 +62,8 @@ fn a_refusal_at_open_or_at_the_first_write_leads_to_buffered_transfers_and_is_sh
         let stats = run(&rules, true);
         assert!(!stats.log.direct_io, "{operation:?}");
         assert!(fallbacks(&stats, Area::Journal) > 0, "{operation:?}");
-        assert!(fallbacks(&stats, Area::Tables) > 0, "{operation:?}");
+        // Tables go through the page cache in any case.
+        assert_eq!(fallbacks(&stats, Area::Tables), 0, "{operation:?}");
     }
 }
 

@@ -66,7 +66,6 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
         storage: Arc::clone(&storage),
         dir: path.to_owned(),
         settings: tree_settings(&options).table,
-        transfer: options.transfer(),
         blocks: Arc::clone(tree.blocks()),
     };
     let (ground, has_graves) = read_graves(&site, &state, flushed)?;
@@ -265,7 +264,6 @@ pub(super) fn tree_settings(options: &Options) -> TreeSettings {
         shape: Shape::new(options.memtable_bytes as u64, options.table_bytes as u64),
         cache_bytes: options.cache_bytes - log_cache_bytes(options),
         max_open_tables: options.max_open_tables,
-        transfer: options.transfer(),
         compaction_bytes_per_second: options.compaction_bytes_per_second,
     }
 }

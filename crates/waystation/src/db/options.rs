@@ -96,7 +96,8 @@ pub struct Options {
     pub background_jobs: usize,
     /// Tables kept open. Default: 1,000.
     pub max_open_tables: usize,
-    /// Write around the page cache where the file system allows it. Default: true.
+    /// Write the log around the page cache where the file system allows it. (Tables go through it: they are read soon.)
+    /// Default: true.
     pub direct_io: bool,
     /// Keep the data of devices apart. Default: no, every key lives in the tree.
     pub devices: Option<DeviceOptions>,

@@ -35,7 +35,7 @@ use super::iter::{LevelIterator, Run, Source};
 use super::table::{BlockCache, LookupKey, TableCache, TableMeta, TableSettings};
 use super::version::{LEVELS, State, UserRange, Version, VersionSet};
 use crate::error::Result;
-use crate::storage::{RateLimit, Storage, Transfer};
+use crate::storage::{RateLimit, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex};
 use credit::Credit;
@@ -54,8 +54,6 @@ pub(crate) struct TreeSettings {
     pub cache_bytes: usize,
     /// Tables kept open.
     pub max_open_tables: usize,
-    /// How tables are written.
-    pub transfer: Transfer,
     /// What compactions may write (bytes per second), all together; 0 for no limit.
     pub compaction_bytes_per_second: usize,
 }

@@ -251,7 +251,6 @@ pub(crate) struct Site {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) dir: PathBuf,
     pub(crate) settings: TableSettings,
-    pub(crate) transfer: Transfer,
     pub(crate) blocks: Arc<BlockCache>,
 }
 

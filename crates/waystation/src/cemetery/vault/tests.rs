@@ -7,7 +7,7 @@ use crate::cemetery::checkpoint::{self, Checkpoint, GravesError};
 use crate::cemetery::ground::Ground;
 use crate::cemetery::row::Grave;
 use crate::lsm::table::{BlockCache, TableSettings};
-use crate::storage::{SimStorage, Storage, Transfer};
+use crate::storage::{SimStorage, Storage};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -22,7 +22,6 @@ fn site() -> Site {
         storage,
         dir: "/vaults".into(),
         settings: TableSettings::default(),
-        transfer: Transfer::Buffered,
         blocks: Arc::new(BlockCache::new(1 << 20)),
     }
 }

@@ -38,7 +38,7 @@ impl VaultWriter {
         };
         let path = site.path(number);
         Ok(Self {
-            builder: TableBuilder::create(&site.storage, &path, number, settings, site.transfer)?,
+            builder: TableBuilder::create(&site.storage, &path, number, settings)?,
             label: Label {
                 number,
                 file_bytes: 0,

@@ -13,7 +13,7 @@ use crate::device::checkpoint::Saved;
 use crate::device::record::DeviceEvent;
 use crate::error::Result;
 use crate::lsm::table::{TableBuilder, TableSettings};
-use crate::storage::{Storage, Transfer};
+use crate::storage::Storage;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -165,8 +165,7 @@ impl Collected {
         let name = run_name(number);
         let path = self.dir.join(&name);
         let settings = TableSettings::default();
-        let mut builder =
-            TableBuilder::create(&self.storage, &path, number, settings, Transfer::Buffered)?;
+        let mut builder = TableBuilder::create(&self.storage, &path, number, settings)?;
         for (key, value) in &entries {
             builder.add(key, value)?;
         }

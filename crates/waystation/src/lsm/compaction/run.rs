@@ -8,7 +8,7 @@ use super::{Counters, Job};
 use crate::error::{Error, Result};
 use crate::lsm::iter::EntryStream;
 use crate::lsm::table::{TableBuilder, TableCache, TableMeta, TableSettings};
-use crate::storage::{RateLimit, Storage, Transfer};
+use crate::storage::{RateLimit, Storage};
 use crate::sync::Arc;
 
 /// What a job needs besides its description.
@@ -17,8 +17,6 @@ pub(crate) struct Workplace<'a> {
     pub storage: &'a Arc<dyn Storage>,
     /// The tables of the directory.
     pub tables: &'a TableCache,
-    /// How tables are written.
-    pub transfer: Transfer,
     /// How fast, if there is a limit.
     pub rate: Option<&'a Arc<RateLimit>>,
     /// Gives a file number that nobody has.
@@ -118,16 +116,10 @@ impl Outputs<'_> {
         let number = (self.place.new_number)();
         let path = self.place.tables.path(number);
         let settings = self.settings.clone();
-        let builder = TableBuilder::create(
-            self.place.storage,
-            &path,
-            number,
-            settings,
-            self.place.transfer,
-        )
-        .map(|builder| builder.at_rate(self.place.rate.cloned()))
-        // It may have been created nevertheless.
-        .inspect_err(|_| drop(self.place.storage.remove(&path)))?;
+        let builder = TableBuilder::create(self.place.storage, &path, number, settings)
+            .map(|builder| builder.at_rate(self.place.rate.cloned()))
+            // It may have been created nevertheless.
+            .inspect_err(|_| drop(self.place.storage.remove(&path)))?;
         Ok(self.current.insert(builder))
     }
 

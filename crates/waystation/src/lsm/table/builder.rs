@@ -3,7 +3,7 @@
 use super::output::Output;
 use super::{TableFacts, TableMeta, TableSettings};
 use crate::error::{Error, Result};
-use crate::storage::{RateLimit, Storage, Transfer};
+use crate::storage::{RateLimit, Storage};
 use std::path::Path;
 use std::sync::Arc;
 use waystation_format::table::{Properties, TableWriter};
@@ -23,13 +23,12 @@ impl TableBuilder {
         path: &Path,
         number: u64,
         settings: TableSettings,
-        transfer: Transfer,
     ) -> Result<Self> {
         Ok(Self {
             storage: Arc::clone(storage),
             number,
             writer: TableWriter::new(settings),
-            output: Output::create(&**storage, path, transfer)?,
+            output: Output::create(&**storage, path)?,
         })
     }
 

@@ -1,7 +1,7 @@
-//! A file that is written once, from its beginning to its end, in large aligned pieces.
+//! A file that is written once, from its beginning to its end, in large pieces.
 //!
-//! Direct transfers want addresses, offsets and lengths in whole units. Bytes gather in an aligned buffer; when
-//! it is full, a helper thread writes it while the next one is filled, so that encoding and writing overlap:
+//! Bytes gather in a buffer; when it is full, a helper thread writes it while the next one is filled, so that encoding and
+//! writing overlap:
 //!
 //! ```text
 //!   append -> [ filling ]  --full-->  ( waiting )  -->  [ writing ] -> file
@@ -9,21 +9,23 @@
 //!                  +------------------ idle <----------------+
 //! ```
 //!
-//! The last piece is padded with zeros to a whole unit and the file then cut to its true length. A file shorter
-//! than a piece never sees a helper. Nothing is written after [`Output`] is gone: dropping it waits.
+//! A file shorter than a piece never sees a helper. Nothing is written after [`Output`] is gone: dropping it waits.
+//!
+//! It goes through the page cache, unlike the log: what was just flushed or merged is read soon, and reading it back from
+//! the device while everybody writes takes a hundred times as long as the copy.
 
 use crate::error::{Error, Result};
-use crate::storage::{AlignedBuffer, Area, File, OpenMode, RateLimit, Storage, Transfer};
+use crate::storage::{Area, File, OpenMode, RateLimit, Storage, Transfer};
 use crate::sync::{Arc, Condvar, Mutex, lock, thread, wait};
 use std::path::Path;
 
-/// The length of a piece. At a megabyte a direct write reaches the speed of the device.
+/// The length of a piece.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A file that is written once, from its beginning to its end.
 pub(super) struct Output {
     file: Arc<dyn File>,
-    filling: AlignedBuffer,
+    filling: Vec<u8>,
     /// How many bytes of the file were written or handed to the helper.
     handed: u64,
     helper: Option<Helper>,
@@ -33,11 +35,11 @@ pub(super) struct Output {
 
 impl Output {
     /// Creates the file.
-    pub(super) fn create(storage: &dyn Storage, path: &Path, transfer: Transfer) -> Result<Self> {
-        let file = storage.open(path, OpenMode::Create, transfer, Area::Tables)?;
+    pub(super) fn create(storage: &dyn Storage, path: &Path) -> Result<Self> {
+        let file = storage.open(path, OpenMode::Create, Transfer::Buffered, Area::Tables)?;
         Ok(Self {
             file,
-            filling: AlignedBuffer::with_capacity(PIECE_BYTES),
+            filling: Vec::with_capacity(PIECE_BYTES),
             handed: 0,
             helper: None,
             rate: None,
@@ -75,8 +77,7 @@ impl Output {
         Ok(())
     }
 
-    /// Completes the file and makes its content durable; its length. What was written around the page cache
-    /// is asked into it, because it will be read soon.
+    /// Completes the file and makes its content durable; its length.
     pub(super) fn finish(mut self) -> Result<u64> {
         let length = self.handed + self.filling.len() as u64;
         if let Some(helper) = self.helper.take() {
@@ -84,14 +85,9 @@ impl Output {
         }
         if !self.filling.is_empty() {
             self.wait_for_turn();
-            self.filling.pad_to(self.file.alignment());
             self.file.write_at(&self.filling, self.handed)?;
-            self.file.truncate(length)?;
         }
         self.file.sync()?;
-        if self.file.is_direct() {
-            self.file.prefetch(0, length);
-        }
         Ok(length)
     }
 
@@ -124,8 +120,8 @@ struct Desk {
 
 #[derive(Default)]
 struct DeskState {
-    waiting: Option<AlignedBuffer>,
-    idle: Option<AlignedBuffer>,
+    waiting: Option<Vec<u8>>,
+    idle: Option<Vec<u8>>,
     failed: Option<Error>,
     closed: bool,
 }
@@ -145,7 +141,7 @@ impl Helper {
     }
 
     /// Hands `full` over once the one before is being written; an empty buffer in exchange.
-    fn hand(&self, full: AlignedBuffer) -> Result<AlignedBuffer> {
+    fn hand(&self, full: Vec<u8>) -> Result<Vec<u8>> {
         let mut state = lock(&self.desk.state);
         while state.waiting.is_some() && state.failed.is_none() {
             state = wait(&self.desk.changed, state);
@@ -157,7 +153,7 @@ impl Helper {
         let idle = state.idle.take();
         drop(state);
         self.desk.changed.notify_all();
-        Ok(idle.unwrap_or_else(|| AlignedBuffer::with_capacity(PIECE_BYTES)))
+        Ok(idle.unwrap_or_else(|| Vec::with_capacity(PIECE_BYTES)))
     }
 
     /// Waits until all that was handed over is written.
@@ -208,7 +204,7 @@ impl Desk {
         }
     }
 
-    fn next(&self) -> Option<AlignedBuffer> {
+    fn next(&self) -> Option<Vec<u8>> {
         let mut state = lock(&self.state);
         loop {
             if let Some(buffer) = state.waiting.take() {

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::lsm::Lookup;
 use crate::lsm::iter::InternalIterator;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
-use crate::storage::{Area, OsStorage, SimStorage, Storage, Transfer};
+use crate::storage::{Area, OsStorage, SimStorage, Storage};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use std::path::PathBuf;
@@ -42,14 +42,8 @@ impl Place {
         entries: &Entries,
     ) -> TableMeta {
         let path = self.cache.path(number);
-        let mut builder = TableBuilder::create(
-            &self.storage,
-            &path,
-            number,
-            settings.clone(),
-            Transfer::Direct,
-        )
-        .unwrap();
+        let mut builder =
+            TableBuilder::create(&self.storage, &path, number, settings.clone()).unwrap();
         for (key, value) in entries {
             builder.add(key, value).unwrap();
         }
@@ -171,8 +165,7 @@ fn a_table_given_up_leaves_nothing() {
     let place = Place::new(0);
     let path = place.cache.path(1);
     let settings = TableSettings::default();
-    let mut builder =
-        TableBuilder::create(&place.storage, &path, 1, settings, Transfer::Direct).unwrap();
+    let mut builder = TableBuilder::create(&place.storage, &path, 1, settings).unwrap();
     for (key, value) in numbered(30_000, 100) {
         builder.add(&key, &value).unwrap();
     }
@@ -201,9 +194,7 @@ fn failed_writes_are_reported() {
             machine.create_dir(&directory).unwrap();
             let storage: Arc<dyn Storage> = machine.with_faults(&rules);
             let path = directory.join("000001.ldb");
-            let mut builder =
-                TableBuilder::create(&storage, &path, 1, settings.clone(), Transfer::Direct)
-                    .unwrap();
+            let mut builder = TableBuilder::create(&storage, &path, 1, settings.clone()).unwrap();
             let added = entries
                 .iter()
                 .try_for_each(|(key, value)| builder.add(key, value));

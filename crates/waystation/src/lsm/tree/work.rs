@@ -382,7 +382,6 @@ impl Tree {
         Workplace {
             storage: &self.storage,
             tables: &self.tables,
-            transfer: self.settings.transfer,
             rate,
             new_number,
             cancelled,

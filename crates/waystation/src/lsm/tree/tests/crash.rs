@@ -9,13 +9,12 @@ use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::sim::Crash;
 use crate::sync::Arc;
 
-const OPERATIONS: [Operation; 7] = [
+const OPERATIONS: [Operation; 6] = [
     Operation::Write,
     Operation::Sync,
     Operation::SyncDir,
     Operation::Rename,
     Operation::Open,
-    Operation::Truncate,
     Operation::Remove,
 ];
 

@@ -15,8 +15,8 @@ use crate::lsm::compaction::Shape;
 use crate::lsm::iter::{InternalIterator, MergingIterator};
 use crate::lsm::table::{Compression, TableSettings};
 use crate::lsm::version::Version;
+use crate::storage::Storage;
 use crate::storage::sim::SimStorage;
-use crate::storage::{Storage, Transfer};
 use crate::sync::Arc;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,6 @@ pub(super) fn small() -> TreeSettings {
         shape,
         cache_bytes: 1 << 20,
         max_open_tables: 20,
-        transfer: Transfer::Direct,
         compaction_bytes_per_second: 0,
     }
 }
