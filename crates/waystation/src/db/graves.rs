@@ -55,6 +55,8 @@ pub(super) struct Cemetery {
     pub(super) looked: Mutex<Looked>,
     /// When to look again for deletions that are overdue.
     look_at: Mutex<Duration>,
+    /// The last write that there was when the database was opened: tables were purged through it at most.
+    opened_at: u64,
     /// Where its vaults are, the number of the next one, and how far somebody looked for what to do to them.
     pub(super) site: Site,
     pub(super) next_vault: AtomicU64,
@@ -78,8 +80,8 @@ impl Burial<'_> {
 }
 
 impl Cemetery {
-    /// The cemetery as `ground` was read from its file, if there is one.
-    pub(super) fn new(ground: &Ground, has_file: bool, site: Site) -> Self {
+    /// The cemetery as `ground` was read from its file, if there is one; the last write was `opened_at`.
+    pub(super) fn new(ground: &Ground, has_file: bool, site: Site, opened_at: u64) -> Self {
         let numbers = ground.vaults().labels().map(|it| it.number);
         let next = numbers.max().map_or(1, |last| last + 1);
         Self {
@@ -91,6 +93,7 @@ impl Cemetery {
             seen: Mutex::default(),
             looked: Mutex::default(),
             look_at: Mutex::default(),
+            opened_at,
         }
     }
 }
@@ -286,7 +289,22 @@ impl Core {
                 ground,
             });
         }
-        let all = Arc::new(before.with(plots, through, oldest_snapshot, time));
+        // What is dug counts for tables that are purged through `through` from now on. Those that went so far already have
+        // not heard of it: then it is left for a later flush, and hides by its date. (So it is when a device's departure is
+        // in memory again that tables know: that flush goes no further than the last one did.)
+        let is_beyond = through > before.through().max(self.cemetery.opened_at);
+        let all = before.with(
+            plots,
+            through,
+            oldest_snapshot,
+            if is_beyond { time } else { 0 },
+        );
+        let reached = if all.is_timed() {
+            time.max(before.time())
+        } else {
+            0
+        };
+        let all = Arc::new(all.at_time(reached));
         // The flush leaves out what these hide; so only what is in tables already needs them. (What one in doubt did not
         // leave out, as a snapshot was still held, may be in tables as well.)
         let retired = (!is_in_doubt).then(|| self.retired(&all, &view, applied + 1));
@@ -458,5 +476,36 @@ impl Core {
             self.write_graves(&mut kept, &ground)?;
         }
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use crate::db::{Db, Options};
+    use crate::storage::{SimStorage, Storage};
+    use std::time::Duration;
+
+    const YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+    /// A flush that goes no further than tables were purged already: what it dug would be thought to have been purged from
+    /// them.
+    #[test]
+    fn what_expires_is_dug_beyond_what_tables_were_purged_through() {
+        for seed in 0..10 {
+            let machine = SimStorage::new(seed);
+            let db = Db::open_with(machine.clone(), "/db", Options::default()).unwrap();
+            db.put_with_ttl(b"key", b"value", YEAR).unwrap();
+            db.flush().unwrap();
+            let core = &db.core;
+            let through = core.views.load().ground.through();
+            machine.sleep(2 * YEAR);
+            let oldest = core.oldest_snapshot();
+            let burial = core.bury(std::iter::empty(), through, oldest).unwrap();
+            let graves = burial.hidden.graves.points();
+            assert!(graves.iter().all(|grave| grave.other > through), "{seed}");
+            drop(burial);
+            assert_eq!(db.get(b"key").unwrap(), None);
+        }
     }
 }

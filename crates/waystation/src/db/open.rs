@@ -301,7 +301,7 @@ fn assemble(
         });
     let reached = replay.time.max(ground.time());
     let times = Times::new(storage.wall_clock(), storage.now(), reached);
-    let cemetery = Cemetery::new(&ground, has_graves, site);
+    let cemetery = Cemetery::new(&ground, has_graves, site, log.visible_sequence());
     let ground = with_departures(ground, devices.as_ref());
     let ground = reaching_far(ground, &full, &active, log.visible_sequence());
     let ground = Arc::new(ground);
