@@ -282,7 +282,7 @@ fn devices_by_the_specification_are_asked_for_and_offered_a_rate() {
 #[test]
 fn phones_never_leave() {
     let directory = directory();
-    let arguments = "iot --engines waystation --devices 60 --threads 2 --seconds 1 --departing 0 --runs 1 --raw-seconds 0";
+    let arguments = "iot --engines waystation --devices 60 --threads 2 --seconds 2 --departing 0 --runs 1 --raw-seconds 0";
     let report = report(directory.path(), arguments);
     let row = &report["rows"][0];
     assert_eq!(
