@@ -16,6 +16,11 @@
     reason = "the three sets are kept alike, whoever uses which part today"
 )]
 
+#[cfg(all(test, shuttle))]
+pub(crate) mod models;
+#[cfg(restless)]
+mod restless;
+
 #[cfg(not(any(loom, shuttle)))]
 mod chosen {
     pub(crate) use std::hint;
@@ -60,39 +65,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn may_be_held_up() {
     #[cfg(restless)]
     restless::pass();
-}
-
-#[cfg(restless)]
-mod restless {
-    use std::cell::Cell;
-    use std::hash::{BuildHasher, RandomState};
-    use std::time::Duration;
-
-    /// Of so many places one holds a thread up.
-    const ONE_IN: u64 = 300;
-    /// For so long at most (microseconds).
-    const LONGEST: u64 = 3_000;
-
-    thread_local! {
-        static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(0) | 1);
-    }
-
-    pub(super) fn pass() {
-        // A thread that is ending has no state any more, and goes on.
-        let next = STATE.try_with(|state| {
-            let mut next = state.get();
-            next ^= next << 13;
-            next ^= next >> 7;
-            next ^= next << 17;
-            state.set(next);
-            next
-        });
-        if let Ok(number) = next
-            && (number >> 32).is_multiple_of(ONE_IN)
-        {
-            std::thread::sleep(Duration::from_micros(number % LONGEST));
-        }
-    }
 }
 
 /// Waits on `condvar`, as [`lock`].

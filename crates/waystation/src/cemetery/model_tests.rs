@@ -6,9 +6,8 @@ use super::plot::Plot;
 use super::points::hash;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use crate::sync::models::explore;
 use crate::sync::thread;
-use shuttle::Runner;
-use shuttle::scheduler::{PctScheduler, RandomScheduler};
 
 const KEYS: u64 = 3;
 const TURNS: u64 = 5;
@@ -61,7 +60,5 @@ fn dig_and_read() {
 
 #[test]
 fn what_was_dug_is_found() {
-    let factor: usize = std::env::var("MODEL_FACTOR").map_or(1, |n| n.parse().expect("a number"));
-    Runner::new(RandomScheduler::new(300 * factor), Default::default()).run(dig_and_read);
-    Runner::new(PctScheduler::new(3, 200 * factor), Default::default()).run(dig_and_read);
+    explore(dig_and_read, 500);
 }

@@ -16,10 +16,9 @@ use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::sim::Crash;
 use crate::storage::{SimStorage, Storage};
 use crate::sync::Arc;
+use crate::sync::models::explore;
 use crate::sync::thread::{self, JoinHandle};
-use shuttle::Runner;
 use shuttle::rand::{Rng, thread_rng};
-use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use std::sync::Mutex;
 
 const WRITERS: usize = 3;
@@ -223,20 +222,6 @@ fn check_left(left: Arc<SimStorage>, least: [u64; WRITERS]) {
         );
     }
     db.close().unwrap();
-}
-
-/// Runs `model` under `schedules` schedules, times `MODEL_FACTOR` of the environment: half of them random at every
-/// step, half with random priorities, under which a thread may be held up for long.
-fn explore(model: impl Fn() + Send + Sync + 'static, schedules: usize) {
-    let factor = std::env::var("MODEL_FACTOR").map_or(1, |factor| factor.parse().unwrap());
-    let runs = schedules * factor / 2;
-    let mut config = shuttle::Config::new();
-    // A merge needs more than the few pages that a thread gets otherwise.
-    config.stack_size = 1 << 20;
-    let model = Arc::new(model);
-    let again = Arc::clone(&model);
-    Runner::new(RandomScheduler::new(runs), config.clone()).run(move || (*again)());
-    Runner::new(PctScheduler::new(4, runs), config).run(move || (*model)());
 }
 
 #[test]

@@ -8,9 +8,8 @@ use super::index::Entry;
 use super::ledger::Ledger;
 use super::resident::ReadPoint;
 use super::table::{Departure, DeviceTable};
+use crate::sync::models::explore;
 use crate::sync::{Arc, Mutex, lock, thread};
-use shuttle::Runner;
-use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use std::time::Duration;
 
 const PREFIX: &[u8] = b"car:";
@@ -168,18 +167,12 @@ fn settle_and_read() {
     assert!(written.iter().all(|sequence| model.reads(*sequence)));
 }
 
-fn explore(model: fn()) {
-    let factor: usize = std::env::var("MODEL_FACTOR").map_or(1, |n| n.parse().expect("a number"));
-    Runner::new(RandomScheduler::new(2000 * factor), Default::default()).run(model);
-    Runner::new(PctScheduler::new(3, 2000 * factor), Default::default()).run(model);
-}
-
 #[test]
 fn what_a_device_writes_that_comes_again_is_there() {
-    explore(come_and_go);
+    explore(come_and_go, 4_000);
 }
 
 #[test]
 fn what_settles_is_found_all_the_while() {
-    explore(settle_and_read);
+    explore(settle_and_read, 4_000);
 }

@@ -16,6 +16,7 @@ use crate::storage::SimStorage;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::sim::Crash;
 use crate::sync::lock;
+use crate::sync::models::explore;
 use crate::sync::thread::{self, JoinHandle};
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::{BTreeMap, BTreeSet};
@@ -193,12 +194,6 @@ impl Model {
             writer.join().unwrap();
         }
     }
-}
-
-/// Runs `model` under `schedules` random schedules, times `MODEL_FACTOR` of the environment.
-fn explore(model: impl Fn() + Send + Sync + 'static, schedules: usize) {
-    let factor = std::env::var("MODEL_FACTOR").map_or(1, |factor| factor.parse().unwrap());
-    shuttle::check_random(model, schedules * factor);
 }
 
 fn payload(sequence: u64, len: usize) -> Vec<u8> {
