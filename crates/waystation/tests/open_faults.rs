@@ -122,6 +122,5 @@ fn at_every_change_of_a_directory() {
     die_at_every(Operation::Rename);
     die_at_every(Operation::Remove);
     die_at_every(Operation::Preallocate);
-    die_at_every(Operation::Truncate);
     die_at_every(Operation::MapRing);
 }

@@ -92,7 +92,6 @@ impl File for WatchedFile {
         self.inner.preallocate(bytes)
     }
     forward! { inner:
-        fn truncate(bytes: u64) -> Result<()>;
         fn size() -> Result<u64>;
         fn is_direct() -> bool;
         fn alignment() -> usize;

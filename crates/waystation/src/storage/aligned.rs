@@ -90,11 +90,6 @@ impl AlignedBuffer {
         self.length = length;
     }
 
-    /// Forgets what is behind the first `length` bytes; longer than the buffer changes nothing.
-    pub fn truncate(&mut self, length: usize) {
-        self.length = self.length.min(length);
-    }
-
     /// Forgets all bytes and keeps the memory.
     pub fn clear(&mut self) {
         self.length = 0;
@@ -106,11 +101,6 @@ impl AlignedBuffer {
         self.reserve(data.len());
         self.all_bytes_mut()[start..start + data.len()].copy_from_slice(data);
         self.length = start + data.len();
-    }
-
-    /// Adds zero bytes until the length is a multiple of `unit`.
-    pub fn pad_to(&mut self, unit: usize) {
-        self.resize(self.length.next_multiple_of(unit));
     }
 
     /// Forgets the first `count` bytes (all of them if there are fewer) and moves the rest to the front.
@@ -214,7 +204,7 @@ mod tests {
             buffer.is_empty() && buffer.as_slice().is_empty() && buffer.as_mut_slice().is_empty()
         );
         assert!(is_aligned(&buffer));
-        buffer.pad_to(512);
+        buffer.resize(0);
         assert_eq!(buffer.len(), 0);
     }
 
@@ -235,13 +225,13 @@ mod tests {
     fn new_bytes_are_zero_even_over_left_overs() {
         let mut buffer = AlignedBuffer::zeroed(10_000);
         buffer.fill(7);
-        buffer.truncate(3);
+        buffer.resize(3);
         buffer.resize(9_000);
         assert_eq!(&buffer[..3], [7; 3]);
         assert!(buffer[3..].iter().all(|&byte| byte == 0));
         buffer.clear();
         buffer.extend_from_slice(b"ab");
-        buffer.pad_to(512);
+        buffer.resize(512);
         assert_eq!(buffer.len(), 512);
         assert_eq!(&buffer[..3], b"ab\0");
         assert!(buffer[2..].iter().all(|&byte| byte == 0));

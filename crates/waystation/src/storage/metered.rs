@@ -6,7 +6,6 @@
 //!
 //! **Alignment.** A file opened for direct transfer takes only aligned writes, also after a fall-back, so that
 //! a caller's mistake does not depend on the file system. Unaligned reads are served through an aligned copy.
-//! A last, partial unit is written padded and cut off by `truncate`.
 //!
 //! **A failed sync is final.** The kernel reports a lost page once and then forgets it, so a second sync would
 //! lie; every later sync of the same open file fails as well. Syncs of one file wait for each other, since the
@@ -313,10 +312,6 @@ impl<F: RawFile> File for MeteredFile<F> {
             outcome => outcome,
         });
         outcome.map_err(|error| self.error("preallocate", error))
-    }
-
-    fn truncate(&self, bytes: u64) -> Result<()> {
-        uninterrupted(|| self.raw.set_len(bytes)).map_err(|error| self.error("truncate", error))
     }
 
     fn size(&self) -> Result<u64> {

@@ -95,8 +95,6 @@ pub trait File: Send + Sync {
     /// Reserves space for the first `bytes` bytes and makes the file at least that long (only the latter
     /// where a file system cannot reserve).
     fn preallocate(&self, bytes: u64) -> Result<()>;
-    /// Cuts the file to `bytes`.
-    fn truncate(&self, bytes: u64) -> Result<()>;
     /// The file's length in bytes.
     fn size(&self) -> Result<u64>;
     /// Whether transfers go around the page cache now (false after a fall-back).

@@ -184,7 +184,7 @@ fn failed_writes_are_reported() {
         compression: Compression::None,
         ..TableSettings::default()
     };
-    for operation in [Operation::Write, Operation::Sync, Operation::Truncate] {
+    for operation in [Operation::Write, Operation::Sync] {
         for spared in 0..10 {
             let machine = SimStorage::new(1);
             let rules = FaultRules::new();

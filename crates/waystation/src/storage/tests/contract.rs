@@ -100,7 +100,7 @@ contract! {
     create_truncates_and_read_write_does_not,
     missing_files_are_not_found,
     read_only_files_refuse_writes,
-    truncate_and_preallocate_set_the_length,
+    preallocate_sets_the_length,
     direct_transfers_round_trip,
     direct_files_serve_unaligned_reads,
     direct_files_refuse_unaligned_writes,
@@ -204,23 +204,21 @@ fn read_only_files_refuse_writes(subject: &Subject) {
             ..
         })
     ));
-    assert!(file.truncate(0).is_err());
+    assert!(file.preallocate(100).is_err());
     assert_eq!(subject.content("a"), b"content");
 }
 
-fn truncate_and_preallocate_set_the_length(subject: &Subject) {
+fn preallocate_sets_the_length(subject: &Subject) {
     let file = subject.create("a", &[7; 9_000]);
     file.preallocate(0).unwrap();
     file.preallocate(5_000).unwrap();
     assert_eq!(file.size().unwrap(), 9_000);
     file.preallocate(100_000).unwrap();
     assert_eq!(file.size().unwrap(), 100_000);
-    file.truncate(8_999).unwrap();
-    file.truncate(12_000).unwrap();
     let bytes = content(&*file);
-    assert_eq!(bytes.len(), 12_000);
-    assert!(bytes[..8_999].iter().all(|&byte| byte == 7));
-    assert!(bytes[8_999..].iter().all(|&byte| byte == 0));
+    assert_eq!(bytes.len(), 100_000);
+    assert!(bytes[..9_000].iter().all(|&byte| byte == 7));
+    assert!(bytes[9_000..].iter().all(|&byte| byte == 0));
 }
 
 fn direct_transfers_round_trip(subject: &Subject) {
@@ -230,15 +228,13 @@ fn direct_transfers_round_trip(subject: &Subject) {
     let buffered = subject.open("b", OpenMode::Create, Transfer::Buffered);
     assert_eq!(buffered.alignment(), unit);
     let data = pattern(unit * 5);
-    file.preallocate(unit as u64 * 8).unwrap();
     file.write_at(&data[unit..], unit as u64).unwrap();
     file.write_at(&data[..unit], 0).unwrap();
     file.sync().unwrap();
-    file.truncate(unit as u64 * 5 - 77).unwrap();
     let mut read = AlignedBuffer::zeroed(unit * 6);
-    assert_eq!(file.read_at(&mut read, 0).unwrap(), unit * 5 - 77);
-    assert_eq!(read[..unit * 5 - 77], data[..unit * 5 - 77]);
-    assert_eq!(subject.content("a"), &data[..unit * 5 - 77]);
+    assert_eq!(file.read_at(&mut read, 0).unwrap(), unit * 5);
+    assert_eq!(read[..unit * 5], data[..]);
+    assert_eq!(subject.content("a"), data[..]);
 }
 
 fn direct_files_serve_unaligned_reads(subject: &Subject) {

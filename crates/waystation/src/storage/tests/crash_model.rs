@@ -15,7 +15,6 @@ const LENGTH_MAX: usize = 12_000;
 #[derive(Debug, Clone)]
 enum Step {
     Write { offset: usize, length: usize },
-    Truncate { length: usize },
     Preallocate { length: usize },
     Sync,
     ProcessCrash { seed: u64 },
@@ -28,8 +27,7 @@ fn step() -> impl Strategy<Value = Step> {
         (offset, 1..LENGTH_MAX / 2).prop_map(|(offset, length)| Step::Write { offset, length });
     prop_oneof![
         8 => write,
-        5 => (0..LENGTH_MAX).prop_map(|length| Step::Truncate { length }),
-        1 => (0..LENGTH_MAX).prop_map(|length| Step::Preallocate { length }),
+        2 => (0..LENGTH_MAX).prop_map(|length| Step::Preallocate { length }),
         4 => Just(Step::Sync),
         1 => any::<u64>().prop_map(|seed| Step::ProcessCrash { seed }),
         3 => any::<u64>().prop_map(|seed| Step::PowerCut { seed }),
@@ -73,13 +71,7 @@ impl Model {
         );
     }
 
-    fn resize(&mut self, length: usize) {
-        if length < self.newest.len() {
-            // A file cut short and grown again, or not cut after all, can show zeros behind the cut.
-            self.versions[length..]
-                .iter_mut()
-                .for_each(|versions| versions.push(0));
-        }
+    fn grow(&mut self, length: usize) {
         self.newest.resize(length, 0);
         self.changed();
     }
@@ -132,14 +124,10 @@ fn live(seed: u64, steps: &[Step]) -> Result<(), TestCaseError> {
                 model.newest[offset..offset + length].copy_from_slice(&data);
                 model.changed();
             }
-            Step::Truncate { length } => {
-                file.truncate(length as u64).unwrap();
-                model.resize(length);
-            }
             Step::Preallocate { length } => {
                 file.preallocate(length as u64).unwrap();
                 let length = length.max(model.newest.len());
-                model.resize(length);
+                model.grow(length);
             }
             Step::Sync => {
                 file.sync().unwrap();
