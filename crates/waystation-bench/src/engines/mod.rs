@@ -109,9 +109,11 @@ impl EngineKind {
     pub(crate) fn settings(self) -> &'static str {
         match self {
             Self::Waystation | Self::WaystationPlain => {
-                "default: memtable 32 MB, cache 1/64 of memory (8 to 256 MB), filter 10, snappy, direct I/O"
+                "default: memtable 32 MB, cache 1/64 of memory (8 to 256 MB), filter 10, snappy, direct I/O for the log"
             }
-            Self::WaystationTuned => "memtable 64 MB, cache 256 MB, filter 10, snappy, direct I/O",
+            Self::WaystationTuned => {
+                "memtable 64 MB, cache 256 MB, filter 10, snappy, direct I/O for the log"
+            }
             Self::Fjall => "default",
             Self::LevelDb => "default: write_buffer 4 MB, block_cache 8 MB, no filter, snappy",
             Self::LevelDbTuned => {

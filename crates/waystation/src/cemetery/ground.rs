@@ -267,12 +267,17 @@ impl Ground {
 
     /// The ground once `plots` have come to it, whose graves are the only other ones up to `through`. Graves that no
     /// reader at `oldest_snapshot` or later can tell from others are left out; all readers are past `time`.
+    ///
+    /// What is dug counts for tables that are purged through `through` from now on. If some were purged so far already,
+    /// as `purged_through` tells, they have not heard of it: then nothing is dug, and what is due hides by its date until
+    /// a later flush.
     pub(crate) fn with<'p>(
         &self,
         plots: impl IntoIterator<Item = &'p Plot>,
         through: u64,
         oldest_snapshot: u64,
         time: u64,
+        purged_through: u64,
     ) -> Self {
         let mut ranges = self.ranges.clone();
         let mut fresh = Sorted::default();
@@ -289,10 +294,11 @@ impl Ground {
         fresh.sort();
         ranges.prune(oldest_snapshot);
         let next = Self::new(through, ranges).at_time(time.max(self.time));
+        let due = if through > purged_through { time } else { 0 };
         let mut digger = Digger {
-            next: next.with_vaults(self.vaults.dug(time, through)),
+            next: next.with_vaults(self.vaults.dug(due, through)),
             oldest_snapshot,
-            time,
+            due,
             of_key: OfKey::default(),
         };
         let mut new = fresh.iter().peekable();
@@ -407,8 +413,8 @@ impl Ground {
 struct Digger {
     next: Ground,
     oldest_snapshot: u64,
-    /// Dates up to here are past for everybody.
-    time: u64,
+    /// What has a date up to here is dug.
+    due: u64,
     /// The graves of the key that comes next.
     of_key: OfKey,
 }
@@ -430,7 +436,7 @@ impl Digger {
             cuts,
         } = &mut self.of_key;
         dated.retain(|&(sequence, date)| {
-            let is_due = date <= self.time;
+            let is_due = date <= self.due;
             if is_due {
                 counting.push((sequence, self.next.through.max(sequence)));
             }

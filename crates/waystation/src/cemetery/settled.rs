@@ -2,7 +2,8 @@
 //!
 //! Such a deletion is older than what tables may have been purged through already, without it. So its grave carries a
 //! second number, as one that had a date: tables must be purged through that. It is the device's switch: from there on
-//! no memtable is flushed until the device has settled, so no ground has gone so far, and no table was purged so far.
+//! no memtable is flushed until the device has settled, so no ground has gone so far, and no table was purged so far. (Or
+//! a later number, if the device switched before a restart: the first ground then goes as far as the log did.)
 
 use super::ground::Ground;
 use super::row::Grave;
@@ -10,12 +11,12 @@ use super::vault::Label;
 use waystation_format::batch::prefix_end;
 
 impl Ground {
-    /// The ground with `graves`, by key and of one key the latest first, of devices whose switches were at `switch` or
-    /// before. It has all others up to `through`.
+    /// The ground with `graves`, by key and of one key the latest first, for which tables must be purged through `number`.
+    /// It has all others up to `through`.
     pub(crate) fn with_settled(
         &self,
         graves: &[(Vec<u8>, u64)],
-        switch: u64,
+        number: u64,
         through: u64,
     ) -> Self {
         let ranges = self.ranges().clone();
@@ -27,7 +28,7 @@ impl Ground {
             next.push(Grave {
                 key,
                 sequence: *sequence,
-                other: switch.max(*sequence),
+                other: number.max(*sequence),
             });
         };
         for old in self.points().iter() {

@@ -75,9 +75,9 @@ proptest! {
             dig(if at < split { &first } else { &second }, deletion, at as u64 + 1);
         }
         let last = deletions.len() as u64;
-        let older = Ground::default().with([&first], split as u64, 0, 0);
-        let ground = older.with([&second], last, oldest, 0);
-        let at_once = Ground::default().with([&first, &second], last, oldest, 0);
+        let older = Ground::default().with([&first], split as u64, 0, 0, 0);
+        let ground = older.with([&second], last, oldest, 0, 0);
+        let at_once = Ground::default().with([&first, &second], last, oldest, 0, 0);
         let read = decode(&encode(&ground)).unwrap().ground;
         prop_assert_eq!(&read, &ground);
         for number in 0..14 {
@@ -129,14 +129,14 @@ proptest! {
             }
             through[part] = sequence;
         }
-        let first = Ground::default().with([&plots[0]], through[0], oldest.min(through[0]), time);
+        let first = Ground::default().with([&plots[0]], through[0], oldest.min(through[0]), time, 0);
         // As after a crash between the file and the tables: the first plot comes again.
         let read = decode(&encode(&first)).unwrap().ground;
         prop_assert_eq!(&read, &first);
-        let again = read.with([&plots[0]], through[0], oldest.min(through[0]), time);
+        let again = read.with([&plots[0]], through[0], oldest.min(through[0]), time, 0);
         prop_assert_eq!(&again, &first);
         let (oldest, time) = (oldest.max(second_oldest).min(sequence), time.max(second_time));
-        let ground = again.with([&plots[1]], sequence, oldest, time);
+        let ground = again.with([&plots[1]], sequence, oldest, time, 0);
         prop_assert_eq!(&decode(&encode(&ground)).unwrap().ground, &ground);
         prop_assert!(ground.dated().iter().all(|it| it.other > time));
         prop_assert!(ground.points().iter().all(|it| it.other >= it.sequence && it.other <= sequence));
@@ -299,7 +299,7 @@ fn a_grave_takes_few_bytes_beyond_its_key() {
         "{}",
         beyond(plot.memory_bytes())
     );
-    let ground = Ground::default().with([&plot], 400_000, 400_000, 0);
+    let ground = Ground::default().with([&plot], 400_000, 400_000, 0, 0);
     assert_eq!(
         ground.point_floor(b"0000000000000005", hash(b"0000000000000005"), 9),
         6
@@ -322,7 +322,7 @@ fn a_damaged_file_is_refused() {
         dig(&plot, &deletion, 9);
     }
     plot.delete(&key(5), 11);
-    let bytes = encode(&Ground::default().with([&plot], 11, 0, 0));
+    let bytes = encode(&Ground::default().with([&plot], 11, 0, 0, 0));
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;

@@ -76,6 +76,7 @@ impl Burial<'_> {
     /// Ends it, once readers see its ground.
     pub(super) fn end(mut self) {
         self.kept.ahead = None;
+        self.kept.tried = None;
     }
 }
 
@@ -194,11 +195,13 @@ impl Core {
             }
         });
         let before = Arc::clone(&self.views.load().ground);
-        let ground = Arc::new(before.with_settled(graves, switch, through));
+        // Through its switch tables were not purged without these, unless it switched before a restart.
+        let number = switch.max(self.purged_through(&before) + 1);
+        let ground = Arc::new(before.with_settled(graves, number, through));
         // What a flush in doubt has put into the file stays there.
         let mut whole = Arc::clone(&ground);
         if let Some(ahead) = &mut kept.ahead {
-            *ahead = Arc::new(ahead.with_settled(graves, switch, through));
+            *ahead = Arc::new(ahead.with_settled(graves, number, through));
             whole = Arc::clone(ahead);
         }
         self.write_graves(&mut kept, &whole)?;
@@ -206,6 +209,11 @@ impl Core {
         kept.is_stale = kept.ahead.is_some();
         self.views.change(|view| view.ground = ground);
         Ok(())
+    }
+
+    /// No table was purged through a higher number, while `ground` is the latest.
+    fn purged_through(&self, ground: &Ground) -> u64 {
+        ground.through().max(self.cemetery.opened_at)
     }
 
     /// What graves hide from all who read at `snapshot` or later, and from the log's point of view for good.
@@ -272,7 +280,9 @@ impl Core {
         let view = self.views.load();
         let before = &view.ground;
         let applied = oldest_snapshot.min(through);
-        let time = self.oldest_time();
+        // Tried again, it digs what it dug: its table may be there already.
+        let tried = kept.tried.filter(|tried| tried.0 >= through);
+        let time = tried.map_or_else(|| self.oldest_time(), |tried| tried.1);
         let is_none_due = before.ripe_from() > time;
         // One before this one failed, and may be found to have succeeded.
         let is_in_doubt = kept.ahead.is_some();
@@ -289,22 +299,11 @@ impl Core {
                 ground,
             });
         }
-        // What is dug counts for tables that are purged through `through` from now on. Those that went so far already have
-        // not heard of it: then it is left for a later flush, and hides by its date. (So it is when a device's departure is
-        // in memory again that tables know: that flush goes no further than the last one did.)
-        let is_beyond = through > before.through().max(self.cemetery.opened_at);
-        let all = before.with(
-            plots,
-            through,
-            oldest_snapshot,
-            if is_beyond { time } else { 0 },
-        );
-        let reached = if all.is_timed() {
-            time.max(before.time())
-        } else {
-            0
-        };
-        let all = Arc::new(all.at_time(reached));
+        // (A flush goes no further than the last one if there is nothing in memory but a device's departure that was
+        // read back, and that tables knew.)
+        let purged_through = self.purged_through(before);
+        let all = Arc::new(before.with(plots, through, oldest_snapshot, time, purged_through));
+        kept.tried = Some((through, time));
         // The flush leaves out what these hide; so only what is in tables already needs them. (What one in doubt did not
         // leave out, as a snapshot was still held, may be in tables as well.)
         let retired = (!is_in_doubt).then(|| self.retired(&all, &view, applied + 1));
@@ -484,6 +483,7 @@ impl Core {
 mod tests {
     use crate::db::{Db, Options};
     use crate::storage::{SimStorage, Storage};
+    use crate::sync::{Arc, lock};
     use std::time::Duration;
 
     const YEAR: Duration = Duration::from_secs(365 * 86_400);
@@ -509,5 +509,52 @@ mod tests {
             assert!(is_beyond, "{seed}");
             assert_eq!(db.get(b"key").unwrap(), None);
         }
+    }
+
+    /// The table of a flush that failed may be there after a restart, and was purged of what had expired when it was
+    /// written, and of no more.
+    #[test]
+    fn a_flush_that_is_tried_again_digs_what_it_dug() {
+        let db = Db::open_with(SimStorage::new(1), "/db", Options::default()).unwrap();
+        for lifetime in [YEAR, 3 * YEAR] {
+            let key = format!("{lifetime:?}");
+            db.put_with_ttl(key.as_bytes(), b"value", lifetime).unwrap();
+        }
+        db.flush().unwrap();
+        db.put(b"other", b"value").unwrap();
+        let core = &db.core;
+        let through = core.log.visible_sequence();
+        // As far as this one, two years ahead; then less far.
+        for (tried, dug) in [(through, 1), (through - 1, 0)] {
+            lock(&core.cemetery.kept).tried =
+                Some((tried, core.time() + 2 * YEAR.as_micros() as u64));
+            // Dropped without its end, as if the flush had failed.
+            let burial = core.bury(std::iter::empty(), through, through).unwrap();
+            let graves = burial.hidden.graves.len();
+            drop(burial);
+            assert_eq!(graves, dug);
+        }
+    }
+
+    /// A device that switched before a restart settles behind tables that were purged through later numbers.
+    #[test]
+    fn what_settles_late_asks_for_more_than_tables_were_purged_through() {
+        let machine = SimStorage::new(1);
+        let db = Db::open_with(machine.clone(), "/db", Options::default()).unwrap();
+        for key in [b"a", b"b", b"c"] {
+            db.put(key, b"value").unwrap();
+        }
+        db.flush().unwrap();
+        let core = &db.core;
+        core.dig_settled(&[(b"b".to_vec(), 1)], 2).unwrap();
+        let ground = Arc::clone(&core.views.load().ground);
+        let version = core.tree.version();
+        let through = version.tables().map(|(_, table)| {
+            let facts = table.facts().expect("a table of this engine");
+            facts.purged_through
+        });
+        let through = through.max().expect("a table");
+        assert!(through >= 2, "{through}");
+        assert!(ground.points().iter().all(|it| it.other > through));
     }
 }

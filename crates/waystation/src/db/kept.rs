@@ -41,6 +41,8 @@ pub(super) struct Kept {
     /// What it holds, if that is more than the ground that readers see: its memtable was not flushed yet, or for all that
     /// is known. (When a flush fails, a restart may still find that it did not.)
     pub(super) ahead: Option<Arc<Ground>>,
+    /// How far the flush that is being tried goes, and the time at which what had expired was dug for it.
+    pub(super) tried: Option<(u64, u64)>,
     /// The vaults that are there.
     pub(super) vaults: VaultFiles,
     /// When to look again for graves to retire.
@@ -58,6 +60,7 @@ impl Kept {
             graves: ground.count(),
             is_stale: false,
             ahead: None,
+            tried: None,
             vaults: VaultFiles::of(ground.vaults()),
             look_at: Duration::ZERO,
             looked_at: None,

@@ -370,5 +370,6 @@ fn with_departures(ground: Ground, devices: Option<&Devices>) -> Ground {
             }
         });
     }
-    ground.with([&departures], ground.through(), u64::MAX, 0)
+    let through = ground.through();
+    ground.with([&departures], through, u64::MAX, 0, through)
 }

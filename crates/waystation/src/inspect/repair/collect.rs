@@ -202,7 +202,8 @@ impl Collected {
         }
         let time = now.max(self.time).max(ground.time());
         let through = ground.through().max(self.census.last_sequence);
-        let ground = ground.with([&self.plot], through, MAX_SEQUENCE, time);
+        // All tables are written anew.
+        let ground = ground.with([&self.plot], through, MAX_SEQUENCE, time, 0);
         Ok((self.runs, ground, time))
     }
 }
