@@ -284,7 +284,7 @@ pub(crate) fn open(
 ) -> Result<Vault> {
     let path = dir.join(vault_name(label.number));
     let file = storage.open(&path, OpenMode::Read, Transfer::Buffered, Area::Tables)?;
-    let table = Table::open(file, label.file_bytes, Arc::clone(blocks))?;
+    let table = Table::open(file, label.file_bytes, false, Arc::clone(blocks))?;
     let is_it = table.facts().is_some_and(|facts| {
         let sequences = (facts.smallest_sequence, facts.largest_sequence);
         (facts.entries, sequences) == (label.graves, label.sequences)

@@ -5,18 +5,19 @@
 //! which blocks came, to take the oldest when there are too many; one that was used since is passed over
 //! once and counts as new (the clock algorithm).
 //!
-//! While there is room, every block is kept. Once there is none, a block is kept only if it was missed before,
-//! lately: within the last one or two times as many misses as there are blocks. What is read once costs no
-//! eviction then, and does not wash out what is read often. (`TinyLFU` and S3-FIFO do this with sketches and
-//! queues of ghosts; here the slot remembers.) A scan that only passes by does not use the cache at all: see
-//! [`TableIterator`](super::TableIterator).
+//! A block is kept only if it was missed before, lately: within the last one or two times as many misses as there is
+//! room for blocks. So what is read once costs neither memory (which is slower to come by than the block, while the
+//! cache grows: a page fault takes longer than reading 4 KiB from the page cache) nor an eviction, and does not wash out
+//! what is read often. (`TinyLFU` and S3-FIFO do this with sketches and queues of ghosts; here the table remembers, in a
+//! byte a block.) A scan that only passes by does not use the cache at all: see [`TableIterator`](super::TableIterator).
 //!
 //! ```text
-//! table:  slots [ . B . . | (none of this piece was ever cached) | . B B . ]
+//! table:  slots [ . B . . | (none of this piece was ever cached) | . B B . ]    missed [ 0 7 7 0 0 6 .. ]
 //!                   ^                                                 ^
 //! cache:  ring    oldest ----------------------------------------> newest      (several, one lock each)
 //! ```
 
+use crate::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use crate::sync::{Arc, Mutex, Weak, lock};
 use std::collections::VecDeque;
 use std::fmt;
@@ -27,8 +28,8 @@ use waystation_format::block::Block;
 const PIECE_SLOTS: usize = 64;
 /// What a cached block costs beside its bytes, roughly: slot, place in the ring, reference counts.
 const ENTRY_BYTES: usize = 96;
-/// Less than this is no room.
-const ENOUGH_BYTES: u64 = 8 * 1024;
+/// How long blocks mostly are.
+const USUAL_BYTES: u64 = 4 * 1024;
 /// There is a ring for every so many bytes, up to a number that keeps threads out of each other's way.
 const RING_BYTES: usize = 1 << 20;
 const MAX_RINGS: usize = 16;
@@ -36,11 +37,12 @@ const MAX_RINGS: usize = 16;
 #[derive(Debug, Default)]
 struct Slot {
     block: Option<Block>,
-    /// The ring's generation when the block was missed last; 0 if it never was.
-    missed: u32,
     /// Whether the block was used since the clock passed.
     used: bool,
 }
+
+/// Generations are counted up to here, and then anew.
+const GENERATIONS: u8 = 255;
 
 type Piece = Box<[Mutex<Slot>]>;
 
@@ -48,6 +50,8 @@ type Piece = Box<[Mutex<Slot>]>;
 #[derive(Debug)]
 pub(super) struct Slots {
     pieces: Box<[OnceLock<Piece>]>,
+    /// Of each block, when it was missed last: its ring's generation, from 1 on, modulo [`GENERATIONS`]; 0 if it never was.
+    missed: Box<[AtomicU8]>,
 }
 
 impl Slots {
@@ -56,6 +60,7 @@ impl Slots {
         let pieces = count.div_ceil(PIECE_SLOTS);
         Self {
             pieces: (0..pieces).map(|_| OnceLock::new()).collect(),
+            missed: (0..count).map(|_| AtomicU8::new(0)).collect(),
         }
     }
 
@@ -81,10 +86,10 @@ impl Slots {
     }
 
     /// Notes a miss in `generation`; whether there was one in this generation or the one before.
-    fn miss(&self, position: usize, generation: u32) -> bool {
-        let mut slot = lock(self.slot(position));
-        let before = std::mem::replace(&mut slot.missed, generation);
-        before != 0 && generation - before <= 1
+    fn miss(&self, position: usize, generation: u8) -> bool {
+        let before = self.missed[position].swap(generation + 1, Relaxed);
+        let previous = generation.checked_sub(1).unwrap_or(GENERATIONS - 1);
+        before == generation + 1 || before == previous + 1
     }
 
     fn slot(&self, position: usize) -> &Mutex<Slot> {
@@ -107,9 +112,9 @@ struct Ring {
     places: VecDeque<Place>,
     /// Bytes in use, those of tables that were closed since included until the clock finds them.
     bytes: u64,
-    /// How often as many blocks were missed as there are, and how many since.
-    generation: u32,
-    misses: usize,
+    /// How often as many blocks were missed as there is room for, and how many since.
+    generation: u8,
+    misses: u64,
 }
 
 /// Where a block is cached.
@@ -147,15 +152,12 @@ impl BlockCache {
     pub(super) fn admits(&self, slots: &Slots, position: usize) -> bool {
         let generation = {
             let mut ring = lock(self.ring(position));
-            if ring.bytes + ENOUGH_BYTES <= self.ring_capacity {
-                return true;
-            }
             ring.misses += 1;
-            if ring.misses > ring.places.len() {
+            if ring.misses > (self.ring_capacity / USUAL_BYTES).max(ring.places.len() as u64) {
                 ring.misses = 0;
-                ring.generation += 1;
+                ring.generation = (ring.generation + 1) % GENERATIONS;
             }
-            ring.generation + 1
+            ring.generation
         };
         slots.miss(position, generation)
     }
@@ -261,6 +263,22 @@ mod tests {
         assert_eq!(kept, 100);
         assert!(slots.get(1).is_none());
         assert_eq!(cache.insert(&slots, 1, &block(1000)).unwrap().len(), 1000);
+    }
+
+    #[test]
+    fn what_was_missed_twice_within_one_or_two_generations_is_kept() {
+        let cache = BlockCache::new(100 * USUAL_BYTES as usize);
+        let slots = Slots::new(1_000);
+        assert!(!cache.admits(&slots, 0) && cache.admits(&slots, 0));
+        // For many times as long as generations are counted.
+        for turn in 0..300 {
+            let others = (1..1_000).filter(|&position| cache.admits(&slots, position));
+            assert_eq!(others.count(), 0, "{turn}");
+            assert!(
+                !cache.admits(&slots, 0) && cache.admits(&slots, 0),
+                "{turn}"
+            );
+        }
     }
 
     #[test]

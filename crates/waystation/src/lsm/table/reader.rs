@@ -48,14 +48,14 @@ fn keep_memory(memory: Vec<u8>) {
     }
 }
 
-/// The first read in each piece of a table of this length brings the whole piece near: tables are written
-/// around the page cache, and one read of this length takes the device little longer than one of a block.
+/// The first read in each piece of a table of this length brings the whole piece near, unless the table was just
+/// written: one read of this length takes the device little longer than one of a block.
 const NEAR_BYTES: u64 = 128 * 1024;
 
 /// An open table.
 pub(crate) struct Table {
     file: Arc<dyn File>,
-    /// Which pieces were read from, a bit each.
+    /// Which pieces were read from, a bit each; none if the whole table was near from the first.
     near: Box<[AtomicU64]>,
     data_end: u64,
     index: Index,
@@ -74,10 +74,11 @@ impl fmt::Debug for Table {
 }
 
 impl Table {
-    /// Opens the table whose footer ends at `file_bytes` of `file`.
+    /// Opens the table whose footer ends at `file_bytes` of `file`; it is near if it was written just before.
     pub(crate) fn open(
         file: Arc<dyn File>,
         file_bytes: u64,
+        is_near: bool,
         blocks: Arc<BlockCache>,
     ) -> Result<Self> {
         let tail = Tail::read(&file, file_bytes)?;
@@ -86,7 +87,7 @@ impl Table {
             .map_err(|error| damaged(&*file, tail.footer.index, &error))?;
         let (filter, facts) = tail.meta_blocks()?;
         Ok(Self {
-            near: near_pieces(tail.data_end),
+            near: near_pieces(if is_near { 0 } else { tail.data_end }),
             data_end: tail.data_end,
             slots: Arc::new(Slots::new(index.len())),
             index,
@@ -238,7 +239,10 @@ impl Table {
     /// Has the piece of the table around `offset` fetched, once.
     fn bring_near(&self, offset: u64) {
         let piece = offset / NEAR_BYTES;
-        let (word, bit) = (&self.near[(piece / 64) as usize], 1 << (piece % 64));
+        let Some(word) = self.near.get((piece / 64) as usize) else {
+            return;
+        };
+        let bit = 1 << (piece % 64);
         if word.load(Relaxed) & bit == 0 && word.fetch_or(bit, Relaxed) & bit == 0 {
             self.file.prefetch(piece * NEAR_BYTES, NEAR_BYTES);
         }
@@ -270,7 +274,7 @@ impl Table {
 }
 
 fn near_pieces(data_end: u64) -> Box<[AtomicU64]> {
-    let words = data_end / NEAR_BYTES / 64 + 1;
+    let words = data_end.div_ceil(NEAR_BYTES).div_ceil(64);
     (0..words).map(|_| AtomicU64::new(0)).collect()
 }
 

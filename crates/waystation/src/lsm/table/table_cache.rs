@@ -67,7 +67,9 @@ impl TableCache {
             }
             opened => opened,
         }?;
-        let table = Table::open(file, meta.file_bytes, Arc::clone(&self.blocks))?;
+        // The facts of one that was there already are only found out now.
+        let is_near = !meta.facts.are_unread();
+        let table = Table::open(file, meta.file_bytes, is_near, Arc::clone(&self.blocks))?;
         meta.facts.learn(table.facts());
         Ok(table)
     }

@@ -221,7 +221,7 @@ fn readers_share_what_was_read_and_merges_leave_the_cache_alone() {
         tables.unwrap().1.reads
     };
     let before = reads();
-    for _ in 0..3 {
+    for _ in 0..4 {
         let key = b"0000000000012340";
         assert!(matches!(get(&table, key, 5_000).unwrap(), Lookup::Found(_)));
         table
@@ -229,13 +229,14 @@ fn readers_share_what_was_read_and_merges_leave_the_cache_alone() {
             .seek(&internal(key, 9, ValueKind::Value))
             .unwrap();
     }
-    assert_eq!(reads() - before, 1);
+    // What is read once is not kept.
+    assert_eq!(reads() - before, 2);
     // A filter that rules a key out saves the read.
     for i in 0..100 {
         let key = format!("{:016}", i * 10 + 5);
         assert_eq!(get(&table, key.as_bytes(), 5_000).unwrap(), Lookup::Missing);
     }
-    assert!(reads() - before < 6);
+    assert!(reads() - before < 7);
     let (blocks, before) = (table.memory_bytes(), reads());
     forward(&mut table.scan()).unwrap();
     assert!(reads() - before < 5, "a merge reads in large pieces");
