@@ -176,7 +176,7 @@ fn a_table_given_up_leaves_nothing() {
     assert!(!path.exists());
 }
 
-/// Whichever write fails, by the helper or at the end, the builder says so and what it left can be removed.
+/// Whichever write fails, on the way or at the end, the builder says so and what it left can be removed.
 #[test]
 fn failed_writes_are_reported() {
     let entries = numbered(60_000, 100);
