@@ -47,13 +47,6 @@ impl AlignedBuffer {
         }
     }
 
-    /// An empty buffer that takes `capacity` bytes before it moves.
-    pub fn with_capacity(capacity: usize) -> Self {
-        let mut buffer = Self::zeroed(capacity);
-        buffer.clear();
-        buffer
-    }
-
     /// The number of bytes in use.
     pub const fn len(&self) -> usize {
         self.length
@@ -90,25 +83,12 @@ impl AlignedBuffer {
         self.length = length;
     }
 
-    /// Forgets all bytes and keeps the memory.
-    pub fn clear(&mut self) {
-        self.length = 0;
-    }
-
     /// Adds `data` behind the bytes in use.
     pub fn extend_from_slice(&mut self, data: &[u8]) {
         let start = self.length;
         self.reserve(data.len());
         self.all_bytes_mut()[start..start + data.len()].copy_from_slice(data);
         self.length = start + data.len();
-    }
-
-    /// Forgets the first `count` bytes (all of them if there are fewer) and moves the rest to the front.
-    pub fn drain_front(&mut self, count: usize) {
-        let count = count.min(self.length);
-        let length = self.length;
-        self.all_bytes_mut().copy_within(count..length, 0);
-        self.length = length - count;
     }
 
     /// Makes room for `additional` more bytes. Grows at least by half, so that adding is linear in all.
@@ -229,7 +209,7 @@ mod tests {
         buffer.resize(9_000);
         assert_eq!(&buffer[..3], [7; 3]);
         assert!(buffer[3..].iter().all(|&byte| byte == 0));
-        buffer.clear();
+        buffer.resize(0);
         buffer.extend_from_slice(b"ab");
         buffer.resize(512);
         assert_eq!(buffer.len(), 512);
@@ -238,17 +218,9 @@ mod tests {
     }
 
     #[test]
-    fn drain_front_moves_the_rest() {
-        let mut buffer = AlignedBuffer::from(&b"abcdef"[..]);
-        buffer.drain_front(4);
-        assert_eq!(buffer.as_slice(), b"ef");
-        buffer.drain_front(9);
-        assert!(buffer.is_empty());
-    }
-
-    #[test]
-    fn with_capacity_does_not_move_before_it_is_full() {
-        let mut buffer = AlignedBuffer::with_capacity(8192);
+    fn does_not_move_before_it_is_full() {
+        let mut buffer = AlignedBuffer::zeroed(8192);
+        buffer.resize(0);
         let first = buffer.as_ptr();
         buffer.extend_from_slice(&[1; 8192]);
         assert_eq!(buffer.as_ptr(), first);
