@@ -174,12 +174,11 @@ impl Log {
     /// Publishes the record: it is visible, with all before it, when this returns.
     #[expect(clippy::needless_pass_by_value, reason = "a reservation is used up")]
     pub(crate) fn publish(&self, reservation: Reservation) {
-        let last = reservation.last_sequence();
-        self.publication
-            .finish(reservation.ticket, reservation.place.end_lsn, last);
+        let (ticket, last) = (reservation.ticket, reservation.last_sequence());
+        (self.publication).finish(ticket, reservation.place.end_lsn, last);
         self.wake_writers_if_due();
         self.notify_space();
-        self.publication.wait_visible(last);
+        self.publication.wait_published(ticket, last);
     }
 
     /// Closes the open block, so that everything reserved so far can be written out. Returns where the closed

@@ -239,7 +239,7 @@ fn publication_is_in_order_and_leaves_nobody_behind() {
                         };
                         finished.lock().unwrap().insert(ticket);
                         publication.finish(ticket, ticket + 1, ticket + 1);
-                        publication.wait_visible(ticket + 1);
+                        publication.wait_published(ticket, ticket + 1);
                         let copied = publication.copied_lsn();
                         let visible = publication.visible_sequence();
                         assert!(copied <= visible && visible <= ticket + 1 + OPEN_MAX * 3);
