@@ -11,8 +11,8 @@
 //!    are (at rest, less is much; what is overdue comes first of all); and tables that are mostly deletions, as
 //!    LevelDB writes them, are merged down, so that a mass delete does not stay in the way of scans for long;
 //! 4. for the sake of readers, who have to look into each table of level 0 and into each level, more is merged
-//!    down: when nobody writes, what overlaps little for what it holds (it would have to be merged later at up
-//!    to the levels' fan-out, so no more is rewritten on the whole); and at any time, what readers have paid
+//!    down: when nobody writes, what overlaps little for what it holds in a level that is due soon (it would have to be
+//!    merged later at up to the levels' fan-out, so no more is rewritten on the whole); and at any time, what readers have paid
 //!    for by looking into several places (LevelDB's compactions for seeks).
 //!
 //! When level 0 is the most due, but has to wait for jobs on level 1, nothing new is started from level 1: level
@@ -37,6 +37,9 @@ const MANY_DELETIONS: u64 = 1_000;
 /// A table is purged if graves lie over one of so many of its entries; and at rest.
 const PURGE_SHARE: u64 = 2;
 const PURGE_SHARE_AT_REST: u64 = 8;
+
+/// A level below level 1 is soon due if it holds at least such a part of its target.
+const SOON_DUE_PART: u64 = 4;
 
 /// At rest tables are merged down if that rewrites at most so many bytes of the next level for each of theirs.
 const REST_BYTES_PER_BYTE: u64 = 4;
@@ -215,10 +218,7 @@ fn candidates<'v>(context: &Context<'v>, level: usize) -> Vec<Candidate<'v>> {
     let mut candidates: Vec<_> = staying(context, level)
         .into_iter()
         .map(|table| {
-            let below = context
-                .version
-                .overlapping(level + 1, &UserRange::of(table));
-            let rewritten: u64 = below.iter().map(|table| table.file_bytes).sum();
+            let rewritten = (context.version).bytes_overlapping(level + 1, &UserRange::of(table));
             let cost = rewritten.saturating_mul(1024) / table.file_bytes.max(1);
             Candidate { table, cost }
         })
@@ -258,12 +258,7 @@ fn may_move(context: &Context<'_>, inputs: &Inputs<'_>) -> bool {
     if !inputs.lower.is_empty() {
         return false;
     }
-    let below = inputs.output_level + 1;
-    if below >= LEVELS {
-        return true;
-    }
-    let later = context.version.overlapping(below, &inputs.range());
-    let later_bytes: u64 = later.iter().map(|table| table.file_bytes).sum();
+    let later_bytes = (context.version).bytes_overlapping(inputs.output_level + 1, &inputs.range());
     let allowed = context
         .shape
         .grandparent_bytes()
@@ -356,7 +351,9 @@ fn pick_for_readers(context: &Context<'_>) -> Choice {
             expand::sum_bytes(&inputs.upper),
             expand::sum_bytes(&inputs.lower),
         );
-        let cheap = context.at_rest && rewritten <= own.saturating_mul(REST_BYTES_PER_BYTE);
+        let cheap = context.at_rest
+            && is_soon_due(context, inputs.level)
+            && rewritten <= own.saturating_mul(REST_BYTES_PER_BYTE);
         let paid_for = inputs.bytes() <= context.credit_bytes;
         (cheap || paid_for) && !inputs.conflicts(context.running)
     };
@@ -379,6 +376,12 @@ fn pick_for_readers(context: &Context<'_>) -> Choice {
                 Choice::Merge(describe(context, &inputs))
             }
         })
+}
+
+/// Whether `level` will give something to the next one before long. What settled on its own far down may never have to.
+fn is_soon_due(context: &Context<'_>, level: usize) -> bool {
+    let bytes = context.version.level_bytes(level);
+    level <= 1 || bytes.saturating_mul(SOON_DUE_PART) >= context.shape.target_bytes(level)
 }
 
 fn is_mostly_deletions(table: &TableMeta) -> bool {

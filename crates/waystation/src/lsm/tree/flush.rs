@@ -48,7 +48,7 @@ impl Tree {
         memtable.seek_to_first()?;
         let smallest = user_key(memtable.key()).to_vec();
         let range = UserRange::new(&smallest, &largest);
-        let (version, level, claimed) = self.find_place(&range);
+        let (version, level, claimed) = self.find_place(&range, DEEPEST);
         let mut job = self.flush_job(&version, level, &range, oldest_snapshot);
         job.hidden = hidden.within(&range);
         if hurried && level == 0 {
@@ -76,25 +76,20 @@ impl Tree {
         Ok(())
     }
 
-    /// The level a flush goes to, and below level 0 the claim on its place there.
+    /// The level, not below `deepest`, that new tables go to, and below level 0 the claim on their place there.
     pub(super) fn find_place(
         &self,
         range: &UserRange<'_>,
+        deepest: usize,
     ) -> (Arc<Version>, usize, Option<Claimed<'_>>) {
         let mut running = lock(&self.running);
         let version = self.version();
         let shape = &self.settings.shape;
         let is_free =
             |level: usize| !version.overlaps(level, range) && !running.writes(level, range);
-        let is_cheap = |level: usize| {
-            let below: u64 = version
-                .overlapping(level + 1, range)
-                .iter()
-                .map(|table| table.file_bytes)
-                .sum();
-            below <= shape.grandparent_bytes()
-        };
-        let free = (0..=DEEPEST).take_while(|&level| is_free(level));
+        let is_cheap =
+            |level: usize| version.bytes_overlapping(level + 1, range) <= shape.grandparent_bytes();
+        let free = (0..=deepest).take_while(|&level| is_free(level));
         let level = free
             .filter(|&level| level == 0 || is_cheap(level))
             .last()

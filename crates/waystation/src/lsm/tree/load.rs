@@ -1,7 +1,8 @@
 //! Bulk load: sorted entries from outside the tree, with the sequence numbers they have.
 //!
 //! A load takes the place of a flush, so it and flushes come one at a time. Each run goes as deep as nothing is in
-//! its way; what has to go to level 0 should be one run. All runs enter the tree by one edit. The caller sees to
+//! its way, down to the last level: it was in the upper level for as long as it takes to see that it stays, and what lies
+//! that deep is merged only with what comes for its keys. What has to go to level 0 should be one run. All runs enter the tree by one edit. The caller sees to
 //! it that for every key nothing newer is in the tree, and nothing older in a memtable.
 
 use super::Tree;
@@ -10,7 +11,7 @@ use crate::error::Result;
 use crate::lsm::compaction::{JobResult, remove_outputs, run};
 use crate::lsm::iter::EntryStream;
 use crate::lsm::table::TableMeta;
-use crate::lsm::version::{Change, Progress, UserRange};
+use crate::lsm::version::{Change, LEVELS, Progress, UserRange};
 use crate::sync::{Arc, MutexGuard, lock};
 
 /// A bulk load under way. Dropped without [`Load::install`], it leaves nothing behind.
@@ -52,7 +53,8 @@ impl Tree {
 impl<'t> Load<'t> {
     /// Finds the place for a run of keys from `smallest` to `largest` (both included).
     pub(crate) fn find_place(&self, smallest: &[u8], largest: &[u8]) -> Place<'t> {
-        let (_, level, claimed) = self.tree.find_place(&UserRange::new(smallest, largest));
+        let range = UserRange::new(smallest, largest);
+        let (_, level, claimed) = self.tree.find_place(&range, LEVELS - 1);
         Place { level, claimed }
     }
 

@@ -141,6 +141,15 @@ impl Version {
         &self.levels[level][self.overlap(level, range)]
     }
 
+    /// The bytes of the tables of `level` (not 0) that may hold a key of `range`. Below the last level there are none.
+    pub(crate) fn bytes_overlapping(&self, level: usize, range: &UserRange<'_>) -> u64 {
+        if level >= LEVELS {
+            return 0;
+        }
+        let tables = self.overlapping(level, range).iter();
+        tables.map(|table| table.file_bytes).sum()
+    }
+
     /// Whether any table of `level` (0 too) may hold a key of `range`.
     pub(crate) fn overlaps(&self, level: usize, range: &UserRange<'_>) -> bool {
         if level == 0 {

@@ -55,6 +55,49 @@ fn a_sequential_load_is_never_rewritten() {
     assert_sound(&tree);
 }
 
+/// Loads every `step`th key of 3,000 from `first` on as one run. Returns the level it went to.
+fn load(tree: &Tree, history: &mut History, first: u32, step: usize) -> usize {
+    let keys = (first..3000).step_by(step);
+    let key = |number: u32| format!("{number:08}").into_bytes();
+    let ends = [first, keys.clone().next_back().unwrap()].map(key);
+    let mut entries = Entries::default();
+    for number in keys {
+        let value = format!("{number} {}", "v".repeat(80));
+        history.write(&mut entries, &key(number), Some(value.as_bytes()));
+    }
+    entries.sort();
+    let mut load = tree.begin_load(history.last);
+    let place = load.find_place(&ends[0], &ends[1]);
+    let level = place.level();
+    load.write(place, (&ends[0], &ends[1]), &mut &mut entries)
+        .unwrap();
+    load.install().unwrap();
+    level
+}
+
+#[test]
+fn loads_lie_on_one_another_from_the_last_level_up() {
+    let storage: Arc<dyn Storage> = machine(14);
+    let tree = open(&storage).unwrap();
+    let mut history = History::default();
+    let levels: Vec<_> = (0..4)
+        .map(|first| load(&tree, &mut history, first, 150))
+        .collect();
+    assert_eq!(levels, [6, 5, 4, 3]);
+    // Nobody writes: what lies far down in levels that are nearly empty is left where it is.
+    while tree.compact_once(&|| history.last, true).unwrap() {}
+    let levels = tree.stats().levels;
+    assert_eq!(levels.iter().map(|level| level.merges.jobs).sum::<u64>(), 0);
+    history.compare(&tree, history.last);
+    // A flush goes above all of it, and wins.
+    fill(&tree, &mut history, 0..3000, 40);
+    assert!((0..3).any(|level| tree.version().level_bytes(level) > 0));
+    history.compare(&tree, history.last);
+    tree.compact_range(None, None, &|| history.last).unwrap();
+    history.compare(&tree, history.last);
+    assert_sound(&tree);
+}
+
 #[test]
 fn a_random_load_keeps_its_shape() {
     let storage: Arc<dyn Storage> = machine(2);
