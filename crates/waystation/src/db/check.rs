@@ -1,7 +1,7 @@
 //! The check of an open database: the tree, and with devices every entry of the upper level against the log.
 
 use super::Db;
-use crate::device::index::{Entry, Index, Spot, Window};
+use crate::device::index::{Entry, Leaves, Spot, Window};
 use crate::device::resident::Resident;
 use crate::device::upper::Upper;
 use crate::error::{Error, Result};
@@ -42,7 +42,7 @@ fn check_stay(
     let mut last: Option<(Vec<u8>, u64)> = None;
     let mut problems = 0;
     loop {
-        stay.load(&mut window, |index: &Index, window| match &last {
+        stay.load(&mut window, |index: &Leaves, window| match &last {
             Some((key, sequence)) => index.load_from(key, sequence - 1, window),
             None => index.load_from(b"", u64::MAX, window),
         });

@@ -21,7 +21,7 @@ use super::room;
 use super::runs::{Piece, Runs};
 use crate::device::deletions::Deletions;
 use crate::device::gather::Gather;
-use crate::device::index::{Index, Window};
+use crate::device::index::{Leaves, Window};
 use crate::device::record::DeviceEvent;
 use crate::device::resident::{NEVER, Resident};
 use crate::error::{Error, Result};
@@ -268,11 +268,11 @@ fn is_upper(stay: &Resident) -> bool {
 fn key_range(stay: &Resident) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut window = Window::default();
     let whole = |suffix: &[u8]| [stay.prefix(), suffix].concat();
-    stay.load(&mut window, |index: &Index, window| {
+    stay.load(&mut window, |index: &Leaves, window| {
         index.load_from(b"", u64::MAX, window);
     });
     let first = whole(window.get(0)?.0);
-    stay.load(&mut window, Index::load_last);
+    stay.load(&mut window, Leaves::load_last);
     let last = whole(window.get(window.len().checked_sub(1)?)?.0);
     Some((first, last))
 }

@@ -5,7 +5,7 @@
 //! is shown nothing changes while the snapshot is held: later writes are newer, and a stay that is over keeps its
 //! index and its records for it.
 
-use super::index::{Entry, Index, Spot, Window};
+use super::index::{Entry, Leaves, Spot, Window};
 use super::resident::{ReadPoint, Resident};
 use super::table::Device;
 use super::upper::Upper;
@@ -101,7 +101,7 @@ impl UpperCursor {
     fn enter_until(&mut self, bound: Bound<&[u8]>) -> Result<()> {
         let mut next = self.upper.table.last_until(bound);
         while let Some(device) = next {
-            if self.open(&device, Index::load_last) {
+            if self.open(&device, Leaves::load_last) {
                 self.at = self.window.len() - 1;
                 return self.show(Way::Back);
             }
@@ -116,7 +116,7 @@ impl UpperCursor {
 
     /// Makes the stay of `device` that the snapshot sees the current one and loads a window of it. Returns
     /// whether there is anything in the window.
-    fn open(&mut self, device: &Device, load: impl FnOnce(&Index, &mut Window)) -> bool {
+    fn open(&mut self, device: &Device, load: impl FnOnce(&Leaves, &mut Window)) -> bool {
         self.stay = device.resident_at(self.point);
         self.window.clear();
         self.ahead.entries = 0..0;
@@ -195,7 +195,8 @@ impl UpperCursor {
         };
         let suffix = &user[prefix.len()..];
         let device = self.upper.table.get(prefix);
-        let load = |index: &Index, window: &mut Window| index.load_before(suffix, sequence, window);
+        let load =
+            |index: &Leaves, window: &mut Window| index.load_before(suffix, sequence, window);
         if device.is_some_and(|device| self.open(&device, load)) {
             self.at = self.window.len() - 1;
             return self.show(Way::Back);
@@ -328,7 +329,7 @@ impl InternalIterator for UpperCursor {
         };
         let suffix = &user[prefix.len()..];
         let device = self.upper.table.get(prefix);
-        let load = |index: &Index, window: &mut Window| index.load_from(suffix, sequence, window);
+        let load = |index: &Leaves, window: &mut Window| index.load_from(suffix, sequence, window);
         if device.is_some_and(|device| self.open(&device, load)) {
             self.at = 0;
             return self.show(Way::On);

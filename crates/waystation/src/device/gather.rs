@@ -16,6 +16,9 @@ use waystation_format::key::{self, ValueKind};
 /// Values of this many bytes are in memory at a time (one value at least).
 pub(crate) const GATHER_BYTES: usize = 128 << 20;
 
+/// Memory for values is given back in pieces of this size.
+const GIVEN_BACK_BYTES: usize = 2 << 20;
+
 /// A stream over stays, ordered by prefix.
 pub(crate) struct Gather<'a> {
     upper: &'a Upper,
@@ -101,9 +104,25 @@ impl<'a> Gather<'a> {
         (self.upper).values(&mut wanted, Pass::Once, &mut self.values)
     }
 
+    /// Gives the memory of the values back piece by piece. To unmap all of it at once takes the system tens of milliseconds,
+    /// in which every other thread that touches fresh memory waits.
+    fn give_back(&mut self) {
+        while self.values.capacity() > GIVEN_BACK_BYTES {
+            let left = self.values.capacity() - GIVEN_BACK_BYTES;
+            self.values.truncate(left);
+            self.values.shrink_to(left);
+        }
+    }
+
     /// The entries that come next, up to the key `last` (included).
     pub(crate) fn up_to<'g>(&'g mut self, last: &'g [u8]) -> Part<'g, 'a> {
         Part { gather: self, last }
+    }
+}
+
+impl Drop for Gather<'_> {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 

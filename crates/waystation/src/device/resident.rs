@@ -14,7 +14,7 @@
 //! What moves a stay on (`begin`, `switch`, `depart`) runs under the front's lock, in the order of the log; so a
 //! writer that holds a place in the log knows from its sequence number alone where it belongs.
 
-use super::index::{Entry, Index, Window};
+use super::index::{Entry, Index, Leaves, Window};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use crate::sync::{Mutex, lock, lower};
 use std::time::Duration;
@@ -198,9 +198,9 @@ impl Resident {
             && point.generation < self.installed.load(SeqCst)
     }
 
-    /// Puts a version into the index; the key is without the prefix. Returns by how much the index grew (bytes). Of an
-    /// index that was given up nothing is left: what is replayed may come after that.
-    pub(crate) fn insert(&self, key: &[u8], entry: &Entry) -> u64 {
+    /// Puts a version into the index; the key is without the prefix. Returns by how much the index grew (bytes; it may
+    /// have shrunk). Of an index that was given up nothing is left: what is replayed may come after that.
+    pub(crate) fn insert(&self, key: &[u8], entry: &Entry) -> i64 {
         let length = entry.value.map_or(0, |spot| spot.length as usize);
         let in_log = (self.prefix.len() + key.len() + length) as u64;
         self.log_bytes.fetch_add(in_log, SeqCst);
@@ -210,17 +210,17 @@ impl Resident {
         }
         index.insert(key, entry);
         let bytes = index.memory_bytes() as u64;
-        bytes.saturating_sub(self.bytes.swap(bytes, SeqCst))
+        bytes.cast_signed() - self.bytes.swap(bytes, SeqCst).cast_signed()
     }
 
     /// The newest version of a key up to `snapshot`.
     pub(crate) fn get(&self, key: &[u8], snapshot: u64) -> Option<Entry> {
-        lock(&self.index).get(key, snapshot)
+        lock(&self.index).ordered().get(key, snapshot)
     }
 
     /// Shows `window` a part of the index, as `load` says.
-    pub(crate) fn load(&self, window: &mut Window, load: impl FnOnce(&Index, &mut Window)) {
-        load(&lock(&self.index), window);
+    pub(crate) fn load(&self, window: &mut Window, load: impl FnOnce(&Leaves, &mut Window)) {
+        load(lock(&self.index).ordered(), window);
     }
 
     /// Versions in the index.

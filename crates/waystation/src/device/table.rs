@@ -246,7 +246,9 @@ impl DeviceTable {
 
     /// Bytes that all indexes take.
     pub(crate) fn index_bytes(&self) -> u64 {
-        self.index_bytes.load(SeqCst)
+        // That one has shrunk may be noted before that it had grown.
+        let bytes = self.index_bytes.load(SeqCst).cast_signed();
+        bytes.max(0).cast_unsigned()
     }
 
     /// How many records settled.
@@ -254,9 +256,9 @@ impl DeviceTable {
         self.settled_records.load(SeqCst)
     }
 
-    /// Notes that indexes grew.
-    pub(crate) fn note_growth(&self, bytes: u64) {
-        self.index_bytes.fetch_add(bytes, SeqCst);
+    /// Notes that indexes grew by so much, or shrank.
+    pub(crate) fn note_growth(&self, bytes: i64) {
+        self.index_bytes.fetch_add(bytes.cast_unsigned(), SeqCst);
     }
 
     /// Notes that an index was given up.

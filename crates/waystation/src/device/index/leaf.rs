@@ -18,7 +18,7 @@
 //! A search never puts keys together: it knows how many bytes the key sought shares with the entry before it,
 //! and what an entry shares with *its* predecessor decides most comparisons.
 
-use super::{Entry, Spot};
+use super::{Entry, Spot, Window};
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use waystation_format::varint;
@@ -27,6 +27,9 @@ use waystation_format::varint;
 const LEAF_BYTES_MAX: usize = 512;
 /// A leaf's memory grows by this much (bytes).
 const GROWTH_BYTES: usize = 48;
+/// A leaf made of many entries at once is this full, or a little more (bytes), or has so many.
+const PACKED_BYTES: usize = 384;
+const PACKED_ENTRIES: usize = 32;
 /// Where the first entry is.
 const FIRST_AT: usize = 16;
 /// The fields of an entry are no longer than this (bytes).
@@ -168,6 +171,33 @@ impl Leaf {
         put_entry(&mut bytes, 0, key, Fields::of(entry, base).bytes());
         let head = head(key);
         Self { head, bytes }
+    }
+
+    /// A leaf of entries of `window` from the one at `from` on, and where those end that had no place in it.
+    pub(super) fn pack(window: &Window, from: usize) -> (Self, usize) {
+        let near = window.entries_from(from).take(PACKED_ENTRIES);
+        let base = near.fold(Base::NONE, Base::with);
+        SCRATCH.with_borrow_mut(|packed| {
+            packed.clear();
+            put_base(packed, base);
+            let (mut before, mut at): (&[u8], _) = (b"", from);
+            while let Some((key, entry)) = window.get(at) {
+                let is_full = packed.len() >= PACKED_BYTES || at - from == PACKED_ENTRIES;
+                if is_full {
+                    break;
+                }
+                let shared = common(before, key);
+                let fields = Fields::of(entry, base);
+                put_entry(packed, shared, &key[shared..], fields.bytes());
+                (before, at) = (key, at + 1);
+            }
+            let first = window.get(from).map_or(b"" as &[u8], |(key, _)| key);
+            let leaf = Self {
+                head: head(first),
+                bytes: packed.as_slice().into(),
+            };
+            (leaf, at)
+        })
     }
 
     /// Bytes of memory.

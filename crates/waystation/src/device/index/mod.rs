@@ -5,26 +5,38 @@
 //! device settles or departs the whole index goes. So it is made of few, packed pieces of memory:
 //!
 //! ```text
-//! chunks   [ leaf leaf leaf .. ] [ leaf leaf .. ]     at most 128 leaves each
-//! leaf     entry | entry | entry | ..                  at most half a kilobyte
+//!   insert --> buffer    the newest entries, as they came: 8 to 64 of them, at most half as many as are in leaves
+//!                |  full, or somebody reads
+//!                v
+//!              leaves    the others, in the order of keys
 //! ```
 //!
-//! Neighbouring keys of a device mostly differ in their last bytes, so an entry takes about 20 bytes and, with the
-//! unused ends of leaves, 25 to 28 (more where a device has few records of many sensors).
+//! An insert writes to one place, near the last. It would wait for memory several times on its way through the leaves,
+//! since thousands of other devices were written to meanwhile; those that go there together share most of that way. A
+//! device that leaves before anybody asks for it is put in order a few times, not for each of its records.
 //!
-//! A reader that walks the index copies a leaf at a time ([`Window`]) and comes back with the last key it saw.
-//! What is inserted meanwhile is newer than its snapshot.
+//! Neighbouring keys of a device mostly differ in their last bytes, so an entry takes about 20 bytes and, with the
+//! unused ends of leaves and the buffer, 25 to 30 (more where a device has few records of many sensors).
 
+mod buffer;
 mod leaf;
+mod leaves;
 #[cfg(test)]
 mod tests;
 
 use crate::log::Wanted;
-use leaf::Leaf;
+use buffer::{Buffer, Unpacked};
+pub(crate) use leaves::Leaves;
+use std::cell::RefCell;
 use std::ops::Range;
 
-/// A chunk with more leaves is split.
-const CHUNK_LEAVES_MAX: usize = 128;
+/// A buffer takes no fewer entries, and no more.
+const BUFFERED: Range<u64> = 8..64;
+
+thread_local! {
+    /// Memory to put a buffer's entries in order.
+    static SORTED: RefCell<Vec<Unpacked>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Where a value lies in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,142 +72,45 @@ pub(crate) struct Entry {
 /// The versions of one device's keys.
 #[derive(Default)]
 pub(crate) struct Index {
-    chunks: Vec<Vec<Leaf>>,
-    entries: u64,
-    leaf_bytes: usize,
-    /// Room for leaves in all chunks.
-    slots: usize,
+    buffer: Buffer,
+    leaves: Leaves,
 }
 
 impl Index {
     /// Adds a version, which must be new.
     pub(crate) fn insert(&mut self, key: &[u8], entry: &Entry) {
-        self.entries += 1;
-        let Some((chunk, leaf)) = self.leaf_of(key, entry.sequence) else {
-            let first = Leaf::new(key, entry);
-            self.leaf_bytes += first.memory_bytes();
-            self.chunks.push(vec![first]);
-            self.slots = self.chunks[0].capacity();
-            return;
-        };
-        let leaves = &mut self.chunks[chunk];
-        let before = leaves[leaf].memory_bytes();
-        let split_off = leaves[leaf].insert(key, entry);
-        self.leaf_bytes = self.leaf_bytes + leaves[leaf].memory_bytes() - before;
-        if let Some(right) = split_off {
-            self.leaf_bytes += right.memory_bytes();
-            self.slots -= leaves.capacity();
-            leaves.insert(leaf + 1, right);
-            if leaves.len() > CHUNK_LEAVES_MAX {
-                let rest = leaves.split_off(CHUNK_LEAVES_MAX / 2);
-                leaves.shrink_to(CHUNK_LEAVES_MAX);
-                self.slots += rest.capacity();
-                self.slots += leaves.capacity();
-                self.chunks.insert(chunk + 1, rest);
-            } else {
-                self.slots += leaves.capacity();
-            }
+        self.buffer.push(key, entry);
+        let most = (self.leaves.len() / 2).clamp(BUFFERED.start, BUFFERED.end);
+        if self.buffer.is_full(most) {
+            self.empty_buffer();
         }
     }
 
-    /// The newest version of `key` up to `snapshot`.
-    pub(crate) fn get(&self, key: &[u8], snapshot: u64) -> Option<Entry> {
-        let (chunk, leaf) = self.leaf_of(key, snapshot)?;
-        let leaves = &self.chunks[chunk];
-        // The leaf may end before the version sought, which then begins the next.
-        leaves[leaf].get(key, snapshot).or_else(|| {
-            let next = leaves.get(leaf + 1);
-            let next = next.or_else(|| self.chunks.get(chunk + 1)?.first());
-            next?.get(key, snapshot)
-        })
+    /// All versions, in order.
+    pub(crate) fn ordered(&mut self) -> &Leaves {
+        if self.buffer.len() > 0 {
+            self.empty_buffer();
+        }
+        &self.leaves
+    }
+
+    fn empty_buffer(&mut self) {
+        let buffer = std::mem::take(&mut self.buffer);
+        SORTED.with_borrow_mut(|sorted| {
+            buffer.sort_to(sorted);
+            let entries = sorted.iter();
+            (self.leaves).add(entries.map(|(place, entry)| (buffer.key(place), *entry)));
+        });
     }
 
     /// Versions in it.
     pub(crate) fn len(&self) -> u64 {
-        self.entries
+        self.buffer.len() + self.leaves.len()
     }
 
     /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.leaf_bytes
-            + self.slots * size_of::<Leaf>()
-            + self.chunks.capacity() * size_of::<Vec<Leaf>>()
-    }
-
-    /// Shows `window` the entries from the first at or behind (`key`, `sequence`) to the end of its leaf.
-    pub(crate) fn load_from(&self, key: &[u8], sequence: u64, window: &mut Window) {
-        self.load_many(key, sequence, 1, window);
-    }
-
-    /// As [`load_from`](Self::load_from), and leaf after leaf until there are `least` entries, or no more.
-    pub(crate) fn load_many(&self, key: &[u8], sequence: u64, least: usize, window: &mut Window) {
-        window.clear();
-        let Some((mut chunk, mut leaf)) = self.leaf_of(key, sequence) else {
-            return;
-        };
-        while let Some(leaves) = self.chunks.get(chunk) {
-            for from in &leaves[leaf..] {
-                from.visit(|found, entry| {
-                    if (found, std::cmp::Reverse(entry.sequence))
-                        >= (key, std::cmp::Reverse(sequence))
-                    {
-                        window.push(found, entry);
-                    }
-                });
-                if window.entries.len() >= least {
-                    return;
-                }
-            }
-            (chunk, leaf) = (chunk + 1, 0);
-        }
-    }
-
-    /// Shows `window` the entries before (`key`, `sequence`), from the beginning of the leaf with the last of them.
-    pub(crate) fn load_before(&self, key: &[u8], sequence: u64, window: &mut Window) {
-        window.clear();
-        let Some((mut chunk, leaf)) = self.leaf_of(key, sequence) else {
-            return;
-        };
-        let mut leaves = &self.chunks[chunk][..=leaf];
-        loop {
-            for from in leaves.iter().rev() {
-                from.visit(|found, entry| {
-                    if (found, std::cmp::Reverse(entry.sequence))
-                        < (key, std::cmp::Reverse(sequence))
-                    {
-                        window.push(found, entry);
-                    }
-                });
-                if !window.entries.is_empty() {
-                    return;
-                }
-            }
-            let Some(previous) = chunk.checked_sub(1) else {
-                return;
-            };
-            chunk = previous;
-            leaves = &self.chunks[chunk];
-        }
-    }
-
-    /// Shows `window` the last leaf.
-    pub(crate) fn load_last(&self, window: &mut Window) {
-        window.clear();
-        if let Some(last) = self.chunks.last().and_then(|leaves| leaves.last()) {
-            last.visit(|key, entry| window.push(key, entry));
-        }
-    }
-
-    /// The last leaf that does not begin behind (`key`, `sequence`), or the first.
-    fn leaf_of(&self, key: &[u8], sequence: u64) -> Option<(usize, usize)> {
-        let behind = |leaf: &Leaf| leaf.begins_after(key, sequence);
-        let chunks = self.chunks.partition_point(|leaves| !behind(&leaves[0]));
-        let chunk = chunks.saturating_sub(1);
-        let leaves = self
-            .chunks
-            .get(chunk)?
-            .partition_point(|leaf| !behind(leaf));
-        Some((chunk, leaves.saturating_sub(1)))
+        self.buffer.memory_bytes() + self.leaves.memory_bytes()
     }
 }
 
@@ -224,6 +139,11 @@ impl Window {
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
         self.entries.clear();
+    }
+
+    /// The entries from the one at `at` on.
+    fn entries_from(&self, at: usize) -> impl Iterator<Item = &Entry> {
+        self.entries[at..].iter().map(|(_, entry)| entry)
     }
 
     fn push(&mut self, key: &[u8], entry: Entry) {

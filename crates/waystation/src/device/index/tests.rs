@@ -27,7 +27,7 @@ fn key_of(choice: u16, style: u8) -> Vec<u8> {
     }
 }
 
-fn walk(index: &Index) -> Vec<(Vec<u8>, Entry)> {
+fn walk(index: &Leaves) -> Vec<(Vec<u8>, Entry)> {
     let (mut window, mut found) = (Window::default(), Vec::new());
     index.load_from(b"", u64::MAX, &mut window);
     while window.len() > 0 {
@@ -46,7 +46,7 @@ fn walk(index: &Index) -> Vec<(Vec<u8>, Entry)> {
     found
 }
 
-fn walk_back(index: &Index) -> Vec<(Vec<u8>, Entry)> {
+fn walk_back(index: &Leaves) -> Vec<(Vec<u8>, Entry)> {
     let (mut window, mut found) = (Window::default(), Vec::new());
     index.load_last(&mut window);
     while window.len() > 0 {
@@ -69,6 +69,7 @@ proptest! {
     fn it_is_an_ordered_map(
         keys in prop::collection::vec((any::<u16>(), 0u8..4, prop::option::weighted(0.8, 0u32..100_000)), 1..600),
         probes in prop::collection::vec((any::<u16>(), 0u8..4, 0u64..700), 20),
+        read_every in 1usize..200,
     ) {
         let mut index = Index::default();
         let mut model = Model::new();
@@ -82,12 +83,16 @@ proptest! {
             let key = key_of(choice % 200, style);
             let version = entry(at as u64 + 1, at as u64 * 1500, length);
             index.insert(&key, &version);
+            if at.is_multiple_of(read_every) {
+                prop_assert_eq!(index.ordered().get(&key, version.sequence), Some(version));
+            }
             model.insert((key, Reverse(version.sequence)), version);
         }
         prop_assert_eq!(index.len(), model.len() as u64);
         let expected: Vec<_> = model.iter().map(|((key, _), entry)| (key.clone(), *entry)).collect();
-        prop_assert_eq!(&walk(&index), &expected);
-        prop_assert_eq!(&walk_back(&index), &expected);
+        let index = index.ordered();
+        prop_assert_eq!(&walk(index), &expected);
+        prop_assert_eq!(&walk_back(index), &expected);
         for (choice, style, snapshot) in probes {
             let key = key_of(choice % 220, style);
             let newest = model
