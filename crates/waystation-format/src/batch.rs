@@ -289,20 +289,37 @@ impl<'a> BatchIter<'a> {
                 "a batch has a header of twelve bytes",
             ));
         }
-        let batch = Self::unchecked(bytes);
-        let mut walk = batch.clone();
+        Self::unchecked(bytes).checked()
+    }
+
+    /// Walks over `operations`, a batch without its header, which says the rest; refused as by [`parse`](Self::parse).
+    pub fn parse_headless(
+        sequence: u64,
+        count: u32,
+        operations: &'a [u8],
+    ) -> Result<Self, FormatError> {
+        let batch = Self {
+            reader: Reader::new(operations),
+            sequence,
+            remaining: count,
+        };
+        batch.checked()
+    }
+
+    fn checked(self) -> Result<Self, FormatError> {
+        let mut walk = self.clone();
         let mut count = 0;
         while !walk.reader.is_empty() {
             read_operation(&mut walk.reader)?;
             count += 1;
         }
-        if count != u64::from(batch.remaining) {
+        if count != u64::from(self.remaining) {
             return Err(FormatError::malformed(
                 8,
                 "the count of a batch is not that of its operations",
             ));
         }
-        Ok(batch)
+        Ok(self)
     }
 
     /// Walks over bytes that are known to be well formed; ends early where they are not.
@@ -526,6 +543,11 @@ mod tests {
                 .map(|(key, value)| Operation { key, value: value.as_deref(), ..Operation::default() })
                 .collect();
             prop_assert_eq!(read.iter().collect::<Vec<_>>(), expected);
+            let (count, payload) = (operations.len() as u32, &batch.as_bytes()[HEADER_BYTES..]);
+            let headless = BatchIter::parse_headless(sequence, count, payload).unwrap();
+            prop_assert_eq!(headless.sequence(), sequence);
+            prop_assert!(headless.eq(batch.iter()));
+            prop_assert!(BatchIter::parse_headless(sequence, count + 1, payload).is_err());
         }
 
         #[test]

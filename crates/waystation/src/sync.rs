@@ -18,6 +18,7 @@
 
 #[cfg(all(test, shuttle))]
 pub(crate) mod models;
+pub(crate) mod queue;
 #[cfg(restless)]
 mod restless;
 

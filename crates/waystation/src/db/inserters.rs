@@ -5,23 +5,25 @@
 //! to threads that start when the first one is full, so that a short log starts none. The order in which versions come
 //! into a memtable or an index does not matter, and whoever may read it comes after [`Inserters::finish`].
 //!
-//! At most a few chunks wait: the reader stops until one is taken.
+//! At most a few chunks wait: whoever delivers records stops until one is taken.
 
 use super::pipeline::apply;
 use super::view::Memory;
 use crate::device::index::Entry;
 use crate::device::resident::Resident;
 use crate::error::{Error, Result};
+use crate::log::Record;
+use crate::sync::Arc;
+use crate::sync::queue::Queue;
 use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Arc, Condvar, Mutex, lock, wait};
-use std::collections::VecDeque;
 use std::thread::{available_parallelism, panicking};
 use waystation_format::batch::BatchIter;
+use waystation_format::log::RecordHeader;
 
 /// Where a chunk is full.
 const CHUNK_BYTES: usize = 128 * 1024;
-/// Chunks that may wait for each thread.
-const WAITING_MAX: usize = 2;
+/// Chunks that may wait.
+const WAITING_MAX: usize = 8;
 /// More threads than this would wait for the reader.
 const THREADS_MAX: usize = 4;
 
@@ -37,10 +39,10 @@ pub(super) trait Chunk: Default + Send + 'static {
 #[derive(Default)]
 pub(super) struct Batches {
     memory: Option<Memory>,
-    /// The batches one after the other, in `LevelDB`'s form.
+    /// The batches' operations one after the other.
     bytes: Vec<u8>,
-    /// Where each of them ends, and its first sequence number.
-    ends: Vec<(usize, u64)>,
+    /// Where those of each batch end.
+    ends: Vec<(usize, RecordHeader)>,
 }
 
 impl Chunk for Batches {
@@ -49,14 +51,16 @@ impl Chunk for Batches {
             return;
         };
         let mut start = 0;
-        for &(end, first_sequence) in &self.ends {
-            let batch = BatchIter::parse(&self.bytes[start..end]);
+        for (end, header) in &self.ends {
+            let (first_sequence, count) = (header.first_sequence, header.operations);
+            let operations = &self.bytes[start..*end];
+            let batch = BatchIter::parse_headless(first_sequence, count, operations);
             apply(
                 memory,
                 batch.expect("a batch is parsed before it is put into a chunk"),
                 first_sequence,
             );
-            start = end;
+            start = *end;
         }
     }
 
@@ -91,23 +95,7 @@ impl Chunk for Versions {
     }
 }
 
-/// What the reader and the threads share.
-struct Queue<C> {
-    state: Mutex<QueueState<C>>,
-    /// A chunk came, or was taken, or the last one has come.
-    changed: Condvar,
-}
-
-struct QueueState<C> {
-    waiting: VecDeque<C>,
-    /// Emptied chunks, for their memory.
-    spare: Vec<C>,
-    /// Threads that insert a chunk now.
-    busy: usize,
-    is_ended: bool,
-}
-
-/// The reader's end.
+/// The end of whoever delivers records.
 pub(super) struct Inserters<C: Chunk> {
     filling: C,
     queue: Arc<Queue<C>>,
@@ -115,21 +103,16 @@ pub(super) struct Inserters<C: Chunk> {
 }
 
 impl Inserters<Batches> {
-    /// Has `batch`, which parses, put into `memory`, numbered from `first_sequence` on.
-    pub(super) fn insert(
-        &mut self,
-        memory: &Memory,
-        batch: &[u8],
-        first_sequence: u64,
-    ) -> Result<()> {
+    /// Has the batch of `record`, which parses, put into `memory`.
+    pub(super) fn insert(&mut self, memory: &Memory, record: &Record<'_>) -> Result<()> {
         let is_other = |it: &Memory| !Arc::ptr_eq(&it.table, &memory.table);
         if self.filling.memory.as_ref().is_some_and(is_other) {
             self.hand_over()?;
         }
         let chunk = &mut self.filling;
         chunk.memory.get_or_insert_with(|| memory.clone());
-        chunk.bytes.extend_from_slice(batch);
-        chunk.ends.push((chunk.bytes.len(), first_sequence));
+        chunk.bytes.extend_from_slice(record.payload);
+        chunk.ends.push((chunk.bytes.len(), record.header));
         if chunk.bytes.len() >= CHUNK_BYTES {
             self.hand_over()?;
         }
@@ -154,15 +137,7 @@ impl<C: Chunk> Inserters<C> {
     pub(super) fn new() -> Self {
         Self {
             filling: C::default(),
-            queue: Arc::new(Queue {
-                state: Mutex::new(QueueState {
-                    waiting: VecDeque::new(),
-                    spare: Vec::new(),
-                    busy: 0,
-                    is_ended: false,
-                }),
-                changed: Condvar::new(),
-            }),
+            queue: Arc::new(Queue::new(WAITING_MAX)),
             threads: Vec::new(),
         }
     }
@@ -171,16 +146,8 @@ impl<C: Chunk> Inserters<C> {
         if self.threads.is_empty() {
             self.start()?;
         }
-        let mut state = lock(&self.queue.state);
-        while state.waiting.len() >= WAITING_MAX * self.threads.len() {
-            state = wait(&self.queue.changed, state);
-        }
-        let empty = state.spare.pop().unwrap_or_default();
-        state
-            .waiting
-            .push_back(std::mem::replace(&mut self.filling, empty));
-        drop(state);
-        self.queue.changed.notify_all();
+        let empty = self.queue.spare().unwrap_or_default();
+        self.queue.push(std::mem::replace(&mut self.filling, empty));
         Ok(())
     }
 
@@ -190,7 +157,7 @@ impl<C: Chunk> Inserters<C> {
             let queue = Arc::clone(&self.queue);
             let thread = thread::Builder::new()
                 .name("waystation-replay".to_owned())
-                .spawn(move || queue.work())
+                .spawn(move || work(&queue))
                 .map_err(|error| Error::io("start thread", "waystation-replay", error))?;
             self.threads.push(thread);
         }
@@ -201,10 +168,7 @@ impl<C: Chunk> Inserters<C> {
     pub(super) fn catch_up(&mut self) {
         self.filling.insert_all();
         self.filling.clear();
-        let mut state = lock(&self.queue.state);
-        while state.busy > 0 || !state.waiting.is_empty() {
-            state = wait(&self.queue.changed, state);
-        }
+        self.queue.wait_until_done();
     }
 
     /// Waits until everything is where it belongs.
@@ -215,8 +179,7 @@ impl<C: Chunk> Inserters<C> {
     }
 
     fn end(&mut self) {
-        lock(&self.queue.state).is_ended = true;
-        self.queue.changed.notify_all();
+        self.queue.close();
         for thread in self.threads.drain(..) {
             if let Err(panic) = thread.join() {
                 std::panic::resume_unwind(panic);
@@ -228,36 +191,19 @@ impl<C: Chunk> Inserters<C> {
 impl<C: Chunk> Drop for Inserters<C> {
     fn drop(&mut self) {
         // After an error: what waits need not be inserted any more.
-        lock(&self.queue.state).waiting.clear();
+        self.queue.abandon();
         if !panicking() {
             self.end();
         }
     }
 }
 
-impl<C: Chunk> Queue<C> {
-    /// Inserts chunks until the last one was taken.
-    fn work(&self) {
-        let mut state = lock(&self.state);
-        loop {
-            if let Some(mut chunk) = state.waiting.pop_front() {
-                state.busy += 1;
-                drop(state);
-                self.changed.notify_all();
-                chunk.insert_all();
-                chunk.clear();
-                state = lock(&self.state);
-                state.busy -= 1;
-                state.spare.push(chunk);
-                if state.busy == 0 && state.waiting.is_empty() {
-                    self.changed.notify_all();
-                }
-            } else if state.is_ended {
-                return;
-            } else {
-                state = wait(&self.changed, state);
-            }
-        }
+/// Inserts chunks until the last one was taken.
+fn work<C: Chunk>(queue: &Queue<C>) {
+    while let Some(mut chunk) = queue.pop() {
+        chunk.insert_all();
+        chunk.clear();
+        queue.give_back(chunk);
     }
 }
 
@@ -266,7 +212,23 @@ impl<C: Chunk> Queue<C> {
 mod tests {
     use super::*;
     use crate::lsm::Lookup;
-    use waystation_format::batch::WriteBatch;
+    use waystation_format::batch::{HEADER_BYTES, WriteBatch};
+    use waystation_format::log::RecordKind;
+
+    /// The record of `batch`, with its first write at `first_sequence`.
+    fn record(batch: &WriteBatch, first_sequence: u64) -> Record<'_> {
+        let payload = &batch.as_bytes()[HEADER_BYTES..];
+        Record {
+            header: RecordHeader {
+                payload_bytes: payload.len() as u32,
+                first_sequence,
+                operations: batch.len() as u32,
+                kind: RecordKind::Batch,
+            },
+            payload,
+            lsn: 0,
+        }
+    }
 
     #[test]
     fn everything_arrives_in_its_memtable() {
@@ -279,7 +241,7 @@ mod tests {
             let mut batch = WriteBatch::new();
             batch.put(&sequence.to_le_bytes(), &value);
             let table = &tables[(sequence as usize - 1) / 2000];
-            inserters.insert(table, batch.as_bytes(), sequence).unwrap();
+            inserters.insert(table, &record(&batch, sequence)).unwrap();
         }
         assert!(!inserters.threads.is_empty());
         inserters.finish();
@@ -300,16 +262,14 @@ mod tests {
         let mut batch = WriteBatch::new();
         batch.put(b"key", b"value");
         let mut inserters = Inserters::<Batches>::new();
-        inserters.insert(&table, batch.as_bytes(), 1).unwrap();
+        inserters.insert(&table, &record(&batch, 1)).unwrap();
         assert!(inserters.threads.is_empty());
         inserters.finish();
         assert_eq!(table.table.get(b"key", 1), Lookup::Found(&b"value"[..]));
 
         let mut inserters = Inserters::<Batches>::new();
         for sequence in 2..20_000 {
-            inserters
-                .insert(&table, batch.as_bytes(), sequence)
-                .unwrap();
+            inserters.insert(&table, &record(&batch, sequence)).unwrap();
         }
         drop(inserters);
         assert_eq!(Arc::strong_count(&table.table), 1);

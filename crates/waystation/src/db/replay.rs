@@ -13,7 +13,7 @@ use crate::lsm::memtable::Regions;
 use crate::sync::Arc;
 use std::path::Path;
 use waystation_format::FormatError;
-use waystation_format::batch::{BatchIter, HEADER_BYTES, Time, prefix_end};
+use waystation_format::batch::{BatchIter, Time, prefix_end};
 use waystation_format::log::RecordKind;
 
 /// Puts the log's records back into memtables.
@@ -26,8 +26,6 @@ pub(super) struct Replay {
     pub(super) full: Vec<LoggedMemTable>,
     pub(super) active: LoggedMemTable,
     pub(super) reserved: usize,
-    /// A record as a batch, to be used again.
-    scratch: Vec<u8>,
     inserters: Inserters<Batches>,
     /// Fills the indexes of stays.
     indexers: Inserters<Versions>,
@@ -56,7 +54,6 @@ impl Replay {
             },
             regions,
             reserved: 0,
-            scratch: Vec::new(),
             inserters: Inserters::new(),
             indexers: Inserters::new(),
             devices,
@@ -103,12 +100,9 @@ impl Replay {
                 )),
             };
         }
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
-        scratch.extend_from_slice(&header.first_sequence.to_le_bytes());
-        scratch.extend_from_slice(&header.operations.to_le_bytes());
-        scratch.extend_from_slice(record.payload);
-        let operations = BatchIter::parse(&scratch).map_err(|error| damaged("batch", &error))?;
+        let (first_sequence, count) = (header.first_sequence, header.operations);
+        let operations = BatchIter::parse_headless(first_sequence, count, record.payload)
+            .map_err(|error| damaged("batch", &error))?;
         for operation in operations.clone() {
             match operation.time {
                 Some(Time::Reached(time)) => self.time = self.time.max(time),
@@ -123,28 +117,15 @@ impl Replay {
             }
         }
         if self.devices.is_some() {
-            self.take_routed(record, operations, &scratch[HEADER_BYTES..])?;
-        } else {
-            let room = operations
-                .clone()
-                .map(|operation| room_of(&operation))
-                .sum();
-            self.make_room(room, record.lsn, header.first_sequence);
-            let memory = &self.active.memory;
-            self.inserters
-                .insert(memory, &scratch, header.first_sequence)?;
+            return self.take_routed(record, operations);
         }
-        self.scratch = scratch;
-        Ok(())
+        let room = operations.map(|operation| room_of(&operation)).sum();
+        self.make_room(room, record.lsn, first_sequence);
+        self.inserters.insert(&self.active.memory, record)
     }
 
     /// Takes a record's operations to the levels they belong to.
-    fn take_routed(
-        &mut self,
-        record: &Record<'_>,
-        operations: BatchIter<'_>,
-        payload: &[u8],
-    ) -> Result<()> {
+    fn take_routed(&mut self, record: &Record<'_>, operations: BatchIter<'_>) -> Result<()> {
         let Some(devices) = &self.devices else {
             return Ok(());
         };
@@ -158,7 +139,7 @@ impl Replay {
             }
             match devices.route(operation.key, sequence, record.lsn) {
                 Route::Stay(stay) => {
-                    let value = spot_of(&operation, payload, record.lsn);
+                    let value = spot_of(&operation, record.payload, record.lsn);
                     let key = &operation.key[stay.prefix().len()..];
                     self.indexers.insert(stay, key, Entry { sequence, value })?;
                 }

@@ -73,22 +73,19 @@ impl DeviceReplay {
         let Some(prefix) = prefix.filter(|_| sequence > self.directory.begun_after) else {
             return Route::Memtable;
         };
-        let device = self.table.past_device(prefix);
-        let (floor, lower) = device.with_state(|it| (it.floors.newest(), it.lower_since));
-        match lower {
-            _ if sequence < floor => return Route::Nowhere,
-            Some(switch) if sequence < switch => return Route::Nowhere,
-            Some(_) => return Route::Memtable,
-            None => {}
-        }
         let arrival = || self.arrival(prefix, sequence);
-        match DeviceTable::past_target(&device, arrival).resident {
-            Some(stay) => {
-                self.table.begin(&stay, lsn, sequence);
-                Route::Stay(stay)
-            }
-            None => Route::Memtable,
+        let route = self
+            .table
+            .with_past(prefix, |state| match state.lower_since {
+                _ if sequence < state.floors.newest() => Route::Nowhere,
+                Some(switch) if sequence < switch => Route::Nowhere,
+                Some(_) => Route::Memtable,
+                None => Route::Stay(Arc::clone(state.stay(prefix, arrival))),
+            });
+        if let Route::Stay(stay) = &route {
+            self.table.begin(stay, lsn, sequence);
         }
+        route
     }
 
     /// When the stay came that begins at `sequence`.

@@ -187,6 +187,12 @@ impl Device {
 }
 
 impl DeviceState {
+    /// The stay that takes the writes of the device of `prefix`; if there is none, one arrives at `now`.
+    pub(super) fn stay(&mut self, prefix: &[u8], now: impl FnOnce() -> Duration) -> &Arc<Resident> {
+        self.current
+            .get_or_insert_with(|| Arc::new(Resident::new(prefix, now())))
+    }
+
     fn resident_at(&self, point: ReadPoint) -> Option<Arc<Resident>> {
         let mut stays = self.current.iter().chain(&self.past);
         stays.find(|stay| stay.is_seen_at(point)).cloned()
@@ -326,19 +332,27 @@ impl DeviceTable {
             {
                 return Err(Barred::moved(stub));
             }
-            return Ok(Self::target_in(&device, &mut state, now));
+            let goes_up = state.lower_since.is_none();
+            return Ok(Target {
+                epoch: device.epoch.load(SeqCst),
+                resident: goes_up.then(|| Arc::clone(state.stay(prefix, now))),
+                device: Arc::clone(&device),
+            });
         }
     }
 
-    /// The device of `prefix`, for a write of the past: if it is not there it arrives, and nothing bars it.
-    pub(super) fn past_device(&self, prefix: &[u8]) -> Arc<Device> {
-        self.get(prefix).unwrap_or_else(|| self.add(prefix))
-    }
-
-    /// As [`DeviceTable::target`], for a write of the past.
-    pub(super) fn past_target(device: &Arc<Device>, now: impl FnOnce() -> Duration) -> Target {
-        let mut state = lock(&device.state);
-        Self::target_in(device, &mut state, now)
+    /// Looks at the device of `prefix` for a write of the past: if it is not there it arrives, and nothing bars it.
+    pub(super) fn with_past<T>(
+        &self,
+        prefix: &[u8],
+        look: impl FnOnce(&mut DeviceState) -> T,
+    ) -> T {
+        let shard = self.shard(prefix).read().expect(LOCKED);
+        if let Some(device) = shard.get(prefix) {
+            return device.with_state(look);
+        }
+        drop(shard);
+        self.add(prefix).with_state(look)
     }
 
     /// Counts anew what indexes take that were filled by others.
@@ -351,22 +365,6 @@ impl DeviceTable {
         };
         let bytes = self.all().into_iter().map(of_device).sum();
         self.index_bytes.store(bytes, SeqCst);
-    }
-
-    fn target_in(
-        device: &Arc<Device>,
-        state: &mut DeviceState,
-        now: impl FnOnce() -> Duration,
-    ) -> Target {
-        let resident = state.lower_since.is_none().then(|| {
-            let arrives = || Arc::new(Resident::new(device.prefix(), now()));
-            Arc::clone(state.current.get_or_insert_with(arrives))
-        });
-        Target {
-            device: Arc::clone(device),
-            epoch: device.epoch.load(SeqCst),
-            resident,
-        }
     }
 
     /// Notes that `resident` gets a record. Under the front's lock.
