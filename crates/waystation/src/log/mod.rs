@@ -19,6 +19,7 @@
 //! for a process crash lies below `copied`: in a segment, or in the ring, which is not used again before its
 //! bytes were written. What is acknowledged for a power loss lies below `durable`.
 
+mod ahead;
 mod assembler;
 mod blocks;
 mod front;
@@ -26,6 +27,7 @@ mod group_commit;
 mod heal;
 mod hold;
 mod layout;
+mod pieces;
 mod publication;
 mod read;
 mod recovery;

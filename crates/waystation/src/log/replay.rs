@@ -16,11 +16,13 @@
 //! follows, as far as its records check.
 
 use super::assembler::{Assembler, Record, TailRecord};
-use super::blocks::BlockReader;
+use super::blocks::BlockSearch;
+use super::pieces::{Extent, Piece, for_each_piece};
 use super::survey::{Found, Survey, missing, survey};
 use super::{RING_NAME, ring::RingBuffer};
 use crate::error::{Error, Result};
 use crate::storage::{Storage, Transfer};
+use crate::sync::Arc;
 use std::path::Path;
 use waystation_format::log::{
     BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, BlockHeader, JournalState, SEGMENT_HEADER_BYTES,
@@ -42,6 +44,18 @@ pub(crate) struct Replayed {
 struct Link<'a> {
     segment: &'a Found,
     limit: u64,
+}
+
+impl Link<'_> {
+    fn extent(&self) -> Result<Extent> {
+        let (file, header) = (&self.segment.file, self.segment.header);
+        Ok(Extent {
+            file: Arc::clone(file),
+            header,
+            limit: self.limit,
+            end: header.capacity.min(file.size()?),
+        })
+    }
 }
 
 /// The segments that later ones do not supersede, in the order of the stream.
@@ -72,16 +86,16 @@ pub(crate) fn replay(
     let needed = needed_part(dir, &chain, flushed_sequence)?;
     refuse_missing(dir, needed, survey)?;
     let mut assembler = Assembler::new(deliver, flushed_sequence);
-    let mut cut = needed[0].segment.header.start_lsn;
-    for (index, link) in needed.iter().enumerate() {
-        cut = replay_segment(link, &mut assembler)?;
-        if cut < link.limit {
-            let evidence = Evidence { journal, ring };
-            evidence.refuse_if_durable(link, cut, &needed[index + 1..])?;
-            refuse_missing_end(dir, link, cut, survey)?;
-            break;
-        }
-    }
+    let (mut ended, mut cut) = (0, 0);
+    let extents: Result<_> = needed.iter().map(Link::extent).collect();
+    for_each_piece(extents?, |piece| {
+        (ended, cut) = (piece.link(), piece.end_lsn);
+        take_blocks(needed[ended].segment, piece, &mut assembler)
+    })?;
+    let last = &needed[ended];
+    let evidence = Evidence { journal, ring };
+    evidence.refuse_if_durable(last, cut, &needed[ended + 1..])?;
+    refuse_missing_end(dir, last, cut, survey)?;
     assembler.tail = Some(Vec::new());
     if journal.clean_lsn == 0 {
         replay_ring(ring, cut, journal.incarnation, &mut assembler)?;
@@ -161,35 +175,23 @@ fn refuse_missing_end(dir: &Path, last: &Link<'_>, cut: u64, survey: &Survey) ->
     }
 }
 
-/// Delivers the records of one segment of the chain; returns where its valid blocks end.
-fn replay_segment<F: FnMut(Record<'_>) -> Result<()>>(
-    &Link { segment, limit }: &Link<'_>,
+/// Delivers the records of `piece`, a part of `segment`.
+fn take_blocks<F: FnMut(Record<'_>) -> Result<()>>(
+    segment: &Found,
+    piece: &Piece,
     assembler: &mut Assembler<'_, F>,
-) -> Result<u64> {
-    let mut lsn = segment.header.start_lsn;
-    let end = segment.header.capacity.min(segment.file.size()?);
-    let mut reader = BlockReader::new(&segment.file, SEGMENT_HEADER_BYTES as u64, end);
-    while lsn < limit {
-        let belongs = |header: &BlockHeader| {
-            header.segment == segment.header.number
-                && header.seal.incarnation == segment.header.incarnation
-                && header.seal.start_lsn == lsn
-        };
-        let Some((header, block)) = reader.block(belongs)? else {
-            break;
-        };
-        if let Err(at) = assembler.block(&header, block)? {
-            let offset = segment.offset_of(lsn) + u64::from(at);
+) -> Result<()> {
+    for (header, block) in piece.blocks() {
+        if let Err(at) = assembler.block(header, block)? {
+            let offset = segment.offset_of(header.seal.start_lsn) + u64::from(at);
             return Err(Error::corruption(
                 &segment.path,
                 offset,
                 "a record in a valid block does not check",
             ));
         }
-        reader.offset += u64::from(header.seal.length);
-        lsn = header.seal.end_lsn();
     }
-    Ok(lsn)
+    Ok(())
 }
 
 /// What may know that a bad place had been durable.
@@ -226,9 +228,9 @@ impl Evidence<'_> {
 /// The highest durable LSN in the footer and in any valid block of `segment` at or behind `offset`.
 fn durable_by_blocks(segment: &Found, offset: u64) -> Result<u64> {
     let end = segment.header.capacity.min(segment.file.size()?);
-    let mut reader = BlockReader::new(&segment.file, offset, end);
+    let mut search = BlockSearch::new(&*segment.file, offset, end);
     let mut known = segment.footer()?.map_or(0, |footer| footer.durable_lsn);
-    while let Some(block) = reader.next_valid(|header| header.segment == segment.header.number)? {
+    while let Some(block) = search.next(|header| header.segment == segment.header.number)? {
         known = known.max(block.durable_lsn);
     }
     Ok(known)
