@@ -37,7 +37,7 @@ fn dir() -> &'static Path {
 }
 
 /// What the writers know, outside the view of the scheduler: looking here never lets another thread run.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Ledger {
     /// First sequences reserved, until just before they are published.
     unfinished: BTreeSet<u64>,
@@ -146,8 +146,9 @@ impl Model {
 
     /// Ends the machine here and now and checks what the next life finds.
     fn crash(&self, crash: Crash) {
-        // No other thread runs between these lines.
-        let ledger = self.ledger();
+        // No other thread runs between these lines. Others do while the next life opens the log, which reads with
+        // several threads: by then the ledger must be free, whose lock the scheduler does not see.
+        let ledger = self.ledger().clone();
         let left = self.machine.crash(thread_rng().r#gen(), crash);
         let least = match crash {
             Crash::Process => ledger.acknowledged,
