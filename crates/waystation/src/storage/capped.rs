@@ -237,6 +237,7 @@ impl File for CappedFile {
         fn is_direct() -> bool;
         fn alignment() -> usize;
         fn prefetch(offset: u64, length: u64);
+        fn write_back(offset: u64, length: u64);
         fn path() -> &Path;
     }
 }

@@ -474,4 +474,8 @@ impl<F: RawFile> RawFile for FaultyFile<F> {
     fn prefetch(&self, offset: u64, length: u64) {
         self.inner.prefetch(offset, length);
     }
+
+    fn write_back(&self, offset: u64, length: u64) {
+        self.inner.write_back(offset, length);
+    }
 }

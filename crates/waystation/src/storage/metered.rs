@@ -332,6 +332,12 @@ impl<F: RawFile> File for MeteredFile<F> {
         }
     }
 
+    fn write_back(&self, offset: u64, length: u64) {
+        if !self.is_direct() {
+            self.raw.write_back(offset, length);
+        }
+    }
+
     fn path(&self) -> &Path {
         &self.path
     }

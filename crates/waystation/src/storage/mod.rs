@@ -104,6 +104,9 @@ pub trait File: Send + Sync {
     fn alignment(&self) -> usize;
     /// Asks for `length` bytes at `offset` to be brought near (page cache), without waiting for them.
     fn prefetch(&self, offset: u64, length: u64);
+    /// Asks for what was written of `length` bytes at `offset` to start on its way to the device, without waiting for it: a
+    /// later [`Self::sync`] then has less to do at once. Promises nothing.
+    fn write_back(&self, offset: u64, length: u64);
     /// The path it was opened by.
     fn path(&self) -> &Path;
 }

@@ -2,7 +2,8 @@
 //!
 //! It goes through the page cache, unlike the log: what was just flushed or merged is read soon, and reading it back from
 //! the device while everybody writes takes a hundred times as long as the copy. So a piece is copied by whoever fills it,
-//! while it is in the processor's cache; nobody waits for the device before the end.
+//! while it is in the processor's cache; nobody waits for the device before the end. Each piece is sent on its way to the
+//! device at once: of all of them at the end the device would be full, and the reads of others wait there for milliseconds.
 
 use crate::error::Result;
 use crate::storage::{Area, File, OpenMode, RateLimit, Storage, Transfer};
@@ -77,7 +78,9 @@ impl Output {
     fn write(&mut self) -> Result<()> {
         self.wait_for_turn();
         self.file.write_at(&self.filling, self.written)?;
-        self.written += self.filling.len() as u64;
+        let bytes = self.filling.len() as u64;
+        self.file.write_back(self.written, bytes);
+        self.written += bytes;
         self.filling.clear();
         Ok(())
     }

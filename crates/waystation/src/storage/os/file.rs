@@ -5,7 +5,7 @@ use crate::storage::raw::RawFile;
 use rustix::fs::{Advice, AtFlags, FallocateFlags, OFlags, StatxFlags};
 use std::io;
 use std::num::NonZeroU64;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 /// An open file of the operating system.
@@ -86,5 +86,22 @@ impl RawFile for KernelFile {
             // Advice only: a refusal changes nothing but speed.
             let _ = rustix::fs::fadvise(&self.descriptor, offset, Some(length), Advice::WillNeed);
         }
+    }
+
+    #[expect(unsafe_code, reason = "a call that only the C library offers")]
+    fn write_back(&self, offset: u64, length: u64) {
+        let (Ok(offset), Ok(length)) = (offset.try_into(), length.try_into()) else {
+            return;
+        };
+        // SAFETY: the call takes numbers only, and the descriptor is open for as long as `self` is.
+        let _ = unsafe {
+            // Advice only: what fails on its way to the device, the next sync tells.
+            libc::sync_file_range(
+                self.descriptor.as_raw_fd(),
+                offset,
+                length,
+                libc::SYNC_FILE_RANGE_WRITE,
+            )
+        };
     }
 }

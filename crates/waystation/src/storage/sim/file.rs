@@ -143,6 +143,8 @@ impl RawFile for SimFile {
     }
 
     fn prefetch(&self, _offset: u64, _length: u64) {}
+
+    fn write_back(&self, _offset: u64, _length: u64) {}
 }
 
 impl Drop for SimFile {
