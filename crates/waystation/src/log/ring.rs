@@ -63,6 +63,13 @@ impl RingBuffer {
         stretch.len -= bytes.len();
     }
 
+    /// Makes the bytes from `lsn` on ready to be written, whoever will.
+    pub(super) fn prepare(&self, lsn: u64, len: usize) {
+        let (first, second) = self.split(lsn, len);
+        self.ring.prepare(first.0, first.1);
+        self.ring.prepare(second.0, second.1);
+    }
+
     /// Fills `stretch` with zeros.
     pub(super) fn zero(&self, mut stretch: Stretch) {
         const ZEROS: [u8; UNIT_BYTES] = [0; UNIT_BYTES];

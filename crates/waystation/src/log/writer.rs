@@ -16,6 +16,7 @@ use super::{Log, LogStats, Suspension};
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, MutexGuard, lock, wait};
+use std::ops::Range;
 use waystation_format::log::{BLOCK_HEADER_BYTES, IndexEntry, Seal, finish_block};
 
 /// A run is no longer than this: past it a device's throughput hardly grows, and whoever waits for the ring
@@ -23,6 +24,8 @@ use waystation_format::log::{BLOCK_HEADER_BYTES, IndexEntry, Seal, finish_block}
 const RUN_BYTES_MAX: u64 = 256 * 1024;
 /// A synced run shorter than this is one of many: see [`Segment::zeros_due`].
 const SMALL_RUN_BYTES: u64 = 64 * 1024;
+/// The part of the ring that is prepared ahead of what is written.
+const PREPARED_PART: u64 = 4;
 /// How many files of freed segments are kept for use again.
 const SPARES_MAX: usize = 2;
 
@@ -324,9 +327,25 @@ impl Log {
         if others_wait {
             self.work.notify_all();
         }
+        let ahead = self.unprepared(&mut state, run.end_lsn());
         drop(state);
         self.notify_space();
+        self.ring
+            .prepare(ahead.start, (ahead.end - ahead.start) as usize);
         lock(&self.writer)
+    }
+
+    /// What of the ring to prepare next, once what ends at `written` was written. The first store to a page takes as long as
+    /// ten records, and the kernel, which writes the ring's file back now and then, makes the next one a first one again:
+    /// so it is not left to writers, all of whom wait for the one that is held up.
+    fn unprepared(&self, state: &mut WriterState, written: u64) -> Range<u64> {
+        let end = written + self.ring.len() / PREPARED_PART;
+        let start = state.prepared_lsn.clamp(written, end);
+        if end - start < SMALL_RUN_BYTES {
+            return end..end;
+        }
+        state.prepared_lsn = end;
+        start..end
     }
 
     /// Marks the run that ends at `end` done and releases the completed prefix.

@@ -22,6 +22,8 @@ pub(super) struct WriterState {
     /// Writes under way.
     pub(super) transfers: usize,
     pub(super) written_lsn: u64,
+    /// The ring is prepared for what is written up to here.
+    pub(super) prepared_lsn: u64,
     pub(super) durable_lsn: u64,
     pub(super) current: Segment,
     pub(super) header_due: bool,
@@ -98,6 +100,7 @@ impl WriterState {
             in_flight: VecDeque::new(),
             transfers: 0,
             written_lsn: end,
+            prepared_lsn: end,
             durable_lsn: end,
             current,
             header_due: false,

@@ -124,6 +124,9 @@ pub trait Ring: Send + Sync {
     /// by [`Self::as_ptr`] meanwhile.
     #[expect(unsafe_code, reason = "nobody asks whose turn it is: the log knows")]
     unsafe fn store(&self, offset: usize, bytes: &[u8]);
+    /// Asks for the `len` bytes at `offset` to be made ready for stores: the first store to a page after a while, or ever,
+    /// may have to wait for the file system otherwise. Changes nothing there, and promises nothing.
+    fn prepare(&self, offset: usize, len: usize);
     /// The length in bytes, a multiple of the page size.
     fn len(&self) -> usize;
     /// Never true: a ring has at least one page.

@@ -7,7 +7,7 @@
 
 use crate::storage::Ring;
 use rustix::fs::OFlags;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -102,6 +102,21 @@ impl Ring for MappedRing {
         unsafe {
             let target = self.pointer.as_ptr().add(offset);
             ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
+        }
+    }
+
+    #[expect(unsafe_code, reason = "advice about the mapping")]
+    fn prepare(&self, offset: usize, len: usize) {
+        let page = rustix::param::page_size();
+        let start = offset / page * page;
+        let end = (offset + len).min(self.length);
+        if start < end {
+            // SAFETY: the range is a part of the mapping, and the advice lets its pages take stores without a word to
+            // their content. One that an old system does not know changes nothing.
+            let _ = unsafe {
+                let from = self.pointer.as_ptr().add(start).cast();
+                rustix::mm::madvise(from, end - start, Advice::LinuxPopulateWrite)
+            };
         }
     }
 

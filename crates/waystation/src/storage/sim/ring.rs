@@ -83,6 +83,8 @@ impl Ring for RingMemory {
         }
     }
 
+    fn prepare(&self, _offset: usize, _len: usize) {}
+
     fn len(&self) -> usize {
         self.pages.len() * PAGE_BYTES
     }

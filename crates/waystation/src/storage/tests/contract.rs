@@ -112,6 +112,7 @@ contract! {
     only_empty_directories_are_removed,
     the_lock_is_held_once,
     ring_content_outlives_its_mapping,
+    ring_that_is_prepared_keeps_its_content,
     ring_of_another_size_is_made_anew,
     ring_size_is_whole_pages,
     meters_count_by_area,
@@ -403,6 +404,23 @@ fn ring_content_outlives_its_mapping(subject: &Subject) {
     assert!(survived);
     assert_eq!(load(&*ring, 65_000, 8), b"survives");
     assert_eq!(subject.content("RING").len(), 1 << 16);
+}
+
+fn ring_that_is_prepared_keeps_its_content(subject: &Subject) {
+    let path = subject.path("ring");
+    let (ring, _) = subject.storage.map_ring(&path, 1 << 16).unwrap();
+    store(&*ring, 5000, b"kept");
+    // From within a page on, and beyond the end.
+    ring.prepare(4500, 10_000);
+    ring.prepare((1 << 16) - 10, 1 << 16);
+    ring.prepare(1 << 17, 1);
+    assert_eq!(load(&*ring, 5000, 4), b"kept");
+    store(&*ring, (1 << 16) - 4, b"last");
+    drop(ring);
+    let (ring, survived) = subject.storage.map_ring(&path, 1 << 16).unwrap();
+    assert!(survived);
+    assert_eq!(load(&*ring, 5000, 4), b"kept");
+    assert_eq!(load(&*ring, (1 << 16) - 4, 4), b"last");
 }
 
 fn ring_of_another_size_is_made_anew(subject: &Subject) {
