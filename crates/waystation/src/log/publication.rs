@@ -17,7 +17,7 @@
 //! Invariant: `visible_sequence` and `copied_lsn` never pass a ticket that is not finished.
 
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
-use crate::sync::{Condvar, Mutex, hint, lock, raise, thread, wait};
+use crate::sync::{Condvar, Mutex, hint, lock, raise, wait};
 
 /// How many reservations can be open at once; the log makes further ones wait. A power of two.
 #[cfg(not(any(loom, shuttle)))]
@@ -25,10 +25,10 @@ pub(crate) const OPEN_MAX: u64 = 1024;
 #[cfg(any(loom, shuttle))]
 pub(crate) const OPEN_MAX: u64 = 2;
 
-/// How often a writer looks again before it lets others run: about as long as a neighbour's copy takes.
+/// How often a writer looks again before it sleeps: about as long as a neighbour's copy takes. It does not yield: a
+/// thread that does gives the rest of its time slice away, which takes as long as a sleep at least, and as many
+/// milliseconds where others are busy.
 const SPINS: usize = 64;
-/// How often it lets others run, one of which may be the one it waits for, before it sleeps.
-const YIELDS: usize = 4;
 
 struct Slot {
     /// The ticket that finished here, plus one.
@@ -71,12 +71,6 @@ impl Waiting {
                 return;
             }
             hint::spin_loop();
-        }
-        for _ in 0..YIELDS {
-            thread::yield_now();
-            if reached() {
-                return;
-            }
         }
         self.sleepers.fetch_add(1, SeqCst);
         let mut guard = lock(&self.sleep);
