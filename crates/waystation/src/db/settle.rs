@@ -27,6 +27,8 @@ use crate::device::resident::{NEVER, Resident};
 use crate::error::{Error, Result};
 use crate::lsm::iter::{EntryStream, InternalIterator};
 use crate::lsm::tree::Load;
+use crate::storage::Duty;
+use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, lock};
 use std::time::Duration;
 use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
@@ -38,6 +40,19 @@ const EARLY: f64 = 0.8;
 /// Stays wait for others to settle with at most for this part of the residency, over it. Their records lie all over
 /// the part of the log that their time spans, and all of it is read for them: so the more at once, the less for each.
 const WAIT_PART: u32 = 2;
+/// Loads fall behind when this much is due (times what settles together).
+const LATE: u64 = 2;
+/// Stays are marked as settled so many at a time: writers wait meanwhile.
+const MARKED_TOGETHER: usize = 128;
+
+/// How a load is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Haste {
+    /// At leisure, unless a full memtable comes to wait for its end.
+    None,
+    /// As fast as can be.
+    Much,
+}
 
 impl Core {
     /// Lets stays settle whose time is over, until told to stop.
@@ -62,24 +77,32 @@ impl Core {
     /// Lets stays settle whose time is over; with `early`, the oldest in any case.
     fn settle_due(&self, devices: &Devices, early: bool) -> Result<()> {
         let mut pending = lock(&devices.pending);
-        self.finish_pending(devices, &mut pending)?;
+        self.finish_pending(devices, &mut pending, Haste::Much)?;
         drop(pending);
         let now = devices.now(&*self.storage);
         let together_bytes = room::together_bytes(&self.options);
         let residency = devices.settings.residency;
-        let mut bytes = 0;
+        let (mut bytes, mut together) = (0, 0);
         let due = devices.upper.table.stays(|stay| {
             let is_over = stay.arrival() + residency <= now;
-            let is_wanted = (is_over || early) && bytes < together_bytes;
+            let is_due = (is_over || early) && bytes < LATE * together_bytes;
             bytes += if is_upper(stay) { stay.log_bytes() } else { 0 };
+            is_due
+        });
+        let due = due.into_iter().filter(|stay| is_upper(stay));
+        let due = due.take_while(|stay| {
+            let is_wanted = together < together_bytes;
+            together += stay.log_bytes();
             is_wanted
         });
-        let due: Vec<_> = due.into_iter().filter(|stay| is_upper(stay)).collect();
+        let due: Vec<_> = due.collect();
         let waited = due
             .first()
             .map(|stay| now.saturating_sub(stay.arrival() + residency));
+        let is_late = early || bytes >= LATE * together_bytes;
+        let haste = if is_late { Haste::Much } else { Haste::None };
         if early || bytes >= together_bytes || waited >= Some(residency / WAIT_PART) {
-            self.settle(devices, due)?;
+            self.settle(devices, due, haste)?;
         }
         Ok(())
     }
@@ -94,7 +117,7 @@ impl Core {
             })
         });
         match found {
-            Some((Some(stay), _)) => self.settle(devices, vec![stay]),
+            Some((Some(stay), _)) => self.settle(devices, vec![stay], Haste::Much),
             Some((None, true)) => Ok(()),
             _ => Err(Error::UnknownDevice {
                 device: device.escape_ascii().to_string(),
@@ -111,10 +134,10 @@ impl Core {
             stays.extend(found.and_then(|found| found.with_state(|state| state.current.clone())));
         }
         stays.retain(|stay| is_upper(stay));
-        self.settle(self.known_devices()?, stays)
+        self.settle(self.known_devices()?, stays, Haste::Much)
     }
 
-    fn settle(&self, devices: &Devices, mut stays: Vec<Arc<Resident>>) -> Result<()> {
+    fn settle(&self, devices: &Devices, mut stays: Vec<Arc<Resident>>, haste: Haste) -> Result<()> {
         // In the tree, one that came from elsewhere would be seen by those who read from before it was admitted.
         let oldest = self.oldest_snapshot();
         stays.retain(|stay| stay.is_whole_since(oldest));
@@ -129,10 +152,10 @@ impl Core {
             self.wait_flushed()?;
         }
         let mut pending = lock(&devices.pending);
-        self.finish_pending(devices, &mut pending)?;
+        self.finish_pending(devices, &mut pending, Haste::Much)?;
         let switched = self.switch(devices, stays)?;
         pending.extend(switched);
-        self.finish_pending(devices, &mut pending)
+        self.finish_pending(devices, &mut pending, haste)
     }
 
     /// Whether a memtable holds anything of the device from before `stay`: it must not come to lie above it.
@@ -186,6 +209,7 @@ impl Core {
         &self,
         devices: &Devices,
         pending: &mut Vec<Arc<Resident>>,
+        haste: Haste,
     ) -> Result<()> {
         for left in pending.extract_if(.., |stay| stay.departed() != NEVER) {
             left.let_go();
@@ -199,21 +223,23 @@ impl Core {
         let due: Vec<_> = pending.iter().filter(is_due).cloned().collect();
         if !due.is_empty() {
             self.log.sync_all()?;
-            self.load(devices, &due)?;
+            self.load(devices, &due, haste)?;
             self.adopt_version();
             // No memtable has been flushed since: what is newer is not in the tree yet.
             let generation = self.views.load().generation();
             for stay in &due {
                 stay.set_installed(generation);
             }
-            let event = DeviceEvent::Settled(due.iter().map(|stay| stay.prefix()).collect());
-            // Before anybody reads at the event's sequence number: who does looks into the tree.
-            self.log_event(&event, |_, sequence| {
-                for stay in &due {
-                    devices.upper.table.settled(stay, sequence);
-                }
-                Ok(())
-            })?;
+            for due in due.chunks(MARKED_TOGETHER) {
+                let event = DeviceEvent::Settled(due.iter().map(|stay| stay.prefix()).collect());
+                // Before anybody reads at the event's sequence number: who does looks into the tree.
+                self.log_event(&event, |_, sequence| {
+                    for stay in due {
+                        devices.upper.table.settled(stay, sequence);
+                    }
+                    Ok(())
+                })?;
+            }
         }
         let last = self.log.visible_sequence();
         self.log.sync_all()?;
@@ -225,13 +251,21 @@ impl Core {
         Ok(())
     }
 
-    fn load(&self, devices: &Devices, stays: &[Arc<Resident>]) -> Result<()> {
+    fn load(&self, devices: &Devices, stays: &[Arc<Resident>], haste: Haste) -> Result<()> {
+        // No memtable is flushed before all is loaded.
+        let is_urgent = || {
+            haste == Haste::Much
+                || self.full_memtables.load(SeqCst) > 0
+                || lock(&self.background).stopping
+        };
+        let duty = Duty::new(&*self.storage, &is_urgent);
         let oldest_snapshot = self.oldest_snapshot();
         let mut deletions = Deletions::new(oldest_snapshot, !devices.upper.table.is_complete());
         let mut load = self.tree.begin_load(oldest_snapshot);
         let pieces = stays.iter().enumerate().filter_map(|(number, stay)| {
             let (first, last) = key_range(stay)?;
             let bytes = stay.log_bytes();
+            duty.rest();
             Some(Piece {
                 stay: number,
                 bytes,
@@ -245,13 +279,14 @@ impl Core {
             .map(pick)
             .collect();
         let rest: Vec<_> = runs.rest.iter().map(pick).collect();
-        let mut entries = Gather::new(&devices.upper, &in_runs);
+        let mut entries = Gather::new(&devices.upper, &in_runs, &duty);
         entries.start()?;
         for run in runs.deep {
             let mut left = deletions.leave(entries.up_to(&run.last));
             load.write(run.place, (&run.first, &run.last), &mut left)?;
         }
-        load_together(devices, &mut load, &rest, &mut deletions)?;
+        drop(entries);
+        load_together(devices, &mut load, &rest, &mut deletions, &duty)?;
         // Before anybody sees what they hide.
         let switch = stays.iter().map(|stay| stay.switch()).max();
         self.dig_settled(&deletions.into_graves(), switch.unwrap_or(0))?;
@@ -294,6 +329,7 @@ fn load_together(
     load: &mut Load<'_>,
     stays: &[Arc<Resident>],
     deletions: &mut Deletions,
+    duty: &Duty<'_>,
 ) -> Result<()> {
     let (Some(first), Some(last)) = (
         stays.iter().find_map(|stay| key_range(stay)),
@@ -302,6 +338,6 @@ fn load_together(
         return Ok(());
     };
     let place = load.find_place(&first.0, &last.1);
-    let mut left = deletions.leave(Gather::new(&devices.upper, stays));
+    let mut left = deletions.leave(Gather::new(&devices.upper, stays, duty));
     load.write(place, (&first.0, &last.1), &mut left)
 }

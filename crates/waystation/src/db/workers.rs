@@ -7,6 +7,7 @@
 use super::Core;
 use super::graves::Burial;
 use super::pace::FULL_MEMTABLES_MAX;
+use super::settle::Haste;
 use crate::error::{Error, Result};
 use crate::lsm::iter::MergingIterator;
 use crate::lsm::memtable::MemTable;
@@ -169,7 +170,7 @@ impl Core {
         // What switched to the memtables must reach the tree before them.
         let mut pending = self.devices.as_ref().map(|it| (it, lock(&it.pending)));
         if let Some((devices, pending)) = &mut pending {
-            self.finish_pending(devices, pending)?;
+            self.finish_pending(devices, pending, Haste::Much)?;
         }
         let started = self.storage.now();
         // Its last writers may still be copying.

@@ -9,6 +9,7 @@ use super::upper::Upper;
 use crate::error::Result;
 use crate::log::{Pass, Wanted};
 use crate::lsm::iter::EntryStream;
+use crate::storage::Duty;
 use crate::sync::Arc;
 use std::ops::Range;
 use waystation_format::key::{self, ValueKind};
@@ -19,10 +20,14 @@ pub(crate) const GATHER_BYTES: usize = 128 << 20;
 /// Memory for values is given back in pieces of this size.
 const GIVEN_BACK_BYTES: usize = 2 << 20;
 
+/// Values of this many bytes are handed on from one rest to the next.
+const REST_BYTES: usize = 64 << 10;
+
 /// A stream over stays, ordered by prefix.
 pub(crate) struct Gather<'a> {
     upper: &'a Upper,
     stays: &'a [Arc<Resident>],
+    duty: &'a Duty<'a>,
     /// The stay to go on with, and behind which entry of it.
     next_stay: usize,
     last: Option<(Vec<u8>, u64)>,
@@ -30,6 +35,8 @@ pub(crate) struct Gather<'a> {
     values: Vec<u8>,
     entries: Vec<Gathered>,
     at: usize,
+    /// Where in the values the next rest is due.
+    rest_at: usize,
 }
 
 struct Gathered {
@@ -39,17 +46,19 @@ struct Gathered {
 }
 
 impl<'a> Gather<'a> {
-    /// Everything in the indexes of `stays`.
-    pub(crate) fn new(upper: &'a Upper, stays: &'a [Arc<Resident>]) -> Self {
+    /// Everything in the indexes of `stays`; whoever takes it keeps to `duty`.
+    pub(crate) fn new(upper: &'a Upper, stays: &'a [Arc<Resident>], duty: &'a Duty<'a>) -> Self {
         Self {
             upper,
             stays,
+            duty,
             next_stay: 0,
             last: None,
             keys: Vec::new(),
             values: Vec::new(),
             entries: Vec::new(),
             at: 0,
+            rest_at: 0,
         }
     }
 
@@ -57,10 +66,11 @@ impl<'a> Gather<'a> {
     fn fill(&mut self) -> Result<()> {
         self.keys.clear();
         self.entries.clear();
-        self.at = 0;
+        (self.at, self.rest_at) = (0, 0);
         let mut bytes = 0;
         let mut window = Window::default();
         while bytes < GATHER_BYTES {
+            self.duty.rest();
             let Some(stay) = self.stays.get(self.next_stay) else {
                 break;
             };
@@ -88,8 +98,16 @@ impl<'a> Gather<'a> {
                     spot: entry.value,
                 });
                 bytes += length;
+            }
+            if let Some((suffix, entry)) = window.len().checked_sub(1).and_then(|it| window.get(it))
+            {
                 self.last = Some((suffix.to_vec(), entry.sequence));
             }
+        }
+        if self.values.capacity() < bytes {
+            // Fresh memory is zero, and its pages come one by one as they are read into.
+            self.give_back();
+            self.values = vec![0; bytes];
         }
         self.values.resize(bytes, 0);
         self.read_values()
@@ -111,6 +129,7 @@ impl<'a> Gather<'a> {
             let left = self.values.capacity() - GIVEN_BACK_BYTES;
             self.values.truncate(left);
             self.values.shrink_to(left);
+            self.duty.rest();
         }
     }
 
@@ -162,8 +181,12 @@ impl EntryStream for Gather<'_> {
 
     fn advance(&mut self) -> Result<()> {
         self.at += 1;
-        if self.at == self.entries.len() {
-            self.fill()?;
+        let Some(next) = self.entries.get(self.at) else {
+            return self.fill();
+        };
+        if next.value.start >= self.rest_at {
+            self.rest_at = next.value.start + REST_BYTES;
+            self.duty.rest();
         }
         Ok(())
     }

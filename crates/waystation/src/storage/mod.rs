@@ -22,6 +22,7 @@
 mod aligned;
 mod capped;
 mod direct;
+mod duty;
 pub mod fault;
 pub(crate) mod forward;
 mod meter;
@@ -35,6 +36,7 @@ mod tests;
 
 pub use aligned::AlignedBuffer;
 pub(crate) use capped::{Capped, DiskUse};
+pub(crate) use duty::Duty;
 pub use metered::Metered;
 pub use os::OsStorage;
 pub(crate) use os::{memory_bytes, stand_back};

@@ -40,7 +40,7 @@ use waystation_format::log::{
 pub(crate) enum Pass {
     /// Here or near by again soon: what is read is cached.
     Often,
-    /// Once, in long stretches.
+    /// Once: nothing is.
     Once,
 }
 

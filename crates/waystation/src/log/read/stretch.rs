@@ -10,12 +10,8 @@ use std::ops::Range;
 
 /// Reading on over a gap of this size costs no more than another read (bytes).
 const GAP_BYTES_MAX: u64 = 16 * 1024;
-/// At most this much is read at once (bytes).
-const STRETCH_BYTES_MAX: u64 = 256 * 1024;
-/// The same for those who pass once, much of whose part of the log is wanted.
-const ONCE_GAP_BYTES_MAX: u64 = 64 * 1024;
-/// After each read the thread has to get a processor again, which busy writers make it wait for.
-const ONCE_STRETCH_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// At most this much is read at once (bytes): behind a longer read, those of others wait in the device.
+const STRETCH_BYTES_MAX: u64 = 128 * 1024;
 
 /// See the module.
 pub(super) struct Stretch<'a> {
@@ -42,14 +38,10 @@ impl<'a> Stretch<'a> {
 
     /// Whether a record, behind all that are in it, is worth reading together with them.
     pub(super) fn is_near(&self, file: &Arc<SegmentFile>, start: Start, wanted: &[Wanted]) -> bool {
-        let (gap, longest) = match self.pass {
-            Pass::Often => (GAP_BYTES_MAX, STRETCH_BYTES_MAX),
-            Pass::Once => (ONCE_GAP_BYTES_MAX, ONCE_STRETCH_BYTES_MAX),
-        };
         let units = start.units(end_of(wanted));
         self.file.as_ref().is_some_and(|own| Arc::ptr_eq(own, file))
-            && units.start <= self.units.end + gap
-            && units.end - self.units.start <= longest
+            && units.start <= self.units.end + GAP_BYTES_MAX
+            && units.end - self.units.start <= STRETCH_BYTES_MAX
     }
 
     pub(super) fn add(&mut self, stored: &Stored, start: Start, wanted: &'a [Wanted]) {
