@@ -19,7 +19,7 @@ use crate::log::{Hold, JOURNAL_NAME, Log, segment_name};
 use crate::lsm::tree::{Image, ImageTable};
 use crate::lsm::version::State;
 use crate::storage::{Area, OpenMode, Storage, Transfer};
-use crate::sync::{Arc, lock};
+use crate::sync::Arc;
 use std::path::{Path, PathBuf};
 use waystation_format::log::SEGMENT_HEADER_BYTES;
 
@@ -177,7 +177,7 @@ impl Core {
         let mut state = State::new();
         let hold = self.devices.as_ref().map(|_| Log::hold(&self.log));
         // Nothing is settled or flushed meanwhile, and no ground is changed.
-        let pending = self.devices.as_ref().map(|it| lock(&it.pending));
+        let pending = self.devices.as_ref().map(|it| it.pending.lock());
         let kept = self.hold_graves();
         if let Some(devices) = &self.devices {
             made.push((

@@ -10,6 +10,7 @@
 
 use super::looks::Looks;
 use super::options::DeviceOptions;
+use super::pending::Pending;
 use super::pipeline::Refusal;
 use super::view::LoggedMemTable;
 use super::{Core, Db};
@@ -48,8 +49,7 @@ pub(super) struct Devices {
     pub(super) settings: DeviceOptions,
     clock: ResidencyClock,
     pub(super) directory: Directory,
-    /// Stays that have switched and not settled; held while they settle, and while a memtable is flushed.
-    pub(super) pending: Mutex<Vec<Arc<Resident>>>,
+    pub(super) pending: Pending,
     kept: Mutex<Kept>,
     /// How long each write is held back (microseconds).
     pause: AtomicU64,
@@ -211,7 +211,7 @@ impl Devices {
             settings,
             clock: ResidencyClock::resume(directory.clock, now),
             directory,
-            pending: Mutex::new(pending),
+            pending: Pending::new(pending),
             kept: Mutex::new(Kept {
                 released: directory.released,
                 sequence: 0,

@@ -353,7 +353,7 @@ impl Core {
         };
         let pending = self.devices.as_ref().map(|it| it.pending.try_lock());
         let begun = self.storage.now();
-        if matches!(pending, Some(Err(_))) || (!always && begun < kept.look_at) {
+        if matches!(pending, Some(None)) || (!always && begun < kept.look_at) {
             return;
         }
         let view = self.views.load();

@@ -41,6 +41,7 @@ mod open;
 mod options;
 pub(crate) mod own_files;
 mod pace;
+mod pending;
 mod pipeline;
 mod replay;
 mod rest;

@@ -28,7 +28,6 @@ use crate::error::{Error, Result};
 use crate::lsm::iter::{EntryStream, InternalIterator};
 use crate::lsm::tree::Load;
 use crate::storage::Duty;
-use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, lock};
 use std::time::Duration;
 use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
@@ -48,7 +47,7 @@ const MARKED_TOGETHER: usize = 128;
 /// How a load is done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Haste {
-    /// At leisure, unless a full memtable comes to wait for its end.
+    /// At leisure, unless somebody comes to wait for its end: a flush, a device that is to settle, a backup.
     None,
     /// As fast as can be.
     Much,
@@ -76,7 +75,7 @@ impl Core {
 
     /// Lets stays settle whose time is over; with `early`, the oldest in any case.
     fn settle_due(&self, devices: &Devices, early: bool) -> Result<()> {
-        let mut pending = lock(&devices.pending);
+        let mut pending = devices.pending.lock();
         self.finish_pending(devices, &mut pending, Haste::Much)?;
         drop(pending);
         let now = devices.now(&*self.storage);
@@ -151,7 +150,7 @@ impl Core {
             self.rotate_now();
             self.wait_flushed()?;
         }
-        let mut pending = lock(&devices.pending);
+        let mut pending = devices.pending.lock();
         self.finish_pending(devices, &mut pending, Haste::Much)?;
         let switched = self.switch(devices, stays)?;
         pending.extend(switched);
@@ -252,11 +251,9 @@ impl Core {
     }
 
     fn load(&self, devices: &Devices, stays: &[Arc<Resident>], haste: Haste) -> Result<()> {
-        // No memtable is flushed before all is loaded.
         let is_urgent = || {
-            haste == Haste::Much
-                || self.full_memtables.load(SeqCst) > 0
-                || lock(&self.background).stopping
+            let is_stopping = || lock(&self.background).stopping;
+            haste == Haste::Much || devices.pending.is_awaited() || is_stopping()
         };
         let duty = Duty::new(&*self.storage, &is_urgent);
         let oldest_snapshot = self.oldest_snapshot();

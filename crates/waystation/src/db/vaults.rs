@@ -218,7 +218,7 @@ impl Core {
     /// The current view, if nothing is on its way to the tree.
     fn settled_view(&self) -> Option<Arc<View>> {
         let pending = self.devices.as_ref().map(|it| it.pending.try_lock());
-        (!matches!(pending, Some(Err(_)))).then(|| self.views.load())
+        (!matches!(pending, Some(None))).then(|| self.views.load())
     }
 
     /// Has the file of graves name no vault that was retired, and lets it be known which file is in force.

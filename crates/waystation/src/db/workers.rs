@@ -168,7 +168,7 @@ impl Core {
         let next = later.first().unwrap_or(&view.active);
         let (end_lsn, end_sequence) = (next.start_lsn, next.start_sequence - 1);
         // What switched to the memtables must reach the tree before them.
-        let mut pending = self.devices.as_ref().map(|it| (it, lock(&it.pending)));
+        let mut pending = self.devices.as_ref().map(|it| (it, it.pending.lock()));
         if let Some((devices, pending)) = &mut pending {
             self.finish_pending(devices, pending, Haste::Much)?;
         }
