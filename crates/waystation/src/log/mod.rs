@@ -28,6 +28,7 @@ mod heal;
 mod hold;
 mod layout;
 mod pieces;
+mod prepared;
 mod publication;
 mod read;
 mod recovery;

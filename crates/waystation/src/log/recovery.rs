@@ -365,7 +365,7 @@ fn assemble(
         released_lsn: AtomicU64::new(end),
         space_sleepers: AtomicUsize::new(0),
         space: Condvar::new(),
-        writer: Mutex::new(WriterState::new(current, sealed)),
+        writer: Mutex::new(WriterState::new(current, sealed, storage.now())),
         work: Condvar::new(),
         progress: Condvar::new(),
         durability: Condvar::new(),

@@ -16,7 +16,6 @@ use super::{Log, LogStats, Suspension};
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, MutexGuard, lock, wait};
-use std::ops::Range;
 use waystation_format::log::{BLOCK_HEADER_BYTES, IndexEntry, Seal, finish_block};
 
 /// A run is no longer than this: past it a device's throughput hardly grows, and whoever waits for the ring
@@ -327,25 +326,15 @@ impl Log {
         if others_wait {
             self.work.notify_all();
         }
-        let ahead = self.unprepared(&mut state, run.end_lsn());
+        let ahead = self.ring.len() / PREPARED_PART;
+        let now = self.storage.now();
+        let due = state.prepared.next(run.end_lsn(), ahead, now);
         drop(state);
         self.notify_space();
-        self.ring
-            .prepare(ahead.start, (ahead.end - ahead.start) as usize);
-        lock(&self.writer)
-    }
-
-    /// What of the ring to prepare next, once what ends at `written` was written. The first store to a page takes as long as
-    /// ten records, and the kernel, which writes the ring's file back now and then, makes the next one a first one again:
-    /// so it is not left to writers, all of whom wait for the one that is held up.
-    fn unprepared(&self, state: &mut WriterState, written: u64) -> Range<u64> {
-        let end = written + self.ring.len() / PREPARED_PART;
-        let start = state.prepared_lsn.clamp(written, end);
-        if end - start < SMALL_RUN_BYTES {
-            return end..end;
+        if !due.is_empty() {
+            self.ring.prepare(due.start, (due.end - due.start) as usize);
         }
-        state.prepared_lsn = end;
-        start..end
+        lock(&self.writer)
     }
 
     /// Marks the run that ends at `end` done and releases the completed prefix.

@@ -3,10 +3,12 @@
 //! Everything here lies behind one lock; the rules by which it changes are those of `writer`.
 
 use super::Suspension;
+use super::prepared::Prepared;
 use super::segment::{BlankSegment, Footer, SealedSegment, Segment, SegmentFile};
 use crate::sync::Arc;
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::time::Duration;
 use waystation_format::log::{BLOCK_BYTES_MAX, Seal};
 
 /// What the writer's lock guards.
@@ -22,8 +24,7 @@ pub(super) struct WriterState {
     /// Writes under way.
     pub(super) transfers: usize,
     pub(super) written_lsn: u64,
-    /// The ring is prepared for what is written up to here.
-    pub(super) prepared_lsn: u64,
+    pub(super) prepared: Prepared,
     pub(super) durable_lsn: u64,
     pub(super) current: Segment,
     pub(super) header_due: bool,
@@ -92,15 +93,15 @@ pub(super) fn end_of(blocks: &[Seal]) -> u64 {
 }
 
 impl WriterState {
-    /// A log that goes on in `current`, everything before it durable.
-    pub(super) fn new(current: Segment, sealed: VecDeque<SealedSegment>) -> Self {
+    /// A log that goes on in `current`, everything before it durable; it is `now`.
+    pub(super) fn new(current: Segment, sealed: VecDeque<SealedSegment>, now: Duration) -> Self {
         let (end, number) = (current.end_lsn, current.file.header.number);
         Self {
             queue: VecDeque::new(),
             in_flight: VecDeque::new(),
             transfers: 0,
             written_lsn: end,
-            prepared_lsn: end,
+            prepared: Prepared::new(end, now),
             durable_lsn: end,
             current,
             header_due: false,
