@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use support::options_with_devices;
+use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{Db, Durability, Error, IterOptions, Snapshot, WriteBatch};
@@ -295,4 +296,32 @@ fn departures_alone_do_not_outgrow_a_memtable() {
         assert!(db.stats().memtable_bytes <= memtable_bytes, "{name}");
     }
     assert!(walk(&db, IterOptions::default(), false).is_empty());
+}
+
+/// Many are marked as settled by several records; what a power cut leaves of these is gone on with.
+#[test]
+fn devices_settle_again_whose_marks_were_lost() {
+    let machine = SimStorage::new(12);
+    let rules = FaultRules::new();
+    let options = || options_with_devices(Duration::from_secs(3600));
+    let db = Db::open_with(machine.with_faults(&rules), "/db", options()).unwrap();
+    let names: Vec<_> = (0..300).map(|number| format!("car-{number}")).collect();
+    let all = || names.iter().map(String::as_bytes);
+    for name in &names {
+        db.put(format!("{name}:k").as_bytes(), name.as_bytes())
+            .unwrap();
+    }
+    db.sync().unwrap();
+    let content = walk(&db, IterOptions::default(), false);
+    // The log is synced before the load, and after the marks.
+    let fault = Fault::Fail(Refusal::InputOutput);
+    rules.add(Rule::new(Operation::Sync, fault).on("journal-").after(1));
+    assert!(db.settle_together(all()).is_err());
+    let left = machine.crash(13, Crash::PowerCut);
+    drop(db);
+    let db = Db::open_with(left, "/db", options()).unwrap();
+    assert_eq!(walk(&db, IterOptions::default(), false), content);
+    db.settle_together(all()).unwrap();
+    assert_eq!(walk(&db, IterOptions::default(), false), content);
+    assert!(db.check().unwrap().problems.is_empty());
 }
