@@ -15,8 +15,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
-/// How much is written at once while a ring file is made.
-const FILL_BYTES: usize = 1 << 20;
+/// How much is written at once while a ring file is made. The page cache then holds it in units of this size, and Linux
+/// walks over all of a unit's blocks at the first store to each of its pages: with 1 MiB that takes 5 us, with this 1.2.
+const FILL_BYTES: usize = 64 << 10;
 
 /// A shared mapping of a whole file.
 pub(super) struct MappedRing {
