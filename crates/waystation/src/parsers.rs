@@ -17,7 +17,7 @@ pub fn device_checkpoint(bytes: &[u8]) -> Option<Vec<u8>> {
     let saved = checkpoint::decode(bytes).ok()?;
     Some(checkpoint::encode(
         &saved.directory,
-        &saved.devices,
+        saved.devices.iter(),
         &saved.ledger,
     ))
 }

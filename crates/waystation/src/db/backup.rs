@@ -18,7 +18,7 @@ use crate::inspect::{segment_is_sound, table_is_sound};
 use crate::log::{Hold, JOURNAL_NAME, Log, segment_name};
 use crate::lsm::tree::{Image, ImageTable};
 use crate::lsm::version::State;
-use crate::storage::{Area, OpenMode, Storage, Transfer};
+use crate::storage::{Area, Haste, OpenMode, Storage, Transfer};
 use crate::sync::Arc;
 use std::path::{Path, PathBuf};
 use waystation_format::log::SEGMENT_HEADER_BYTES;
@@ -182,7 +182,7 @@ impl Core {
         if let Some(devices) = &self.devices {
             made.push((
                 CHECKPOINT_NAME.to_owned(),
-                self.write_checkpoint(devices, 0)?,
+                self.write_checkpoint(devices, 0, Haste::Much)?,
             ));
             state.insert(LOG_STATE.to_owned(), Vec::new());
             state.insert(DEVICES_STATE.to_owned(), Vec::new());

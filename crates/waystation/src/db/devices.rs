@@ -8,9 +8,9 @@
 //! that, a checkpoint of the device table is durable that tells what the freed part would have told; and before
 //! that, the log is durable through everything the checkpoint tells.
 
+use super::awaited::Awaited;
 use super::looks::Looks;
 use super::options::DeviceOptions;
-use super::pending::Pending;
 use super::pipeline::Refusal;
 use super::view::LoggedMemTable;
 use super::{Core, Db};
@@ -24,9 +24,9 @@ use crate::device::table::{Departure, Device, DeviceState, DeviceTable};
 use crate::device::upper::Upper;
 use crate::error::{Error, Result};
 use crate::lsm::version::replace_file;
-use crate::storage::Storage;
+use crate::storage::{Duty, Haste, Storage};
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, lock};
 use std::time::Duration;
 use waystation_format::batch::prefix_end;
 use waystation_format::log::RecordKind;
@@ -37,8 +37,10 @@ const TICK: Duration = Duration::from_millis(20);
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
 /// Idle devices are looked for every such part of the time that makes one idle.
 const IDLE_PART: u32 = 64;
-/// Devices are forgotten this many at a time, as writers wait meanwhile.
-const FORGET_AT_ONCE: usize = 64;
+/// Stays are reaped this many at a time: writers wait while devices are forgotten with them.
+const REAPED_AT_ONCE: usize = 32;
+/// The keeper does nothing at leisure for longer than this: the budgets are its business, too.
+const LEISURE_MAX: Duration = Duration::from_millis(200);
 /// How long a write is held back for each tenth that a budget is passed by, and at most.
 const PAUSE_PER_TENTH: Duration = Duration::from_micros(500);
 const PAUSE_MAX: Duration = Duration::from_millis(4);
@@ -49,8 +51,9 @@ pub(super) struct Devices {
     pub(super) settings: DeviceOptions,
     clock: ResidencyClock,
     pub(super) directory: Directory,
-    pub(super) pending: Pending,
-    kept: Mutex<Kept>,
+    /// Stays that have switched and not settled; held while they settle, and while a memtable is flushed.
+    pub(super) pending: Awaited<Vec<Arc<Resident>>>,
+    kept: Awaited<Kept>,
     /// How long each write is held back (microseconds).
     pause: AtomicU64,
     looks_for_idle: Looks,
@@ -211,8 +214,8 @@ impl Devices {
             settings,
             clock: ResidencyClock::resume(directory.clock, now),
             directory,
-            pending: Pending::new(pending),
-            kept: Mutex::new(Kept {
+            pending: Awaited::new(pending),
+            kept: Awaited::new(Kept {
                 released: directory.released,
                 sequence: 0,
                 at: now,
@@ -330,7 +333,7 @@ impl Core {
             return;
         };
         let mut was_failing = false;
-        while !lock(&self.background).stopping {
+        while !self.is_stopping() {
             let kept = self.keep(devices);
             if let Err(error) = &kept
                 && !was_failing
@@ -377,11 +380,32 @@ impl Core {
 
     fn drop_what_is_over(&self, devices: &Devices) {
         let table = &devices.upper.table;
-        let reaped = table.reap(self.oldest_snapshot());
-        for some in reaped.empty.chunks(FORGET_AT_ONCE) {
-            self.log.at_front(|_, _| table.forget(some));
+        let until = self.storage.now() + LEISURE_MAX;
+        let is_urgent = || self.is_stopping() || self.storage.now() > until;
+        let haste = || {
+            if is_urgent() {
+                Haste::Much
+            } else {
+                Haste::None
+            }
+        };
+        let duty = Duty::new(&*self.storage, &haste);
+        // Those that are over by now: more may come all the time.
+        let mut left = table.count_over();
+        while left > 0 {
+            let reaped = table.reap(self.oldest_snapshot(), left.min(REAPED_AT_ONCE));
+            if reaped.indexes.is_empty() {
+                return;
+            }
+            left -= reaped.indexes.len();
+            if !reaped.empty.is_empty() {
+                self.log.at_front(|_, _| table.forget(&reaped.empty));
+            }
+            for index in reaped.indexes {
+                drop::<Index>(index);
+                duty.rest();
+            }
         }
-        reaped.indexes.into_iter().for_each(drop::<Index>);
     }
 
     fn depart_idle(&self, devices: &Devices, limit: Duration) -> Result<()> {
@@ -448,20 +472,26 @@ impl Core {
         }
         let frees = self.log.would_free(lsn);
         let is_due = {
-            let kept = lock(&devices.kept);
+            let kept = devices.kept.lock();
             let age = self.storage.now().saturating_sub(kept.at);
             age >= CHECKPOINT_INTERVAL && kept.sequence < self.log.visible_sequence()
         };
         if !(always || frees || is_due) {
             return Ok(());
         }
-        self.write_checkpoint(devices, sequence.saturating_sub(1))?;
+        let haste = if always { Haste::Much } else { Haste::None };
+        self.write_checkpoint(devices, sequence.saturating_sub(1), haste)?;
         self.log.release_below(lsn)
     }
 
     /// Writes the device table's checkpoint, and returns it; records up to `released` are not needed from then on.
-    pub(super) fn write_checkpoint(&self, devices: &Devices, released: u64) -> Result<Vec<u8>> {
-        let mut kept = lock(&devices.kept);
+    pub(super) fn write_checkpoint(
+        &self,
+        devices: &Devices,
+        released: u64,
+        haste: Haste,
+    ) -> Result<Vec<u8>> {
+        let mut kept = devices.kept.lock();
         let released = released.max(kept.released);
         let table = &devices.upper.table;
         let directory = Directory {
@@ -469,8 +499,16 @@ impl Core {
             clock: devices.now(&*self.storage),
             ..devices.directory
         };
-        let content =
-            checkpoint::encode(&directory, &checkpoint::saved_devices(table), &table.ledger);
+        let until = self.storage.now() + LEISURE_MAX;
+        let haste = || {
+            let is_long = self.storage.now() > until;
+            let haste = if is_long { Haste::Much } else { haste };
+            self.haste_by_now(haste, &devices.kept)
+        };
+        let duty = Duty::new(&*self.storage, &haste);
+        let saved = checkpoint::saved_devices(table, &duty);
+        let saved = saved.iter().inspect(|_| duty.rest());
+        let content = checkpoint::encode(&directory, saved, &table.ledger);
         let (mut end, mut last) = (0, 0);
         self.log
             .at_front(|lsn, sequence| (end, last) = (lsn, sequence - 1));

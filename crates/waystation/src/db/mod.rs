@@ -20,6 +20,7 @@
 //! - [`own_files`], [`destroy`]: which files a database consists of, and how it is removed; [`sizes`]: where bytes are
 //! - [`open`]: from a directory to a database and back; [`replay`] and [`inserters`]: what the log holds, into memory
 
+mod awaited;
 mod backup;
 mod changes;
 mod check;
@@ -41,7 +42,6 @@ mod open;
 mod options;
 pub(crate) mod own_files;
 mod pace;
-mod pending;
 mod pipeline;
 mod replay;
 mod rest;

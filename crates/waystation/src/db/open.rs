@@ -218,7 +218,7 @@ fn begin_devices(
         engine: fresh_identity(storage),
     };
     let ledger = Ledger::default();
-    let content = checkpoint::encode(&directory, &[], &ledger);
+    let content = checkpoint::encode(&directory, [].iter(), &ledger);
     save_checkpoint(storage, dir, &content)?;
     Ok(DeviceReplay::new(Saved {
         directory,

@@ -46,7 +46,7 @@ impl Core {
                 self.sleeping.store(false, SeqCst);
                 looks = 0;
             }
-            if lock(&self.background).stopping {
+            if self.is_stopping() {
                 return;
             }
             for _ in 0..LEARNING {

@@ -27,8 +27,8 @@ use crate::device::resident::{NEVER, Resident};
 use crate::error::{Error, Result};
 use crate::lsm::iter::{EntryStream, InternalIterator};
 use crate::lsm::tree::Load;
-use crate::storage::Duty;
-use crate::sync::{Arc, lock};
+use crate::storage::{Duty, Haste};
+use crate::sync::Arc;
 use std::time::Duration;
 use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
 
@@ -44,15 +44,6 @@ const LATE: u64 = 2;
 /// Stays are marked as settled so many at a time: writers wait meanwhile.
 const MARKED_TOGETHER: usize = 128;
 
-/// How a load is done.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Haste {
-    /// At leisure, unless somebody comes to wait for its end: a flush, a device that is to settle, a backup.
-    None,
-    /// As fast as can be.
-    Much,
-}
-
 impl Core {
     /// Lets stays settle whose time is over, until told to stop.
     pub(super) fn settle_loop(&self) {
@@ -60,7 +51,7 @@ impl Core {
             return;
         };
         let mut was_failing = false;
-        while !lock(&self.background).stopping {
+        while !self.is_stopping() {
             let early = self.fill(devices) > EARLY;
             let settled = self.settle_due(devices, early);
             if let Err(error) = &settled
@@ -98,8 +89,11 @@ impl Core {
         let waited = due
             .first()
             .map(|stay| now.saturating_sub(stay.arrival() + residency));
-        let is_late = early || bytes >= LATE * together_bytes;
-        let haste = if is_late { Haste::Much } else { Haste::None };
+        let haste = match (early, bytes >= LATE * together_bytes) {
+            (true, _) => Haste::Much,
+            (false, true) => Haste::Some,
+            (false, false) => Haste::None,
+        };
         if early || bytes >= together_bytes || waited >= Some(residency / WAIT_PART) {
             self.settle(devices, due, haste)?;
         }
@@ -251,11 +245,9 @@ impl Core {
     }
 
     fn load(&self, devices: &Devices, stays: &[Arc<Resident>], haste: Haste) -> Result<()> {
-        let is_urgent = || {
-            let is_stopping = || lock(&self.background).stopping;
-            haste == Haste::Much || devices.pending.is_awaited() || is_stopping()
-        };
-        let duty = Duty::new(&*self.storage, &is_urgent);
+        // A flush, a device that is to settle, and a backup wait for it.
+        let haste = || self.haste_by_now(haste, &devices.pending);
+        let duty = Duty::new(&*self.storage, &haste);
         let oldest_snapshot = self.oldest_snapshot();
         let mut deletions = Deletions::new(oldest_snapshot, !devices.upper.table.is_complete());
         let mut load = self.tree.begin_load(oldest_snapshot);

@@ -261,7 +261,7 @@ impl Core {
             new_number: &|| self.new_vault_number(),
             oldest_snapshot: self.oldest_snapshot(),
             is_needed: &mut is_needed,
-            is_cancelled: &|| lock(&self.background).stopping,
+            is_cancelled: &|| self.is_stopping(),
         };
         let labels = match rewrite.run(task) {
             // The database is being closed.

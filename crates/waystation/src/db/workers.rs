@@ -7,11 +7,10 @@
 use super::Core;
 use super::graves::Burial;
 use super::pace::FULL_MEMTABLES_MAX;
-use super::settle::Haste;
 use crate::error::{Error, Result};
 use crate::lsm::iter::MergingIterator;
 use crate::lsm::memtable::MemTable;
-use crate::storage::stand_back;
+use crate::storage::{Haste, stand_back};
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, MutexGuard, lock, wait};

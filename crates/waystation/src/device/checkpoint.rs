@@ -37,6 +37,7 @@ use super::handoff::Frozen;
 use super::ledger::Ledger;
 use super::resident::Resident;
 use super::table::{DeviceState, DeviceTable};
+use crate::storage::Duty;
 use std::time::Duration;
 use waystation_format::FormatError;
 use waystation_format::checksum::{crc32c, mask};
@@ -144,10 +145,11 @@ impl SavedDevice {
     }
 }
 
-/// What a new file has to say of the devices.
-pub(crate) fn saved_devices(table: &DeviceTable) -> Vec<SavedDevice> {
+/// What a new file has to say of the devices; they are looked at as `duty` lets it.
+pub(crate) fn saved_devices(table: &DeviceTable, duty: &Duty<'_>) -> Vec<SavedDevice> {
     let devices = table.all();
     let save = |device: &super::table::Device| {
+        duty.rest();
         device.with_state(|state| {
             let is_known = !state.is_empty();
             is_known.then(|| SavedDevice::of(device.prefix(), state))
@@ -157,7 +159,11 @@ pub(crate) fn saved_devices(table: &DeviceTable) -> Vec<SavedDevice> {
 }
 
 /// The bytes of the file.
-pub(crate) fn encode(directory: &Directory, devices: &[SavedDevice], ledger: &Ledger) -> Vec<u8> {
+pub(crate) fn encode<'a>(
+    directory: &Directory,
+    devices: impl ExactSizeIterator<Item = &'a SavedDevice>,
+    ledger: &Ledger,
+) -> Vec<u8> {
     let mut out = Vec::from(MAGIC);
     out.extend_from_slice(&FORMAT.to_le_bytes());
     put_length_prefixed(&mut out, directory.extractor.to_string().as_bytes());
@@ -387,7 +393,7 @@ mod tests {
     #[test]
     fn a_checkpoint_is_read_back_and_damage_is_seen() {
         let (directory, devices) = sample();
-        let bytes = encode(&directory, &devices, &Ledger::default());
+        let bytes = encode(&directory, devices.iter(), &Ledger::default());
         let saved = decode(&bytes).expect("decode");
         assert_eq!((saved.directory, saved.devices), (directory, devices));
         for at in 0..bytes.len() {

@@ -108,7 +108,7 @@ impl Model {
     /// What the keeper does: indexes that nobody reads any more go, and devices with nothing else.
     fn tidy_up(&self) {
         let oldest = *lock(&self.front);
-        let reaped = self.table.reap(oldest);
+        let reaped = self.table.reap(oldest, STAYS);
         let _front = lock(&self.front);
         self.table.forget(&reaped.empty);
     }

@@ -176,7 +176,7 @@ impl DeviceReplay {
                 self.table.ledger.lift_stub(prefix);
             }
         }
-        let reaped = self.table.reap(sequence);
+        let reaped = self.table.reap(sequence, usize::MAX);
         self.table.forget(&reaped.empty);
         Ok(())
     }

@@ -107,13 +107,13 @@ mod tests {
         assert!(table.switch(&stays[0], 4));
         table.settled(&stays[0], 5);
         table.depart(b"c:", 6);
-        table.reap(4);
+        table.reap(4, usize::MAX);
         assert_eq!(
             (first(), last()),
             (Some(b"a:".to_vec()), Some(b"c:".to_vec()))
         );
         assert!(table.may_hold(b"a:", Some(b"b:"), 9));
-        table.reap(6);
+        table.reap(6, usize::MAX);
         assert_eq!(
             (first(), last()),
             (Some(b"b:".to_vec()), Some(b"b:".to_vec()))

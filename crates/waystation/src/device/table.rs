@@ -504,10 +504,16 @@ impl DeviceTable {
         oldest.map(|stay| (stay.first_lsn(), stay.first_sequence()))
     }
 
-    /// Gives up the indexes of stays that no reader at `oldest_snapshot` or later needs.
-    pub(crate) fn reap(&self, oldest_snapshot: u64) -> Reaped {
+    /// How many stays are over whose index is still there.
+    pub(crate) fn count_over(&self) -> usize {
+        lock(&self.over).len()
+    }
+
+    /// Gives up the indexes of stays that no reader at `oldest_snapshot` or later needs, `at_most` so many.
+    pub(crate) fn reap(&self, oldest_snapshot: u64, at_most: usize) -> Reaped {
         let due: Vec<_> = lock(&self.over)
             .extract_if(.., |stay| stay.is_over(oldest_snapshot))
+            .take(at_most)
             .collect();
         let mut reaped = Reaped::default();
         if due.is_empty() {

@@ -11,25 +11,34 @@ use std::time::Duration;
 
 /// For so long work goes on.
 const WORK: Duration = Duration::from_micros(500);
-/// Then it rests for so many times as long as it went on.
-const REST: u32 = 2;
-/// But no longer than this.
+/// A rest is no longer than this.
 const REST_MAX: Duration = Duration::from_millis(2);
+
+/// How long work is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// A third of the time: nobody waits for it.
+    None,
+    /// Half of the time: there is more of it to do than there should be.
+    Some,
+    /// All the time: somebody waits.
+    Much,
+}
 
 /// See the module.
 pub(crate) struct Duty<'a> {
     storage: &'a dyn Storage,
-    /// Whether somebody waits by now.
-    is_urgent: &'a dyn Fn() -> bool,
+    /// How long it is by now.
+    haste: &'a dyn Fn() -> Haste,
     resumed: Cell<Duration>,
 }
 
 impl<'a> Duty<'a> {
-    /// Work begins now. It goes on without a pause while `is_urgent` says so.
-    pub(crate) fn new(storage: &'a dyn Storage, is_urgent: &'a dyn Fn() -> bool) -> Self {
+    /// Work begins now, and goes on in such `haste` as is at the time.
+    pub(crate) fn new(storage: &'a dyn Storage, haste: &'a dyn Fn() -> Haste) -> Self {
         Self {
             storage,
-            is_urgent,
+            haste,
             resumed: Cell::new(storage.now()),
         }
     }
@@ -41,8 +50,13 @@ impl<'a> Duty<'a> {
         if worked < WORK {
             return;
         }
-        if !(self.is_urgent)() {
-            self.storage.sleep((worked * REST).min(REST_MAX));
+        let rest = match (self.haste)() {
+            Haste::None => 2 * worked,
+            Haste::Some => worked,
+            Haste::Much => Duration::ZERO,
+        };
+        if !rest.is_zero() {
+            self.storage.sleep(rest.min(REST_MAX));
         }
         self.resumed.set(self.storage.now());
     }
@@ -55,24 +69,24 @@ mod tests {
     use crate::storage::SimStorage;
 
     /// How much time passes in a second of work that comes by every tenth of a millisecond.
-    fn passed(is_urgent: bool) -> Duration {
+    fn passed(haste: Haste) -> f64 {
         let storage = SimStorage::new(1);
         let start = storage.now();
-        let is_urgent = || is_urgent;
-        let duty = Duty::new(&*storage, &is_urgent);
+        let haste = || haste;
+        let duty = Duty::new(&*storage, &haste);
         for _ in 0..10_000 {
             storage.sleep(Duration::from_micros(100));
             duty.rest();
         }
-        storage.now().saturating_sub(start)
+        storage.now().saturating_sub(start).as_secs_f64()
     }
 
     #[test]
-    fn a_third_of_the_time_is_worked_unless_it_is_urgent() {
-        let (calm, urgent) = (passed(false), passed(true));
-        assert!(
-            calm > urgent * 5 / 2 && calm < urgent * 7 / 2,
-            "{calm:?} instead of {urgent:?}"
-        );
+    fn haste_says_which_part_of_the_time_is_worked() {
+        let much = passed(Haste::Much);
+        for (haste, times) in [(Haste::None, 3.0), (Haste::Some, 2.0), (Haste::Much, 1.0)] {
+            let took = passed(haste) / much;
+            assert!((took - times).abs() < 0.3, "{haste:?}: {took}");
+        }
     }
 }

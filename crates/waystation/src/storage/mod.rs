@@ -36,7 +36,7 @@ mod tests;
 
 pub use aligned::AlignedBuffer;
 pub(crate) use capped::{Capped, DiskUse};
-pub(crate) use duty::Duty;
+pub(crate) use duty::{Duty, Haste};
 pub use metered::Metered;
 pub use os::OsStorage;
 pub(crate) use os::{memory_bytes, stand_back};

@@ -11,7 +11,7 @@ use std::ops::Range;
 /// Reading on over a gap of this size costs no more than another read (bytes).
 const GAP_BYTES_MAX: u64 = 16 * 1024;
 /// At most this much is read at once (bytes): behind a longer read, those of others wait in the device.
-const STRETCH_BYTES_MAX: u64 = 128 * 1024;
+const STRETCH_BYTES_MAX: u64 = 256 * 1024;
 
 /// See the module.
 pub(super) struct Stretch<'a> {
