@@ -12,6 +12,7 @@ pub(crate) mod ledger;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod model_tests;
+mod reaping;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod residency;

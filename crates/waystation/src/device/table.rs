@@ -23,7 +23,6 @@
 use super::extractor::Extractor;
 use super::floors::Floors;
 use super::handoff::Frozen;
-use super::index::Index;
 use super::ledger::{Ledger, Stub};
 use super::resident::{NEVER, ReadPoint, Resident};
 use super::staying::Staying;
@@ -35,7 +34,7 @@ use std::time::Duration;
 
 const SHARDS: usize = 64;
 /// Why locks on the table are never poisoned.
-const LOCKED: &str = "no thread panics with the device table locked";
+pub(super) const LOCKED: &str = "no thread panics with the device table locked";
 
 type Prefix = Box<[u8]>;
 
@@ -120,32 +119,23 @@ pub(crate) enum Departure {
     FromTree,
 }
 
-/// What was taken out of the table.
-#[derive(Default)]
-pub(crate) struct Reaped {
-    /// To be dropped without haste.
-    pub(crate) indexes: Vec<Index>,
-    /// Devices that may be forgotten.
-    pub(crate) empty: Vec<Arc<Device>>,
-}
-
 /// All devices.
 pub(crate) struct DeviceTable {
     extractor: Extractor,
     /// Whether every device that has data is in this table.
     is_complete: bool,
     shards: Vec<RwLock<HashMap<Prefix, Arc<Device>>>>,
-    order: RwLock<BTreeMap<Prefix, Arc<Device>>>,
+    pub(super) order: RwLock<BTreeMap<Prefix, Arc<Device>>>,
     pub(super) staying: Staying,
     /// Stays in the order of their first records, from the oldest whose index is needed.
     pub(super) arrivals: Mutex<VecDeque<Arc<Resident>>>,
     /// Stays that are over and whose index is still there.
-    over: Mutex<Vec<Arc<Resident>>>,
+    pub(super) over: Mutex<Vec<Arc<Resident>>>,
     /// Devices with floors.
     floored: Mutex<BTreeMap<Prefix, Arc<Device>>>,
     /// Devices that are being handed on.
     pub(super) moving: Mutex<BTreeMap<Prefix, Arc<Device>>>,
-    generation: AtomicU64,
+    pub(super) generation: AtomicU64,
     index_bytes: AtomicU64,
     /// Records that settled since the table was made.
     settled_records: AtomicU64,
@@ -504,41 +494,6 @@ impl DeviceTable {
         oldest.map(|stay| (stay.first_lsn(), stay.first_sequence()))
     }
 
-    /// How many stays are over whose index is still there.
-    pub(crate) fn count_over(&self) -> usize {
-        lock(&self.over).len()
-    }
-
-    /// Gives up the indexes of stays that no reader at `oldest_snapshot` or later needs, `at_most` so many.
-    pub(crate) fn reap(&self, oldest_snapshot: u64, at_most: usize) -> Reaped {
-        let due: Vec<_> = lock(&self.over)
-            .extract_if(.., |stay| stay.is_over(oldest_snapshot))
-            .take(at_most)
-            .collect();
-        let mut reaped = Reaped::default();
-        if due.is_empty() {
-            return reaped;
-        }
-        // Who looked before, and misses something now, starts over. Before anything goes: between the two somebody might miss
-        // it and not hear of it.
-        self.generation.fetch_add(1, SeqCst);
-        for stay in &due {
-            if let Some(device) = self.get(stay.prefix()) {
-                let is_empty = device.with_state(|state| {
-                    state.past.retain(|past| !Arc::ptr_eq(past, stay));
-                    state.is_empty()
-                });
-                self.staying.review(&device);
-                reaped.empty.extend(is_empty.then_some(device));
-            }
-        }
-        for stay in due {
-            self.index_bytes.fetch_sub(stay.index_bytes(), SeqCst);
-            reaped.indexes.push(stay.reap());
-        }
-        reaped
-    }
-
     /// Retires the floors of `device` up to `sequence`.
     pub(crate) fn retire(&self, device: &Device, sequence: u64) {
         // First, as when stays go.
@@ -552,24 +507,6 @@ impl DeviceTable {
         });
         if none_left {
             lock(&self.floored).remove(device.prefix());
-        }
-    }
-
-    /// Forgets those of `devices` of which nothing is left. Under the front's lock: a writer that has looked one
-    /// up has no place in the log yet, and looks again.
-    pub(crate) fn forget(&self, devices: &[Arc<Device>]) {
-        for device in devices {
-            let mut shard = self.shard(&device.prefix).write().expect(LOCKED);
-            let mut order = self.order.write().expect(LOCKED);
-            let is_forgotten = device.transition(|state| {
-                state.is_forgotten = state.is_empty();
-                state.is_forgotten
-            });
-            if is_forgotten {
-                shard.remove(&device.prefix);
-                order.remove(&device.prefix);
-                self.staying.remove(&device.prefix);
-            }
         }
     }
 
@@ -597,7 +534,7 @@ impl DeviceTable {
         debug_assert!(device.with_state(|state| state.current.is_none() && state.past.is_empty()));
     }
 
-    fn shard(&self, prefix: &[u8]) -> &RwLock<HashMap<Prefix, Arc<Device>>> {
+    pub(super) fn shard(&self, prefix: &[u8]) -> &RwLock<HashMap<Prefix, Arc<Device>>> {
         &self.shards[crc32c::crc32c(prefix) as usize % SHARDS]
     }
 }
