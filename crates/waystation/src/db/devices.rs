@@ -366,7 +366,9 @@ impl Core {
             .look(&*self.storage, Duration::ZERO, || {
                 self.retire_floors(devices);
             });
-        self.free_log(devices, false)
+        self.free_log(devices, false)?;
+        let is_short = self.room.check(|| false).is_err();
+        self.log.remove_freed(is_short)
     }
 
     /// How much of the budgets is used: the larger share.
@@ -481,7 +483,8 @@ impl Core {
         }
         let haste = if always { Haste::Much } else { Haste::None };
         self.write_checkpoint(devices, sequence.saturating_sub(1), haste)?;
-        self.log.release_below(lsn)
+        self.log.release_below(lsn);
+        Ok(())
     }
 
     /// Writes the device table's checkpoint, and returns it; records up to `released` are not needed from then on.

@@ -201,14 +201,13 @@ impl Core {
         let elapsed = self.storage.now().saturating_sub(started);
         let bytes: usize = tables.map(|table| table.used_bytes()).sum();
         self.pace.drained(bytes as u64, elapsed);
-        match &self.devices {
+        if let Some(devices) = &self.devices {
             // The keeper frees the log, which stays need, too.
-            Some(devices) => {
-                devices.upper.note_durable(end_sequence);
-                Ok(())
-            }
-            None => self.log.release_below(end_lsn),
+            devices.upper.note_durable(end_sequence);
+            return Ok(());
         }
+        self.log.release_below(end_lsn);
+        self.log.remove_freed(true)
     }
 
     /// Writes `memtables`, which end at `end_sequence`, to one table. If they are empty, the tree notes how far they
@@ -409,7 +408,10 @@ impl Core {
             self.purge_at_close();
         }
         let synced = flushed.is_ok().then(|| match &self.devices {
-            Some(devices) => self.free_log(devices, true),
+            Some(devices) => {
+                self.free_log(devices, true)?;
+                self.log.remove_freed(true)
+            }
             None => self.log.sync_all(),
         });
         self.log.stop();

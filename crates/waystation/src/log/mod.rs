@@ -22,6 +22,7 @@
 mod ahead;
 mod assembler;
 mod blocks;
+mod freed;
 mod front;
 mod group_commit;
 mod heal;

@@ -141,7 +141,8 @@ impl Model {
             ledger.synced = ledger.synced.max(last_sequence);
             ledger.flushed = ledger.flushed.max(last_sequence);
         }
-        self.log.release_below(lsn)
+        self.log.release_below(lsn);
+        self.log.remove_freed(true)
     }
 
     /// Ends the machine here and now and checks what the next life finds.

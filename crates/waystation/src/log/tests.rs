@@ -5,6 +5,7 @@ mod reading;
 
 use super::*;
 use crate::storage::OsStorage;
+use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::path::Path;
 use waystation_format::log::{RECORD_HEADER_BYTES, UNIT_BYTES};
@@ -185,10 +186,8 @@ fn released_segments_are_recycled_and_not_missed() {
         let (sequence, end) = running.append(&payload(i, 1500));
         if i % 400 == 399 {
             running.log.sync(end).expect("sync");
-            running
-                .log
-                .release_below(running.log.reserved_lsn())
-                .expect("release");
+            running.log.release_below(running.log.reserved_lsn());
+            running.log.remove_freed(false).expect("remove");
             flushed = sequence;
             assert!(running.log.stats().segments <= 3);
         }
@@ -201,6 +200,30 @@ fn released_segments_are_recycled_and_not_missed() {
         again.replayed.into_values().collect::<Vec<_>>(),
         [b"after the last flush".to_vec()]
     );
+}
+
+#[test]
+fn freed_files_wait_for_their_time_unless_they_must_go() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let running = Running::open(dir.path(), SMALL, 0).expect("open");
+    let mut last = (0, 0);
+    for i in 0..4000u64 {
+        last = running.append(&payload(i, 1500));
+    }
+    running.log.sync(last.1).expect("sync");
+    let files = || std::fs::read_dir(dir.path()).expect("list").count();
+    let written = files();
+    running.log.release_below(running.log.reserved_lsn());
+    lock(&running.log.writer).next_removal = std::time::Duration::MAX;
+    running.log.remove_freed(false).expect("remove");
+    assert_eq!(files(), written, "a removal was a moment ago");
+    running.log.remove_freed(true).expect("remove");
+    let kept = running.log.stats().segments + lock(&running.log.writer).spares.len();
+    assert!(kept <= 4 && files() < written - 5, "{kept} of {written}");
+    running.close();
+    let again = Running::open(dir.path(), SMALL, last.0).expect("reopen");
+    assert!(again.replayed.is_empty());
+    again.close();
 }
 
 /// The newest segment file of `dir` and its first block's offset.

@@ -25,8 +25,6 @@ const RUN_BYTES_MAX: u64 = 256 * 1024;
 const SMALL_RUN_BYTES: u64 = 64 * 1024;
 /// The part of the ring that is prepared ahead of what is written.
 const PREPARED_PART: u64 = 4;
-/// How many files of freed segments are kept for use again.
-const SPARES_MAX: usize = 2;
 
 impl Log {
     /// The work of one writer thread, until [`Log::stop`].
@@ -90,41 +88,6 @@ impl Log {
         self.wake_at_lsn.store(u64::MAX, SeqCst);
         drop(lock(&self.writer));
         self.work.notify_all();
-    }
-
-    /// Frees segments of which every record is below `lsn`; the last of them only once something behind it is
-    /// durable, and with it the header of a segment that the next life can begin with.
-    pub(crate) fn release_below(&self, lsn: u64) -> Result<()> {
-        let mut removals = Vec::new();
-        let mut state = lock(&self.writer);
-        if state.holds > 0 {
-            return Ok(());
-        }
-        let durable = state.durable_lsn;
-        while state
-            .sealed
-            .front()
-            .is_some_and(|segment| segment.end_lsn <= lsn && segment.end_lsn < durable)
-        {
-            let Some(segment) = state.sealed.pop_front() else {
-                break;
-            };
-            state.unsynced.retain(|it| it.file.path != segment.path);
-            // Whoever still holds the file may be about to write its footer.
-            let unshared = segment
-                .file
-                .is_some_and(|file| Arc::strong_count(&file) == 1);
-            if state.spares.len() < SPARES_MAX && unshared {
-                state.spares.push(segment.path);
-                state.blank_refused = false;
-            } else {
-                removals.push(segment.path);
-            }
-        }
-        drop(state);
-        removals
-            .iter()
-            .try_for_each(|path| self.storage.remove(path))
     }
 
     /// Whether [`Log::release_below`] of `lsn` would free a segment.

@@ -34,7 +34,12 @@ pub(super) struct WriterState {
     /// While there are any, no sealed segment is freed.
     pub(super) holds: usize,
     pub(super) footers_due: VecDeque<(Arc<SegmentFile>, Footer)>,
+    /// Files of freed segments, to be used again.
     pub(super) spares: Vec<PathBuf>,
+    /// Those that cannot be.
+    pub(super) useless: Vec<PathBuf>,
+    /// Until then no file is removed (by the storage's clock).
+    pub(super) next_removal: Duration,
     pub(super) blank: Option<BlankSegment>,
     pub(super) preparing: bool,
     /// There was no space for a blank segment when one was to be made ready early.
@@ -110,6 +115,8 @@ impl WriterState {
             holds: 0,
             footers_due: VecDeque::new(),
             spares: Vec::new(),
+            useless: Vec::new(),
+            next_removal: now,
             blank: None,
             preparing: false,
             blank_refused: false,

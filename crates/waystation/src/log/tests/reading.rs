@@ -110,7 +110,7 @@ fn damage_is_told_of_what_it_hits_and_of_nothing_else() {
     running.close();
     let running = Running::open(dir.path(), SMALL, 0).expect("reopen");
     let segment = {
-        let state = crate::sync::lock(&running.log.writer);
+        let state = lock(&running.log.writer);
         let segment = state.sealed.front().expect("of the life before");
         (segment.path.clone(), segment.start_lsn)
     };

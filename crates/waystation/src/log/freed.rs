@@ -1,0 +1,71 @@
+//! Files of freed segments: they are used again, and those that are too many are removed, one after the other.
+//!
+//! Where the file system tells the device what is free (`discard`), the device serves nobody else while a file goes: 14 ms for
+//! one of 64 MB, on one of them. Sixteen in a row, as when a device of a gigabyte departs, held up writes for a quarter of a
+//! second; so there is a rest after each.
+
+use super::Log;
+use crate::error::Result;
+use crate::sync::{Arc, lock};
+
+/// So many files are kept for use again.
+const SPARES_MAX: usize = 2;
+/// After a removal the next one waits for so many times as long.
+const REST: u32 = 4;
+/// But not while more than this are to be removed: they come faster than they go.
+const MANY: usize = 32;
+
+impl Log {
+    /// Frees segments of which every record is below `lsn`; the last of them only once something behind it is
+    /// durable, and with it the header of a segment that the next life can begin with.
+    pub(crate) fn release_below(&self, lsn: u64) {
+        let mut state = lock(&self.writer);
+        if state.holds > 0 {
+            return;
+        }
+        let durable = state.durable_lsn;
+        let is_free = |end: u64| end <= lsn && end < durable;
+        while state.sealed.front().is_some_and(|it| is_free(it.end_lsn)) {
+            let Some(segment) = state.sealed.pop_front() else {
+                break;
+            };
+            state.unsynced.retain(|it| it.file.path != segment.path);
+            // Whoever still holds the file may be about to write its footer.
+            let unshared = segment
+                .file
+                .is_some_and(|file| Arc::strong_count(&file) == 1);
+            if unshared {
+                state.spares.push(segment.path);
+                state.blank_refused = false;
+            } else {
+                state.useless.push(segment.path);
+            }
+        }
+    }
+
+    /// Removes what was freed and is too much, as far as it is time to; all of it if `at_once`.
+    pub(crate) fn remove_freed(&self, at_once: bool) -> Result<()> {
+        loop {
+            let begun = self.storage.now();
+            let mut state = lock(&self.writer);
+            let excess = state.spares.len().saturating_sub(SPARES_MAX);
+            let rests = begun < state.next_removal && excess + state.useless.len() <= MANY;
+            if rests && !at_once {
+                return Ok(());
+            }
+            let spare = |spares: &mut Vec<_>| (excess > 0).then(|| spares.remove(0));
+            let Some(path) = state.useless.pop().or_else(|| spare(&mut state.spares)) else {
+                return Ok(());
+            };
+            drop(state);
+            let removed = self.storage.remove(&path);
+            let took = self.storage.now().saturating_sub(begun);
+            let mut state = lock(&self.writer);
+            state.next_removal = begun + took * (1 + REST);
+            if let Err(error) = removed {
+                state.useless.push(path);
+                return Err(error);
+            }
+        }
+    }
+}
