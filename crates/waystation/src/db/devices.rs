@@ -39,7 +39,7 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
 const IDLE_PART: u32 = 64;
 /// Stays are reaped this many at a time: writers wait while devices are forgotten with them.
 const REAPED_AT_ONCE: usize = 32;
-/// The keeper does nothing at leisure for longer than this: the budgets are its business, too.
+/// The keeper does nothing at leisure for longer than this at a time: the budgets are its business, too.
 const LEISURE_MAX: Duration = Duration::from_millis(200);
 /// How long a write is held back for each tenth that a budget is passed by, and at most.
 const PAUSE_PER_TENTH: Duration = Duration::from_micros(500);
@@ -349,6 +349,9 @@ impl Core {
     fn keep(&self, devices: &Devices) -> Result<()> {
         self.drop_what_is_over(devices);
         self.look_for_room()?;
+        // Before anything that needs room: on a full disk this is what makes some.
+        let is_short = self.room.check(|| false).is_err();
+        let removed = self.log.remove_freed(is_short);
         let fill = self.fill(devices);
         let over = ((fill - 1.0).max(0.0) * 10.0 * PAUSE_PER_TENTH.as_micros() as f64).ceil();
         #[expect(clippy::cast_sign_loss, reason = "it is not negative")]
@@ -367,8 +370,7 @@ impl Core {
                 self.retire_floors(devices);
             });
         self.free_log(devices, false)?;
-        let is_short = self.room.check(|| false).is_err();
-        self.log.remove_freed(is_short)
+        removed
     }
 
     /// How much of the budgets is used: the larger share.
@@ -383,14 +385,7 @@ impl Core {
     fn drop_what_is_over(&self, devices: &Devices) {
         let table = &devices.upper.table;
         let until = self.storage.now() + LEISURE_MAX;
-        let is_urgent = || self.is_stopping() || self.storage.now() > until;
-        let haste = || {
-            if is_urgent() {
-                Haste::Much
-            } else {
-                Haste::None
-            }
-        };
+        let haste = || self.leisure_until(until);
         let duty = Duty::new(&*self.storage, &haste);
         // Those that are over by now: more may come all the time.
         let mut left = table.count_over();
@@ -407,6 +402,15 @@ impl Core {
                 drop::<Index>(index);
                 duty.rest();
             }
+        }
+    }
+
+    /// The haste of what the keeper does at leisure `until` then.
+    fn leisure_until(&self, until: Duration) -> Haste {
+        if self.is_stopping() || self.storage.now() > until {
+            Haste::Much
+        } else {
+            Haste::None
         }
     }
 
@@ -503,10 +507,9 @@ impl Core {
             ..devices.directory
         };
         let until = self.storage.now() + LEISURE_MAX;
-        let haste = || {
-            let is_long = self.storage.now() > until;
-            let haste = if is_long { Haste::Much } else { haste };
-            self.haste_by_now(haste, &devices.kept)
+        let haste = || match haste {
+            Haste::None => self.haste_by_now(self.leisure_until(until), &devices.kept),
+            other => other,
         };
         let duty = Duty::new(&*self.storage, &haste);
         let saved = checkpoint::saved_devices(table, &duty);

@@ -53,8 +53,8 @@ impl Log {
             if rests && !at_once {
                 return Ok(());
             }
-            let spare = |spares: &mut Vec<_>| (excess > 0).then(|| spares.remove(0));
-            let Some(path) = state.useless.pop().or_else(|| spare(&mut state.spares)) else {
+            let spare = (excess > 0).then(|| state.spares.remove(0));
+            let Some(path) = spare.or_else(|| state.useless.pop()) else {
                 return Ok(());
             };
             drop(state);
@@ -63,7 +63,8 @@ impl Log {
             let mut state = lock(&self.writer);
             state.next_removal = begun + took * (1 + REST);
             if let Err(error) = removed {
-                state.useless.push(path);
+                // Behind the others, which are not to wait for one that cannot go.
+                state.useless.insert(0, path);
                 return Err(error);
             }
         }

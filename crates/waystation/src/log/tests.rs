@@ -4,7 +4,8 @@ mod damage;
 mod reading;
 
 use super::*;
-use crate::storage::OsStorage;
+use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
+use crate::storage::{OsStorage, SimStorage};
 use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +28,15 @@ struct Running {
 
 impl Running {
     fn open(dir: &Path, settings: LogSettings, flushed: u64) -> crate::Result<Self> {
-        let storage: Arc<dyn Storage> = OsStorage::new();
+        Self::open_on(&(OsStorage::new() as _), dir, settings, flushed)
+    }
+
+    fn open_on(
+        storage: &Arc<dyn Storage>,
+        dir: &Path,
+        settings: LogSettings,
+        flushed: u64,
+    ) -> crate::Result<Self> {
         let mut replayed = BTreeMap::new();
         let mut deliver = |record: Record<'_>| {
             if record.header.first_sequence > flushed {
@@ -35,7 +44,7 @@ impl Running {
             }
             Ok(())
         };
-        let recovered = open(&storage, dir, &settings, flushed, false, &mut deliver)?;
+        let recovered = open(storage, dir, &settings, flushed, false, &mut deliver)?;
         let log = Arc::new(recovered.log);
         let writers = (0..2)
             .map(|_| {
@@ -224,6 +233,36 @@ fn freed_files_wait_for_their_time_unless_they_must_go() {
     let again = Running::open(dir.path(), SMALL, last.0).expect("reopen");
     assert!(again.replayed.is_empty());
     again.close();
+}
+
+#[test]
+fn a_file_that_cannot_be_removed_keeps_no_other() {
+    let machine = SimStorage::new(1);
+    let rules = FaultRules::new();
+    let storage: Arc<dyn Storage> = machine.with_faults(&rules);
+    let dir = Path::new("/log");
+    storage.create_dir(dir).expect("create");
+    let running = Running::open_on(&storage, dir, SMALL, 0).expect("open");
+    for i in 0..4000u64 {
+        running.append(&payload(i, 1500));
+    }
+    running.log.sync_all().expect("sync");
+    running.log.release_below(running.log.reserved_lsn());
+    let files = || storage.list(dir).expect("list").len();
+    let written = files();
+    let oldest = lock(&running.log.writer).spares[0].clone();
+    let rule = Rule::new(Operation::Remove, Fault::Fail(Refusal::InputOutput));
+    rules.add(rule.on(&oldest.to_string_lossy()));
+    assert!(running.log.remove_freed(true).is_err());
+    assert_eq!(files(), written);
+    assert!(running.log.remove_freed(true).is_err(), "it comes last");
+    let left = files();
+    assert!(left < written - 5, "{left} of {written}");
+    assert_eq!(lock(&running.log.writer).useless, [oldest]);
+    rules.clear();
+    running.log.remove_freed(true).expect("it can go");
+    assert_eq!(files(), left - 1);
+    running.close();
 }
 
 /// The newest segment file of `dir` and its first block's offset.
