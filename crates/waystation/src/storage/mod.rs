@@ -28,6 +28,7 @@ pub(crate) mod forward;
 mod meter;
 mod metered;
 pub mod os;
+mod output;
 mod rate;
 pub mod raw;
 pub mod sim;
@@ -40,6 +41,7 @@ pub(crate) use duty::{Duty, Haste};
 pub use metered::Metered;
 pub use os::OsStorage;
 pub(crate) use os::{memory_bytes, stand_back};
+pub(crate) use output::Output;
 pub(crate) use rate::RateLimit;
 pub use sim::SimStorage;
 

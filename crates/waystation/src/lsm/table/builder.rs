@@ -1,9 +1,8 @@
 //! Writes one table to storage.
 
-use super::output::Output;
 use super::{TableFacts, TableMeta, TableSettings};
 use crate::error::{Error, Result};
-use crate::storage::{RateLimit, Storage};
+use crate::storage::{Output, RateLimit, Storage};
 use std::path::Path;
 use std::sync::Arc;
 use waystation_format::table::{Properties, TableWriter};

@@ -10,7 +10,6 @@ mod index;
 mod iterator;
 mod lookup;
 mod meta;
-mod output;
 mod reader;
 mod table_cache;
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! while it is in the processor's cache; nobody waits for the device before the end. Each piece is sent on its way to the
 //! device at once: of all of them at the end the device would be full, and the reads of others wait there for milliseconds.
 
+use super::{Area, File, OpenMode, RateLimit, Storage, Transfer};
 use crate::error::Result;
-use crate::storage::{Area, File, OpenMode, RateLimit, Storage, Transfer};
 use crate::sync::Arc;
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use std::path::Path;
 const PIECE_BYTES: usize = 256 << 10;
 
 /// A file that is written once, from its beginning to its end.
-pub(super) struct Output {
+pub(crate) struct Output {
     file: Arc<dyn File>,
     filling: Vec<u8>,
     /// How many bytes of the file were written.
@@ -25,7 +25,7 @@ pub(super) struct Output {
 
 impl Output {
     /// Creates the file.
-    pub(super) fn create(storage: &dyn Storage, path: &Path) -> Result<Self> {
+    pub(crate) fn create(storage: &dyn Storage, path: &Path) -> Result<Self> {
         let file = storage.open(path, OpenMode::Create, Transfer::Buffered, Area::Tables)?;
         Ok(Self {
             file,
@@ -36,7 +36,7 @@ impl Output {
     }
 
     /// Lets pieces leave at this rate from now on.
-    pub(super) fn set_rate(&mut self, rate: Option<(Arc<RateLimit>, Arc<dyn Storage>)>) {
+    pub(crate) fn set_rate(&mut self, rate: Option<(Arc<RateLimit>, Arc<dyn Storage>)>) {
         self.rate = rate;
     }
 
@@ -48,12 +48,12 @@ impl Output {
     }
 
     /// The path of the file.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.file.path()
     }
 
     /// Appends `bytes`.
-    pub(super) fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
+    pub(crate) fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let room = PIECE_BYTES - self.filling.len();
             let (now, later) = bytes.split_at(bytes.len().min(room));
@@ -67,7 +67,7 @@ impl Output {
     }
 
     /// Completes the file and makes its content durable; its length.
-    pub(super) fn finish(mut self) -> Result<u64> {
+    pub(crate) fn finish(mut self) -> Result<u64> {
         if !self.filling.is_empty() {
             self.write()?;
         }
