@@ -35,6 +35,8 @@ pub enum Kind {
     Crashed,
     /// With devices of every state; the process died.
     Devices,
+    /// With devices, of which an image of the indexes shows the most; the process died.
+    Shown,
     /// The process died with a snapshot held, and graves have no memory: they are in files, some with dates.
     Spilled,
     /// Of LevelDB's, with tables and a log.
@@ -43,10 +45,11 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Closed,
         Self::Crashed,
         Self::Devices,
+        Self::Shown,
         Self::Spilled,
         Self::LevelDb,
     ];
@@ -57,9 +60,14 @@ impl Kind {
             Self::Closed => "closed",
             Self::Crashed => "crashed",
             Self::Devices => "devices",
+            Self::Shown => "shown",
             Self::Spilled => "spilled",
             Self::LevelDb => "leveldb",
         }
+    }
+
+    fn has_devices(self) -> bool {
+        [Self::Devices, Self::Shown].contains(&self)
     }
 
     /// How it is opened.
@@ -83,7 +91,7 @@ impl Kind {
             cache_bytes: 64 << 10,
             background_jobs: 1,
             compression: Compression::Snappy,
-            devices: (self == Self::Devices).then_some(devices),
+            devices: self.has_devices().then_some(devices),
             ..Options::default()
         }
     }
@@ -121,6 +129,20 @@ impl Kind {
                 let db = Db::open_with(storage, dir, self.options())?;
                 fill_tables(&db)?;
                 fill_devices(&db)?;
+                fill_log(&db)?;
+                machine.crash(1, Crash::Process)
+            }
+            Self::Shown => {
+                let mut options = self.options();
+                if let Some(devices) = &mut options.devices {
+                    devices.replay_bytes = 0;
+                }
+                let db = Db::open_with(storage, dir, options)?;
+                fill_tables(&db)?;
+                fill_devices(&db)?;
+                while !machine.list(dir)?.iter().any(|it| it.name == "INDEXES") {
+                    machine.sleep(Duration::from_millis(10));
+                }
                 fill_log(&db)?;
                 machine.crash(1, Crash::Process)
             }
@@ -177,7 +199,7 @@ impl Kind {
     pub fn synced_content(self) -> Content {
         let mut content = Content::new();
         apply_tables(&mut |key, value| set(&mut content, key, value));
-        if self == Self::Devices {
+        if self.has_devices() {
             apply_devices(&mut |key, value| set(&mut content, key, value));
             content.retain(|key, _| !key.starts_with(b"gone:"));
         }

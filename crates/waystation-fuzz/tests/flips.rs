@@ -20,6 +20,10 @@ fn every_flipped_bit_is_detected_or_harmless() {
     for kind in Kind::ALL {
         let image = kind.load().unwrap();
         for (name, _) in &image.files {
+            // Its other files are as those of the devices without an image.
+            if kind == Kind::Shown && !name.starts_with("INDEXES") {
+                continue;
+            }
             let mut tally = Tally::default();
             thread::scope(|scope| {
                 let threads: Vec<_> = (0..THREADS)

@@ -4,6 +4,7 @@
 use crate::backup;
 use crate::cemetery;
 use crate::device::checkpoint;
+use crate::device::image;
 use crate::device::record::DeviceEvent;
 use crate::lsm::version::SideFile;
 
@@ -20,6 +21,11 @@ pub fn device_checkpoint(bytes: &[u8]) -> Option<Vec<u8>> {
         saved.devices.iter(),
         &saved.ledger,
     ))
+}
+
+/// The section of the image `INDEXES` that `bytes` are, written anew; none if they are not one.
+pub fn image_section(bytes: &[u8]) -> Option<Vec<u8>> {
+    image::rewritten(bytes).ok()
 }
 
 /// The event of a device that the payload `bytes` of a log's record is, written anew; none if it is not one.

@@ -288,13 +288,16 @@ fn files_of(storage: &dyn Storage, dir: &Path) -> Files {
     let listed = storage.list(dir).unwrap().into_iter();
     let read = |name: String| {
         let mode = (OpenMode::Read, Transfer::Buffered, Area::Tables);
-        let file = storage.open(&dir.join(&name), mode.0, mode.1, mode.2);
-        let file = file.unwrap();
+        let file = match storage.open(&dir.join(&name), mode.0, mode.1, mode.2) {
+            // An image of the indexes that was being drawn has its name by now.
+            Err(error) if error.is_not_found() => return None,
+            file => file.unwrap(),
+        };
         let mut bytes = vec![0; file.size().unwrap() as usize];
         file.read_at(&mut bytes, 0).unwrap();
-        (name, bytes)
+        Some((name, bytes))
     };
-    listed.map(|entry| read(entry.name)).collect()
+    listed.filter_map(|entry| read(entry.name)).collect()
 }
 
 /// What is in the new database `dir`, which checks and opens.

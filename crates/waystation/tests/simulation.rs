@@ -147,6 +147,7 @@ fn options(seed: u64, random: &mut Random) -> Options {
         devices: has_devices(seed).then(|| DeviceOptions {
             residency,
             upper_bytes: (128 << 10) << random.below(4),
+            replay_bytes: [0, 1 << 10, 16 << 10, 64 << 10, 4 << 30][random.below(5) as usize],
             ..DeviceOptions::new(Extractor::until(b':'))
         }),
         memtable_bytes: (64 << 10) << random.below(3),

@@ -55,6 +55,24 @@ pub(super) fn graves(bytes: &[u8]) {
     }
 }
 
+/// A section of an image of the indexes.
+pub(super) fn image(bytes: &[u8]) {
+    if let Some(again) = parsers::image_section(bytes) {
+        assert_eq!(parsers::image_section(&again), Some(again));
+    }
+}
+
+/// The sections of the images that were kept, and one of a stay that settles.
+pub(super) fn image_seeds() -> Vec<Vec<u8>> {
+    let mut seeds = vec![b"\x02d:\x05\x90\x4e\x09\x00\x00".to_vec()];
+    for image in super::file_seeds("INDEXES") {
+        // Behind the header and the section's frame, before the end.
+        let behind = image.get(48 + 8..).unwrap_or_default();
+        seeds.push(behind[..behind.len().saturating_sub(32)].to_vec());
+    }
+    seeds
+}
+
 /// The list of a backup's files.
 pub(super) fn backup(bytes: &[u8]) {
     for bytes in [bytes, &healed(bytes)] {
@@ -80,7 +98,7 @@ pub(super) fn backup_seeds() -> Vec<Vec<u8>> {
 }
 
 /// The names of the files that a file may have; the first byte chooses.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "000004.ldb",
     "MANIFEST-000001",
     "CURRENT",
@@ -90,6 +108,7 @@ const NAMES: [&str; 9] = [
     "journal-0000000001.seg",
     "journal.ring",
     "000004.log",
+    "INDEXES",
 ];
 
 /// Splits the choice of a name off.
@@ -125,7 +144,10 @@ pub(super) fn dump_seeds() -> Vec<Vec<u8>> {
             let alike = |other: &str| {
                 other[..4] == name[..name.len().min(4)] || other[6..] == name[name.len().min(6)..]
             };
-            if let Some(choice) = NAMES.iter().position(|other| alike(other)) {
+            if let Some(choice) = (NAMES.iter())
+                .position(|other| *other == name)
+                .or_else(|| NAMES.iter().position(|other| alike(other)))
+            {
                 let used = content
                     .iter()
                     .rposition(|byte| *byte != 0)

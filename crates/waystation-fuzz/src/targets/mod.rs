@@ -24,7 +24,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 20] = [
+pub const ALL: [Target; 21] = [
     target("batch", format::batch, format::batch_seeds),
     target("block", format::block, format::block_seeds),
     target(
@@ -46,6 +46,7 @@ pub const ALL: [Target; 20] = [
     target("device_checkpoint", files::device_checkpoint, || {
         file_seeds("DEVICES")
     }),
+    target("image", files::image, files::image_seeds),
     target("backup", files::backup, files::backup_seeds),
     target("graves", files::graves, || file_seeds("GRAVES")),
     target("dump", files::dump, files::dump_seeds),

@@ -9,6 +9,7 @@
 //! that, the log is durable through everything the checkpoint tells.
 
 use super::awaited::Awaited;
+use super::image::Drawing;
 use super::looks::Looks;
 use super::options::DeviceOptions;
 use super::pipeline::Refusal;
@@ -54,6 +55,8 @@ pub(super) struct Devices {
     /// Stays that have switched and not settled; held while they settle, and while a memtable is flushed.
     pub(super) pending: Awaited<Vec<Arc<Resident>>>,
     kept: Awaited<Kept>,
+    /// Where the log ended when it had come to what the image shows; 0: there is none.
+    pub(super) image_lsn: AtomicU64,
     /// How long each write is held back (microseconds).
     pause: AtomicU64,
     looks_for_idle: Looks,
@@ -204,6 +207,7 @@ impl Devices {
         settings: DeviceOptions,
         directory: Directory,
         pending: Vec<Arc<Resident>>,
+        image_lsn: u64,
         now: Duration,
     ) -> Self {
         for stay in &pending {
@@ -220,6 +224,7 @@ impl Devices {
                 sequence: 0,
                 at: now,
             }),
+            image_lsn: AtomicU64::new(image_lsn),
             pause: AtomicU64::new(0),
             looks_for_idle: Looks::default(),
             looks_at_floors: Looks::default(),
@@ -333,8 +338,9 @@ impl Core {
             return;
         };
         let mut was_failing = false;
+        let mut drawing = Drawing::default();
         while !self.is_stopping() {
-            let kept = self.keep(devices);
+            let kept = self.keep(devices, &mut drawing);
             if let Err(error) = &kept
                 && !was_failing
             {
@@ -343,10 +349,11 @@ impl Core {
             was_failing = kept.is_err();
             self.storage.sleep(TICK);
         }
+        self.stop_drawing(&mut drawing);
     }
 
     /// One round of the keeper.
-    fn keep(&self, devices: &Devices) -> Result<()> {
+    fn keep(&self, devices: &Devices, drawing: &mut Drawing) -> Result<()> {
         self.drop_what_is_over(devices);
         self.look_for_room()?;
         // Before anything that needs room: on a full disk this is what makes some.
@@ -370,6 +377,7 @@ impl Core {
                 self.retire_floors(devices);
             });
         self.free_log(devices, false)?;
+        self.draw(devices, drawing)?;
         removed
     }
 
@@ -531,7 +539,7 @@ impl Core {
     }
 
     /// An empty memtable needs nothing of the log: it begins here.
-    fn move_empty_memtable(&self) {
+    pub(super) fn move_empty_memtable(&self) {
         self.log.at_front(|lsn, sequence| {
             let mut active = lock(&self.active);
             let is_used = active.reserved > 0 || !active.memtable.memory.is_empty();

@@ -1,4 +1,4 @@
-//! Threads that fill memtables and the indexes of stays while the log is read back.
+//! Threads that fill memtables and the indexes of stays while the log, or an image, is read back.
 //!
 //! Reading and checking the log is a matter of gigabytes a second; putting its records into a memtable is
 //! not, most of all into a large one, nor is putting them into indexes. Records gather in a [`Chunk`]; full chunks go
@@ -9,13 +9,15 @@
 
 use super::pipeline::apply;
 use super::view::Memory;
-use crate::device::index::Entry;
+use crate::device::image;
+use crate::device::index::{Entry, Window};
 use crate::device::resident::Resident;
 use crate::error::{Error, Result};
 use crate::log::Record;
 use crate::sync::Arc;
 use crate::sync::queue::Queue;
 use crate::sync::thread::{self, JoinHandle};
+use std::ops::Range;
 use std::thread::{available_parallelism, panicking};
 use waystation_format::batch::BatchIter;
 use waystation_format::log::RecordHeader;
@@ -95,6 +97,31 @@ impl Chunk for Versions {
     }
 }
 
+/// Parts of stays, as a section of an image has them.
+#[derive(Default)]
+pub(super) struct Parts {
+    section: Vec<u8>,
+    /// For whom, where they are, and how many versions.
+    parts: Vec<(Arc<Resident>, Range<usize>, u64)>,
+}
+
+impl Chunk for Parts {
+    /// Of a part that makes no sense nothing is inserted: whoever knows how many versions there ought to be misses them.
+    fn insert_all(&self) {
+        let mut window = Window::default();
+        for (stay, bytes, versions) in &self.parts {
+            if image::unpack(&self.section[bytes.clone()], *versions, &mut window).is_ok() {
+                stay.restore(&window);
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        self.section = Vec::new();
+        self.parts.clear();
+    }
+}
+
 /// The end of whoever delivers records.
 pub(super) struct Inserters<C: Chunk> {
     filling: C,
@@ -129,6 +156,21 @@ impl Inserters<Versions> {
         if chunk.keys.len() + chunk.entries.len() * size_of::<Entry>() >= CHUNK_BYTES {
             self.hand_over()?;
         }
+        Ok(())
+    }
+}
+
+impl Inserters<Parts> {
+    /// Has `parts` of `section` put into the indexes of their stays.
+    pub(super) fn insert(
+        &mut self,
+        section: Vec<u8>,
+        parts: Vec<(Arc<Resident>, Range<usize>, u64)>,
+    ) -> Result<()> {
+        if !self.filling.parts.is_empty() {
+            self.hand_over()?;
+        }
+        self.filling = Parts { section, parts };
         Ok(())
     }
 }

@@ -30,6 +30,7 @@ mod export;
 mod graves;
 mod handoff;
 mod hiding;
+mod image;
 mod inserters;
 mod iterator;
 mod kept;

@@ -2,6 +2,7 @@
 
 use super::devices::{Devices, save_checkpoint};
 use super::graves::Cemetery;
+use super::image::{self, Spared};
 use super::kept::read_graves;
 use super::options::{DeviceOptions, Options};
 use super::pace::Pace;
@@ -54,7 +55,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
     let tree = Tree::open(&storage, path, tree_settings(&options))?;
     let mut state = tree.state();
     let knows_log = state.contains_key(LOG_STATE);
-    let devices = read_devices(&*storage, path, &options, &state)?;
+    let mut devices = read_devices(&*storage, path, &options, &state)?;
     let settings = LogSettings {
         segment_bytes: options.log_segment_bytes as u64,
         ring_bytes: options.ring_bytes,
@@ -69,10 +70,14 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
         blocks: Arc::clone(tree.blocks()),
     };
     let (ground, has_graves) = read_graves(&site, &state, flushed)?;
-    let mut replay = Replay::new(options.memtable_bytes, flushed, knows_log, devices);
-    let needless = replay.needless_sequence();
+    let spared = match &mut devices {
+        Some(devices) => image::load(&*storage, path, devices),
+        None => Spared::default(),
+    };
+    let mut replay = Replay::new(options.memtable_bytes, flushed, knows_log, devices, spared);
+    let needs = replay.needs();
     let mut deliver = |record: Record<'_>| replay.record(path, &record);
-    let recovered = log::open(&storage, path, &settings, needless, knows_log, &mut deliver)?;
+    let recovered = log::open(&storage, path, &settings, &needs, knows_log, &mut deliver)?;
     replay.finish();
     let visible = recovered.log.visible_sequence();
     if visible < flushed {
@@ -288,6 +293,7 @@ fn assemble(
     let active = clamp(replay.active);
     let full_memtables = AtomicUsize::new(full.len());
     let log = Arc::new(recovered.log);
+    let image_lsn = replay.spared.lsn;
     let devices = options
         .devices
         .clone()
@@ -297,7 +303,15 @@ fn assemble(
             let upper = Arc::new(Upper::new(replay.table, Arc::clone(&log)));
             // Recovery has made the log durable.
             upper.note_durable(log.visible_sequence());
-            Devices::new(upper, settings, replay.directory, pending, storage.now())
+            let directory = replay.directory;
+            Devices::new(
+                upper,
+                settings,
+                directory,
+                pending,
+                image_lsn,
+                storage.now(),
+            )
         });
     let reached = replay.time.max(ground.time());
     let times = Times::new(storage.wall_clock(), storage.now(), reached);

@@ -43,6 +43,9 @@ pub struct DeviceOptions {
     pub upper_bytes: u64,
     /// Bytes of memory that its indexes may take; past it the oldest devices settle early. Default: 256 MiB.
     pub index_bytes: u64,
+    /// Bytes of log that an opening may have to read for the upper level, about; or half of what that needs, if it is more.
+    /// Its indexes are saved to the file `INDEXES` as often as it takes. Default: 4 GiB, some four seconds.
+    pub replay_bytes: u64,
     /// A device that was not written to for this long departs by itself. Default: none does.
     pub idle_departure: Option<Duration>,
 }
@@ -55,6 +58,7 @@ impl DeviceOptions {
             residency: Duration::from_secs(300),
             upper_bytes: 8 << 30,
             index_bytes: 256 << 20,
+            replay_bytes: 4 << 30,
             idle_departure: None,
         }
     }

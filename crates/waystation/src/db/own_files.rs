@@ -3,6 +3,7 @@
 use crate::cemetery::checkpoint::{GRAVES_DRAFT, GRAVES_NAME};
 use crate::cemetery::vault::vault_number;
 use crate::device::checkpoint::{CHECKPOINT_DRAFT, CHECKPOINT_NAME};
+use crate::device::image::{IMAGE_DRAFT, IMAGE_NAME};
 use crate::log::{DRAFT_NAME, JOURNAL_NAME, RING_NAME, segment_number};
 use crate::lsm::version::{SIDE_FILE, SIDE_TEMPORARY};
 use waystation_format::filename;
@@ -17,6 +18,8 @@ pub(super) fn is_own(name: &str) -> bool {
         SIDE_TEMPORARY,
         CHECKPOINT_NAME,
         CHECKPOINT_DRAFT,
+        IMAGE_NAME,
+        IMAGE_DRAFT,
         GRAVES_NAME,
         GRAVES_DRAFT,
     ];

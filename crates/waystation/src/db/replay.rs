@@ -1,5 +1,6 @@
 //! What the log holds back into memory: its records, into memtables and the upper level as they were before.
 
+use super::image::Spared;
 use super::inserters::{Batches, Inserters, Versions};
 use super::pipeline::{apply_one, room_of};
 use super::routes::spot_of;
@@ -8,7 +9,7 @@ use crate::device::checkpoint::CHECKPOINT_NAME;
 use crate::device::index::Entry;
 use crate::device::replay::{DeviceReplay, Route};
 use crate::error::{Error, Result};
-use crate::log::Record;
+use crate::log::{Needs, Record};
 use crate::lsm::memtable::Regions;
 use crate::sync::Arc;
 use std::path::Path;
@@ -30,6 +31,8 @@ pub(super) struct Replay {
     /// Fills the indexes of stays.
     indexers: Inserters<Versions>,
     pub(super) devices: Option<DeviceReplay>,
+    /// What an image spares.
+    pub(super) spared: Spared,
     /// The latest time that the log says was reached.
     pub(super) time: u64,
 }
@@ -40,6 +43,7 @@ impl Replay {
         flushed_sequence: u64,
         knows_log: bool,
         devices: Option<DeviceReplay>,
+        spared: Spared,
     ) -> Self {
         let regions = Arc::<Regions>::default();
         Self {
@@ -57,20 +61,26 @@ impl Replay {
             inserters: Inserters::new(),
             indexers: Inserters::new(),
             devices,
+            spared,
             time: 0,
         }
     }
 
-    /// Records up to here need not be in the log.
-    pub(super) fn needless_sequence(&self) -> u64 {
+    /// What of the log there has to be, and what of that has to be read.
+    pub(super) fn needs(&self) -> Needs {
         let released = self.devices.as_ref().map(|it| it.directory.released);
-        released.unwrap_or(self.flushed_sequence)
+        let released = released.unwrap_or(self.flushed_sequence);
+        Needs {
+            read_after: released.max(self.spared.needless),
+            through: self.spared.through,
+            ..Needs::after(released)
+        }
     }
 
     /// Takes one record, unless it is in tables already.
     pub(super) fn record(&mut self, dir: &Path, record: &Record<'_>) -> Result<()> {
         let header = &record.header;
-        if header.last_sequence() <= self.needless_sequence() {
+        if header.last_sequence() <= self.needs().read_after {
             return Ok(());
         }
         self.check_belongs(dir)?;

@@ -92,6 +92,11 @@ impl Room {
         self.written_lsn.load(Relaxed) > self.looked_lsn.load(Relaxed)
     }
 
+    /// Whether more than the headroom is left when `bytes` more are written.
+    pub(super) fn is_left(&self, bytes: u64) -> bool {
+        self.free_bytes() > self.kept_bytes.saturating_add(bytes)
+    }
+
     /// Refuses to write anything but deletions while only the headroom is left.
     #[inline]
     pub(super) fn check(&self, only_deletes: impl FnOnce() -> bool) -> Result<()> {

@@ -74,6 +74,8 @@ pub struct DeviceStats {
     pub index_bytes: u64,
     /// The log from the first record that a stay needs to its end (bytes).
     pub needed_log_bytes: u64,
+    /// Of these, what an opening would read now: the rest is known from saved indexes (bytes, about).
+    pub replay_bytes: u64,
     /// The device that needs the oldest record, as its keys begin, escaped.
     pub oldest: Option<String>,
     /// Whether that one is over, and held for a snapshot or a cursor alone.
@@ -137,10 +139,13 @@ fn device_stats(devices: &Devices, end_lsn: u64) -> DeviceStats {
     let mut first = true;
     let oldest = table.stays(|_| std::mem::take(&mut first)).pop();
     let needed = oldest.as_ref().map(|stay| stay.first_lsn());
+    let image_lsn = devices.image_lsn.load(SeqCst);
+    let unspared = needed.map_or(0, |lsn| end_lsn.saturating_sub(lsn.max(image_lsn)));
     DeviceStats {
         devices: table.len(),
         index_bytes: table.index_bytes(),
         needed_log_bytes: needed.map_or(0, |lsn| end_lsn.saturating_sub(lsn)),
+        replay_bytes: unspared,
         oldest_is_over: oldest.as_ref().is_some_and(|stay| stay.gone() != NEVER),
         oldest: oldest.map(|stay| stay.prefix().escape_ascii().to_string()),
         floored: table.floored().len(),

@@ -133,6 +133,7 @@ impl Histories {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let devices = DeviceOptions {
             residency: Duration::from_secs(1_000_000),
+            replay_bytes: 16 << 10,
             ..DeviceOptions::new(Extractor::until(b'/'))
         };
         let mut histories = Self {

@@ -7,6 +7,7 @@ pub(crate) mod extractor;
 pub(crate) mod floors;
 pub(crate) mod gather;
 pub(crate) mod handoff;
+pub(crate) mod image;
 pub(crate) mod index;
 pub(crate) mod ledger;
 #[cfg(test)]

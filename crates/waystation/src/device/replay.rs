@@ -5,6 +5,9 @@
 //! the order of the log. There are no snapshots yet: what departed or settled is dropped at once. What is told of
 //! hand-offs is told absolutely (frozen, or not; a stub, or none), so that whatever the checkpoint knew already ends as
 //! the log's last word has it.
+//!
+//! Where an [image](super::image) shows the upper level as it was at one sequence number, the checkpoint is younger than
+//! that, and what the log tells of devices begins to count behind it.
 
 use super::checkpoint::{Directory, Saved};
 use super::handoff::{Frozen, Occupied, Part};
@@ -31,10 +34,33 @@ pub(crate) enum Route {
 pub(crate) struct DeviceReplay {
     pub(crate) table: DeviceTable,
     pub(crate) directory: Directory,
-    /// First sequence number and arrival of the stays that the checkpoint knows.
-    arrivals: HashMap<Vec<u8>, (u64, Duration)>,
+    /// The stays that the checkpoint knows, by their devices' prefixes.
+    known: HashMap<Vec<u8>, KnownStay>,
     /// Devices of which a part was staged, by their stages.
     staged: HashMap<u64, Arc<Resident>>,
+    /// Up to this sequence number an image has shown what is in the upper level, and the checkpoint what happened.
+    shown_through: u64,
+}
+
+/// What the checkpoint knows of a stay.
+#[derive(Debug, Clone, Copy)]
+struct KnownStay {
+    first_sequence: u64,
+    arrival: Duration,
+    /// Of the device.
+    tenure: u64,
+}
+
+/// A stay as an image shows it.
+pub(crate) struct Shown {
+    /// The stay, with its index.
+    pub(crate) stay: Arc<Resident>,
+    /// The sequence number of its first write.
+    pub(crate) first_sequence: u64,
+    /// Its first record lies here or behind.
+    pub(crate) first_lsn: u64,
+    /// The sequence number from which on its writes go to the memtable.
+    pub(crate) switch: Option<u64>,
 }
 
 impl DeviceReplay {
@@ -46,7 +72,7 @@ impl DeviceReplay {
             ledger,
         } = saved;
         let table = DeviceTable::new(directory.extractor, directory.is_complete, ledger);
-        let mut arrivals = HashMap::new();
+        let mut known = HashMap::new();
         for device in devices {
             let state = device.state();
             if let Some(frozen) = &state.frozen {
@@ -55,16 +81,57 @@ impl DeviceReplay {
             if !state.is_empty() {
                 table.restore(&device.prefix, state);
             }
-            if let Some(stay) = device.stay {
-                arrivals.insert(device.prefix, stay);
+            if let Some((first_sequence, arrival)) = device.stay {
+                let stay = KnownStay {
+                    first_sequence,
+                    arrival,
+                    tenure: device.tenure,
+                };
+                known.insert(device.prefix, stay);
             }
         }
         Self {
             table,
             directory,
-            arrivals,
+            known,
             staged: HashMap::new(),
+            shown_through: 0,
         }
+    }
+
+    /// When the stay came that begins at `first_sequence`, if the checkpoint knows it.
+    pub(crate) fn known_arrival(&self, prefix: &[u8], first_sequence: u64) -> Option<Duration> {
+        let known = self.known.get(prefix);
+        known
+            .filter(|stay| stay.first_sequence == first_sequence)
+            .map(|stay| stay.arrival)
+    }
+
+    /// How many stays the checkpoint knows with writes up to `sequence`.
+    pub(crate) fn stays_through(&self, sequence: u64) -> usize {
+        let known = self.known.values();
+        known.filter(|stay| stay.first_sequence <= sequence).count()
+    }
+
+    /// Takes all stays that the checkpoint knows with writes up to `through` as an image shows them. What the log tells up to
+    /// there counts for memtables alone from now on: the checkpoint, which is younger, has told the rest.
+    pub(crate) fn begin_with(&mut self, mut stays: Vec<Shown>, through: u64) {
+        // In the order in which they came.
+        stays.sort_unstable_by_key(|shown| shown.first_sequence);
+        for shown in stays {
+            let stay = &shown.stay;
+            let known = self.known.get(stay.prefix());
+            self.table.with_past(stay.prefix(), |state| {
+                state.current = Some(Arc::clone(stay));
+                state.tenure = known.map_or(0, |stay| stay.tenure);
+            });
+            self.table
+                .begin(stay, shown.first_lsn, shown.first_sequence);
+            if let Some(switch) = shown.switch {
+                self.table.switch(stay, switch);
+            }
+        }
+        self.shown_through = through;
     }
 
     /// Where the write of `key` at `sequence`, in the record at `lsn`, belongs.
@@ -80,6 +147,7 @@ impl DeviceReplay {
                 _ if sequence < state.floors.newest() => Route::Nowhere,
                 Some(switch) if sequence < switch => Route::Nowhere,
                 Some(_) => Route::Memtable,
+                None if sequence <= self.shown_through => Route::Nowhere,
                 None => Route::Stay(Arc::clone(state.stay(prefix, arrival))),
             });
         if let Route::Stay(stay) = &route {
@@ -90,10 +158,8 @@ impl DeviceReplay {
 
     /// When the stay came that begins at `sequence`.
     fn arrival(&self, prefix: &[u8], sequence: u64) -> Duration {
-        let saved = self.arrivals.get(prefix);
-        saved
-            .filter(|(first, _)| *first == sequence)
-            .map_or(self.directory.clock, |(_, arrival)| *arrival)
+        self.known_arrival(prefix, sequence)
+            .unwrap_or(self.directory.clock)
     }
 
     /// Whether the event counts what is in indexes, which have to be filled up to there before.
@@ -110,7 +176,11 @@ impl DeviceReplay {
         lsn: u64,
         mut dig: impl FnMut(&[u8]),
     ) -> Result<(), FormatError> {
-        match DeviceEvent::decode(payload)? {
+        let event = DeviceEvent::decode(payload)?;
+        if sequence <= self.shown_through {
+            return Ok(());
+        }
+        match event {
             DeviceEvent::Departed(prefix) => self.depart(prefix, sequence, &mut dig),
             DeviceEvent::Switched(prefixes) => {
                 for prefix in prefixes {

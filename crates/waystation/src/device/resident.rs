@@ -213,6 +213,20 @@ impl Resident {
         bytes.cast_signed() - self.bytes.swap(bytes, SeqCst).cast_signed()
     }
 
+    /// Puts versions into the index, which must be new and in order, before anybody else knows of the stay.
+    pub(crate) fn restore(&self, versions: &Window) {
+        let in_log = |at| {
+            let (key, entry) = versions.get(at)?;
+            let length = entry.value.map_or(0, |spot| spot.length as usize);
+            Some((self.prefix.len() + key.len() + length) as u64)
+        };
+        let in_log: u64 = (0..versions.len()).filter_map(in_log).sum();
+        self.log_bytes.fetch_add(in_log, SeqCst);
+        let mut index = lock(&self.index);
+        index.add(versions);
+        self.bytes.store(index.memory_bytes() as u64, SeqCst);
+    }
+
     /// The newest version of a key up to `snapshot`.
     pub(crate) fn get(&self, key: &[u8], snapshot: u64) -> Option<Entry> {
         lock(&self.index).ordered().get(key, snapshot)

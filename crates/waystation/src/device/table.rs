@@ -484,6 +484,16 @@ impl DeviceTable {
         there.take_while(|stay| wanted(stay)).cloned().collect()
     }
 
+    /// The first sequence number of a stay with writes up to `sequence` that nobody sees who reads there: it came from another
+    /// engine, or is coming.
+    pub(crate) fn first_unpublished(&self, sequence: u64) -> Option<u64> {
+        let arrivals = lock(&self.arrivals);
+        let is_unseen = |stay: &&Arc<Resident>| !stay.is_reaped() && stay.published() > sequence;
+        let unseen = arrivals.iter().filter(is_unseen);
+        let firsts = unseen.map(|stay| stay.first_sequence());
+        firsts.min().filter(|first| *first <= sequence)
+    }
+
     /// The first stay that needs the log: position and sequence number of its first record.
     pub(crate) fn oldest_need(&self) -> Option<(u64, u64)> {
         let mut arrivals = lock(&self.arrivals);

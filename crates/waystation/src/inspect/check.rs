@@ -3,11 +3,13 @@
 //! A table: each block's checksum, keys strictly ascending, within the bounds that the MANIFEST states and the
 //! separators of the index, counts and sequence numbers as its properties say, and no key that its filter
 //! would hide. The tree: tables of a level beyond 0 do not overlap. The log: blocks that were durable once are
-//! whole, records are sound, sequence numbers ascend, a sealed segment's index says what is there. And the files against
+//! whole, records are sound, sequence numbers ascend, a sealed segment's index says what is there. An image of the indexes:
+//! its checksums, and that its versions can be read. And the files against
 //! each other: see `cross`. What is wrong is listed and the check goes on; only
 //! input/output errors end it.
 
 use super::cross::{Beginnings, should_be_purged};
+use super::image::each_part;
 use super::log::{LogEvent, operations, walk_leveldb_batches};
 use super::table::TableView;
 use super::table_walk::TableWalk;
@@ -16,6 +18,7 @@ use super::{Inspection, manifest::Manifest, summary::NOTE};
 use crate::cemetery::ground::Ground;
 use crate::cemetery::vault::vault_name;
 use crate::device::checkpoint::{CHECKPOINT_NAME, Saved};
+use crate::device::image::IMAGE_NAME;
 use crate::error::{Error, Result};
 use crate::storage::Area;
 use serde::Serialize;
@@ -49,6 +52,8 @@ pub struct CheckReport {
     pub table_bytes: u64,
     /// Deletions in the file of graves.
     pub graves: u64,
+    /// Versions in the image of the upper level's indexes.
+    pub image_versions: u64,
     /// Devices in the device table.
     pub devices: u64,
     /// Records of the log.
@@ -90,6 +95,7 @@ impl Inspection {
         };
         // Before the tables: one that is newer may be purged by more.
         check.graves(self)?;
+        check.image(self)?;
         check.log(self)?;
         check.leveldb_logs(self)?;
         check.report.problems.append(&mut self.check_belonging()?);
@@ -164,6 +170,17 @@ impl Check<'_> {
             }
             error => Err(error),
         }
+    }
+
+    /// The image of the upper level's indexes, if there is one.
+    fn image(&mut self, inspection: &Inspection) -> Result<()> {
+        let path = inspection.dir.join(IMAGE_NAME);
+        let read = each_part(&*inspection.storage, &path, &mut |_| ());
+        match read {
+            Ok(end) => self.report.image_versions = end.map_or(0, |end| end.versions),
+            Err(error) => self.absorb(error)?,
+        }
+        Ok(())
     }
 
     /// The device table; nothing if there is none, or if it cannot be read, which is told.

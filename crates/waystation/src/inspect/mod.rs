@@ -17,6 +17,7 @@ mod cross;
 mod dump;
 mod find;
 mod graves;
+mod image;
 mod log;
 mod manifest;
 mod repair;

@@ -45,6 +45,7 @@ pub(crate) use heal::DRAFT_NAME;
 pub(crate) use hold::Hold;
 pub(crate) use read::{Pass, Wanted};
 pub(crate) use recovery::{LogSettings, Recovered, open};
+pub(crate) use replay::Needs;
 pub(crate) use replay::check_chain;
 pub(crate) use segment::{segment_name, segment_number};
 

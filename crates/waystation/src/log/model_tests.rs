@@ -60,7 +60,15 @@ struct Model {
 impl Model {
     fn open(machine: &Arc<SimStorage>, rules: &FaultRules) -> Arc<Self> {
         let storage: Arc<dyn Storage> = Arc::new(Watched(machine.with_faults(rules)));
-        let recovered = open(&storage, dir(), &SETTINGS, 0, false, &mut |_| Ok(())).unwrap();
+        let recovered = open(
+            &storage,
+            dir(),
+            &SETTINGS,
+            &Needs::after(0),
+            false,
+            &mut |_| Ok(()),
+        )
+        .unwrap();
         Arc::new(Self {
             machine: Arc::clone(machine),
             log: recovered.log,

@@ -14,7 +14,7 @@ use super::heal::DRAFT_NAME;
 use super::layout::Layout;
 use super::publication::Publication;
 use super::read::LogCache;
-use super::replay::{Replayed, leftover_ring, replay};
+use super::replay::{Needs, Replayed, leftover_ring, replay};
 use super::ring::RingBuffer;
 use super::segment::{
     BlankSegment, Inherited, SealedSegment, Segment, SegmentFile, Start, segment_name,
@@ -54,13 +54,13 @@ pub(crate) struct Recovered {
     pub(crate) cut_lsn: u64,
 }
 
-/// Opens the log of `dir`, delivering every record that follows `flushed_sequence` (and possibly earlier
-/// ones) in order. If a log is `expected`, there has to be one.
+/// Opens the log of `dir`, delivering every record that it is to read (and possibly earlier ones) in order. If a log is
+/// `expected`, there has to be one.
 pub(crate) fn open(
     storage: &Arc<dyn Storage>,
     dir: &Path,
     settings: &LogSettings,
-    flushed_sequence: u64,
+    needs: &Needs,
     expected: bool,
     deliver: &mut impl FnMut(Record<'_>) -> Result<()>,
 ) -> Result<Recovered> {
@@ -70,21 +70,14 @@ pub(crate) fn open(
         return Err(Error::corruption(dir.join(JOURNAL_NAME), 0, reason));
     }
     let past = match &journal {
-        Some(journal) => past_life(
-            &**storage,
-            dir,
-            settings,
-            journal,
-            flushed_sequence,
-            deliver,
-        )?,
+        Some(journal) => past_life(&**storage, dir, settings, journal, needs, deliver)?,
         None => Past::none(&**storage, dir, settings)?,
     };
     remove_draft(&**storage, dir)?;
     let incarnation = journal.map_or(0, |journal| journal.incarnation) + 1;
     let number = past.survey.highest_number() + 1;
     let cut = past.replayed.cut_lsn;
-    let start = past.end(flushed_sequence);
+    let start = past.end(needs.read_after);
     let (current, places) = begin_life(
         &**storage,
         dir,
@@ -118,7 +111,7 @@ pub(crate) fn open(
         .replayed
         .last_sequence
         .unwrap_or(0)
-        .max(flushed_sequence);
+        .max(needs.read_after);
     let sealed = past.clean_up(&**storage, cut)?;
     Ok(Recovered {
         log: assemble(
@@ -225,12 +218,12 @@ fn past_life(
     dir: &Path,
     settings: &LogSettings,
     journal: &JournalState,
-    flushed_sequence: u64,
+    needs: &Needs,
     deliver: &mut impl FnMut(Record<'_>) -> Result<()>,
 ) -> Result<Past> {
     let survey = survey(storage, dir, journal, settings.transfer)?;
     let ring = leftover_ring(storage, dir, journal)?;
-    let replayed = replay(dir, &survey, &ring, journal, flushed_sequence, deliver)?;
+    let replayed = replay(dir, &survey, &ring, journal, needs, deliver)?;
     Ok(Past { survey, replayed })
 }
 

@@ -29,6 +29,28 @@ use waystation_format::log::{
     UNIT_BYTES, body_is_valid,
 };
 
+/// What an opening needs of the log, by sequence numbers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Needs {
+    /// Records up to this one may be missing.
+    pub(crate) after: u64,
+    /// Records up to this one, which is none before that, are not read.
+    pub(crate) read_after: u64,
+    /// The log was durable through this one, whether it is read or not.
+    pub(crate) through: u64,
+}
+
+impl Needs {
+    /// All records that follow `sequence`.
+    pub(crate) fn after(sequence: u64) -> Self {
+        Self {
+            after: sequence,
+            read_after: sequence,
+            through: 0,
+        }
+    }
+}
+
 /// What was read back.
 pub(crate) struct Replayed {
     /// The end of the valid blocks in segments: the log is cut here.
@@ -72,20 +94,21 @@ fn chain(segments: &[Found]) -> Vec<Link<'_>> {
     links
 }
 
-/// Delivers every record of the log in order from where `flushed_sequence` makes it necessary, perhaps beginning
-/// with some that are in tables: of the segments, then of the ring of life `journal.incarnation`.
+/// Delivers every record of the log in order from where it is to be read, perhaps beginning with some before that:
+/// of the segments, then of the ring of life `journal.incarnation`.
 pub(crate) fn replay(
     dir: &Path,
     survey: &Survey,
     ring: &RingBuffer,
     journal: &JournalState,
-    flushed_sequence: u64,
+    needs: &Needs,
     deliver: &mut impl FnMut(Record<'_>) -> Result<()>,
 ) -> Result<Replayed> {
     let chain = chain(&survey.segments);
-    let needed = needed_part(dir, &chain, flushed_sequence)?;
+    let needed = needed_part(dir, &chain, needs.after)?;
     refuse_missing(dir, needed, survey)?;
-    let mut assembler = Assembler::new(deliver, flushed_sequence);
+    let needed = needed_part(dir, needed, needs.read_after)?;
+    let mut assembler = Assembler::new(deliver, needs.read_after);
     let (mut ended, mut cut) = (0, 0);
     let extents: Result<_> = needed.iter().map(Link::extent).collect();
     for_each_piece(extents?, |piece| {
@@ -99,6 +122,15 @@ pub(crate) fn replay(
     assembler.tail = Some(Vec::new());
     if journal.clean_lsn == 0 {
         replay_ring(ring, cut, journal.incarnation, &mut assembler)?;
+    }
+    let before = needed[0].segment.header.first_sequence.saturating_sub(1);
+    if assembler.last_sequence.unwrap_or(0).max(before) < needs.through {
+        let reason = format!(
+            "the log ends here, and was durable through write {}",
+            needs.through
+        );
+        let offset = last.segment.offset_of(cut);
+        return Err(Error::corruption(&last.segment.path, offset, reason));
     }
     Ok(Replayed {
         cut_lsn: cut,

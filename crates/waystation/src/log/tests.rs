@@ -44,7 +44,14 @@ impl Running {
             }
             Ok(())
         };
-        let recovered = open(storage, dir, &settings, flushed, false, &mut deliver)?;
+        let recovered = open(
+            storage,
+            dir,
+            &settings,
+            &Needs::after(flushed),
+            false,
+            &mut deliver,
+        )?;
         let log = Arc::new(recovered.log);
         let writers = (0..2)
             .map(|_| {

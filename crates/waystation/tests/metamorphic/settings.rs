@@ -44,6 +44,7 @@ impl Setting {
 fn devices(residency: Duration) -> DeviceOptions {
     DeviceOptions {
         residency,
+        replay_bytes: 4 << 10,
         ..DeviceOptions::new(Extractor::until(b':'))
     }
 }

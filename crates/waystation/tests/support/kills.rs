@@ -19,6 +19,7 @@ pub(crate) fn options(devices: bool) -> Options {
         cache_bytes: 1 << 20,
         devices: devices.then(|| DeviceOptions {
             residency: Duration::from_millis(60),
+            replay_bytes: 128 << 10,
             ..DeviceOptions::new(Extractor::until(b'/'))
         }),
         ..Options::default()

@@ -44,6 +44,8 @@ pub(crate) fn options_with_devices(residency: Duration) -> Options {
         cache_bytes: 1 << 20,
         devices: Some(DeviceOptions {
             residency,
+            // Images of the indexes are drawn all the time.
+            replay_bytes: 16 << 10,
             ..DeviceOptions::new(Extractor::until(b':'))
         }),
         ..Options::default()

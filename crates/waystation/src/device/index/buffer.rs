@@ -111,11 +111,12 @@ impl Buffer {
 }
 
 /// `value` as its difference to `base`, small if they are near each other.
-fn zigzag(value: u64, base: u64) -> u64 {
+pub(crate) fn zigzag(value: u64, base: u64) -> u64 {
     let difference = value.wrapping_sub(base).cast_signed();
     ((difference << 1) ^ (difference >> 63)).cast_unsigned()
 }
 
-fn unzigzag(encoded: u64, base: u64) -> u64 {
+/// The value whose difference to `base` is so encoded.
+pub(crate) fn unzigzag(encoded: u64, base: u64) -> u64 {
     base.wrapping_add((encoded >> 1) ^ (encoded & 1).wrapping_neg())
 }

@@ -37,9 +37,12 @@ pub(crate) struct Leaves {
 }
 
 impl Leaves {
-    /// Adds versions, which must be new, and in order.
-    pub(super) fn add<'e>(&mut self, new: impl ExactSizeIterator<Item = (&'e [u8], Entry)>) {
-        if self.entries > REBUILT_FOR_ONE_MAX * new.len() as u64 {
+    /// Adds `count` versions, which must be new, and in order.
+    pub(super) fn add<'e>(&mut self, new: impl Iterator<Item = (&'e [u8], Entry)>, count: u64) {
+        if count == 0 {
+            return;
+        }
+        if self.entries > REBUILT_FOR_ONE_MAX * count {
             new.for_each(|(key, entry)| self.insert(key, &entry));
             return;
         }

@@ -26,6 +26,7 @@ mod tests;
 
 use crate::log::Wanted;
 use buffer::{Buffer, Unpacked};
+pub(crate) use buffer::{unzigzag, zigzag};
 pub(crate) use leaves::Leaves;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -86,6 +87,13 @@ impl Index {
         }
     }
 
+    /// Adds versions, which must be new, and in order.
+    pub(crate) fn add(&mut self, versions: &Window) {
+        let entries = 0..versions.len();
+        let entries = entries.filter_map(|at| versions.get(at).map(|(key, entry)| (key, *entry)));
+        self.leaves.add(entries, versions.len() as u64);
+    }
+
     /// All versions, in order.
     pub(crate) fn ordered(&mut self) -> &Leaves {
         if self.buffer.len() > 0 {
@@ -99,7 +107,8 @@ impl Index {
         SORTED.with_borrow_mut(|sorted| {
             buffer.sort_to(sorted);
             let entries = sorted.iter();
-            (self.leaves).add(entries.map(|(place, entry)| (buffer.key(place), *entry)));
+            let entries = entries.map(|(place, entry)| (buffer.key(place), *entry));
+            self.leaves.add(entries, sorted.len() as u64);
         });
     }
 
@@ -146,7 +155,8 @@ impl Window {
         self.entries[at..].iter().map(|(_, entry)| entry)
     }
 
-    fn push(&mut self, key: &[u8], entry: Entry) {
+    /// Appends an entry.
+    pub(crate) fn push(&mut self, key: &[u8], entry: Entry) {
         self.keys.extend_from_slice(key);
         self.entries.push((self.keys.len(), entry));
     }

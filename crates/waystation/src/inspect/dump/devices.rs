@@ -4,7 +4,10 @@ use super::{Item, Out};
 use crate::device::checkpoint::{self, CheckpointError, Saved, SavedDevice};
 use crate::device::record::DeviceEvent;
 use crate::error::Result;
+use crate::inspect::image::{Shown, each_part};
 use crate::inspect::source::Source;
+use crate::storage::Storage;
+use std::path::Path;
 
 /// The event of a record at `sequence`.
 pub(super) fn event(event: &DeviceEvent<'_>, sequence: u64, out: &mut Out<'_, '_>) {
@@ -72,6 +75,30 @@ pub(super) fn checkpoint(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
         Err(CheckpointError::Damaged(offset, reason)) => out.problem(offset, reason),
         Err(CheckpointError::Newer(reason)) => out.problem(0, reason),
         Ok(saved) => tell_all(&saved, out),
+    }
+    Ok(())
+}
+
+/// An image of the upper level's indexes.
+pub(super) fn image(storage: &dyn Storage, path: &Path, out: &mut Out<'_, '_>) -> Result<()> {
+    let end = each_part(storage, path, &mut |shown| match shown {
+        Shown::Header(header) => {
+            out.fact("identity", header.engine);
+            out.fact("shows writes up to sequence number", header.through);
+            out.fact("the log ended then at", header.lsn);
+        }
+        Shown::Part(head, versions) => out.put(Item::Device {
+            prefix: head.prefix.to_vec(),
+            sequence: Some(head.first_sequence),
+            what: match head.switch {
+                None => format!("{versions} versions"),
+                Some(switch) => format!("{versions} versions; settles since {switch}"),
+            },
+        }),
+    })?;
+    if let Some(end) = end {
+        out.fact("all else is in tables up to sequence number", end.needless);
+        out.fact("versions", end.versions);
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use super::source::Source;
 use crate::cemetery::checkpoint::GRAVES_NAME;
 use crate::cemetery::vault::vault_number;
 use crate::device::checkpoint::{CHECKPOINT_DRAFT, CHECKPOINT_NAME};
+use crate::device::image::{IMAGE_DRAFT, IMAGE_NAME};
 use crate::error::{Error, Result};
 use crate::log::{JOURNAL_NAME, RING_NAME, segment_number};
 use crate::lsm::version::SIDE_FILE;
@@ -172,6 +173,7 @@ enum Kind {
     SideFile,
     Devices,
     Graves,
+    Image,
     Vault,
     Text,
 }
@@ -200,6 +202,7 @@ pub fn dump(storage: &dyn Storage, path: &Path, sink: &mut ItemSink<'_>) -> Resu
         Kind::SideFile => tree::side_file(&source, &mut out),
         Kind::Devices => devices::checkpoint(&source, &mut out),
         Kind::Graves => tree::graves(&source, &mut out),
+        Kind::Image => devices::image(storage, path, &mut out),
         Kind::Text => tree::text(&source, &mut out),
     };
     match result {
@@ -235,6 +238,7 @@ fn kind(source: &Source) -> Result<Kind> {
         SIDE_FILE => return Ok(Kind::SideFile),
         CHECKPOINT_NAME | CHECKPOINT_DRAFT => return Ok(Kind::Devices),
         GRAVES_NAME => return Ok(Kind::Graves),
+        IMAGE_NAME | IMAGE_DRAFT => return Ok(Kind::Image),
         _ => {}
     }
     kind_by_bytes(source)?.ok_or_else(|| Error::Incompatible {
@@ -253,6 +257,7 @@ fn kind_by_bytes(source: &Source) -> Result<Option<Kind>> {
         (b"WAYSTATN", _) => Some(Kind::SideFile),
         (b"WSDEVICE", _) => Some(Kind::Devices),
         (b"WSGRAVES", _) => Some(Kind::Graves),
+        (b"WSINDEXS", _) => Some(Kind::Image),
         (_, [0x57, 0xfb, 0x80, 0x8b, 0x24, 0x75, 0x47, 0xdb]) => Some(Kind::Table),
         _ => None,
     })

@@ -13,10 +13,17 @@ fn look(dir: &Path, flushed: u64) -> crate::Result<BTreeSet<u64>> {
     let survey = survey(&*storage, dir, &journal, Transfer::Direct)?;
     let ring = leftover_ring(&*storage, dir, &journal)?;
     let mut found = BTreeSet::new();
-    let replayed = replay(dir, &survey, &ring, &journal, flushed, &mut |record| {
-        found.insert(record.header.first_sequence);
-        Ok(())
-    })?;
+    let replayed = replay(
+        dir,
+        &survey,
+        &ring,
+        &journal,
+        &Needs::after(flushed),
+        &mut |record| {
+            found.insert(record.header.first_sequence);
+            Ok(())
+        },
+    )?;
     let tail = replayed.tail.iter();
     found.extend(tail.map(|record| record.header.first_sequence));
     Ok(found.split_off(&(flushed + 1)))
@@ -208,7 +215,14 @@ fn a_log_that_is_expected_must_be_there() {
     std::fs::remove_file(image.path().join(JOURNAL_NAME)).expect("remove");
     let before = std::fs::read_dir(image.path()).expect("list").count();
     let storage: Arc<dyn Storage> = OsStorage::new();
-    let opened = open(&storage, image.path(), &SMALL, 0, true, &mut |_| Ok(()));
+    let opened = open(
+        &storage,
+        image.path(),
+        &SMALL,
+        &Needs::after(0),
+        true,
+        &mut |_| Ok(()),
+    );
     assert!(opened.is_err_and(|error| is_told(&error)));
     let after = std::fs::read_dir(image.path()).expect("list").count();
     assert_eq!(before, after, "nothing was removed");

@@ -1,0 +1,46 @@
+//! An image of the upper level's indexes, read in full.
+
+use crate::device::image::{End, Head, Header, ImageReader, Next, parts, unpack};
+use crate::device::index::Window;
+use crate::error::Result;
+use crate::storage::Storage;
+use std::path::Path;
+
+/// What is in an image, in the order of the file.
+pub(super) enum Shown<'a> {
+    Header(Header),
+    /// A part, and how many versions it has.
+    Part(Head<'a>, u64),
+}
+
+/// Reads the image at `path`, which may be missing, and verifies everything.
+pub(super) fn each_part(
+    storage: &dyn Storage,
+    path: &Path,
+    show: &mut dyn FnMut(Shown<'_>),
+) -> Result<Option<End>> {
+    let Some(mut image) = ImageReader::open(storage, path)? else {
+        return Ok(None);
+    };
+    let through = image.header.through;
+    show(Shown::Header(image.header));
+    let mut seen = End::default();
+    let mut window = Window::default();
+    let end = loop {
+        let section = match image.read_next()? {
+            Next::Section(section) => section,
+            Next::End(end) => break end,
+        };
+        for part in parts(&section, through).map_err(|error| image.damaged(&error))? {
+            let unpacked = unpack(&section[part.bytes], part.versions, &mut window);
+            unpacked.map_err(|error| image.damaged(&error))?;
+            seen.parts += 1;
+            seen.versions += part.versions;
+            show(Shown::Part(part.head, part.versions));
+        }
+    };
+    if (seen.parts, seen.versions) != (end.parts, end.versions) {
+        return Err(image.wrong("it does not hold as much as its end says"));
+    }
+    Ok(Some(end))
+}
