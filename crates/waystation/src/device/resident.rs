@@ -63,7 +63,7 @@ impl Resident {
     pub(crate) fn new(prefix: &[u8], arrival: Duration) -> Self {
         Self {
             prefix: prefix.into(),
-            index: Mutex::new(Index::default()),
+            index: Mutex::new(Index::new(crc32c::crc32c(prefix))),
             bytes: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
             first_sequence: AtomicU64::new(NEVER),

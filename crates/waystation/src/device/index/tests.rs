@@ -105,9 +105,36 @@ proptest! {
     }
 }
 
+/// Indexes of `count` devices.
+fn some(count: u64) -> Vec<Index> {
+    let of = |device: u64| Index::new(crc32c::crc32c(format!("{device}:").as_bytes()));
+    (0..count).map(of).collect()
+}
+
+#[test]
+fn indexes_that_fill_together_are_not_put_in_order_together() {
+    let mut indexes = some(1000);
+    let mut most = 0;
+    for round in 1..=2_000 {
+        let mut emptied = 0;
+        for index in &mut indexes {
+            index.insert(
+                format!("{round:05}").as_bytes(),
+                &entry(round, round, Some(9)),
+            );
+            emptied += usize::from(index.buffer.len() == 0);
+        }
+        // With few versions in them that is soon done.
+        if round > 200 {
+            most = most.max(emptied);
+        }
+    }
+    assert!((1..200).contains(&most), "{most} of 1000 in one round");
+}
+
 /// Bytes per record of `devices` devices with `records` records each of the benchmark's keys.
 fn bytes_per_record(devices: u64, records: u64, sensors: u64) -> f64 {
-    let mut indexes: Vec<Index> = (0..devices).map(|_| Index::default()).collect();
+    let mut indexes = some(devices);
     let mut sequence = 0;
     for at in 0..records {
         for (device, index) in indexes.iter_mut().enumerate() {
