@@ -24,9 +24,8 @@ const COPIED_AT_ONCE: usize = 256;
 /// A round draws for so long, and a little longer.
 const ROUND: Duration = Duration::from_millis(100);
 
-/// From so many times as much on as an opening may have to read, drawing is not all at leisure, or not at all.
+/// From so many times as much on as an opening may have to read, more of the time is taken for it.
 const LATE: f64 = 1.1;
-const VERY_LATE: f64 = 1.25;
 
 /// What the keeper knows of images.
 #[derive(Default)]
@@ -80,12 +79,8 @@ impl Core {
             return Ok(());
         };
         let until = self.storage.now() + ROUND;
-        let haste = match self.unspared(devices, 0) {
-            late if late >= VERY_LATE => Haste::Much,
-            late if late >= LATE => Haste::Some,
-            _ => Haste::None,
-        };
-        let haste = || haste;
+        let is_late = self.unspared(devices, 0) >= LATE;
+        let haste = || if is_late { Haste::Some } else { Haste::None };
         let duty = Duty::new(&*self.storage, &haste);
         while sketch.step(&devices.upper.table)? {
             duty.rest();
