@@ -61,7 +61,7 @@ pub(crate) enum Measure {
     Ycsb(YcsbArgs),
     /// How long opening takes after kill -9 with much in the log
     Reopen(ReopenArgs),
-    /// Pictures of what `db --benchmarks p2,massdelete,churn --json` wrote
+    /// Pictures of what `db --benchmarks p2,massdelete,churn`, `iot` and `depart` wrote with `--json`
     Plot(PlotArgs),
     /// Runs one engine; started by the program itself
     #[command(name = "worker", hide = true)]

@@ -1,33 +1,70 @@
-//! `plot`: pictures of the scenarios of deletions, from the reports that measured them.
+//! `plot`: pictures of the scenarios of deletions and of devices, from the reports that measured them.
+
+mod devices;
 
 use super::deletions::{Ran, ratios};
 use crate::cli::PlotArgs;
 use crate::error::{Error, Result};
 use crate::workload::DeletionRow;
+use devices::{DepartureSeen, IotSeen};
 use serde::Deserialize;
 use std::fs;
 use std::path::Path;
 use waystation_plot::{Group, Line, bar_picture, line_picture};
 
 /// What is drawn of a report.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Read {
+    rows: Vec<Row>,
+    runs: Vec<Row>,
+}
+
+/// A row of any report of which there is something to draw.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Row {
+    Deletion(Box<Ran>),
+    Iot(IotSeen),
+    Departure(DepartureSeen),
+}
+
+/// The rows of all reports.
+#[derive(Default)]
+struct All {
     rows: Vec<Ran>,
     runs: Vec<Ran>,
+    iot: Vec<IotSeen>,
+    departures: Vec<DepartureSeen>,
+}
+
+impl All {
+    fn add(&mut self, report: Read) {
+        for row in report.rows {
+            match row {
+                Row::Deletion(row) => self.rows.push(*row),
+                Row::Iot(row) => self.iot.push(row),
+                Row::Departure(row) => self.departures.push(row),
+            }
+        }
+        for run in report.runs {
+            if let Row::Deletion(run) = run {
+                self.runs.push(*run);
+            }
+        }
+    }
 }
 
 /// Draws whatever the reports hold, a file for each picture, and names them.
 pub(crate) fn plot(args: &PlotArgs) -> Result<()> {
-    let mut all = Read::default();
+    let mut all = All::default();
     for path in &args.reports {
-        let read = read(path)?;
-        all.rows.extend(read.rows);
-        all.runs.extend(read.runs);
+        all.add(read(path)?);
     }
     fs::create_dir_all(&args.to).map_err(|source| Error::io("create", &args.to, source))?;
     let pictures = pictures(&all);
     if pictures.is_empty() {
-        let message = "the reports hold no row of p2, massdelete or churn: nothing was drawn";
+        let message =
+            "the reports hold no row of p2, massdelete, churn, iot or depart: nothing was drawn";
         return Err(Error::Refused(message.to_owned()));
     }
     for (name, picture) in pictures {
@@ -42,12 +79,14 @@ fn read(path: &Path) -> Result<Read> {
     let text = fs::read(path).map_err(|source| Error::io("read", path, source))?;
     serde_json::from_slice(&text).map_err(|error| {
         let path = path.display();
-        Error::Refused(format!("{path} is no report on deletions: {error}"))
+        Error::Refused(format!(
+            "{path} is no report on deletions or devices: {error}"
+        ))
     })
 }
 
 /// All pictures of which there is something to see, with their files' names.
-fn pictures(all: &Read) -> Vec<(String, String)> {
+fn pictures(all: &All) -> Vec<(String, String)> {
     let mut drawn = Vec::new();
     let mut draw = |name: &str, is_there: bool, picture: String| {
         if is_there {
@@ -83,6 +122,8 @@ fn pictures(all: &Read) -> Vec<(String, String)> {
         let name = format!("p2-{value_bytes}.svg");
         draw(&name, !groups.is_empty(), picture);
     }
+    drawn.extend(devices::iot(&all.iot));
+    drawn.extend(devices::departures(&all.departures));
     drawn
 }
 
@@ -219,6 +260,48 @@ mod tests {
         assert!(read("churn-expiry.svg").contains(">MB<"));
         assert!(read("p2-100.svg").contains(">3.00 (3.00 to 3.00)<"));
         assert_eq!(fs::read_dir(&to).unwrap().count(), 5);
+    }
+
+    #[test]
+    fn devices_are_drawn_from_their_reports() {
+        let iot = |engine: &str, workload: &str, speed: f64| {
+            json!({
+                "engine": engine, "workload": workload, "ops_per_s": speed, "p50_us": 2.0, "p99_us": 500.0,
+                "p999_us": 1400.0, "longest_stall_ms": 30.0, "write_amplification": 1.08, "round": 1,
+            })
+        };
+        let departure = json!({
+            "engine": "waystation", "flags": {"settled": true, "records": 5}, "p99_us_by_second": [300.0, 400.0],
+        });
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, rows: serde_json::Value| {
+            let path = directory.path().join(name);
+            let report = json!({"machine": {}, "rows": rows, "runs": rows}).to_string();
+            fs::write(&path, report).unwrap();
+            path
+        };
+        let rows = [
+            iot("waystation", "iot", 424_000.0),
+            iot("waystation", "iot-open", 212_000.0),
+            iot("leveldb", "iot", 54_000.0),
+        ];
+        let reports = vec![
+            write("iot", json!(rows)),
+            write("depart", json!([departure])),
+        ];
+        let to = directory.path().join("pictures");
+        let args = PlotArgs {
+            reports,
+            to: to.clone(),
+        };
+        plot(&args).unwrap();
+        let read = |name: &str| fs::read_to_string(to.join(name)).unwrap();
+        assert!(read("iot-inserts.svg").contains(">424<"));
+        assert!(!read("iot-inserts.svg").contains(">212<"));
+        assert!(read("iot-written.svg").contains(">1.08<"));
+        assert!(read("iot-waits.svg").contains(">30.0 ms<"));
+        assert!(read("departure.svg").contains(">waystation, settled<"));
+        assert_eq!(fs::read_dir(&to).unwrap().count(), 4);
     }
 
     #[test]
