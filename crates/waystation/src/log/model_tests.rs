@@ -186,7 +186,7 @@ impl Model {
             &storage,
             dir(),
             &SETTINGS,
-            ledger.flushed,
+            &Needs::after(ledger.flushed),
             false,
             &mut deliver,
         )
