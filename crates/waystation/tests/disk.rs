@@ -24,6 +24,7 @@ fn options(limit: Option<u64>) -> Options {
         disk_bytes_max: limit,
         devices: Some(DeviceOptions {
             residency: Duration::from_secs(1 << 40),
+            replay_bytes: 64 << 10,
             ..DeviceOptions::new(Extractor::until(b':'))
         }),
         ..Options::default()

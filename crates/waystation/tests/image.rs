@@ -116,6 +116,15 @@ fn replace(machine: &SimStorage, bytes: &[u8]) {
     file.expect("create").write_at(bytes, 0).expect("write");
 }
 
+/// What is left of such a machine when the process has died, all of it durable.
+fn killed_with_image(seed: u64) -> (Arc<SimStorage>, Content) {
+    let (machine, db, expected) = with_image(seed);
+    db.sync().expect("sync");
+    let left = machine.crash(seed, Crash::Process);
+    drop(db);
+    (left, expected)
+}
+
 /// What an opening read of the log.
 fn opened(machine: &Arc<SimStorage>, options: Options) -> (Db, u64) {
     let read = |machine: &SimStorage| {
@@ -209,10 +218,7 @@ fn devices_that_settled_or_were_about_to_are_what_they_were() {
 
 #[test]
 fn an_image_that_is_damaged_is_not_used() {
-    let (machine, db, expected) = with_image(7);
-    db.sync().expect("sync");
-    let machine = machine.crash(7, Crash::Process);
-    drop(db);
+    let (machine, expected) = killed_with_image(7);
     let bytes = image(&machine).len() as u64;
     let mut random = Random(7);
     for round in 0..60 {
@@ -315,10 +321,7 @@ fn one_that_cannot_be_written_costs_nothing() {
 
 #[test]
 fn a_log_that_ends_before_what_the_image_shows_is_refused() {
-    let (machine, db, _) = with_image(12);
-    db.sync().expect("sync");
-    let machine = machine.crash(12, Crash::Process);
-    drop(db);
+    let (machine, _) = killed_with_image(12);
     let entries = machine.list(Path::new("/db")).expect("list");
     let mut segments: Vec<_> = (entries.into_iter().map(|entry| entry.name))
         .filter(|name| name.starts_with("journal-"))
@@ -331,4 +334,34 @@ fn a_log_that_ends_before_what_the_image_shows_is_refused() {
         matches!(refused, Some(waystation::Error::Corruption { .. })),
         "{refused:?}"
     );
+}
+
+#[test]
+fn one_that_cannot_be_read_is_left_alone() {
+    let (machine, expected) = killed_with_image(13);
+    for operation in [Operation::Open, Operation::Read] {
+        let rules = FaultRules::new();
+        let rule = Rule::new(operation, Fault::Fail(Refusal::InputOutput)).on("INDEXES");
+        let id = rules.add(rule.times(u64::MAX));
+        let db = Db::open_with(machine.with_faults(&rules), "/db", resting()).expect("open");
+        assert!(rules.count(id).caught > 0);
+        assert_eq!(content(&db), expected);
+        db.close().expect("close");
+        assert!(exists(&machine));
+    }
+    let (db, _) = opened(&machine, resting());
+    assert_eq!(content(&db), expected);
+}
+
+#[test]
+fn a_damaged_image_is_nothing_to_repair() {
+    let (machine, expected) = killed_with_image(14);
+    machine.flip_bit(Path::new(NAME), 999).expect("flip");
+    let storage: Arc<dyn Storage> = machine.clone();
+    let none = inspect::Resurrection::Impossible;
+    let path = Path::new("/db");
+    let repaired = inspect::repair_in_place(&storage, path, &resting(), none, &mut |_| ());
+    assert!(repaired.expect("repair").is_none());
+    assert!(!exists(&machine));
+    assert_eq!(content(&opened(&machine, resting()).0), expected);
 }

@@ -330,7 +330,7 @@ fn take_frozen(reader: &mut Reader<'_>) -> Result<Frozen, FormatError> {
 }
 
 /// A sequence number as there can be one.
-fn sequence(number: u64) -> Result<u64, FormatError> {
+pub(super) fn sequence(number: u64) -> Result<u64, FormatError> {
     if number > MAX_SEQUENCE {
         return Err(FormatError::Malformed {
             offset: 0,

@@ -61,6 +61,8 @@ pub(crate) struct Shown {
     pub(crate) first_lsn: u64,
     /// The sequence number from which on its writes go to the memtable.
     pub(crate) switch: Option<u64>,
+    /// How many versions its index ought to have.
+    pub(crate) versions: u64,
 }
 
 impl DeviceReplay {

@@ -215,12 +215,11 @@ impl Resident {
 
     /// Puts versions into the index, which must be new and in order, before anybody else knows of the stay.
     pub(crate) fn restore(&self, versions: &Window) {
-        let in_log = |at| {
-            let (key, entry) = versions.get(at)?;
+        let in_log = |(key, entry): (&[u8], &Entry)| {
             let length = entry.value.map_or(0, |spot| spot.length as usize);
-            Some((self.prefix.len() + key.len() + length) as u64)
+            (self.prefix.len() + key.len() + length) as u64
         };
-        let in_log: u64 = (0..versions.len()).filter_map(in_log).sum();
+        let in_log: u64 = versions.iter().map(in_log).sum();
         self.log_bytes.fetch_add(in_log, SeqCst);
         let mut index = lock(&self.index);
         index.add(versions);

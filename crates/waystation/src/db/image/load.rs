@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::storage::Storage;
 use crate::sync::Arc;
 use std::path::Path;
-use waystation_format::FormatError;
 
 /// What of the log an image spares an opening.
 #[derive(Debug, Clone, Copy, Default)]
@@ -60,10 +59,7 @@ fn take(storage: &dyn Storage, dir: &Path, devices: &mut DeviceReplay) -> Result
     let mut stays = Stays::new(devices);
     let end = loop {
         match image.read_next()? {
-            Next::Section(section) => {
-                let taken = stays.section(section, header.through);
-                taken.map_err(|error| image.damaged(&error))??;
-            }
+            Next::Section(section) => stays.section(section, &image)?,
             Next::End(end) => break end,
         }
     };
@@ -82,8 +78,6 @@ struct Stays<'d> {
     devices: &'d DeviceReplay,
     inserters: Inserters<Parts>,
     shown: Vec<Shown>,
-    /// How many versions each of them ought to have.
-    versions: Vec<u64>,
     /// Prefix and first sequence number of the stay whose part was the last, and whether the checkpoint knows it.
     last: (Vec<u8>, u64, bool),
     seen: End,
@@ -95,30 +89,26 @@ impl<'d> Stays<'d> {
             devices,
             inserters: Inserters::new(),
             shown: Vec::new(),
-            versions: Vec::new(),
             last: (Vec::new(), 0, false),
             seen: End::default(),
         }
     }
 
-    /// Takes the parts of a section. The outer error is one of the section's.
-    fn section(
-        &mut self,
-        section: Vec<u8>,
-        through: u64,
-    ) -> std::result::Result<Result<()>, FormatError> {
+    /// Takes the parts of a section of `image`.
+    fn section(&mut self, section: Vec<u8>, image: &ImageReader) -> Result<()> {
         let mut parts = Vec::new();
-        for part in image::parts(&section, through)? {
+        let all = image::parts(&section, image.header.through);
+        for part in all.map_err(|error| image.damaged(&error))? {
             self.seen.parts += 1;
             self.seen.versions += part.versions;
             if self.knows(&part.head)
-                && let (Some(shown), Some(versions)) = (self.shown.last(), self.versions.last_mut())
+                && let Some(shown) = self.shown.last_mut()
             {
-                *versions += part.versions;
+                shown.versions += part.versions;
                 parts.push((Arc::clone(&shown.stay), part.bytes, part.versions));
             }
         }
-        Ok(self.inserters.insert(section, parts))
+        self.inserters.insert(section, parts)
     }
 
     /// Whether the checkpoint knows the stay of `head`, which is the last of those shown then.
@@ -130,12 +120,12 @@ impl<'d> Stays<'d> {
         let arrival = (self.devices).known_arrival(head.prefix, head.first_sequence);
         self.last = (head.prefix.to_vec(), head.first_sequence, arrival.is_some());
         if let Some(arrival) = arrival {
-            self.versions.push(0);
             self.shown.push(Shown {
                 stay: Arc::new(Resident::new(head.prefix, arrival)),
                 first_sequence: head.first_sequence,
                 first_lsn: head.first_lsn,
                 switch: head.switch,
+                versions: 0,
             });
         }
         arrival.is_some()
@@ -154,8 +144,8 @@ impl<'d> Stays<'d> {
         if self.shown.len() != self.devices.stays_through(through) {
             return Err("it does not show the stays that the device table knows");
         }
-        let mut each = self.shown.iter().zip(&self.versions);
-        if !each.all(|(shown, versions)| shown.stay.records() == *versions) {
+        let is_whole = |shown: &Shown| shown.stay.records() == shown.versions;
+        if !self.shown.iter().all(is_whole) {
             return Err("versions in it make no sense");
         }
         Ok(self.shown)

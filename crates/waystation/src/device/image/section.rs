@@ -1,7 +1,8 @@
 //! What is in a section of an image: parts of stays, and their versions.
 
 use super::malformed;
-use crate::device::index::{Entry, Spot, Window, unzigzag, zigzag};
+use crate::device::checkpoint::sequence;
+use crate::device::index::{Entry, Spot, Window, common, unzigzag, zigzag};
 use std::cmp::Reverse;
 use std::ops::Range;
 use waystation_format::FormatError;
@@ -44,8 +45,7 @@ pub(super) struct Versions {
 impl Versions {
     /// Appends a version, which must come behind the last one.
     pub(super) fn push(&mut self, key: &[u8], entry: &Entry) {
-        let both = self.last_key.iter().zip(key);
-        let shared = both.take_while(|(a, b)| a == b).count();
+        let shared = common(&self.last_key, key);
         put_u64(&mut self.bytes, shared as u64);
         put_length_prefixed(&mut self.bytes, &key[shared..]);
         let value = entry.value.map_or(0, |spot| u64::from(spot.length) + 1);
@@ -107,9 +107,9 @@ pub(crate) fn parts(section: &[u8], through: u64) -> Result<Vec<Part<'_>>, Forma
 
 fn take_part<'a>(reader: &mut Reader<'a>) -> Result<Part<'a>, FormatError> {
     let prefix = reader.length_prefixed("prefix")?;
-    let first_sequence = take_sequence(reader, "first sequence number")?;
+    let first_sequence = sequence(reader.var_u64("first sequence number")?)?;
     let first_lsn = reader.var_u64("position of the first record")?;
-    let switch = take_sequence(reader, "switch")?;
+    let switch = sequence(reader.var_u64("switch")?)?;
     let versions = reader.var_u64("count of versions")?;
     let packed = reader.length_prefixed("versions")?;
     let end = reader.offset();
@@ -130,7 +130,7 @@ pub(crate) fn unpack(packed: &[u8], count: u64, window: &mut Window) -> Result<(
     window.clear();
     let mut reader = Reader::new(packed);
     let mut key: Vec<u8> = Vec::new();
-    let (mut sequence, mut lsn) = (0, 0);
+    let (mut number, mut lsn) = (0, 0);
     for _ in 0..count {
         let at = reader.offset() as u64;
         let shared = reader.var_u64("shared bytes of a key")?;
@@ -143,7 +143,7 @@ pub(crate) fn unpack(packed: &[u8], count: u64, window: &mut Window) -> Result<(
         key.truncate(shared as usize);
         key.extend_from_slice(reader.length_prefixed("rest of a key")?);
         let value = reader.var_u64("length of a value")?;
-        sequence = unzigzag(reader.var_u64("sequence number")?, sequence);
+        number = sequence(unzigzag(reader.var_u64("sequence number")?, number))?;
         let value = match value.checked_sub(1) {
             None => None,
             Some(length) => {
@@ -156,11 +156,8 @@ pub(crate) fn unpack(packed: &[u8], count: u64, window: &mut Window) -> Result<(
                 })
             }
         };
-        if sequence > MAX_SEQUENCE {
-            return Err(malformed(at, PAST_THE_LAST));
-        }
         let follows = |(before, entry): (&[u8], &Entry)| {
-            (before, Reverse(entry.sequence)) < (key.as_slice(), Reverse(sequence))
+            (before, Reverse(entry.sequence)) < (key.as_slice(), Reverse(number))
         };
         let last = window
             .len()
@@ -169,6 +166,7 @@ pub(crate) fn unpack(packed: &[u8], count: u64, window: &mut Window) -> Result<(
         if !last.is_none_or(follows) {
             return Err(malformed(at, "versions are not in order"));
         }
+        let sequence = number;
         window.push(&key, Entry { sequence, value });
     }
     if !reader.is_empty() {
@@ -186,24 +184,11 @@ pub(crate) fn rewritten(bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
     let (mut window, mut versions) = (Window::default(), Versions::default());
     for part in parts(bytes, MAX_SEQUENCE)? {
         unpack(&bytes[part.bytes], part.versions, &mut window)?;
-        for at in 0..window.len() {
-            if let Some((key, entry)) = window.get(at) {
-                versions.push(key, entry);
-            }
-        }
+        window
+            .iter()
+            .for_each(|(key, entry)| versions.push(key, entry));
         put_part(&mut section, &part.head, &versions);
         versions.clear();
     }
     Ok(section)
-}
-
-const PAST_THE_LAST: &str = "it names a sequence number past the last there can be";
-
-fn take_sequence(reader: &mut Reader<'_>, what: &'static str) -> Result<u64, FormatError> {
-    let at = reader.offset() as u64;
-    let sequence = reader.var_u64(what)?;
-    if sequence > MAX_SEQUENCE {
-        return Err(malformed(at, PAST_THE_LAST));
-    }
-    Ok(sequence)
 }

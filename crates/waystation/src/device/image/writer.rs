@@ -2,7 +2,7 @@
 
 use super::section::{Head, Versions, put_part};
 use super::{End, FRAME_BYTES, Header, IMAGE_DRAFT, SECTION_BYTES, section_checksum};
-use crate::device::index::Window;
+use crate::device::index::{Entry, Window};
 use crate::error::Result;
 use crate::storage::{Output, Storage};
 use std::path::Path;
@@ -36,11 +36,9 @@ impl ImageWriter {
 
     /// Appends those of `versions` that the image is to show, as a part of `head`'s stay or several.
     pub(crate) fn add(&mut self, head: &Head<'_>, versions: &Window) -> Result<()> {
-        for at in 0..versions.len() {
-            let shown = versions.get(at);
-            let Some((key, entry)) = shown.filter(|(_, it)| it.sequence <= self.through) else {
-                continue;
-            };
+        let through = self.through;
+        let is_shown = |(_, entry): &(&[u8], &Entry)| entry.sequence <= through;
+        for (key, entry) in versions.iter().filter(is_shown) {
             self.versions.push(key, entry);
             if self.versions.bytes() >= SECTION_BYTES {
                 self.end_part(head)?;

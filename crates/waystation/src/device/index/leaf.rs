@@ -139,7 +139,7 @@ struct Position {
 }
 
 /// How many bytes `a` and `b` begin with together.
-fn common(a: &[u8], b: &[u8]) -> usize {
+pub(crate) fn common(a: &[u8], b: &[u8]) -> usize {
     let eights = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
     let mut equal = 0;
     for (x, y) in eights {

@@ -27,6 +27,7 @@ mod tests;
 use crate::log::Wanted;
 use buffer::{Buffer, Unpacked};
 pub(crate) use buffer::{unzigzag, zigzag};
+pub(crate) use leaf::common;
 pub(crate) use leaves::Leaves;
 use std::cell::RefCell;
 use std::ops::Range;
@@ -101,8 +102,7 @@ impl Index {
 
     /// Adds versions, which must be new, and in order.
     pub(crate) fn add(&mut self, versions: &Window) {
-        let entries = 0..versions.len();
-        let entries = entries.filter_map(|at| versions.get(at).map(|(key, entry)| (key, *entry)));
+        let entries = versions.iter().map(|(key, entry)| (key, *entry));
         self.leaves.add(entries, versions.len() as u64);
     }
 
@@ -154,6 +154,16 @@ impl Window {
         let (end, entry) = self.entries.get(at)?;
         let start = at.checked_sub(1).map_or(0, |before| self.entries[before].0);
         Some((&self.keys[start..*end], entry))
+    }
+
+    /// All entries and their keys.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
+        let mut start = 0;
+        self.entries.iter().map(move |(end, entry)| {
+            let key = &self.keys[start..*end];
+            start = *end;
+            (key, entry)
+        })
     }
 
     /// Forgets all entries.

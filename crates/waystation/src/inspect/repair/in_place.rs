@@ -11,10 +11,11 @@
 //! it gives up to a directory `lost` within.) Should the machine stop between the two renames, both directories are whole
 //! under their other names.
 
-use super::super::Inspection;
+use super::super::{CheckReport, Inspection};
 use super::repair;
 use super::report::{Repaired, Resurrection};
 use crate::db::{Db, Options, sync_parent};
+use crate::device::image::IMAGE_NAME;
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 use std::ffi::OsString;
@@ -57,7 +58,9 @@ pub fn repair_in_place(
 fn is_sound(storage: &Arc<dyn Storage>, dir: &Path, options: &Options) -> Result<bool> {
     let checked = Inspection::open(Arc::clone(storage), dir)
         .and_then(|inspection| inspection.check(&mut |_| ()));
-    if !checked.is_ok_and(|report| report.problems.is_empty()) {
+    // An image of the indexes that is damaged goes when the directory is opened.
+    let is_whole = |report: CheckReport| report.problems.iter().all(|it| it.file == IMAGE_NAME);
+    if !checked.is_ok_and(is_whole) {
         return Ok(false);
     }
     let options = Options {
