@@ -1,5 +1,5 @@
 //! What compactions do by themselves: drop what nobody needs, also after reopening and after a snapshot's release,
-//! and keep to their rate.
+//! and keep to their rate; and what coming to rest waits for.
 
 mod support;
 
@@ -7,9 +7,9 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{open_simulated, small_options, wait_until};
+use support::{open_simulated, options_with_devices, small_options, wait_until};
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, Options, Snapshot, Stats};
+use waystation::{Db, DeviceLevel, Options, Snapshot, Stats};
 
 fn options() -> Options {
     Options {
@@ -112,4 +112,19 @@ fn compactions_keep_to_their_rate() {
     let storage = machine as Arc<dyn Storage>;
     let refused = Db::open_with(storage, Path::new("/db"), low).map(|_| ());
     assert!(refused.is_err_and(|error| error.to_string().contains("compaction_bytes_per_second")));
+}
+
+#[test]
+fn coming_to_rest_waits_for_the_devices_that_are_settling() {
+    let machine = SimStorage::new(4);
+    let db = open(&machine, options_with_devices(Duration::from_secs(1)));
+    let value = [7; 1000];
+    for number in 0..20_000 {
+        let key = format!("car:{number:05}");
+        db.put(key.as_bytes(), &value).expect("put");
+    }
+    let level = || db.devices().expect("devices")[0].level;
+    wait_until("it does not settle", || level() != DeviceLevel::Upper);
+    db.wait_idle().expect("comes to rest");
+    assert_eq!(level(), DeviceLevel::Tree);
 }

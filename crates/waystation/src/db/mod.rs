@@ -288,7 +288,8 @@ impl Db {
             .compact_range(bytes(lower).as_deref(), bytes(upper).as_deref())
     }
 
-    /// Waits until nobody writes any more (for a quarter of a second) and neither flush nor compaction is due.
+    /// Waits until nobody writes any more (for a quarter of a second), the devices that were settling have settled, and
+    /// neither flush nor compaction is due.
     pub fn wait_idle(&self) -> Result<()> {
         self.core.wait_idle()
     }

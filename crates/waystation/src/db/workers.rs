@@ -361,8 +361,11 @@ impl Core {
         outcome
     }
 
-    /// Waits until nobody writes and nothing is to be flushed or compacted.
+    /// Waits until nobody writes, the devices that were settling have settled, and nothing is to be flushed or compacted.
     pub(super) fn wait_idle(&self) -> Result<()> {
+        if let Some(devices) = &self.devices {
+            drop(devices.pending.lock());
+        }
         let mut background = lock(&self.background);
         loop {
             let failure = background

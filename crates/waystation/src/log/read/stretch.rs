@@ -10,6 +10,9 @@ use std::ops::Range;
 
 /// Reading on over a gap of this size costs no more than another read (bytes).
 const GAP_BYTES_MAX: u64 = 16 * 1024;
+/// Nor does it over one of this size (bytes) for whoever comes by once, with much to read, while others have the
+/// processors: after each read he waits for one of them.
+const ONCE_GAP_BYTES_MAX: u64 = 128 * 1024;
 /// At most this much is read at once (bytes): behind a longer read, those of others wait in the device.
 const STRETCH_BYTES_MAX: u64 = 256 * 1024;
 
@@ -39,8 +42,12 @@ impl<'a> Stretch<'a> {
     /// Whether a record, behind all that are in it, is worth reading together with them.
     pub(super) fn is_near(&self, file: &Arc<SegmentFile>, start: Start, wanted: &[Wanted]) -> bool {
         let units = start.units(end_of(wanted));
+        let gap_bytes_max = match self.pass {
+            Pass::Often => GAP_BYTES_MAX,
+            Pass::Once => ONCE_GAP_BYTES_MAX,
+        };
         self.file.as_ref().is_some_and(|own| Arc::ptr_eq(own, file))
-            && units.start <= self.units.end + GAP_BYTES_MAX
+            && units.start <= self.units.end + gap_bytes_max
             && units.end - self.units.start <= STRETCH_BYTES_MAX
     }
 
