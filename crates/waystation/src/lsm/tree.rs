@@ -31,7 +31,7 @@ pub use stats::{LevelStats, TreeStats, WorkStats};
 
 use super::Lookup;
 use super::compaction::{Hidden, Running, Shape};
-use super::iter::{LevelIterator, Run, Source};
+use super::iter::{InternalIterator, LevelIterator, Run, Source};
 use super::table::{BlockCache, LookupKey, TableCache, TableMeta, TableSettings};
 use super::version::{LEVELS, State, UserRange, Version, VersionSet};
 use crate::error::Result;
@@ -42,6 +42,7 @@ use credit::Credit;
 use stats::Totals;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
 
 /// How a tree is laid out.
 #[derive(Debug, Clone)]
@@ -192,6 +193,16 @@ impl Tree {
         Ok(Lookup::Missing)
     }
 
+    /// Whether `table` holds any version of a key of `range`.
+    fn holds_key(&self, table: &TableMeta, range: &UserRange<'_>) -> Result<bool> {
+        let mut cursor = self.tables.get(table)?.iter();
+        let mut target = Vec::new();
+        let smallest = range.smallest.unwrap_or_default();
+        key::append(&mut target, smallest, MAX_SEQUENCE, ValueKind::SEEK);
+        cursor.seek(&target)?;
+        Ok(cursor.valid() && !range.is_before(key::user_key(cursor.key())))
+    }
+
     /// Adds to `sources` what of `version` may hold keys from `lower` to `upper`, newest first: a cursor per
     /// table of level 0, one per deeper level.
     pub(crate) fn sources(
@@ -209,11 +220,7 @@ impl Tree {
             let cursor = LevelIterator::new(Arc::clone(&self.tables), run);
             sources.push(Source::from(cursor));
         };
-        for table in version
-            .level(0)
-            .iter()
-            .filter(|table| range.overlaps_table(table))
-        {
+        for table in version.reaching(0, &range) {
             add(Run::Table(Arc::clone(table)));
         }
         for level in (1..LEVELS).filter(|&level| version.overlaps(level, &range)) {

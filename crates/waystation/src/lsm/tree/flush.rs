@@ -48,7 +48,7 @@ impl Tree {
         memtable.seek_to_first()?;
         let smallest = user_key(memtable.key()).to_vec();
         let range = UserRange::new(&smallest, &largest);
-        let (version, level, claimed) = self.find_place(&range, DEEPEST);
+        let (version, level, claimed) = self.find_place(&range, 0, DEEPEST);
         let mut job = self.flush_job(&version, level, &range, oldest_snapshot);
         job.hidden = hidden.within(&range);
         if hurried && level == 0 {
@@ -76,10 +76,12 @@ impl Tree {
         Ok(())
     }
 
-    /// The level, not below `deepest`, that new tables go to, and below level 0 the claim on their place there.
+    /// The level, not below `deepest`, that new tables go to, and below level 0 the claim on their place there. The first
+    /// `clear` levels hold no key of `range`, whatever the ranges of their tables are.
     pub(super) fn find_place(
         &self,
         range: &UserRange<'_>,
+        clear: usize,
         deepest: usize,
     ) -> (Arc<Version>, usize, Option<Claimed<'_>>) {
         let mut running = lock(&self.running);
@@ -89,9 +91,9 @@ impl Tree {
             |level: usize| !version.overlaps(level, range) && !running.writes(level, range);
         let is_cheap =
             |level: usize| version.bytes_overlapping(level + 1, range) <= shape.grandparent_bytes();
-        let free = (0..=deepest).take_while(|&level| is_free(level));
-        let level = free
-            .filter(|&level| level == 0 || is_cheap(level))
+        let reached = (0..=deepest).take_while(|&level| level < clear || is_free(level));
+        let level = reached
+            .filter(|&level| level == 0 || (is_free(level) && is_cheap(level)))
             .last()
             .unwrap_or(0);
         let claim = Claim::new(Vec::new(), level, range);

@@ -2,8 +2,10 @@
 //!
 //! A load takes the place of a flush, so it and flushes come one at a time. Each run goes as deep as nothing is in
 //! its way, down to the last level: it was in the upper level for as long as it takes to see that it stays, and what lies
-//! that deep is merged only with what comes for its keys. What has to go to level 0 should be one run. All runs enter the tree by one edit. The caller sees to
-//! it that for every key nothing newer is in the tree, and nothing older in a memtable.
+//! that deep is merged only with what comes for its keys. A table is in the way if it holds a key of the run's range. One
+//! that only reaches over it, as nearly all do that were flushed, is looked into, and passed by. What has to go to level 0
+//! should be one run. All runs enter the tree by one edit. The caller sees to it that for every key nothing newer is in
+//! the tree, and nothing older in a memtable.
 
 use super::Tree;
 use super::work::Claimed;
@@ -54,8 +56,21 @@ impl<'t> Load<'t> {
     /// Finds the place for a run of keys from `smallest` to `largest` (both included).
     pub(crate) fn find_place(&self, smallest: &[u8], largest: &[u8]) -> Place<'t> {
         let range = UserRange::new(smallest, largest);
-        let (_, level, claimed) = self.tree.find_place(&range, LEVELS - 1);
+        let clear = self.count_clear_levels(&range);
+        let (_, level, claimed) = self.tree.find_place(&range, clear, LEVELS - 1);
         Place { level, claimed }
+    }
+
+    /// How many levels from the first one on hold no key of `range`. Later versions have no fewer: nothing is flushed
+    /// meanwhile, and merges bring keys down, never up.
+    fn count_clear_levels(&self, range: &UserRange<'_>) -> usize {
+        let version = self.tree.version();
+        let is_clear = |level: &usize| {
+            let mut reaching = version.reaching(*level, range);
+            // One that cannot be read is in the way, and told of by whoever has to read it.
+            !reaching.any(|table| self.tree.holds_key(table, range).unwrap_or(true))
+        };
+        (0..LEVELS).take_while(is_clear).count()
     }
 
     /// Writes a run, whose keys lie between `smallest` and `largest`, to `place`.

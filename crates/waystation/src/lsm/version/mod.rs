@@ -150,15 +150,22 @@ impl Version {
         tables.map(|table| table.file_bytes).sum()
     }
 
+    /// The tables of `level` (0 too) that may hold a key of `range`.
+    pub(crate) fn reaching<'v>(
+        &'v self,
+        level: usize,
+        range: &'v UserRange<'v>,
+    ) -> impl Iterator<Item = &'v Arc<TableMeta>> {
+        let tables = match level {
+            0 => &self.levels[0][..],
+            _ => self.overlapping(level, range),
+        };
+        (tables.iter()).filter(move |table| level > 0 || range.overlaps_table(table))
+    }
+
     /// Whether any table of `level` (0 too) may hold a key of `range`.
     pub(crate) fn overlaps(&self, level: usize, range: &UserRange<'_>) -> bool {
-        if level == 0 {
-            self.levels[0]
-                .iter()
-                .any(|table| range.overlaps_table(table))
-        } else {
-            !self.overlapping(level, range).is_empty()
-        }
+        self.reaching(level, range).next().is_some()
     }
 
     /// The version after `change`, or what is wrong with the change.

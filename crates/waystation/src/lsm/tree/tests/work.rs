@@ -57,9 +57,14 @@ fn a_sequential_load_is_never_rewritten() {
 
 /// Loads every `step`th key of 3,000 from `first` on as one run. Returns the level it went to.
 fn load(tree: &Tree, history: &mut History, first: u32, step: usize) -> usize {
-    let keys = (first..3000).step_by(step);
+    load_keys(tree, history, (first..3000).step_by(step))
+}
+
+/// Loads `keys` as one run. Returns the level it went to.
+fn load_keys(tree: &Tree, history: &mut History, keys: impl Iterator<Item = u32>) -> usize {
+    let keys: Vec<_> = keys.collect();
     let key = |number: u32| format!("{number:08}").into_bytes();
-    let ends = [first, keys.clone().next_back().unwrap()].map(key);
+    let ends = [keys[0], keys[keys.len() - 1]].map(key);
     let mut entries = Entries::default();
     for number in keys {
         let value = format!("{number} {}", "v".repeat(80));
@@ -92,6 +97,32 @@ fn loads_lie_on_one_another_from_the_last_level_up() {
     // A flush goes above all of it, and wins.
     fill(&tree, &mut history, 0..3000, 40);
     assert!((0..3).any(|level| tree.version().level_bytes(level) > 0));
+    history.compare(&tree, history.last);
+    tree.compact_range(None, None, &|| history.last).unwrap();
+    history.compare(&tree, history.last);
+    assert_sound(&tree);
+}
+
+#[test]
+fn loads_pass_by_tables_that_only_reach_over_them() {
+    let storage: Arc<dyn Storage> = machine(15);
+    let tree = open(&storage).unwrap();
+    let mut history = History::default();
+    // Each flush reaches over all keys, and has one in a thousand.
+    for first in 0..3 {
+        fill(&tree, &mut history, first..3000, 1000);
+    }
+    assert!((0..3).any(|level| tree.version().level_bytes(level) > 0));
+    assert_eq!(load_keys(&tree, &mut history, 100..900), 6);
+    assert_eq!(load_keys(&tree, &mut history, 1100..1500), 6);
+    // Its first key, and its last one, were flushed before.
+    assert_eq!(load_keys(&tree, &mut history, 2002..2100), 0);
+    assert_eq!(load_keys(&tree, &mut history, 900..1001), 0);
+    history.compare(&tree, history.last);
+    // Flushed again, they win.
+    fill(&tree, &mut history, 0..3000, 70);
+    history.compare(&tree, history.last);
+    while tree.compact_once(&|| history.last, true).unwrap() {}
     history.compare(&tree, history.last);
     tree.compact_range(None, None, &|| history.last).unwrap();
     history.compare(&tree, history.last);
