@@ -119,7 +119,8 @@ impl<'a> Gather<'a> {
             .iter()
             .filter_map(|entry| Some(entry.spot?.wanted(entry.value.clone())))
             .collect();
-        (self.upper).values(&mut wanted, Pass::Once, &mut self.values)
+        let pass = Pass::Once(self.duty.haste());
+        (self.upper).values(&mut wanted, pass, &mut self.values)
     }
 
     /// Gives the memory of the values back piece by piece. To unmap all of it at once takes the system tens of milliseconds,

@@ -5,7 +5,7 @@ mod reading;
 
 use super::*;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
-use crate::storage::{OsStorage, SimStorage};
+use crate::storage::{Haste, OsStorage, SimStorage};
 use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::path::Path;

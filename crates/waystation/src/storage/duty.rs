@@ -43,6 +43,11 @@ impl<'a> Duty<'a> {
         }
     }
 
+    /// How long work is done, by now.
+    pub(crate) fn haste(&self) -> Haste {
+        (self.haste)()
+    }
+
     /// Sleeps if it is time to.
     pub(crate) fn rest(&self) {
         let now = self.storage.now();
@@ -50,7 +55,7 @@ impl<'a> Duty<'a> {
         if worked < WORK {
             return;
         }
-        let rest = match (self.haste)() {
+        let rest = match self.haste() {
             Haste::None => 2 * worked,
             Haste::Some => worked,
             Haste::Much => Duration::ZERO,

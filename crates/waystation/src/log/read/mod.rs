@@ -25,7 +25,7 @@ use super::ring::Settled;
 use super::segment::{Inherited, SealedSegment, SegmentFile};
 use super::writer_state::WriterState;
 use crate::error::{Error, Result};
-use crate::storage::AlignedBuffer;
+use crate::storage::{AlignedBuffer, Haste};
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, lock};
 use stretch::Stretch;
@@ -40,8 +40,8 @@ use waystation_format::log::{
 pub(crate) enum Pass {
     /// Here or near by again soon: what is read is cached.
     Often,
-    /// Once: nothing is.
-    Once,
+    /// Once: nothing is. The more haste, the longer the reads.
+    Once(Haste),
 }
 
 /// A block, and where it is.

@@ -4,17 +4,36 @@ use super::Pass;
 use super::Stored;
 use super::wanted::{Start, Wanted, end_of};
 use crate::log::segment::SegmentFile;
-use crate::storage::AlignedBuffer;
+use crate::storage::{AlignedBuffer, Haste};
 use crate::sync::Arc;
 use std::ops::Range;
 
-/// Reading on over a gap of this size costs no more than another read (bytes).
-const GAP_BYTES_MAX: u64 = 16 * 1024;
-/// Nor does it over one of this size (bytes) for whoever comes by once, with much to read, while others have the
-/// processors: after each read he waits for one of them.
-const ONCE_GAP_BYTES_MAX: u64 = 128 * 1024;
-/// At most this much is read at once (bytes): behind a longer read, those of others wait in the device.
-const STRETCH_BYTES_MAX: u64 = 256 * 1024;
+/// The longest beginning of a record that is read as a part of a stretch (bytes).
+const BEGINNING_BYTES_MAX: u64 = 256 * 1024;
+
+/// How long reads are (bytes).
+struct Limits {
+    /// Reading on over a gap of this size costs no more than another read.
+    gap: u64,
+    /// At most this much is read at once: behind a longer read, those of others wait in the device.
+    stretch: u64,
+}
+
+impl From<Pass> for Limits {
+    fn from(pass: Pass) -> Self {
+        let (gap, stretch) = match pass {
+            Pass::Often => (16, 256),
+            // Who comes by once has much to read, and where others have the processors he waits for one of them after
+            // each read. So there should be few; but nobody is to wait behind what is not urgent.
+            Pass::Once(Haste::None) => (64, 128),
+            Pass::Once(Haste::Some | Haste::Much) => (128, 512),
+        };
+        Self {
+            gap: gap * 1024,
+            stretch: stretch * 1024,
+        }
+    }
+}
 
 /// See the module.
 pub(super) struct Stretch<'a> {
@@ -42,13 +61,10 @@ impl<'a> Stretch<'a> {
     /// Whether a record, behind all that are in it, is worth reading together with them.
     pub(super) fn is_near(&self, file: &Arc<SegmentFile>, start: Start, wanted: &[Wanted]) -> bool {
         let units = start.units(end_of(wanted));
-        let gap_bytes_max = match self.pass {
-            Pass::Often => GAP_BYTES_MAX,
-            Pass::Once => ONCE_GAP_BYTES_MAX,
-        };
+        let limits = Limits::from(self.pass);
         self.file.as_ref().is_some_and(|own| Arc::ptr_eq(own, file))
-            && units.start <= self.units.end + gap_bytes_max
-            && units.end - self.units.start <= STRETCH_BYTES_MAX
+            && units.start <= self.units.end + limits.gap
+            && units.end - self.units.start <= limits.stretch
     }
 
     pub(super) fn add(&mut self, stored: &Stored, start: Start, wanted: &'a [Wanted]) {
@@ -68,7 +84,7 @@ impl Stored {
     /// lies in the file.
     pub(super) fn is_short(&self, start: Start, wanted: &[Wanted]) -> bool {
         let bytes = end_of(wanted);
-        bytes as u64 <= STRETCH_BYTES_MAX && {
+        bytes as u64 <= BEGINNING_BYTES_MAX && {
             let end = self.file.offset_of(start.units(bytes).end);
             end <= self.file.header.capacity
         }
