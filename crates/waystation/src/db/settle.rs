@@ -41,6 +41,8 @@ const EARLY: f64 = 0.8;
 const WAIT_PART: u32 = 2;
 /// Loads fall behind when this much is due (times what settles together).
 const LATE: u64 = 2;
+/// They do not catch up by themselves when this much is: the log grows, as the oldest stays hold all that is behind them.
+const VERY_LATE: u64 = 4;
 /// Stays are marked as settled so many at a time: writers wait meanwhile.
 const MARKED_TOGETHER: usize = 128;
 
@@ -75,7 +77,7 @@ impl Core {
         let (mut bytes, mut together) = (0, 0);
         let due = devices.upper.table.stays(|stay| {
             let is_over = stay.arrival() + residency <= now;
-            let is_due = (is_over || early) && bytes < LATE * together_bytes;
+            let is_due = (is_over || early) && bytes < VERY_LATE * together_bytes;
             bytes += if is_upper(stay) { stay.log_bytes() } else { 0 };
             is_due
         });
@@ -89,10 +91,10 @@ impl Core {
         let waited = due
             .first()
             .map(|stay| now.saturating_sub(stay.arrival() + residency));
-        let haste = match (early, bytes >= LATE * together_bytes) {
-            (true, _) => Haste::Much,
-            (false, true) => Haste::Some,
-            (false, false) => Haste::None,
+        let haste = if early {
+            Haste::Much
+        } else {
+            haste_when_due(bytes, together_bytes)
         };
         if early || bytes >= together_bytes || waited >= Some(residency / WAIT_PART) {
             self.settle(devices, due, haste)?;
@@ -312,6 +314,17 @@ impl super::view::LoggedMemTable {
     }
 }
 
+/// The haste of loads where stays of so many bytes are due.
+fn haste_when_due(bytes: u64, together_bytes: u64) -> Haste {
+    if bytes >= VERY_LATE * together_bytes {
+        Haste::Much
+    } else if bytes >= LATE * together_bytes {
+        Haste::Some
+    } else {
+        Haste::None
+    }
+}
+
 /// Loads stays, ordered by prefix, as one run.
 fn load_together(
     devices: &Devices,
@@ -329,4 +342,18 @@ fn load_together(
     let place = load.find_place(&first.0, &last.1);
     let mut left = deletions.leave(Gather::new(&devices.upper, stays, duty));
     load.write(place, (&first.0, &last.1), &mut left)
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_more_is_due_the_less_rest_there_is() {
+        let by_due = [0, 100, 199, 200, 399, 400, u64::MAX].map(|due| haste_when_due(due, 100));
+        assert_eq!(by_due[..3], [Haste::None; 3]);
+        assert_eq!(by_due[3..5], [Haste::Some; 2]);
+        assert_eq!(by_due[5..], [Haste::Much; 2]);
+    }
 }

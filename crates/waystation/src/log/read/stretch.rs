@@ -24,9 +24,9 @@ impl From<Pass> for Limits {
         let (gap, stretch) = match pass {
             Pass::Often => (16, 256),
             // Who comes by once has much to read, and where others have the processors he waits for one of them after
-            // each read. So there should be few; but nobody is to wait behind what is not urgent.
-            Pass::Once(Haste::None) => (64, 128),
-            Pass::Once(Haste::Some | Haste::Much) => (128, 512),
+            // each read. So there should be few; but nobody is to wait behind what is not very urgent.
+            Pass::Once(Haste::None | Haste::Some) => (64, 128),
+            Pass::Once(Haste::Much) => (128, 512),
         };
         Self {
             gap: gap * 1024,
