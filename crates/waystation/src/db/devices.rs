@@ -26,7 +26,7 @@ use crate::device::upper::Upper;
 use crate::error::{Error, Result};
 use crate::lsm::version::replace_file;
 use crate::storage::{Duty, Haste, Storage};
-use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use crate::sync::atomic::AtomicU64;
 use crate::sync::{Arc, lock};
 use std::time::Duration;
 use waystation_format::batch::prefix_end;
@@ -42,9 +42,6 @@ const IDLE_PART: u32 = 64;
 const REAPED_AT_ONCE: usize = 32;
 /// The keeper does nothing at leisure for longer than this at a time: the budgets are its business, too.
 const LEISURE_MAX: Duration = Duration::from_millis(200);
-/// How long a write is held back for each tenth that a budget is passed by, and at most.
-const PAUSE_PER_TENTH: Duration = Duration::from_micros(500);
-const PAUSE_MAX: Duration = Duration::from_millis(4);
 
 /// What a database has of devices.
 pub(super) struct Devices {
@@ -57,8 +54,6 @@ pub(super) struct Devices {
     kept: Awaited<Kept>,
     /// Where the log ended when it had come to what the image shows; 0: there is none.
     pub(super) image_lsn: AtomicU64,
-    /// How long each write is held back (microseconds).
-    pause: AtomicU64,
     looks_for_idle: Looks,
     looks_at_floors: Looks,
 }
@@ -225,7 +220,6 @@ impl Devices {
                 at: now,
             }),
             image_lsn: AtomicU64::new(image_lsn),
-            pause: AtomicU64::new(0),
             looks_for_idle: Looks::default(),
             looks_at_floors: Looks::default(),
         }
@@ -324,14 +318,6 @@ impl Core {
         Ok(logged)
     }
 
-    /// Holds a write of the upper level back if a budget is passed.
-    pub(super) fn pace_upper(&self, devices: &Devices) {
-        let pause = devices.pause.load(SeqCst);
-        if pause > 0 {
-            self.storage.sleep(Duration::from_micros(pause));
-        }
-    }
-
     /// The keeper's work, until told to stop.
     pub(super) fn keeper_loop(&self) {
         let Some(devices) = &self.devices else {
@@ -359,11 +345,7 @@ impl Core {
         // Before anything that needs room: on a full disk this is what makes some.
         let is_short = self.room.check(|| false).is_err();
         let removed = self.log.remove_freed(is_short);
-        let fill = self.fill(devices);
-        let over = ((fill - 1.0).max(0.0) * 10.0 * PAUSE_PER_TENTH.as_micros() as f64).ceil();
-        #[expect(clippy::cast_sign_loss, reason = "it is not negative")]
-        let pause = (over as u64).min(PAUSE_MAX.as_micros() as u64);
-        devices.pause.store(pause, SeqCst);
+        self.pace.observe_upper(self.fill(devices));
         if let Some(limit) = devices.settings.idle_departure {
             let pause = limit / IDLE_PART;
             let departed = devices

@@ -39,9 +39,10 @@ pub struct DeviceOptions {
     /// How long a device stays in the upper level before it settles into the tree. Default: 5 minutes.
     /// It may be half as long again: devices wait for others to settle with.
     pub residency: Duration,
-    /// Bytes of log that the upper level may take; past it the oldest devices settle early. Default: 8 GiB.
+    /// Bytes of log that the upper level may take; from 80 % on the oldest devices settle early, from 90 % on writers are
+    /// slowed down. Default: 8 GiB.
     pub upper_bytes: u64,
-    /// Bytes of memory that its indexes may take; past it the oldest devices settle early. Default: 256 MiB.
+    /// Bytes of memory that its indexes may take; from 80 and 90 % on the same is done. Default: 256 MiB.
     pub index_bytes: u64,
     /// Bytes of log that an opening may have to read for the upper level, about; or half of what that needs, if it is more.
     /// Its indexes are saved to the file `INDEXES` as often as it takes. Default: 4 GiB, some four seconds.

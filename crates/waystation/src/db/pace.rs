@@ -1,9 +1,9 @@
 //! Back-pressure: writers slow down early and smoothly instead of running into a wall.
 //!
-//! Two things can fall behind: flushing (full memtables wait) and compaction (level 0 grows). Each has a
-//! range over which the admitted rate falls from "as fast as you can" towards what is drained; in a steady
-//! load it settles where both are equal. The rate is kept by a shared schedule: each write books its bytes
-//! and, if the schedule is ahead of the clock, sleeps the difference, a few milliseconds at most at a time.
+//! Three things can fall behind: flushing (full memtables wait), compaction (level 0 grows) and settling (the upper
+//! level passes a budget). Each has a range over which the admitted rate falls from "as fast as you can" towards what is
+//! drained; in a steady load it settles where both are equal. The rate is kept by a shared schedule: each write books its
+//! bytes and, if the schedule is ahead of the clock, sleeps the difference, a few milliseconds at most at a time.
 
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -19,8 +19,16 @@ pub(crate) const LEVEL0_STOP: usize = 32;
 const SLEEP_MAX: Duration = Duration::from_millis(4);
 /// Debts below this are left to grow: a shorter sleep costs more than it delays.
 const SLEEP_MIN: Duration = Duration::from_micros(300);
+/// What was booked is at most so far ahead of the clock: it was booked at the rate of then, and that may be another soon.
+const BOOKED_MAX: Duration = Duration::from_secs(1);
 /// A rate below this would be a standstill (bytes per second).
 const RATE_MIN: f64 = 1_000_000.0;
+/// The share of a budget of the upper level from which on its writers are slowed.
+const UPPER_SLOW: f64 = 0.9;
+/// The share at which they are almost stopped.
+const UPPER_STOP: f64 = 1.25;
+/// From where they are slowed on, writers are held to this (bytes per second): more than most write.
+const UPPER_RATE_MAX: f64 = 1e9;
 
 /// A rate or a duration as a whole number; negative ones do not occur.
 #[expect(clippy::cast_sign_loss, reason = "see above")]
@@ -42,12 +50,21 @@ pub(crate) fn admitted_share(memory_fill: f64, level0_tables: usize) -> Option<f
     }
 }
 
+/// The rate (bytes per second) at which writes are admitted while `fill` of a budget of the upper level is used; `None` for
+/// no limit.
+fn upper_rate(fill: f64) -> Option<f64> {
+    let left = (UPPER_STOP - fill).max(0.0) / (UPPER_STOP - UPPER_SLOW);
+    (fill > UPPER_SLOW).then(|| (UPPER_RATE_MAX * left.powi(2)).max(RATE_MIN))
+}
+
 /// The schedule that writers keep to.
 pub(crate) struct Pace {
     full_memtables: AtomicUsize,
     level0_tables: AtomicUsize,
     /// What flushes drain, in bytes per second.
     drained_rate: AtomicU64,
+    /// What the upper level takes, in bytes per second; 0 for no limit.
+    upper_rate: AtomicU64,
     /// Up to when (nanoseconds of the storage's clock) the bytes admitted so far are booked.
     booked_until: AtomicU64,
     slept_micros: AtomicU64,
@@ -59,6 +76,7 @@ impl Pace {
             full_memtables: AtomicUsize::new(0),
             level0_tables: AtomicUsize::new(0),
             drained_rate: AtomicU64::new(200_000_000),
+            upper_rate: AtomicU64::new(0),
             booked_until: AtomicU64::new(0),
             slept_micros: AtomicU64::new(0),
         }
@@ -68,6 +86,12 @@ impl Pace {
     pub(crate) fn observe(&self, full_memtables: usize, level0_tables: usize) {
         self.full_memtables.store(full_memtables, Relaxed);
         self.level0_tables.store(level0_tables, Relaxed);
+    }
+
+    /// Tells how much of the upper level's budgets is used.
+    pub(crate) fn observe_upper(&self, fill: f64) {
+        let rate = upper_rate(fill).map_or(0, whole);
+        self.upper_rate.store(rate, Relaxed);
     }
 
     /// Tells that a flush of `bytes` took `elapsed`.
@@ -96,10 +120,24 @@ impl Pace {
             return;
         };
         let rate = (self.drained_rate.load(Relaxed) as f64 * share).max(RATE_MIN);
+        self.book(bytes, rate, storage);
+    }
+
+    /// Admits a write of `bytes` to a directory with devices, perhaps after a sleep.
+    #[inline]
+    pub(crate) fn admit_upper(&self, bytes: usize, storage: &dyn Storage) {
+        let rate = self.upper_rate.load(Relaxed);
+        if rate > 0 {
+            self.book(bytes, rate as f64, storage);
+        }
+    }
+
+    fn book(&self, bytes: usize, rate: f64, storage: &dyn Storage) {
         let now = storage.now().as_nanos() as u64;
         let cost = whole(bytes as f64 / rate * 1e9);
         // Time in which nothing was written is not saved up.
         let booked = self.booked_until.load(Relaxed).max(now) + cost;
+        let booked = booked.min(now + BOOKED_MAX.as_nanos() as u64);
         self.booked_until.store(booked, Relaxed);
         let ahead = Duration::from_nanos(booked - now);
         if ahead >= SLEEP_MIN {
@@ -114,6 +152,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::storage::SimStorage;
 
     #[test]
     fn the_admitted_share_falls_without_a_step() {
@@ -131,5 +170,54 @@ mod tests {
             assert!(share < last && last - share < 0.1);
             last = share;
         }
+    }
+
+    #[test]
+    fn the_upper_levels_rate_falls_without_a_step() {
+        assert_eq!(upper_rate(UPPER_SLOW), None);
+        let mut last = UPPER_RATE_MAX;
+        for percent in 91..=130 {
+            let rate = upper_rate(f64::from(percent) / 100.0).expect("limited");
+            assert!(rate <= last && last - rate < 0.06 * UPPER_RATE_MAX);
+            last = rate;
+        }
+        assert!((last - RATE_MIN).abs() < 1.0, "never a standstill");
+    }
+
+    #[test]
+    fn writers_keep_to_the_upper_levels_rate_however_short_their_writes() {
+        let storage = SimStorage::new(1);
+        let pace = Pace::new();
+        let passed = |fill| {
+            pace.observe_upper(fill);
+            let start = storage.now();
+            for _ in 0..10_000 {
+                pace.admit_upper(100, &*storage);
+            }
+            storage.now().saturating_sub(start)
+        };
+        assert!(passed(0.9) < SLEEP_MIN, "no limit");
+        let slowed = passed(1.2).as_secs_f64();
+        let expected = 1e6 / upper_rate(1.2).expect("limited");
+        assert!((slowed / expected - 1.0).abs() < 0.1, "{slowed} s");
+        assert!(passed(0.5) < SLEEP_MIN, "nothing is left of it");
+    }
+
+    #[test]
+    fn what_was_booked_at_a_low_rate_is_soon_forgotten() {
+        let storage = SimStorage::new(1);
+        let pace = Pace::new();
+        pace.observe_upper(2.0);
+        pace.admit_upper(1 << 30, &*storage);
+        pace.observe_upper(1.0);
+        let start = storage.now();
+        for _ in 0..10_000 {
+            pace.admit_upper(1000, &*storage);
+        }
+        let passed = storage.now().saturating_sub(start);
+        assert!(
+            passed < BOOKED_MAX + Duration::from_millis(100),
+            "{passed:?}"
+        );
     }
 }

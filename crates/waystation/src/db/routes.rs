@@ -65,7 +65,7 @@ impl Core {
     ) -> Result<()> {
         let payload = changes.payload();
         let checksum = crc32c::crc32c(payload);
-        self.pace_upper(devices);
+        self.pace.admit_upper(payload.len(), &*self.storage);
         let (reservation, memtable) = loop {
             let room = self.find_routes(devices, changes, routes)?;
             if room > 0 {

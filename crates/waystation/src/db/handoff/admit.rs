@@ -200,8 +200,8 @@ impl Core {
         happen: impl FnOnce(u64, u64) -> Result<(), Refused>,
     ) -> Result<Logged> {
         self.room.check(|| false)?;
-        self.pace_upper(arrival.devices);
         let payload = event.encode();
+        self.pace.admit_upper(payload.len(), &*self.storage);
         let operations = event.operations().map_or(0, <[u8]>::len);
         let operations = &payload[payload.len() - operations..];
         let checksum = crc32c::crc32c(&payload);
