@@ -16,8 +16,8 @@ use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::path::Path;
 
 /// Devices settle together up to about this size (bytes in the log), which is in memory meanwhile, and which their
-/// tables take beside it.
-const TOGETHER_BYTES: u64 = GATHER_BYTES as u64;
+/// tables take beside it. Half of what can be in memory: where there is room, twice as much settles together early.
+const TOGETHER_BYTES: u64 = GATHER_BYTES as u64 / 2;
 /// And no more than so many segments of the log: who makes those small has little room.
 const TOGETHER_SEGMENTS: u64 = 2;
 /// And up to this part of a limited disk.

@@ -36,6 +36,8 @@ use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
 const TICK: Duration = Duration::from_millis(20);
 /// From this share of a budget on the oldest stays settle early.
 const EARLY: f64 = 0.8;
+/// So many times as much settles together early: hardly more of the log is read for it, and more of it is free then.
+const MORE_TOGETHER: u64 = 2;
 /// Stays wait for others to settle with at most for this part of the residency, over it. Their records lie all over
 /// the part of the log that their time spans, and all of it is read for them: so the more at once, the less for each.
 const WAIT_PART: u32 = 2;
@@ -81,9 +83,12 @@ impl Core {
             bytes += if is_upper(stay) { stay.log_bytes() } else { 0 };
             is_due
         });
+        let more_bytes = MORE_TOGETHER * together_bytes;
+        let is_more = early && self.room.is_left(more_bytes);
+        let limit = if is_more { more_bytes } else { together_bytes };
         let due = due.into_iter().filter(|stay| is_upper(stay));
         let due = due.take_while(|stay| {
-            let is_wanted = together < together_bytes;
+            let is_wanted = together < limit;
             together += stay.log_bytes();
             is_wanted
         });

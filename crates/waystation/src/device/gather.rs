@@ -15,7 +15,7 @@ use std::ops::Range;
 use waystation_format::key::{self, ValueKind};
 
 /// Values of this many bytes are in memory at a time (one value at least).
-pub(crate) const GATHER_BYTES: usize = 128 << 20;
+pub(crate) const GATHER_BYTES: usize = 256 << 20;
 
 /// Memory for values is given back in pieces of this size.
 const GIVEN_BACK_BYTES: usize = 2 << 20;

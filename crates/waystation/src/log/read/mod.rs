@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::storage::{AlignedBuffer, Haste};
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, lock};
-use stretch::Stretch;
+use stretch::{Plan, Records, Stretch};
 use wanted::Start;
 use waystation_format::log::{
     BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, BlockHeader, IndexEntry, SEGMENT_HEADER_BYTES, Seal,
@@ -40,7 +40,7 @@ use waystation_format::log::{
 pub(crate) enum Pass {
     /// Here or near by again soon: what is read is cached.
     Often,
-    /// Once: nothing is. The more haste, the longer the reads.
+    /// Once: nothing is. The more haste, the longer the reads, and the more at a time.
     Once(Haste),
 }
 
@@ -91,7 +91,7 @@ impl Log {
     ) -> Result<()> {
         let ring_start = self.ring_start();
         let mut last: Option<Found> = None;
-        let mut stretch = Stretch::new(pass);
+        let mut plan = Plan::new(pass);
         for of_record in wanted.chunk_by(|a, b| a.record_lsn == b.record_lsn) {
             let lsn = of_record[0].record_lsn;
             let holds = |block: &Found| (block.start_lsn..block.end_lsn).contains(&lsn);
@@ -118,12 +118,23 @@ impl Log {
             if pass == Pass::Often && self.copy_cached(stored, start, of_record, values) {
                 continue;
             }
-            if !stretch.is_near(&stored.file, start, of_record) {
-                self.read_stretch(&mut stretch, values)?;
+            plan.add(stored, start, of_record);
+            if plan.is_enough() {
+                self.carry_out(&mut plan, values)?;
             }
-            stretch.add(stored, start, of_record);
         }
-        self.read_stretch(&mut stretch, values)
+        self.carry_out(&mut plan, values)
+    }
+
+    fn carry_out(&self, plan: &mut Plan<'_>, values: &mut [u8]) -> Result<()> {
+        let is_kept = plan.pass == Pass::Often;
+        plan.carry_out(|stretch, records, bytes| {
+            self.copy_stretch(stretch, records, bytes, values)?;
+            if is_kept {
+                self.keep_stretch(stretch, records, bytes);
+            }
+            Ok(())
+        })
     }
 
     /// From here on the ring still holds the log, for now.
@@ -177,46 +188,42 @@ impl Log {
         record.is_some_and(|record| wanted.iter().all(|one| one.copy(record, values).is_some()))
     }
 
-    /// Reads the records of a stretch, and empties it.
-    fn read_stretch(&self, stretch: &mut Stretch<'_>, values: &mut [u8]) -> Result<()> {
-        let Some(file) = stretch.file.take() else {
-            return Ok(());
-        };
-        let units = stretch.units.clone();
-        stretch.bytes.resize((units.end - units.start) as usize);
-        // A record that goes on in the next segment is thought to lie behind the end here, where there may be no file.
-        let read = file
-            .file
-            .read_at(stretch.bytes.as_mut_slice(), file.offset_of(units.start))?;
-        stretch.bytes.resize(read);
+    /// Copies what is wanted out of the `bytes` of a stretch.
+    fn copy_stretch(
+        &self,
+        stretch: &Stretch,
+        records: &Records<'_>,
+        bytes: &[u8],
+        values: &mut [u8],
+    ) -> Result<()> {
+        let (first, incarnation) = (stretch.units.start, stretch.incarnation());
         let mut scattered = Vec::new();
-        let mut cached_end = 0;
-        for (start, wanted) in stretch.records.drain(..) {
-            let bytes = &stretch.bytes[..];
-            let incarnation = file.header.incarnation;
-            let record = start.verified(bytes, units.start, incarnation, &mut scattered);
-            let Some(record) = record else {
-                self.read_by_blocks(start, wanted, values)?;
+        for (start, wanted) in records {
+            let Some(record) = start.verified(bytes, first, incarnation, &mut scattered) else {
+                self.read_by_blocks(*start, wanted, values)?;
                 continue;
             };
-            for one in wanted {
+            for one in *wanted {
                 let copied = one.copy(record, values);
                 copied.ok_or_else(|| self.too_short(start.record_lsn))?;
             }
-            if stretch.pass == Pass::Often {
-                let its = start.units(wanted::end_of(wanted));
-                let fresh = its.start.max(cached_end)..its.end;
-                if !fresh.is_empty() {
-                    let [from, to] =
-                        [fresh.start, fresh.end].map(|lsn| (lsn - units.start) as usize);
-                    if let Some(fresh_bytes) = bytes.get(from..to) {
-                        self.cache.keep_units(fresh.start, fresh_bytes);
-                        cached_end = fresh.end;
-                    }
-                }
-            }
         }
         Ok(())
+    }
+
+    /// Caches the units in which lies what is wanted.
+    fn keep_stretch(&self, stretch: &Stretch, records: &Records<'_>, bytes: &[u8]) {
+        let mut kept_end = stretch.units.start;
+        for (start, wanted) in records {
+            let units = start.units(wanted::end_of(wanted));
+            let fresh = units.start.max(kept_end)..units.end;
+            let [from, to] =
+                [fresh.start, fresh.end].map(|lsn| (lsn - stretch.units.start) as usize);
+            if let Some(fresh_bytes) = bytes.get(from..to).filter(|it| !it.is_empty()) {
+                self.cache.keep_units(fresh.start, fresh_bytes);
+                kept_end = fresh.end;
+            }
+        }
     }
 
     /// Reads by way of whole blocks.

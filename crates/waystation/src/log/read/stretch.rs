@@ -1,8 +1,16 @@
-//! Records of one segment that lie so near together that they are read at once.
+//! Records of one segment that lie so near together that they are read at once; and all of those that somebody wants.
+//!
+//! ```text
+//! planning   stretch | stretch | stretch ..     whoever wants them: he knows where they lie before he reads any
+//! reading      bytes | bytes | bytes ..         he too; with more haste some threads, in turns: the device never waits
+//! taking         values | values ..             he again, in the order of the log
+//! ```
 
 use super::Pass;
 use super::Stored;
 use super::wanted::{Start, Wanted, end_of};
+use crate::error::Result;
+use crate::log::ahead::Ahead;
 use crate::log::segment::SegmentFile;
 use crate::storage::{AlignedBuffer, Haste};
 use crate::sync::Arc;
@@ -11,72 +19,154 @@ use std::ops::Range;
 /// The longest beginning of a record that is read as a part of a stretch (bytes).
 const BEGINNING_BYTES_MAX: u64 = 256 * 1024;
 
-/// How long reads are (bytes).
+/// Who reads by himself plans so many at a time.
+const STRETCHES_MAX: usize = 16;
+
+/// How long reads are (bytes), and how many there are at a time.
 struct Limits {
     /// Reading on over a gap of this size costs no more than another read.
     gap: u64,
     /// At most this much is read at once: behind a longer read, those of others wait in the device.
     stretch: u64,
+    /// So many are read at a time: where others have the processors, who reads waits for one of them after each read.
+    readers: usize,
 }
 
 impl From<Pass> for Limits {
     fn from(pass: Pass) -> Self {
-        let (gap, stretch) = match pass {
-            Pass::Often => (16, 256),
-            // Who comes by once has much to read, and where others have the processors he waits for one of them after
-            // each read. So there should be few; but nobody is to wait behind what is not very urgent.
-            Pass::Once(Haste::None | Haste::Some) => (64, 128),
-            Pass::Once(Haste::Much) => (128, 512),
+        let (gap, stretch, readers) = match pass {
+            Pass::Often => (16, 256, 1),
+            Pass::Once(Haste::None | Haste::Some) => (64, 128, 1),
+            // Several at a time wait for a processor together, so that shorter gaps are worth another read.
+            Pass::Once(Haste::Much) => (32, 256, 3),
         };
         Self {
             gap: gap * 1024,
             stretch: stretch * 1024,
+            readers,
         }
     }
 }
 
 /// See the module.
-pub(super) struct Stretch<'a> {
-    pub(super) pass: Pass,
-    /// `None`: it is empty.
-    pub(super) file: Option<Arc<SegmentFile>>,
+pub(super) struct Stretch {
+    file: Arc<SegmentFile>,
     /// The units that its records lie in.
     pub(super) units: Range<u64>,
-    pub(super) records: Vec<(Start, &'a [Wanted])>,
-    /// Memory to read into.
-    pub(super) bytes: AlignedBuffer,
+    /// Which of the plan's records they are.
+    records: Range<usize>,
 }
 
-impl<'a> Stretch<'a> {
+/// What a stretch holds of what is wanted, by ascending positions.
+pub(super) type Records<'a> = [(Start, &'a [Wanted])];
+
+impl Stretch {
+    pub(super) fn incarnation(&self) -> u64 {
+        self.file.header.incarnation
+    }
+
+    fn read(&self, bytes: &mut AlignedBuffer) -> Result<()> {
+        bytes.resize((self.units.end - self.units.start) as usize);
+        let offset = self.file.offset_of(self.units.start);
+        // A record that goes on in the next segment is thought to lie behind the end here, where there may be no file.
+        let read = self.file.file.read_at(bytes.as_mut_slice(), offset)?;
+        bytes.resize(read);
+        Ok(())
+    }
+}
+
+/// All stretches, in the order of the log.
+pub(super) struct Plan<'a> {
+    pub(super) pass: Pass,
+    limits: Limits,
+    records: Vec<(Start, &'a [Wanted])>,
+    stretches: Vec<Stretch>,
+    /// Memory to read into.
+    bytes: AlignedBuffer,
+}
+
+impl<'a> Plan<'a> {
+    /// One without records.
     pub(super) fn new(pass: Pass) -> Self {
         Self {
             pass,
-            file: None,
-            units: 0..0,
+            limits: pass.into(),
             records: Vec::new(),
+            stretches: Vec::new(),
             bytes: AlignedBuffer::new(),
         }
     }
 
-    /// Whether a record, behind all that are in it, is worth reading together with them.
-    pub(super) fn is_near(&self, file: &Arc<SegmentFile>, start: Start, wanted: &[Wanted]) -> bool {
-        let units = start.units(end_of(wanted));
-        let limits = Limits::from(self.pass);
-        self.file.as_ref().is_some_and(|own| Arc::ptr_eq(own, file))
-            && units.start <= self.units.end + limits.gap
-            && units.end - self.units.start <= limits.stretch
+    /// Whether to carry out what is planned before there is more: threads are told all of it at once, but who reads by
+    /// himself is not to be busy with planning for long.
+    pub(super) fn is_enough(&self) -> bool {
+        self.limits.readers == 1 && self.stretches.len() >= STRETCHES_MAX
     }
 
+    /// Adds a record, which lies behind all that are in it.
     pub(super) fn add(&mut self, stored: &Stored, start: Start, wanted: &'a [Wanted]) {
         let units = start.units(end_of(wanted));
-        if self.file.is_none() {
-            self.file = Some(Arc::clone(&stored.file));
-            self.units = units;
-        } else {
-            self.units.end = self.units.end.max(units.end);
-        }
+        let Limits { gap, stretch, .. } = self.limits;
+        let is_near = |last: &&mut Stretch| {
+            Arc::ptr_eq(&last.file, &stored.file)
+                && units.start <= last.units.end + gap
+                && units.end - last.units.start <= stretch
+        };
         self.records.push((start, wanted));
+        let end = self.records.len();
+        if let Some(last) = self.stretches.last_mut().filter(is_near) {
+            last.units.end = last.units.end.max(units.end);
+            last.records.end = end;
+        } else {
+            self.stretches.push(Stretch {
+                file: Arc::clone(&stored.file),
+                units,
+                records: end - 1..end,
+            });
+        }
     }
+
+    /// Reads it all, and shows `take` each stretch, what is wanted of it, and its bytes. Nothing is planned then.
+    pub(super) fn carry_out(
+        &mut self,
+        mut take: impl FnMut(&Stretch, &Records<'a>, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let (records, readers) = (&self.records, self.limits.readers);
+        if readers == 1 || self.stretches.len() <= readers {
+            for stretch in self.stretches.drain(..) {
+                stretch.read(&mut self.bytes)?;
+                take(&stretch, &records[stretch.records.clone()], &self.bytes)?;
+            }
+            self.records.clear();
+            return Ok(());
+        }
+        let stretches: Arc<[Stretch]> = std::mem::take(&mut self.stretches).into();
+        let mut ahead = (0..readers)
+            .map(|turn| start_reader(&stretches, turn, readers))
+            .collect::<Result<Vec<_>>>()?;
+        for (stretch, turn) in stretches.iter().zip((0..readers).cycle()) {
+            let bytes = ahead[turn].next()?.expect("each stretch has its reader");
+            take(stretch, &records[stretch.records.clone()], &bytes)?;
+            ahead[turn].give_back(bytes);
+        }
+        self.records.clear();
+        Ok(())
+    }
+}
+
+/// Starts a thread that reads each `step`th stretch, from `first` on.
+fn start_reader(
+    stretches: &Arc<[Stretch]>,
+    first: usize,
+    step: usize,
+) -> Result<Ahead<AlignedBuffer>> {
+    let stretches = Arc::clone(stretches);
+    let mut numbers = (first..stretches.len()).step_by(step);
+    Ahead::start("waystation-read", move |mut bytes| {
+        let number = numbers.next();
+        let read = number.map(|it| stretches[it].read(&mut bytes));
+        Ok(read.transpose()?.map(|()| bytes))
+    })
 }
 
 impl Stored {

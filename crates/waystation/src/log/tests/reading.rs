@@ -130,5 +130,39 @@ fn damage_is_told_of_what_it_hits_and_of_nothing_else() {
             assert!(found.expect("sound") == expected, "record {at}");
         }
     }
+    for haste in [Haste::None, Haste::Much] {
+        let (sound, expected) = wanted(&records, |at| at != 50);
+        let found = read(&running.log, &sound, Pass::Once(haste), expected.len());
+        assert!(found.expect("sound") == expected, "{haste:?}");
+        let (all, expected) = wanted(&records, |_| true);
+        let found = read(&running.log, &all, Pass::Once(haste), expected.len());
+        assert!(matches!(found, Err(Error::Corruption { .. })), "{haste:?}");
+    }
+    running.close();
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_is_told_of_by_those_who_read_ahead() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let running = Running::open(dir.path(), SMALL, 0).expect("open");
+    let records = fill(&running, 900);
+    running.close();
+    let running = Running::open(dir.path(), SMALL, 0).expect("reopen");
+    let segments: Vec<_> = (lock(&running.log.writer).sealed.iter())
+        .map(|segment| segment.path.clone())
+        .collect();
+    assert!(segments.len() > 6, "each thread has more than one to read");
+    let middle = &segments[segments.len() / 2];
+    let file = std::fs::OpenOptions::new().write(true).open(middle);
+    file.and_then(|file| file.set_len(UNIT_BYTES as u64))
+        .expect("cut");
+    let (wanted, expected) = wanted(&records, |_| true);
+    let found = read(
+        &running.log,
+        &wanted,
+        Pass::Once(Haste::Much),
+        expected.len(),
+    );
+    assert!(matches!(found, Err(Error::Corruption { .. })), "{found:?}");
     running.close();
 }
