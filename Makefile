@@ -12,7 +12,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 MIRI_TESTS := lsm::memtable::tests storage::aligned log::ring the_ring_of_one_moment a_dead_ring simulated_machine::ring
 TSAN_TESTS := lsm::memtable log:: storage:: db::
 
-.PHONY: help run demo test models restless fuzz sanitize soak bench-build bench lint docs setup clean city-rivals
+.PHONY: help run demo test models restless mutants fuzz sanitize soak bench-build bench lint docs setup clean city-rivals
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -47,7 +47,10 @@ models: setup ## What threads share, under model checkers (shuttle, loom); part 
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p waystation --lib --locked --target-dir $(TARGET)/loom memtable::model_tests
 
 restless: ## Simulated crashes (SEEDS=, FIRST=) with threads held up at random; part of `make test`
-	RUSTFLAGS="--cfg restless" WAYSTATION_SEEDS=$(or $(SEEDS),1000) WAYSTATION_FIRST_SEED=$(or $(FIRST),1) $(CARGO) test -p waystation --test simulation --locked --target-dir $(TARGET)/restless -- --nocapture
+	RUSTFLAGS="--cfg restless" WAYSTATION_SEEDS=$(or $(SEEDS),96) WAYSTATION_FIRST_SEED=$(or $(FIRST),1) $(CARGO) test -p waystation --test simulation --locked --target-dir $(TARGET)/restless -- --nocapture
+
+mutants: setup ## Mistakes made on purpose, which the tests have to find (SEEDS= of the simulation each, NAMES=); minutes
+	$(CARGO) run -q --locked -p waystation-mutants -- $(NAMES)
 
 soak: ## Kills, simulated crashes and random histories for hours (SEEDS=, KILLS=)
 	WAYSTATION_KILLS=$(or $(KILLS),2000) $(CARGO) test --release -p waystation --test kill --test handoff_kill --test backup_kill -- --nocapture

@@ -23,6 +23,9 @@ pub enum Error {
         /// The operating system's answer.
         source: io::Error,
     },
+    /// A file that the command needs is not there; the text says which, and where it comes from.
+    #[error("{0}")]
+    Missing(String),
     /// A file of ours does not hold what was written.
     #[error("{} is not a whole trace in the native format: {reason} (at byte {offset})", .path.display())]
     Damaged {

@@ -16,6 +16,12 @@ pub(crate) unsafe fn bytes<'a>(start: *const c_char, length: usize) -> &'a [u8] 
     unsafe { std::slice::from_raw_parts(start.cast(), length) }
 }
 
+/// Where `bytes` begin, and how many there are.
+#[inline]
+pub(crate) fn bytes_of(bytes: &[u8]) -> (*const c_char, usize) {
+    (bytes.as_ptr().cast(), bytes.len())
+}
+
 /// The file name that a C text holds, as the operating system takes it: any bytes.
 ///
 /// # Safety

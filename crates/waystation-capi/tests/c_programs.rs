@@ -45,15 +45,12 @@ fn with_headers(more: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Links with the shared library, which gets its installed name in `dir`.
-fn shared(dir: &Path) -> Vec<String> {
-    let library = dir.join("libwaystation.so");
-    if !library.exists() {
-        std::os::unix::fs::symlink(libraries().join("libwaystation_capi.so"), &library).unwrap();
-    }
+/// Links with the shared library as cargo built it: it is found again under the name that it bears.
+fn shared() -> Vec<String> {
+    let dir = libraries();
     let dir = dir.display();
     let (search, run) = (format!("-L{dir}"), format!("-Wl,-rpath,{dir}"));
-    with_headers(&[&search, &run, "-lwaystation", "-lpthread"])
+    with_headers(&[&search, &run, "-lwaystation_capi", "-lpthread"])
 }
 
 fn linked_statically() -> Vec<String> {
@@ -64,8 +61,14 @@ fn linked_statically() -> Vec<String> {
 /// Runs a program with a directory of its own; what it printed.
 fn run(program: &Path) -> String {
     let dir = tempfile::tempdir().unwrap();
+    run_in(program, dir.path(), &[])
+}
+
+/// Runs a program with this directory, and more; what it printed.
+fn run_in(program: &Path, dir: &Path, more: &[&str]) -> String {
     let output = Command::new(program)
-        .arg(dir.path())
+        .arg(dir)
+        .args(more)
         .env("TEST_TMPDIR", env::temp_dir())
         .output()
         .unwrap();
@@ -78,7 +81,7 @@ fn run(program: &Path) -> String {
 fn every_function_does_what_leveldb_does() {
     let dir = tempfile::tempdir().unwrap();
     let ours = dir.path().join("ours");
-    compile("transcript.c", &ours, &shared(dir.path())).unwrap();
+    compile("transcript.c", &ours, &shared()).unwrap();
     let told = run(&ours);
     assert!(told.ends_with("done\n"), "{told}");
     let theirs = dir.path().join("theirs");
@@ -88,13 +91,35 @@ fn every_function_does_what_leveldb_does() {
     }
 }
 
+/// Orders of a program's own are LevelDB's, and a directory in one is the other's as well.
+#[test]
+fn a_program_orders_keys_as_with_leveldb() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
+    compile("orders.c", &ours, &shared()).unwrap();
+    let in_new = |program: &Path| {
+        let dir = tempfile::tempdir().unwrap();
+        let told = run_in(program, dir.path(), &["write"]);
+        assert!(told.ends_with("done\n"), "{told}");
+        (dir, told)
+    };
+    let (of_ours, told) = in_new(&ours);
+    let read = run_in(&ours, of_ours.path(), &["read"]);
+    if let Err(error) = compile("orders.c", &theirs, &["-lleveldb".to_owned()]) {
+        eprintln!("not compared with LevelDB, which does not link: {error}");
+        return;
+    }
+    let (of_theirs, they_told) = in_new(&theirs);
+    assert_eq!(told, they_told);
+    assert_eq!(run_in(&theirs, of_ours.path(), &["read"]), read);
+    assert_eq!(run_in(&ours, of_theirs.path(), &["read"]), read);
+    assert_eq!(run_in(&theirs, of_theirs.path(), &["read"]), read);
+}
+
 #[test]
 fn our_own_functions_work_in_c() {
     let dir = tempfile::tempdir().unwrap();
-    for (name, arguments) in [
-        ("shared", shared(dir.path())),
-        ("static", linked_statically()),
-    ] {
+    for (name, arguments) in [("shared", shared()), ("static", linked_statically())] {
         let program = dir.path().join(name);
         compile("own.c", &program, &arguments).unwrap();
         assert_eq!(run(&program), "done\n", "{name}");
@@ -143,6 +168,6 @@ fn every_function_is_declared_exported_and_called() {
     );
     fs::write(&source, text).unwrap();
     let program = dir.path().join("all");
-    compile(source.to_str().unwrap(), &program, &shared(dir.path())).unwrap();
+    compile(source.to_str().unwrap(), &program, &shared()).unwrap();
     run(&program);
 }

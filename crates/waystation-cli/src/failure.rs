@@ -1,7 +1,11 @@
 //! How a command fails: a sentence on standard error and an exit code (listed in `waystation --help`).
+//!
+//! That the reader of the output has gone (`| head`) is no failure where the output alone was asked for. It takes nothing
+//! from what was found ([`Failure::found`]), and it is a failure where something was changed and the output is what the
+//! user needs to go on with ([`Failure::lost`]).
 
 use crate::notation::NotationError;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use waystation::Error;
@@ -47,6 +51,23 @@ impl Failure {
         Self::from(Error::io(operation, path, source))
     }
 
+    /// Ends a command with what it found, whether or not all of that could be `printed`.
+    pub(crate) fn found(code: u8, printed: Result<(), Self>) -> Result<(), Self> {
+        match printed {
+            Err(failure) if failure.code != 0 => Err(failure),
+            _ => Err(Self::told(code)),
+        }
+    }
+
+    /// The output could not be written, and the user needs it: `what` was lost, and how it is had again.
+    pub(crate) fn lost(what: &str, error: &io::Error) -> Self {
+        let reason = match error.kind() {
+            io::ErrorKind::BrokenPipe => "its reader has gone".to_owned(),
+            _ => error.to_string(),
+        };
+        Self::new(IO, format!("{what} ({reason})"))
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         self.code
@@ -55,7 +76,8 @@ impl Failure {
     /// Says it on standard error; the exit code.
     pub(crate) fn report(self) -> ExitCode {
         if let Some(message) = self.message {
-            eprintln!("waystation: {message}");
+            // With nobody to tell, the exit code says it.
+            let _ = writeln!(io::stderr(), "waystation: {message}");
         }
         ExitCode::from(self.code)
     }

@@ -68,6 +68,11 @@ impl Output {
         self.writer.write_all(b"\n")
     }
 
+    /// Hands what there is by now to the operating system.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+
     /// Hands everything to the operating system.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.writer.flush()

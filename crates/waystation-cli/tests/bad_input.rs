@@ -110,6 +110,22 @@ fn a_foreign_or_newer_database_is_refused_with_its_name() {
         }
         shell.ok(&["stats", name]);
     }
+    // Files are looked at nevertheless, and what cannot be judged is said.
+    assert!(
+        shell
+            .ok(&["stats", "foreign"])
+            .contains("order      idb_cmp1")
+    );
+    let said = shell.ok(&["check", "foreign"]);
+    assert!(
+        said.contains("idb_cmp1") && said.contains("nobody can judge"),
+        "{said}"
+    );
+    assert!(
+        shell
+            .fails(1, &["find", "foreign", "key"])
+            .contains("idb_cmp1")
+    );
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::fmt::Write as _;
 use std::fs;
 use support::{Shell, text};
 
@@ -30,6 +31,10 @@ fn the_first_minutes_come_out_clean_with_report_and_page() {
     assert_eq!(
         last,
         format!("audit: {readings} readings, 0 lost, 0 doubled, 0 left behind")
+    );
+    assert!(
+        said.contains("learned residency, shortest / median / longest"),
+        "{said}"
     );
     assert!(said.contains("DLR-TS") && said.contains("iTETRIS") && said.contains("EPL-2.0"));
     assert_eq!(
@@ -118,7 +123,7 @@ fn what_cannot_be_driven_is_refused_with_its_reason() {
     .unwrap();
     let said = shell.fails(4, &["city", "bad.csv"]);
     assert!(
-        said.contains("bad.csv, line 3: device must be a number"),
+        said.contains("bad.csv, line 3: vehicle one leaves cell 5 and is in none"),
         "{said}"
     );
     let said = shell.fails(3, &["city", "missing.csv"]);
@@ -126,6 +131,13 @@ fn what_cannot_be_driven_is_refused_with_its_reason() {
     for arguments in [
         ["--memory", "1MB"],
         ["--memory", "much"],
+        ["--memory", "0"],
+        ["--memory", "8EB"],
+        ["--memory", "8000TB"],
+        ["--until", "99999999999"],
+        ["--reopen-every", "0"],
+        ["--readings-per-second", "1e300"],
+        ["--value-bytes", "99999999999"],
         ["--readings-per-second", "0"],
         ["--readings-per-second", "NaN"],
         ["--queries-per-second", "-1"],
@@ -146,4 +158,91 @@ fn what_cannot_be_driven_is_refused_with_its_reason() {
     assert!(said.contains("no city's"), "{said}");
     assert!(shell.path("letter").exists());
     shell.fails_in(&[3, 5], &["city", "--html", "nowhere/city.html"]);
+}
+
+/// As many programs write it: a BOM, the ends of lines of another system, fractions, names.
+#[test]
+fn a_trace_of_another_program_is_driven_through() {
+    let shell = Shell::new();
+    let trace = "\u{feff}t_s,device,cell,event\r\n1211018404.25,cab/7,north side,A\r\n1211018413.5,cab/7,north side,L\r\n\
+                 1211018413.75,cab/7,south,A\r\n1211018424,cab/7,south,L\r\n";
+    fs::write(shell.path("own.csv"), trace).unwrap();
+    let arguments = [
+        "--json",
+        "city",
+        "own.csv",
+        "--readings-per-second",
+        "10",
+        "--dir",
+        "here",
+        "--keep",
+    ];
+    let json: serde_json::Value = serde_json::from_str(&shell.ok(&arguments)).unwrap();
+    let engine = &json["engines"][0];
+    assert_eq!(engine["counts"]["readings"], 200);
+    assert_eq!(engine["counts"]["handed_records"], 90);
+    assert_eq!(engine["cells"][0]["cell"], "north side");
+    let kept = shell.path("here/waystation/cell-north%20side");
+    assert!(shell.ok(&["check", text(&kept)]).contains("sound"));
+}
+
+/// A thousand engines in one process, in the memory that all cities get.
+#[test]
+fn a_thousand_cells_are_driven_through() {
+    let allowed = std::process::Command::new("sh")
+        .args(["-c", "ulimit -Hn"])
+        .output();
+    let allowed = String::from_utf8(allowed.unwrap().stdout).unwrap();
+    if allowed
+        .trim()
+        .parse::<u64>()
+        .is_ok_and(|files| files < 16_100)
+    {
+        eprintln!(
+            "not run: a process may have {} files open here",
+            allowed.trim()
+        );
+        return;
+    }
+    let shell = Shell::new();
+    let mut trace = "t_s,device,cell,event\n".to_owned();
+    for cell in 0..1_000 {
+        let _ = writeln!(trace, "0,{cell},{cell},A");
+    }
+    for cell in 0..1_000 {
+        let next = (cell + 1) % 1_000;
+        let _ = writeln!(trace, "6.5,{cell},{cell},L\n6.5,{cell},{next},A");
+    }
+    fs::write(shell.path("large.csv"), trace).unwrap();
+    let arguments = [
+        "--json",
+        "city",
+        "large.csv",
+        "--readings-per-second",
+        "1",
+        "--until",
+        "10",
+    ];
+    let json: serde_json::Value = serde_json::from_str(&shell.ok(&arguments)).unwrap();
+    let engine = &json["engines"][0];
+    assert_eq!(
+        (&json["cells"], &engine["counts"]["hand_offs"]),
+        (&1_000.into(), &1_000.into())
+    );
+    assert_eq!(engine["counts"]["readings"], engine["audit"]["readings"]);
+    assert!(!shell.path("waystation-city").exists(), "nothing is left");
+}
+
+/// The audit's answer is the exit code, even where nobody reads the report.
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let shell = Shell::new();
+    fs::write(
+        shell.path("own.csv"),
+        "t_s,device,cell,event\n0,1,5,A\n9,1,5,L\n",
+    )
+    .unwrap();
+    for arguments in [&["city", "own.csv"][..], &["--json", "city", "own.csv"]] {
+        assert_eq!(shell.unread(arguments, b"").0, Some(0));
+    }
 }

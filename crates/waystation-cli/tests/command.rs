@@ -204,8 +204,63 @@ fn output_that_nobody_reads_is_no_failure() {
     let shell = Shell::new();
     let lines: String = (0..50_000).map(|n| format!("key{n:06}\t{n}\n")).collect();
     shell.ok_with_input(&["import", "db", "-"], lines.as_bytes());
-    let status = shell.status_with_closed_output(&["scan", "db"]);
-    assert!(status.success(), "{status}");
+    let table = shell.files("db", "ldb").pop().unwrap();
+    let reading = [
+        &["scan", "db"][..],
+        &["get", "db", "key000001"],
+        &["check", "db"],
+        &["stats", "db"],
+        &["dump", text(&table)],
+    ];
+    for arguments in reading {
+        assert_eq!(shell.unread(arguments, b""), (Some(0), String::new()));
+    }
+    // What was found counts all the same.
+    let mut bytes = fs::read(&table).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&table, bytes).unwrap();
+    assert_eq!(shell.unread(&["check", "db"], b"").0, Some(4));
+    assert_eq!(shell.unread(&["--json", "check", "db"], b"").0, Some(4));
+}
+
+/// Something was changed, and the output is what the user goes on with.
+#[test]
+fn output_that_a_hand_off_needs_is_missed() {
+    let shell = Shell::new();
+    for db in ["west", "east"] {
+        shell.ok(&["devices", "create", db, "until/3a"]);
+    }
+    let long = "v".repeat(200_000);
+    for value in ["short", &long] {
+        shell.ok_with_input(&["put", "west", "car-1:photo", "-"], value.as_bytes());
+        let export = ["devices", "export", "west", "car-1", "east"];
+        let (code, said) = shell.unread(&export, b"");
+        assert_eq!(code, Some(5), "{said}");
+        for part in [
+            "cut",
+            "frozen for east",
+            "Repeat the command",
+            "devices refuse",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        // The way out that it names.
+        let stream = shell.bytes(&export);
+        let (code, said) = shell.unread(&["devices", "refuse", "east"], &stream[..100]);
+        assert_eq!(code, Some(5), "{said}");
+        let refusal = shell.ok_with_input(&["devices", "refuse", "east"], &stream[..100]);
+        shell.ok(&["devices", "end", "west", refusal.trim()]);
+        // And the other one.
+        let stream = shell.bytes(&export);
+        let (code, said) = shell.unread(&["--json", "devices", "admit", "east"], &stream);
+        assert_eq!(code, Some(5), "{said}");
+        assert!(said.contains("give the same stream"), "{said}");
+        let receipt = shell.ok_with_input(&["devices", "admit", "east"], &stream);
+        shell.ok(&["devices", "end", "west", receipt.trim()]);
+        shell.ok(&["devices", "lift", "west", "car-1"]);
+        shell.ok(&["devices", "depart", "east", "car-1"]);
+    }
 }
 
 #[test]

@@ -118,3 +118,56 @@ fn what_cannot_be_done_is_said_and_leaves_no_file() {
     }
     assert!(!path.join("out").exists());
 }
+
+/// The engine checks data blocks; footer, index, metaindex, filter and properties are checked before it begins.
+#[test]
+fn every_flipped_bit_that_the_engine_does_not_see_is_noticed() {
+    let records: Vec<_> = (0..50)
+        .map(|number| {
+            record(
+                format!("key{number:02}").as_bytes(),
+                1,
+                ValueKind::Value,
+                b"v",
+            )
+        })
+        .collect();
+    let image = common::build(&records, 128, 16);
+    assert!(image.blocks.len() > 3);
+    let end = image.blocks.last().unwrap().end().unwrap() as usize;
+    assert!(end + 100 < image.bytes.len(), "there is a filter");
+    let mut named = std::collections::BTreeSet::new();
+    for at in end..image.bytes.len() {
+        for bit in 0..8 {
+            let mut bytes = image.bytes.clone();
+            bytes[at] ^= 1 << bit;
+            match table::read(bytes) {
+                Ok(_) => panic!("bit {bit} of byte {at} of {}", image.bytes.len()),
+                Err(error) => named.insert(error.to_string()),
+            };
+        }
+    }
+    for part in ["footer", "index", "metaindex", "filter", "properties"] {
+        let sentence = format!("its {part} is damaged");
+        assert!(named.iter().any(|said| said.contains(&sentence)), "{part}");
+    }
+}
+
+#[test]
+#[cfg_attr(not(verilator), ignore = "verilator is not installed")]
+fn a_table_with_a_damaged_filter_is_refused_by_name() {
+    let directory = directory();
+    let path = directory.path().join("a");
+    let mut bytes = fs::read(&path).unwrap();
+    let end = table::read(bytes.clone()).unwrap().blocks[0].end().unwrap();
+    bytes[end as usize] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let size = sizes()[0].to_string();
+    let said = run(directory.path(), &["-N", &size, "a"])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        said.contains("a: a table cannot be read: its filter is damaged"),
+        "{said}"
+    );
+}

@@ -19,6 +19,10 @@ use std::time::Duration;
 
 /// The length of sequence and count.
 pub const HEADER_BYTES: usize = 12;
+/// No batch becomes longer (bytes) by operations that are added to it. Engines refuse shorter ones already.
+pub const BYTES_MAX: usize = 1 << 30;
+/// What an operation takes beside its parts, at most: its kind, and the lengths of two parts.
+const FRAMING_BYTES: usize = 1 + 2 * 5;
 
 /// One operation of a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -86,6 +90,8 @@ impl<'a> Operation<'a> {
 pub struct WriteBatch {
     bytes: Vec<u8>,
     count: u32,
+    /// How long it would have become by the first operation that was too long; 0 if none was.
+    refused_bytes: usize,
 }
 
 impl Default for WriteBatch {
@@ -100,35 +106,46 @@ impl WriteBatch {
         Self {
             bytes: vec![0; HEADER_BYTES],
             count: 0,
+            refused_bytes: 0,
         }
     }
 
     /// A batch of the bytes of one; refused unless every operation is well formed and the count is right.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, FormatError> {
         let count = BatchIter::parse(&bytes)?.remaining;
-        Ok(Self { bytes, count })
+        Ok(Self {
+            bytes,
+            count,
+            refused_bytes: 0,
+        })
     }
 
-    /// Sets `key` to `value`. Panics if either has 4 GiB or more.
+    /// Sets `key` to `value`. What would make the batch longer than [`BYTES_MAX`] is not taken, and from then on the
+    /// batch is one that is [refused](Self::refused_bytes).
     #[inline]
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        self.begin(ValueKind::Value as u8, key.len() + value.len());
+        if !self.begin(ValueKind::Value as u8, &[key.len(), value.len()]) {
+            return;
+        }
         put_length_prefixed(&mut self.bytes, key);
         put_length_prefixed(&mut self.bytes, value);
     }
 
-    /// Deletes `key`. Panics if it has 4 GiB or more.
+    /// Deletes `key`. Too long as for [`put`](Self::put).
     #[inline]
     pub fn delete(&mut self, key: &[u8]) {
-        self.begin(ValueKind::Deletion as u8, key.len());
-        put_length_prefixed(&mut self.bytes, key);
+        if self.begin(ValueKind::Deletion as u8, &[key.len()]) {
+            put_length_prefixed(&mut self.bytes, key);
+        }
     }
 
-    /// Deletes all keys from `start` (included) to `end` (excluded; `None`: to the last key). Panics if either has
-    /// 4 GiB or more. Whoever takes the batch refuses a range that ends where it begins, or before.
+    /// Deletes all keys from `start` (included) to `end` (excluded; `None`: to the last key). Too long as for
+    /// [`put`](Self::put). Whoever takes the batch refuses a range that ends where it begins, or before.
     pub fn delete_range(&mut self, start: &[u8], end: Option<&[u8]>) {
         let end_bytes = end.unwrap_or_default();
-        self.begin(RANGE_DELETION, start.len() + end_bytes.len());
+        if !self.begin(RANGE_DELETION, &[start.len(), end_bytes.len()]) {
+            return;
+        }
         // An end at the first key of all would read as no end: such a range is made one that is refused as well.
         let is_void = end.is_some_and(<[u8]>::is_empty);
         let (start, end) = if is_void {
@@ -141,32 +158,35 @@ impl WriteBatch {
     }
 
     /// Sets `key` to `value` for `lifetime` (rounded up to a microsecond), from when the batch is written: two
-    /// operations. Panics as [`put`](Self::put). Whoever takes the batch refuses a time to live of nothing, or of over
-    /// [`TIME_MAX`].
+    /// operations. Too long as for [`put`](Self::put). Whoever takes the batch refuses a time to live of nothing, or of
+    /// over [`TIME_MAX`].
     pub fn put_with_ttl(&mut self, key: &[u8], value: &[u8], lifetime: Duration) {
         self.put(key, value);
         let micros = lifetime.as_nanos().div_ceil(1000);
         let micros = u64::try_from(micros).map_or(TIME_MAX + 1, |it| it.min(TIME_MAX + 1));
-        self.begin(EXPIRY, key.len() + 8);
-        put_length_prefixed(&mut self.bytes, key);
-        self.bytes
-            .extend_from_slice(&(micros | IS_LIFETIME).to_le_bytes());
+        self.put_time(key, micros | IS_LIFETIME);
     }
 
-    /// Sets `key` to `value` until `expiry` (microseconds since 1970): two operations. Panics as [`put`](Self::put).
+    /// Sets `key` to `value` until `expiry` (microseconds since 1970): two operations. Too long as for
+    /// [`put`](Self::put).
     pub fn put_until(&mut self, key: &[u8], value: &[u8], expiry: u64) {
         self.put(key, value);
-        self.begin(EXPIRY, key.len() + 8);
-        put_length_prefixed(&mut self.bytes, key);
-        self.bytes
-            .extend_from_slice(&expiry.min(TIME_MAX).to_le_bytes());
+        self.put_time(key, expiry.min(TIME_MAX));
+    }
+
+    fn put_time(&mut self, key: &[u8], time: u64) {
+        if self.begin(EXPIRY, &[key.len(), 8]) {
+            put_length_prefixed(&mut self.bytes, key);
+            self.bytes.extend_from_slice(&time.to_le_bytes());
+        }
     }
 
     /// Notes that `time` (microseconds since 1970) was reached.
     pub fn reach(&mut self, time: u64) {
-        self.begin(REACHED, 8);
-        self.bytes
-            .extend_from_slice(&time.min(TIME_MAX).to_le_bytes());
+        if self.begin(REACHED, &[8]) {
+            self.bytes
+                .extend_from_slice(&time.min(TIME_MAX).to_le_bytes());
+        }
     }
 
     /// Turns every time to live into an expiry, at `now` (microseconds since 1970).
@@ -189,22 +209,56 @@ impl WriteBatch {
         }
     }
 
-    /// Deletes all keys that begin with `prefix`; all there are, if it is empty.
+    /// Deletes all keys that begin with `prefix`; all there are, if it is empty. In the batch this is a range of keys in the
+    /// order of their bytes: not for a database in another order, where it is another range.
     pub fn delete_prefix(&mut self, prefix: &[u8]) {
-        self.delete_range(prefix, prefix_end(prefix).as_deref());
+        if self.has_room(&[prefix.len(), prefix.len()]) {
+            self.delete_range(prefix, prefix_end(prefix).as_deref());
+        }
     }
 
-    /// Appends the operations of `other`.
+    /// Appends the operations of `other`. Too long as for [`put`](Self::put); so it is if `other` was.
     pub fn append(&mut self, other: &Self) {
-        self.set_count(self.count + other.count);
-        self.bytes.extend_from_slice(&other.bytes[HEADER_BYTES..]);
+        if other.refused_bytes > 0 {
+            let bytes = other.refused_bytes.saturating_add(self.bytes.len());
+            self.refused_bytes = self.refused_bytes.max(bytes);
+        }
+        let operations = &other.bytes[HEADER_BYTES..];
+        if self.has_room(&[operations.len()]) {
+            self.set_count(self.count + other.count);
+            self.bytes.extend_from_slice(operations);
+        }
     }
 
+    /// The length that the batch would have had by an operation that was too long and was not taken, nor any after it:
+    /// whoever takes the batch refuses it. `None` if all were taken.
     #[inline]
-    fn begin(&mut self, kind: u8, payload_bytes: usize) {
-        self.bytes.reserve(1 + 2 * 5 + payload_bytes);
+    pub fn refused_bytes(&self) -> Option<usize> {
+        (self.refused_bytes > 0).then_some(self.refused_bytes)
+    }
+
+    /// Begins an operation with parts of these lengths, if there is room.
+    #[inline]
+    fn begin(&mut self, kind: u8, parts: &[usize]) -> bool {
+        if !self.has_room(parts) {
+            return false;
+        }
+        self.bytes
+            .reserve(FRAMING_BYTES + parts.iter().sum::<usize>());
         self.bytes.push(kind);
         self.set_count(self.count + 1);
+        true
+    }
+
+    /// Whether all was taken so far, and an operation with parts of these lengths can be.
+    #[inline]
+    fn has_room(&mut self, parts: &[usize]) -> bool {
+        let before = self.bytes.len() + FRAMING_BYTES;
+        let bytes = (parts.iter()).fold(before, |sum, part| sum.saturating_add(*part));
+        if self.refused_bytes == 0 && bytes > BYTES_MAX {
+            self.refused_bytes = bytes;
+        }
+        self.refused_bytes == 0
     }
 
     #[inline]
@@ -218,6 +272,7 @@ impl WriteBatch {
         self.bytes.clear();
         self.bytes.resize(HEADER_BYTES, 0);
         self.count = 0;
+        self.refused_bytes = 0;
     }
 
     /// How many operations there are.
@@ -419,142 +474,4 @@ fn read_time<'a>(reader: &mut Reader<'a>, kind: u8) -> Result<Operation<'a>, For
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::collection::vec;
-    use proptest::option;
-    use proptest::prelude::*;
-
-    #[test]
-    fn bytes_are_leveldbs() {
-        let mut batch = WriteBatch::new();
-        batch.put(b"foo", b"bar");
-        batch.delete(b"box");
-        batch.put(b"", b"");
-        batch.set_sequence(100);
-        let expected = [
-            &[100, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0][..],
-            b"\x01\x03foo\x03bar\x00\x03box\x01\x00\x00",
-        ];
-        assert_eq!(batch.as_bytes(), expected.concat());
-        assert_eq!(batch.sequence(), 100);
-        let mut walk = batch.iter();
-        walk.next();
-        assert_eq!(walk.sequence(), 101);
-    }
-
-    #[test]
-    fn damaged_batches_are_refused() {
-        let mut batch = WriteBatch::new();
-        batch.put(b"foo", b"bar");
-        batch.delete(b"box");
-        let bytes = batch.as_bytes();
-        for cut in 0..bytes.len() {
-            assert!(WriteBatch::from_bytes(bytes[..cut].to_vec()).is_err());
-        }
-        let mut other_kind = bytes.to_vec();
-        other_kind[HEADER_BYTES] = 5;
-        assert!(matches!(
-            WriteBatch::from_bytes(other_kind),
-            Err(FormatError::Unsupported { offset: 12, .. })
-        ));
-        let mut other_count = bytes.to_vec();
-        other_count[8] = 3;
-        assert!(WriteBatch::from_bytes(other_count).is_err());
-    }
-
-    #[test]
-    fn ranges_are_read_back() {
-        let mut batch = WriteBatch::new();
-        batch.delete_range(b"a", Some(b"c"));
-        batch.delete_prefix(b"x\xff");
-        batch.delete_prefix(b"");
-        batch.delete_range(b"", Some(b""));
-        let read = WriteBatch::from_bytes(batch.as_bytes().to_vec()).unwrap();
-        let ranges: Vec<_> = read.iter().map(|it| (it.key, it.range())).collect();
-        let expected: [(&[u8], _); 4] = [
-            (b"a", Some(Some(&b"c"[..]))),
-            (b"x\xff", Some(Some(b"y"))),
-            (b"", Some(None)),
-            (b"\0", Some(Some(b"\0"))),
-        ];
-        assert_eq!(ranges, expected);
-    }
-
-    #[test]
-    fn times_are_read_back_and_fixed() {
-        let mut batch = WriteBatch::new();
-        batch.put_with_ttl(b"a", b"1", Duration::from_nanos(1_500));
-        batch.put_until(b"b", b"2", 99);
-        batch.reach(7);
-        batch.put_with_ttl(b"c", b"", Duration::MAX);
-        batch.put_with_ttl(b"d", b"", Duration::ZERO);
-        let times = |batch: &WriteBatch| -> Vec<_> { batch.iter().map(|it| it.time).collect() };
-        let mut expected = [
-            None,
-            Some(Time::Lifetime(2)),
-            None,
-            Some(Time::Expiry(99)),
-            Some(Time::Reached(7)),
-            None,
-            Some(Time::Lifetime(TIME_MAX + 1)),
-            None,
-            Some(Time::Lifetime(0)),
-        ];
-        let mut read = WriteBatch::from_bytes(batch.as_bytes().to_vec()).unwrap();
-        assert_eq!(times(&read), expected);
-        read.fix_times(1_000);
-        expected[1] = Some(Time::Expiry(1_002));
-        expected[6] = Some(Time::Expiry(TIME_MAX));
-        expected[8] = Some(Time::Expiry(1_000));
-        assert_eq!(times(&read), expected);
-        assert_eq!(read.iter().nth(1).unwrap().key, b"a");
-        let mut beyond = read.as_bytes().to_vec();
-        let last = beyond.len() - 1;
-        beyond[last] = 0x40;
-        assert!(WriteBatch::from_bytes(beyond).is_err());
-    }
-
-    proptest! {
-        #[test]
-        fn operations_round_trip(
-            operations in vec((vec(any::<u8>(), 0..200), option::of(vec(any::<u8>(), 0..200))), 0..20),
-            split in 0..20_usize,
-            sequence: u64,
-        ) {
-            let mut batch = WriteBatch::new();
-            batch.put(b"left over", b"from before");
-            batch.clear();
-            let mut tail = WriteBatch::new();
-            for (i, (key, value)) in operations.iter().enumerate() {
-                let part = if i < split { &mut batch } else { &mut tail };
-                match value {
-                    Some(value) => part.put(key, value),
-                    None => part.delete(key),
-                }
-            }
-            batch.append(&tail);
-            batch.set_sequence(sequence);
-            let read = WriteBatch::from_bytes(batch.as_bytes().to_vec()).unwrap();
-            prop_assert_eq!(read.len(), operations.len());
-            prop_assert_eq!(read.sequence(), sequence);
-            let expected: Vec<_> = operations
-                .iter()
-                .map(|(key, value)| Operation { key, value: value.as_deref(), ..Operation::default() })
-                .collect();
-            prop_assert_eq!(read.iter().collect::<Vec<_>>(), expected);
-            let (count, payload) = (operations.len() as u32, &batch.as_bytes()[HEADER_BYTES..]);
-            let headless = BatchIter::parse_headless(sequence, count, payload).unwrap();
-            prop_assert_eq!(headless.sequence(), sequence);
-            prop_assert!(headless.eq(batch.iter()));
-            prop_assert!(BatchIter::parse_headless(sequence, count + 1, payload).is_err());
-        }
-
-        #[test]
-        fn any_bytes_are_answered(bytes: Vec<u8>) {
-            if let Ok(walk) = BatchIter::parse(&bytes) {
-                prop_assert_eq!(walk.len(), walk.count());
-            }
-        }
-    }
-}
+mod tests;

@@ -2,19 +2,26 @@
 //!
 //! A checksum stored beside data that itself holds checksums is weak (the CRC of a string that embeds its
 //! own CRC is a constant), so what is stored is rotated and shifted by a constant (LevelDB, `util/crc32c.h`).
+//!
+//! Every checksum of the project is computed here.
+
+use crc_fast::{CrcAlgorithm, Digest};
 
 const MASK_DELTA: u32 = 0xa282_ead8;
 
 /// The CRC-32C (Castagnoli) of `data`.
 #[inline]
 pub fn crc32c(data: &[u8]) -> u32 {
-    crc32c::crc32c(data)
+    crc_fast::crc32_iscsi(data)
 }
 
 /// The CRC-32C of what `crc` covers followed by `data`.
 #[inline]
 pub fn extend(crc: u32, data: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc, data)
+    // The register holds the complement of the checksum.
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!crc));
+    digest.update(data);
+    digest.finalize() as u32
 }
 
 /// The form of `crc` that is stored.

@@ -16,6 +16,7 @@ pub mod handoff;
 pub mod key;
 pub mod leveldb_log;
 pub mod log;
+pub mod order;
 pub mod table;
 pub mod varint;
 pub mod version_edit;

@@ -214,7 +214,12 @@ impl Kind {
 
     /// Opens it and reads everything, in both ways.
     pub fn read(self, storage: Arc<dyn Storage>) -> Outcome {
-        let db = match Db::open_with(storage, DIR, self.options()) {
+        self.read_in(storage, Path::new(DIR))
+    }
+
+    /// The same of a copy that lies in `dir`.
+    pub fn read_in(self, storage: Arc<dyn Storage>, dir: &Path) -> Outcome {
+        let db = match Db::open_with(storage, dir, self.options()) {
             Ok(db) => db,
             Err(error) => return Outcome::Refused(error),
         };

@@ -122,6 +122,7 @@ fn leveldb_reads_our_tables_and_compacts_them() {
                 compression,
                 filter_bits_per_key,
                 purged_through: 7,
+                ..TableOptions::default()
             };
             write_database(directory.path(), &options);
             for filter_bits_per_key in [0, 10] {

@@ -1,5 +1,6 @@
 //! Waystation: an embedded ordered key-value engine for data that arrives fast, stays a while, and leaves.
 
+mod background;
 pub mod backup;
 mod cemetery;
 mod db;
@@ -23,3 +24,4 @@ pub use device::{Extractor, UnknownExtractor};
 pub use error::{Error, Result};
 pub use log::LogStats;
 pub use lsm::tree::{CheckReport, LevelStats, Problem, TreeStats, WorkStats};
+pub use waystation_format::order::{Comparator, Order};

@@ -7,8 +7,8 @@
 //! protocols: the ring, the commit pipeline). Under `--cfg restless` it is `std` with threads that are held up now and
 //! then, so that tests of the whole engine meet what happens on a machine with far too much to do.
 //!
-//! To keep all three builds alike: no `static` or `const` atomics (loom's are not `const`), no timeouts, and no
-//! waiting without [`Condvar`], [`hint::spin_loop`] or [`thread::yield_now`]. [`Arc`] is `std`'s everywhere, as
+//! To keep all three builds alike: no `static` or `const` atomics (loom's are not `const`), no timeouts but [`wait_for`]'s, and
+//! no waiting without [`Condvar`], [`hint::spin_loop`] or [`thread::yield_now`]. [`Arc`] is `std`'s everywhere, as
 //! shuttle's is too: loom's is no method receiver and does not coerce to trait objects, and it is not in
 //! reference counts that our mistakes will be.
 #![allow(
@@ -73,6 +73,31 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
     condvar
         .wait(guard)
         .expect("no thread panics with this lock held")
+}
+
+/// Waits on `condvar`, but not much longer than `time`. In a model others get on once.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn wait_for<'a, T>(
+    condvar: &Condvar,
+    _: &'a Mutex<T>,
+    guard: MutexGuard<'a, T>,
+    time: std::time::Duration,
+) -> MutexGuard<'a, T> {
+    let waited = condvar.wait_timeout(guard, time);
+    waited.expect("no thread panics with this lock held").0
+}
+
+/// Waits on `condvar`, but not much longer than `time`. In a model others get on once.
+#[cfg(any(loom, shuttle))]
+pub(crate) fn wait_for<'a, T>(
+    _: &Condvar,
+    mutex: &'a Mutex<T>,
+    guard: MutexGuard<'a, T>,
+    _: std::time::Duration,
+) -> MutexGuard<'a, T> {
+    drop(guard);
+    thread::yield_now();
+    lock(mutex)
 }
 
 /// Makes `value` at least `least`, for whoever loads it to know all that was done before.

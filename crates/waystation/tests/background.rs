@@ -7,7 +7,9 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{open_simulated, options_with_devices, small_options, wait_until};
+use support::{
+    open_simulated, options_with_devices, options_with_resting_devices, small_options, wait_until,
+};
 use waystation::storage::{SimStorage, Storage};
 use waystation::{Db, DeviceLevel, Options, Snapshot, Stats};
 
@@ -127,4 +129,24 @@ fn coming_to_rest_waits_for_the_devices_that_are_settling() {
     wait_until("it does not settle", || level() != DeviceLevel::Upper);
     db.wait_idle().expect("comes to rest");
     assert_eq!(level(), DeviceLevel::Tree);
+}
+
+#[test]
+fn a_departure_from_a_database_at_rest_keeps_the_deadline_of_deletions() {
+    let machine = SimStorage::new(5);
+    let options = Options {
+        deletion_deadline: Some(Duration::from_secs(1)),
+        ..options_with_resting_devices()
+    };
+    let db = open(&machine, options);
+    for number in 0..100 {
+        let key = format!("car:{number:05}");
+        db.put(key.as_bytes(), &[7; 100]).expect("put");
+    }
+    db.settle(b"car").expect("settles");
+    db.wait_idle().expect("comes to rest");
+    assert!(tables(&db.stats()) > 0);
+    db.depart(b"car").expect("departs");
+    wait_until_empty(&db, "after the departure");
+    db.close().expect("closes");
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use waystation::inspect::{Inspection, Problem};
 use waystation::storage::OsStorage;
 use waystation::{Db, DeviceOptions, Error, Extractor, Options};
+use waystation_format::checksum;
 
 fn options(has_devices: bool) -> Options {
     Options {
@@ -234,8 +235,10 @@ fn a_segments_index_against_its_blocks() {
     let blocks = u32::from_le_bytes(bytes[footer + 12..footer + 16].try_into().unwrap());
     let index = footer - 32 * blocks as usize;
     bytes[index + 24] ^= 1;
-    let checksum =
-        crc32c::crc32c_append(crc32c::crc32c(&bytes[footer + 12..]), &bytes[index..footer]);
+    let checksum = checksum::extend(
+        checksum::crc32c(&bytes[footer + 12..]),
+        &bytes[index..footer],
+    );
     bytes[footer + 8..footer + 12].copy_from_slice(&checksum.to_le_bytes());
     fs::write(segment, bytes).unwrap();
     assert_names(&path, name(segment), "index is wrong about the block");

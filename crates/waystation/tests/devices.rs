@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use support::options_with_devices;
+use support::{open_simulated, options_with_devices, options_with_resting_devices};
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
@@ -324,4 +324,25 @@ fn devices_settle_again_whose_marks_were_lost() {
     db.settle_together(all()).unwrap();
     assert_eq!(walk(&db, IterOptions::default(), false), content);
     assert!(db.check().unwrap().problems.is_empty());
+}
+
+/// A write that fails leaves no trace of the devices that it would have brought.
+#[test]
+fn failed_writes_leave_no_devices_behind() {
+    let machine = SimStorage::new(1);
+    let db = open_simulated(&machine, options_with_resting_devices()).expect("open");
+    db.put(b"moving:1", b"").expect("put");
+    drop(db.export_device(b"moving", "east", Durability::ProcessCrash));
+    let devices = |db: &Db| db.stats().devices.expect("devices").devices;
+    let before = devices(&db);
+    for number in 0..100 {
+        let mut batch = WriteBatch::new();
+        batch.put(format!("new-{number}:1").as_bytes(), b"");
+        batch.put(b"moving:1", b"");
+        let refused = db.write(&batch, Durability::ProcessCrash);
+        assert!(matches!(refused, Err(Error::Moving { .. })), "{refused:?}");
+    }
+    assert_eq!(devices(&db), before);
+    db.put(b"new-7:1", b"").expect("put");
+    assert_eq!(devices(&db), before + 1);
 }

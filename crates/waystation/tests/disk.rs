@@ -125,7 +125,7 @@ fn a_limit_without_room_for_the_engine_is_refused() {
 #[test]
 fn a_full_file_system_stops_writers_and_not_those_who_leave() {
     let machine = SimStorage::new(3);
-    machine.set_capacity(Some(80 << 20));
+    machine.set_capacity(Some(10 << 20));
     let db = open(&machine, None);
     let (mut written, error) = fill(&db, 0);
     assert!(matches!(error, Error::DiskFull { .. }), "{error}");
@@ -159,4 +159,72 @@ fn a_full_file_system_stops_writers_and_not_those_who_leave() {
     db.put(b"car-3:after", b"").expect("put");
     written.insert(b"car-3:after".to_vec(), Vec::new());
     assert!(content(&db) == written);
+}
+
+/// It would wait for ever for room that cannot be.
+#[test]
+fn what_never_fits_is_refused_at_once() {
+    const LIMIT: u64 = 4 << 20;
+    for has_devices in [true, false] {
+        let machine = SimStorage::new(4);
+        let mut options = options(Some(LIMIT));
+        options.devices = options.devices.filter(|_| has_devices);
+        let open = || Db::open_with(machine.clone(), DIR, options.clone()).expect("open");
+        let db = open();
+        for (key, value) in [(&b"car-1:a"[..], &b"1"[..]), (b"plain", b"2")] {
+            db.put(key, value).expect("there is room");
+            let huge = db.put(key, &vec![1; LIMIT as usize * 3 / 2]);
+            assert!(matches!(huge, Err(Error::InvalidArgument(_))), "{huge:?}");
+            // Less than the limit, and more than can ever be free.
+            let large = db.put(key, &vec![1; LIMIT as usize * 7 / 8]);
+            assert!(matches!(large, Err(Error::InvalidArgument(_))), "{large:?}");
+            db.delete(key).expect("deletions go on");
+        }
+        assert!(content(&db).is_empty() && used(&machine) <= LIMIT);
+        drop(db);
+        let db = open();
+        db.put(b"car-1:a", b"3").expect("there is room");
+        assert_eq!(content(&db).len(), 1);
+    }
+}
+
+/// On real files, where the new ring is written beside the old one.
+#[test]
+fn a_larger_ring_does_not_pass_the_limit() {
+    const LIMIT: u64 = 8 << 20;
+    let dir = tempfile::tempdir().expect("directory");
+    let db = Db::open(dir.path(), options(Some(LIMIT))).expect("open");
+    let (written, _) = fill(&db, 0);
+    drop(db);
+    let used = || {
+        let entries = std::fs::read_dir(dir.path()).expect("list");
+        let lengths = entries.filter_map(|entry| Some(entry.ok()?.metadata().ok()?.len()));
+        lengths.sum::<u64>()
+    };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(SeqCst) {
+                let used = used();
+                assert!(used <= LIMIT, "{used} bytes");
+            }
+        });
+        let _stop = SetOnDrop(&is_over);
+        for ring_bytes in [4 << 20, 512 << 10, 8 << 20] {
+            let options = Options {
+                ring_bytes,
+                ..options(Some(LIMIT))
+            };
+            match Db::open(dir.path(), options) {
+                Ok(db) => assert!(content(&db) == written),
+                Err(error) => assert!(error.is_out_of_space(), "{error}"),
+            }
+        }
+    });
+    let db = Db::open(dir.path(), options(Some(LIMIT))).expect("open as before");
+    assert!(content(&db) == written);
+    depart_all(&db);
+    wait_until("there is room again", || {
+        db.put(b"car-1:again", b"").is_ok()
+    });
 }

@@ -119,7 +119,7 @@ fn check_and_finish(west: &Db, east: &Db, before: &State, reached: Reached, what
         "{what}: whole until it is handed on"
     );
     let Some(ticket) = exports.first() else {
-        // The freeze was not durable; so nobody has seen the stream's end.
+        // The freeze was not durable; so nobody has seen the stream.
         assert!(there.is_empty(), "{what}: two owners");
         west.put(b"car:after", b"").expect("put");
         return;

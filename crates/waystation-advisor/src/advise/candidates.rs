@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use waystation_planner::{Curve, Point, hottest, split};
 
+use super::commands::file_system_bytes;
 use super::heat::BlockCosts;
 use super::{Candidate, ERROR_BAND, How, Realisable, Share};
 use crate::event::{BLOCK_BYTES, Op, Role};
@@ -133,24 +134,13 @@ impl<'a> Workbench<'a> {
             }
             return ways;
         }
-        if bytes >= unique {
-            ways.push((
-                if role == Role::Swap {
-                    How::SwapSized
-                } else {
-                    How::Whole
-                },
-                unique,
-            ));
-        } else {
-            ways.push((
-                if role == Role::Swap {
-                    How::SwapSized
-                } else {
-                    How::FirstTouch
-                },
-                bytes,
-            ));
+        let whole = file_system_bytes(unique);
+        match role {
+            Role::Swap => ways.push((How::SwapSized, bytes.min(unique))),
+            _ if bytes >= whole => ways.push((How::Whole, whole)),
+            _ => ways.push((How::FirstTouch, bytes.min(unique))),
+        }
+        if bytes < unique {
             ways.push((How::HotSet, bytes));
         }
         ways

@@ -122,8 +122,18 @@ pub struct CapacityAdvice {
     pub advised_here: Option<usize>,
     /// The recommendation in one sentence with its reason.
     pub sentence: String,
-    /// Commands that carry out the best realisable one.
-    pub commands: Vec<String>,
+    /// Shell scripts that carry the advice out, each of which writes one that undoes it: of the best that needs nothing
+    /// but Linux's own tools, and of the one advised if it is a cache.
+    pub scripts: Vec<Script>,
+}
+
+/// A shell script that carries a candidate out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Script {
+    /// The candidate's name.
+    pub what: String,
+    /// The script.
+    pub text: String,
 }
 
 /// The whole answer.
@@ -253,15 +263,19 @@ fn choose(bench: &Workbench<'_>, capacity: u64, mut candidates: Vec<Candidate>) 
     let advised = pick(&|_| true);
     let advised_here = pick(&|candidate| candidate.realisable == Realisable::Here);
     let sentence = sentence(bench, capacity, &candidates, advised, advised_here);
-    let commands =
-        advised_here.map_or_else(Vec::new, |index| commands::commands(&candidates[index]));
+    let mut wanted: Vec<usize> = advised_here.into_iter().chain(advised).collect();
+    wanted.dedup();
+    let scripts = wanted
+        .into_iter()
+        .filter_map(|index| commands::script(&candidates[index]))
+        .collect();
     CapacityAdvice {
         capacity,
         candidates,
         advised,
         advised_here,
         sentence,
-        commands,
+        scripts,
     }
 }
 

@@ -48,8 +48,20 @@ pub fn text(advice: &Advice) -> String {
             );
         }
         let _ = writeln!(text, "\n{}", capacity.sentence);
-        for command in &capacity.commands {
-            let _ = writeln!(text, "    {command}");
+        // A script is longer than all the rest: it is shown where one answer was asked for.
+        for script in &capacity.scripts {
+            if advice.capacities.len() > 1 {
+                let _ = writeln!(
+                    text,
+                    "For the script that does it, ask for this size alone."
+                );
+            } else {
+                let _ = writeln!(
+                    text,
+                    "\nThe script for {} (it writes the one that undoes it; --json has it in .capacities[0].scripts):\n\n{}",
+                    script.what, script.text
+                );
+            }
         }
     }
     if !advice.notes.is_empty() {
@@ -71,8 +83,13 @@ pub fn html(advice: &Advice, dense: &Advice) -> String {
             "<p class=\"answer\">{}</p>",
             escape(&capacity.sentence)
         );
-        if !capacity.commands.is_empty() {
-            let _ = write!(part, "<pre>{}</pre>", escape(&capacity.commands.join("\n")));
+        for script in &capacity.scripts {
+            let _ = write!(
+                part,
+                "<details><summary>The script for {}</summary><pre>{}</pre></details>",
+                escape(&script.what),
+                escape(&script.text)
+            );
         }
     }
     part.push_str("</section><section><h2>Seconds against capacity</h2><p class=\"soft\">What gains nothing is left out. Dashed: it needs device-mapper or an application change.</p>");

@@ -42,11 +42,11 @@ fn each_application_gets_its_own_answer() {
     );
     assert!(
         graph
-            .commands
+            .scripts
             .iter()
-            .any(|command| command.contains("swapon --priority")),
+            .any(|script| script.text.contains("\nswap_first ")),
         "{:?}",
-        graph.commands
+        graph.scripts
     );
 
     let web = &advice("web-mirror.ordered", 100 << 20).capacities[0];
@@ -107,12 +107,11 @@ fn a_small_journal_is_what_linux_alone_can_do_for_sqlite() {
     );
     assert_eq!(here.bytes, 6 << 20);
     assert!(
-        capacity
-            .commands
-            .iter()
-            .any(|command| command.contains("journal_dev $FAST 1536")),
+        capacity.scripts.iter().any(|script| script
+            .text
+            .contains("\nmove_journal \"$FAST\" \"$MOUNTPOINT\" 6291456\n")),
         "{:?}",
-        capacity.commands
+        capacity.scripts
     );
 }
 

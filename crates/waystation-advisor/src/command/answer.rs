@@ -90,12 +90,12 @@ pub(super) fn explain(arguments: &Explain, show: Show) -> Result<()> {
 }
 
 pub(super) fn validate(arguments: &Validate, show: Show) -> Result<()> {
+    let machine = validator::machine_of(&arguments.data)?;
     let bar = progress(show, "simulating");
-    let validation =
-        validator::validate(&arguments.data, &Machine::laboratory(), |done, total| {
-            bar.set_length(total);
-            bar.set_position(done);
-        })?;
+    let validation = validator::validate(&arguments.data, &machine, |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    })?;
     bar.finish_and_clear();
     // Each part is printed when it is there: the last one takes a quarter of an hour.
     if !show.json {
@@ -104,7 +104,7 @@ pub(super) fn validate(arguments: &Validate, show: Show) -> Result<()> {
     let bar = progress(show, "holding out");
     let held_out = validator::held_out(
         &arguments.data,
-        &Machine::laboratory(),
+        &machine,
         &validator::Grid::default(),
         |done, total| {
             bar.set_length(total);
@@ -113,7 +113,13 @@ pub(super) fn validate(arguments: &Validate, show: Show) -> Result<()> {
     )?;
     bar.finish_and_clear();
     if !show.json {
-        print(&format!("\n{}\n", held_out.to_text()))?;
+        print(&held_out.as_ref().map_or_else(
+            || {
+                "\nHeld out: not run: it fits on other applications, and there is only one\n"
+                    .to_owned()
+            },
+            |held_out| format!("\n{}\n", held_out.to_text()),
+        ))?;
     }
     let live = if arguments.live {
         Some(run_live(arguments, show)?)
@@ -127,19 +133,23 @@ pub(super) fn validate(arguments: &Validate, show: Show) -> Result<()> {
     } else if live.is_none() {
         print("Live: not run: it was not asked for (--live)\n")?;
     }
-    let mut missed = Vec::new();
-    if !validation.passes() {
-        missed.push("against the measured runs");
-    }
-    if !held_out.passes() {
-        missed.push("with each application held out");
-    }
+    let alone = held_out.map_or_else(Vec::new, |held_out| held_out.misses());
+    let missed: Vec<String> = validation
+        .misses()
+        .into_iter()
+        .map(|miss| format!("against the measured runs {miss}"))
+        .chain(
+            alone
+                .into_iter()
+                .map(|miss| format!("with each application held out {miss}")),
+        )
+        .collect();
     if missed.is_empty() {
         return Ok(());
     }
     Err(Error::Unanswerable(format!(
-        "the simulator does not reach its figures {}",
-        missed.join(" nor ")
+        "the simulator does not reach its figures: {}",
+        missed.join("; ")
     )))
 }
 

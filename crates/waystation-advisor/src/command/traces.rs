@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use clap::ValueEnum as _;
+
 use super::arguments::{AreaArguments, Export, Import, ReportArguments};
 use super::{Show, print, print_json, progress};
 use crate::error::{Error, Result};
@@ -54,6 +56,19 @@ pub(super) fn import(arguments: &Import, show: Show) -> Result<()> {
             "{rejections}\nNothing was written; pass --skip-malformed to keep the rows that were understood"
         )));
     }
+    // A trace of nothing answers no question; it is more likely the wrong file, or the wrong format.
+    if writer.info_mut().requests == 0 {
+        return Err(Error::Malformed(format!(
+            "{} holds no requests as --format {} has them ({} rows were other events, {} were not understood); nothing was written",
+            names.join(", "),
+            arguments
+                .format
+                .to_possible_value()
+                .map_or_else(String::new, |value| value.get_name().to_owned()),
+            rejections.other_rows,
+            rejections.count()
+        )));
+    }
     let info = writer.finish()?;
     if !rejections.is_empty() {
         eprintln!("{rejections}");
@@ -62,12 +77,6 @@ pub(super) fn import(arguments: &Import, show: Show) -> Result<()> {
         eprintln!(
             "note: {} completions belong to no issue in the trace (requests that were under way when it began, or the ends of sequences of flush and write)",
             rejections.unmatched_completions
-        );
-    }
-    if info.requests == 0 {
-        eprintln!(
-            "note: the trace holds no requests ({} rows were other events)",
-            rejections.other_rows
         );
     }
     if show.json {

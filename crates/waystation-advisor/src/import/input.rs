@@ -17,7 +17,13 @@ pub(super) fn open(path: &Path) -> Result<Box<dyn BufRead>> {
             std::io::stdin(),
         )));
     }
-    let file = File::open(path).map_err(|source| Error::io("open", path, source))?;
+    let file = File::open(path).map_err(|source| match source.kind() {
+        std::io::ErrorKind::NotFound => Error::Missing(format!(
+            "{} is not there: `place import` needs the trace of another tool (\"-\" reads standard input)",
+            path.display()
+        )),
+        _ => Error::io("open", path, source),
+    })?;
     let mut plain = BufReader::with_capacity(1 << 18, file);
     let head = plain
         .fill_buf()

@@ -345,7 +345,7 @@ fn wrong_formats_are_refused_with_a_reason() {
             &settings(Format::Csv, Path::new("/nonexistent")),
             &mut Trace::default()
         ),
-        Err(Error::Io { .. })
+        Err(Error::Missing(_))
     ));
 }
 

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use waystation_format::checksum;
 
 use super::{BLOCK_ROWS, END_MAGIC, MAGIC, TRAILER_BYTES, column};
 use crate::error::{Error, Result};
@@ -25,7 +26,13 @@ pub struct Reader {
 impl Reader {
     /// Opens a trace and reads its index.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(|source| Error::io("open", path, source))?;
+        let file = File::open(path).map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => Error::Missing(format!(
+                "there is no trace {0}: `waystation place record -o {0}` makes one, or `place import -o {0}` from one of another tool",
+                path.display()
+            )),
+            _ => Error::io("open", path, source),
+        })?;
         let mut reader = Self {
             path: path.to_path_buf(),
             file: BufReader::with_capacity(1 << 20, file),
@@ -106,7 +113,10 @@ impl Reader {
             .map_err(|source| Error::io("seek", &self.path, source))?;
         let mut magic = [0; 8];
         if bytes < 8 || self.read(&mut magic).is_err() || &magic != MAGIC {
-            return Err(self.damaged(0, "it does not begin with WSTRACE1"));
+            return Err(self.damaged(
+                0,
+                "it does not begin with WSTRACE1; `waystation place import` reads other formats",
+            ));
         }
         let mut trailer = [0; TRAILER_BYTES as usize];
         if bytes < 8 + TRAILER_BYTES {
@@ -149,7 +159,7 @@ impl Reader {
         let mut stored = std::mem::take(&mut self.stored);
         stored.resize(stored_bytes as usize, 0);
         self.read(&mut stored)?;
-        if crc32c::crc32c(&stored) != checksum {
+        if checksum::crc32c(&stored) != checksum {
             return Err(self.damaged(block_at, "a block's checksum does not match its bytes"));
         }
         self.plain.clear();

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use waystation_format::checksum;
 
 use super::{BLOCK_ROWS, END_MAGIC, MAGIC, column};
 use crate::error::{Error, Result};
@@ -112,7 +113,7 @@ impl Writer {
             .map_err(|source| Error::io("compress", &self.path, source))?;
         self.put(&rows.to_le_bytes())?;
         self.put(&(stored.len() as u32).to_le_bytes())?;
-        self.put(&crc32c::crc32c(&stored).to_le_bytes())?;
+        self.put(&checksum::crc32c(&stored).to_le_bytes())?;
         self.put(&stored)
     }
 

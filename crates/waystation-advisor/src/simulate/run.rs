@@ -16,7 +16,7 @@ use crate::event::{Flags, NOT_COMPLETED, Op, Request, TraceInfo};
 /// What a simulation found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Outcome {
-    /// From the start to the last completion.
+    /// From the start to the last completion that somebody waited for.
     pub run_ns: u64,
     /// Time in which the slow device worked.
     pub slow_busy_ns: u64,
@@ -92,6 +92,8 @@ struct Loop<'a> {
     sequence: u64,
     outstanding: Vec<u16>,
     done: Vec<Ticket>,
+    /// When the last request completed, waited for or not.
+    last_ns: u64,
     outcome: Outcome,
 }
 
@@ -195,7 +197,10 @@ impl Loop<'_> {
     }
 
     fn completed(&mut self, now_ns: u64, request: u32) {
-        self.outcome.run_ns = self.outcome.run_ns.max(now_ns);
+        self.last_ns = self.last_ns.max(now_ns);
+        if self.chain.is_waited_for(request) {
+            self.outcome.run_ns = self.outcome.run_ns.max(now_ns);
+        }
         if let Some(times) = self.outcome.times_ns.get_mut(request as usize) {
             times.1 = now_ns;
         }
@@ -211,6 +216,10 @@ impl Loop<'_> {
                 Happening::SpindleDone(fast) => self.spindle_done(now_ns, fast),
                 Happening::Complete(ticket) => self.piece_done(now_ns, ticket),
             }
+        }
+        // A trace of nothing but write-back is as long as that takes.
+        if self.outcome.run_ns == 0 {
+            self.outcome.run_ns = self.last_ns;
         }
         self.outcome.slow_busy_ns = self.devices[0].busy_ns();
         self.outcome
@@ -312,6 +321,7 @@ pub fn simulate_steps(
         sequence: 0,
         outstanding: vec![0; requests.len()],
         done: Vec::new(),
+        last_ns: 0,
         outcome: Outcome {
             times_ns: if keep_times {
                 vec![(0, NOT_COMPLETED); requests.len()]

@@ -109,6 +109,34 @@ fn a_follower_of_asynchronous_write_back_follows_the_reader_instead() {
 }
 
 #[test]
+fn write_back_comes_by_the_clock_and_is_no_part_of_a_shorter_run() {
+    // A reader that always waits, and beside it write-back to the journal's device, as often as in the recording.
+    let mut requests = Vec::new();
+    for step in 0..20 {
+        requests.push(request(
+            step * 1_000,
+            step * 1_000 + 1_000,
+            0,
+            Op::Read,
+            0,
+            4096,
+        ));
+        for back in 1..10 {
+            let at = step * 1_000 + back * 100;
+            let mut write = request(at, at + 100, 1, Op::Write, at * 4096, 4096);
+            write.flags = Flags::default();
+            requests.push(write);
+        }
+    }
+    let fast = Placement::one(2, 0, Residence::Fast);
+    assert_eq!(run_us(&requests, &fast), 20 * 10);
+    assert_eq!(run_us(&requests, &Placement::slow(2)), 20 * 100);
+    // A trace of nothing else is as long as it takes.
+    requests.retain(|request| request.op == Op::Write);
+    assert_eq!(run_us(&requests, &Placement::slow(2)), 20_000);
+}
+
+#[test]
 fn a_request_that_never_completed_holds_nobody_up() {
     let requests = [
         request(0, 0, 0, Op::Read, 0, 4096),

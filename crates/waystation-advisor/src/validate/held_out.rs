@@ -11,7 +11,7 @@ use std::thread;
 use serde::Serialize;
 
 use super::measured::{Runs, read_runs};
-use super::{Cell, Choice, choices, predict, reaches};
+use super::{Cell, Choice, choices, misses, predict};
 use crate::error::Result;
 use crate::simulate::{Causes, Chain, DeviceModel, Machine};
 
@@ -73,9 +73,9 @@ pub struct HeldOut {
 }
 
 impl HeldOut {
-    /// Whether every figure is reached without having seen the application.
-    pub fn passes(&self) -> bool {
-        reaches(&self.whole, &self.capacity, &self.choices)
+    /// The figures that are not reached without having seen the application, as sentences; none if all are.
+    pub fn misses(&self) -> Vec<String> {
+        misses(&self.whole, &self.capacity, &self.choices)
     }
 }
 
@@ -132,16 +132,15 @@ fn mean_error<'a>(cells: impl Iterator<Item = &'a Cell>) -> f64 {
     sum / f64::from(count.max(1))
 }
 
-/// Fits on all applications but one and predicts that one, for each. `progress` is told parts done of all.
+/// Fits on all applications but one and predicts that one, for each; nothing if there is only one, as there is nothing to
+/// fit on then. `progress` is told parts done of all.
 pub fn held_out(
     directory: &std::path::Path,
     machine: &Machine,
     grid: &Grid,
     progress: impl Fn(u64, u64) + Sync,
-) -> Result<HeldOut> {
+) -> Result<Option<HeldOut>> {
     let all = read_runs(directory)?;
-    let constants = Constants::all(grid);
-    let predicted = predict_all(&all, machine, &constants, progress);
     let mut applications: Vec<&str> = Vec::new();
     for runs in &all {
         let name = runs.rows[0].application.as_str();
@@ -149,6 +148,11 @@ pub fn held_out(
             applications.push(name);
         }
     }
+    if applications.len() < 2 {
+        return Ok(None);
+    }
+    let constants = Constants::all(grid);
+    let predicted = predict_all(&all, machine, &constants, progress);
     let mut outcome = HeldOut {
         folds: Vec::new(),
         whole: Vec::new(),
@@ -186,7 +190,7 @@ pub fn held_out(
         }
     }
     outcome.choices = choices(&outcome.whole);
-    Ok(outcome)
+    Ok(Some(outcome))
 }
 
 /// The cells of all applications at each point of the grid, on every processor there is.

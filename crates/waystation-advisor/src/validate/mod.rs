@@ -1,8 +1,9 @@
 //! The simulator against runs that were measured.
 //!
-//! A directory holds `measured.csv` (application, data mode, what was fast, seconds) and for each application and
-//! mode the trace of its all-slow run. From that trace alone every measured arrangement is predicted and compared
-//! with the fastest of the measured runs. The constants that are no facts of the emulated disk were chosen with all
+//! A directory holds `measured.csv` (application, data mode, what was fast, seconds), for each application and
+//! mode the trace of its all-slow run, and `machine.toml` where the devices are not those of the laboratory. What was
+//! fast is `allHDD` (nothing), `allNVM` (everything), the name of an area, or with `-ft` behind it its part touched first.
+//! From that trace alone every measured arrangement is predicted and compared with the fastest of the measured runs. The constants that are no facts of the emulated disk were chosen with all
 //! runs in sight; [`held_out`] chooses them without the application that is predicted.
 
 mod held_out;
@@ -28,6 +29,15 @@ mod tests;
 
 /// The application and mode that the split of 20 MB is shown on.
 const SPLIT_OF: (&str, &str) = ("db-sqlite-del", "ordered");
+
+/// What is fast where nothing is.
+const ALL_SLOW: &str = "allHDD";
+/// What is fast where everything is.
+const ALL_FAST: &str = "allNVM";
+/// The areas of the laboratory: they are there even if nothing was asked of them.
+const LABORATORY: [&str; 3] = crate::record::rig::AREAS;
+/// The devices of the measured runs.
+const MACHINE: &str = "machine.toml";
 
 /// The median error of whole areas must not be above this.
 pub const WHOLE_MEDIAN_MAX: f64 = 0.08;
@@ -83,7 +93,8 @@ pub struct Validation {
     pub left_out: Vec<String>,
     /// One per application and mode.
     pub choices: Vec<Choice>,
-    /// `SQLite` ordered with 20 MB split over journal and hot blocks: predicted seconds, and the best single area's.
+    /// `SQLite` ordered with 20 MB split over journal and hot blocks: predicted seconds, and the best single area's. None
+    /// where the data set has no such runs.
     pub split_s: Option<(f64, f64)>,
 }
 
@@ -91,25 +102,34 @@ pub struct Validation {
 fn placement(trace: &Trace, row: &Measured) -> Option<Placement> {
     let areas = trace.info.areas.len();
     let area = |name: &str| trace.info.areas.iter().position(|area| area.name == name);
-    let part = |name: &str| {
-        Some(Placement::one(
+    if let Some(name) = row.fast.strip_suffix("-ft") {
+        let name = if name == "sw" { "swap" } else { name };
+        let bytes = row.mib?.checked_mul(1 << 20)?;
+        return Some(Placement::one(
             areas,
             area(name)?,
-            Residence::FirstTouch(row.mib? << 20),
-        ))
-    };
-    match row.fast.as_str() {
-        "allHDD" => Some(Placement::slow(areas)),
-        "allNVM" => Some(Placement::fast(areas)),
-        "fs-ft" => part("fs"),
-        "sw-ft" => part("swap"),
-        // An area without a single request may be fast: it changes nothing.
-        name @ ("fs" | "journal" | "swap") => Some(area(name).map_or_else(
-            || Placement::slow(areas),
-            |at| Placement::one(areas, at, Residence::Fast),
-        )),
-        _ => None,
+            Residence::FirstTouch(bytes),
+        ));
     }
+    match row.fast.as_str() {
+        ALL_SLOW => Some(Placement::slow(areas)),
+        ALL_FAST => Some(Placement::fast(areas)),
+        name => match area(name) {
+            Some(at) => Some(Placement::one(areas, at, Residence::Fast)),
+            // An area without a single request may be fast: it changes nothing.
+            None if LABORATORY.contains(&name) => Some(Placement::slow(areas)),
+            None => None,
+        },
+    }
+}
+
+/// The devices that the runs below `directory` were measured on: those of its `machine.toml`, or the laboratory's.
+pub fn machine_of(directory: &Path) -> Result<Machine> {
+    let file = directory.join(MACHINE);
+    if file.exists() {
+        return Machine::from_file(&file);
+    }
+    Ok(Machine::laboratory())
 }
 
 /// Predicts everything that `directory` has measurements of.
@@ -144,8 +164,17 @@ pub fn validate(
             }
             if placement(&runs.trace, row).is_none() {
                 validation.left_out.push(format!(
-                    "{} {} {}: a variant of the kernel's settings, not of the placement",
-                    row.application, row.mode, row.fast
+                    "{} {} {}: no placement that the trace knows (its areas are {}; or \"{ALL_SLOW}\", \"{ALL_FAST}\", an area with \"-ft\" and MiB)",
+                    row.application,
+                    row.mode,
+                    row.fast,
+                    runs.trace
+                        .info
+                        .areas
+                        .iter()
+                        .map(|area| area.name.as_str())
+                        .collect::<Vec<_>>()
+                        .join(", ")
                 ));
             }
         }
@@ -198,7 +227,7 @@ fn choices(cells: &[Cell]) -> Vec<Choice> {
             cells.iter().filter(|other| {
                 other.application == cell.application
                     && other.mode == cell.mode
-                    && matches!(other.fast.as_str(), "fs" | "journal" | "swap")
+                    && !matches!(other.fast.as_str(), ALL_SLOW | ALL_FAST)
             })
         };
         let advised =
@@ -257,17 +286,44 @@ pub fn quantile<'a>(cells: impl IntoIterator<Item = &'a Cell>, share: f64) -> f6
     errors.get(at).copied().unwrap_or(0.0)
 }
 
-/// Whether these predictions reach the figures.
-fn reaches(whole: &[Cell], capacity: &[Cell], choices: &[Choice]) -> bool {
-    quantile(whole, 0.5) <= WHOLE_MEDIAN_MAX
-        && quantile(capacity, 0.5) <= CAPACITY_MEDIAN_MAX
-        && choices.iter().all(|choice| choice.regret <= REGRET_MAX)
+/// What these predictions do not reach, as sentences.
+fn misses(whole: &[Cell], capacity: &[Cell], choices: &[Choice]) -> Vec<String> {
+    let mut misses = Vec::new();
+    for (what, cells, most) in [
+        ("whole areas", whole, WHOLE_MEDIAN_MAX),
+        ("parts of areas", capacity, CAPACITY_MEDIAN_MAX),
+    ] {
+        let median = quantile(cells, 0.5);
+        if median > most {
+            misses.push(format!(
+                "the median error of {what} is {:.1} % (at most {:.0} %)",
+                median * 100.0,
+                most * 100.0
+            ));
+        }
+    }
+    for choice in choices.iter().filter(|choice| choice.regret > REGRET_MAX) {
+        misses.push(format!(
+            "for {} with data={} it advises {}, which was {:.0} % slower than {}",
+            choice.application,
+            choice.mode,
+            choice.advised,
+            choice.regret * 100.0,
+            choice.best
+        ));
+    }
+    misses
 }
 
 impl Validation {
-    /// Whether every figure is reached.
-    pub fn passes(&self) -> bool {
-        reaches(&self.whole, &self.capacity, &self.choices)
-            && self.split_s.is_some_and(|(split, single)| split < single)
+    /// The figures that are not reached, as sentences; none if all are.
+    pub fn misses(&self) -> Vec<String> {
+        let mut misses = misses(&self.whole, &self.capacity, &self.choices);
+        if let Some((split, single)) = self.split_s.filter(|(split, single)| split >= single) {
+            misses.push(format!(
+                "the split of 20 MB takes {split:.1} s, and the best single area {single:.1} s"
+            ));
+        }
+        misses
     }
 }

@@ -13,7 +13,8 @@
  * cache and an environment may be destroyed once the database is closed, a snapshot once it is set no more.
  *
  * Threads. A database and its snapshots serve any number of threads at once; a cursor or a batch serves one at a
- * time. All cursors of a database are destroyed before it is closed.
+ * time. All cursors of a database are destroyed before it is closed; one that is left goes on reading, and until it
+ * is destroyed the database cannot be opened again.
  */
 #ifndef WAYSTATION_LEVELDB_C_H
 #define WAYSTATION_LEVELDB_C_H
@@ -124,6 +125,7 @@ LEVELDB_EXPORT void leveldb_iter_get_error(const leveldb_iterator_t*, char** err
 
 /* ---- Batches ---- */
 
+/* What would make a batch longer than 1 GiB is not taken, and the batch is an invalid argument when it is written. */
 LEVELDB_EXPORT leveldb_writebatch_t* leveldb_writebatch_create(void);
 LEVELDB_EXPORT void leveldb_writebatch_destroy(leveldb_writebatch_t*);
 LEVELDB_EXPORT void leveldb_writebatch_clear(leveldb_writebatch_t*);
@@ -142,10 +144,13 @@ LEVELDB_EXPORT void leveldb_writebatch_append(
 /* create_if_missing is off, as in LevelDB; sizes that are not set are Waystation's own. */
 LEVELDB_EXPORT leveldb_options_t* leveldb_options_create(void);
 LEVELDB_EXPORT void leveldb_options_destroy(leveldb_options_t*);
-/* Keys are ordered by their bytes: with a comparator of another name than "leveldb.BytewiseComparator",
- * leveldb_open fails with "Not implemented: ". Its function is never called. */
+/* The order of keys; NULL for that of their bytes. The database remembers its name. Any thread may call the function
+ * until the database is closed. One named "leveldb.BytewiseComparator" is taken for that order, and never called. With
+ * another name there are no filters, no devices, no times to live and no prefixes: all of these are of bytes.
+ * leveldb_repair_db of such a database fails. */
 LEVELDB_EXPORT void leveldb_options_set_comparator(leveldb_options_t*, leveldb_comparator_t*);
-/* Sets the bits a key of the filters, which there are in any case (10 bits). A policy of the program's own is
+/* Sets the bits a key of the filters, which there are in any case (10 bits) where keys are in the order of their bytes.
+ * A policy of the program's own is
  * taken and never asked: filters change no result. */
 LEVELDB_EXPORT void leveldb_options_set_filter_policy(leveldb_options_t*, leveldb_filterpolicy_t*);
 LEVELDB_EXPORT void leveldb_options_set_create_if_missing(leveldb_options_t*, uint8_t);

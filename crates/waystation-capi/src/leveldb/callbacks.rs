@@ -1,14 +1,15 @@
 //! What a program may bring along: comparators, filter policies, caches.
 //!
-//! The functions that order keys or make filters are never called. A wrong order of keys would be a wrong database,
-//! so another order is refused; filters change no result, so a policy is taken, kept and given back.
+//! A comparator is called wherever keys are ordered, by any thread of the engine, until the database is closed. One that
+//! bears the name of the order of bytes is that order, and is not called. The functions that make filters are never
+//! called: filters change no result, so a policy is taken, kept and given back.
 
-use crate::memory::{hand_out, take_back};
+use crate::memory::{bytes_of, hand_out, take_back};
 use crate::status::Failure;
+use std::cmp::Ordering;
 use std::ffi::{CStr, c_char, c_int, c_void};
-
-/// The order of keys that LevelDB has by default and Waystation has.
-const BYTEWISE: &CStr = c"leveldb.BytewiseComparator";
+use std::sync::Arc;
+use waystation::{Comparator, Order};
 
 /// Frees what a program brought along.
 pub type Destructor = unsafe extern "C" fn(*mut c_void);
@@ -47,22 +48,55 @@ impl Drop for Brought {
 /// An order of keys.
 pub struct leveldb_comparator_t {
     brought: Brought,
+    compare: CompareCallback,
     name: NameCallback,
 }
 
 impl leveldb_comparator_t {
-    /// Whether keys can be ordered so.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
+    /// The order that it makes, which calls it until nobody holds that any more.
+    pub(crate) fn order(&self) -> Result<Order, Failure> {
         // SAFETY: whoever made it passed a function that may be called with its state, and returns a text.
         let name = unsafe { CStr::from_ptr((self.name)(self.brought.state)) };
-        if name == BYTEWISE {
-            return Ok(());
+        let Ok(name) = name.to_str() else {
+            let name = name.to_string_lossy();
+            return Err(Failure::invalid_argument(format!(
+                "the comparator's name {name} is not UTF-8"
+            )));
+        };
+        if name == Order::Bytewise.name() {
+            return Ok(Order::Bytewise);
         }
-        Err(Failure::not_implemented(format!(
-            "the comparator {}: Waystation orders keys by their bytes alone; set no comparator, and \
-             encode what is to be ordered so that its bytes are in order",
-            name.to_string_lossy()
-        )))
+        Ok(Order::Custom(Arc::new(Called {
+            state: self.brought.state,
+            compare: self.compare,
+            name: name.to_owned(),
+        })))
+    }
+}
+
+/// A program's function that orders keys, with what it is called with. Its program keeps both until the database is
+/// closed.
+struct Called {
+    state: *mut c_void,
+    compare: CompareCallback,
+    name: String,
+}
+
+// SAFETY: as with LevelDB, the header demands of the function that any thread may call it, with this state, at any time.
+unsafe impl Send for Called {}
+// SAFETY: as above.
+unsafe impl Sync for Called {}
+
+impl Comparator for Called {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        let ((a, a_length), (b, b_length)) = (bytes_of(a), bytes_of(b));
+        // SAFETY: state and function are live until the database is closed; the bytes have these lengths.
+        let order = unsafe { (self.compare)(self.state, a, a_length, b, b_length) };
+        order.cmp(&0)
     }
 }
 
@@ -71,11 +105,12 @@ impl leveldb_comparator_t {
 pub unsafe extern "C" fn leveldb_comparator_create(
     state: *mut c_void,
     destructor: Option<Destructor>,
-    _compare: CompareCallback,
+    compare: CompareCallback,
     name: NameCallback,
 ) -> *mut leveldb_comparator_t {
     hand_out(leveldb_comparator_t {
         brought: Brought { state, destructor },
+        compare,
         name,
     })
 }

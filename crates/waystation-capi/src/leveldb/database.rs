@@ -7,9 +7,10 @@ use super::{
 use crate::memory::{bytes, copy, copy_text, hand_out, path, take_back};
 use crate::status::value_or_tell;
 use std::ffi::{CStr, c_char, c_int};
+use std::io;
 use std::ops::Bound;
 use std::ptr::null_mut;
-use waystation::{Db, IterOptions, Snapshot, WriteBatch};
+use waystation::{Db, Error, IterOptions, Snapshot, WriteBatch};
 
 /// An open database.
 pub struct leveldb_t {
@@ -39,8 +40,28 @@ pub unsafe extern "C" fn leveldb_open(
     unsafe {
         let opened = (*options)
             .to_engine()
-            .and_then(|options| Ok(Db::open(path(name), options)?));
+            .and_then(|options| Ok(Db::open(path(name), options).map_err(|it| refusal(it, name))?));
         value_or_tell(opened, errptr).map_or(null_mut(), |db| hand_out(leveldb_t { db }))
+    }
+}
+
+/// Why the directory `name` is not opened. As with LevelDB, which makes its `LOCK` before it looks for a database, who may
+/// not write there hears that in the place of that there is none.
+///
+/// # Safety
+/// `name` ends with a null.
+unsafe fn refusal(error: Error, name: *const c_char) -> Error {
+    if !matches!(error, Error::Incompatible { .. }) {
+        return error;
+    }
+    // SAFETY: the name ends with a null; nothing is written.
+    let denied = unsafe { libc::faccessat(libc::AT_FDCWD, name, libc::W_OK, libc::AT_EACCESS) };
+    let cause = io::Error::last_os_error();
+    // SAFETY: by the contract of this function.
+    let lock = unsafe { path(name) }.join("LOCK");
+    match cause.raw_os_error() {
+        Some(libc::EACCES | libc::EROFS) if denied != 0 => Error::io("create", lock, cause),
+        _ => error,
     }
 }
 

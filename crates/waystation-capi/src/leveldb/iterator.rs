@@ -1,6 +1,6 @@
 //! Cursors.
 
-use crate::memory::{bytes, take_back};
+use crate::memory::{bytes, bytes_of, take_back};
 use crate::status::{Failure, tell};
 use std::ffi::c_char;
 use waystation::DbIterator;
@@ -132,10 +132,10 @@ pub unsafe extern "C" fn leveldb_iter_value(
 /// # Safety
 /// `length` may be written.
 unsafe fn lend(bytes: Option<&[u8]>, length: *mut usize) -> *const c_char {
-    let bytes = bytes.unwrap_or_default();
+    let (start, count) = bytes_of(bytes.unwrap_or_default());
     // SAFETY: by the contract of this function.
-    unsafe { *length = bytes.len() };
-    bytes.as_ptr().cast()
+    unsafe { *length = count };
+    start
 }
 
 /// Tells what went wrong, if anything did.

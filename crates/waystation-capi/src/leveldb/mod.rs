@@ -1,8 +1,8 @@
 //! The functions of LevelDB's `leveldb/c.h`, version 1.23.
 //!
-//! Where Waystation differs, `include/leveldb/c.h` says so at the function; in short: keys are ordered by their bytes
-//! and no other comparator is taken; filters are Waystation's own; every checksum is verified always; what is set for
-//! an environment or an info log does not count, as this interface can make none but the default.
+//! Where Waystation differs, `include/leveldb/c.h` says so at the function; in short: filters are Waystation's own; every
+//! checksum is verified always; what is set for an environment or an info log does not count, as this interface can make
+//! none but the default.
 
 mod batch;
 mod callbacks;

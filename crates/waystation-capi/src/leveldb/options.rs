@@ -13,6 +13,8 @@ use waystation::{Compression, DeviceOptions, Durability, Extractor, Options, Sna
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
+/// What Waystation takes for a cache.
+const CACHE_BYTES_MAX: usize = 1 << 40;
 /// What LevelDB keeps of `max_open_files` for other files than tables.
 const OTHER_FILES: usize = 10;
 
@@ -20,7 +22,7 @@ const OTHER_FILES: usize = 10;
 pub struct leveldb_options_t {
     engine: Options,
     compression: c_int,
-    /// Borrowed: live until the database is open.
+    /// Borrowed: live until the database is closed.
     comparator: *const leveldb_comparator_t,
     pub(crate) extractor: Option<Extractor>,
     pub(crate) residency: Option<Duration>,
@@ -29,11 +31,11 @@ pub struct leveldb_options_t {
 impl leveldb_options_t {
     /// What the engine is opened with.
     pub(crate) fn to_engine(&self) -> Result<Options, Failure> {
+        let mut options = self.engine.clone();
         // SAFETY: a comparator that was set lives as long as the options are used, as the header demands.
         if let Some(comparator) = unsafe { self.comparator.as_ref() } {
-            comparator.check()?;
+            options.order = comparator.order()?;
         }
-        let mut options = self.engine.clone();
         options.compression = match self.compression {
             0 => Compression::None,
             1 => Compression::Snappy,
@@ -76,7 +78,7 @@ pub unsafe extern "C" fn leveldb_options_destroy(options: *mut leveldb_options_t
     drop(unsafe { take_back(options) });
 }
 
-/// Orders keys otherwise than by their bytes: refused when a database is opened.
+/// Orders keys otherwise than by their bytes; null for that. The comparator must live until the database is closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_options_set_comparator(
     options: *mut leveldb_options_t,
@@ -160,7 +162,7 @@ pub unsafe extern "C" fn leveldb_options_set_max_open_files(
     unsafe { (*options).engine.max_open_tables = files - OTHER_FILES }
 }
 
-/// Sets the size of the cache of blocks, which each database has for itself.
+/// Sets the size of the cache of blocks (up to 1 TiB), which each database has for itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leveldb_options_set_cache(
     options: *mut leveldb_options_t,
@@ -169,7 +171,7 @@ pub unsafe extern "C" fn leveldb_options_set_cache(
     // SAFETY: the options are live, and so is the cache, or null.
     unsafe {
         (*options).engine.cache_bytes = match cache.as_ref() {
-            Some(cache) => cache.bytes,
+            Some(cache) => cache.bytes.min(CACHE_BYTES_MAX),
             None => Options::default().cache_bytes,
         }
     }

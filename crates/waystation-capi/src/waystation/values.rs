@@ -9,7 +9,7 @@ use crate::memory::{bytes, hand_out};
 use crate::status::{Failure, tell};
 use std::ffi::c_char;
 use std::time::Duration;
-use waystation::{DbIterator, IterOptions, WriteBatch};
+use waystation::{BATCH_BYTES_MAX, DbIterator, IterOptions, WriteBatch};
 
 /// Copies as much of the value under a key as fits to `buffer`, and says how long it is. A key that is not there is
 /// "not found", without a text.
@@ -56,12 +56,22 @@ pub unsafe extern "C" fn waystation_write_bytes(
 ) -> waystation_code_t {
     // SAFETY: handles, bytes and error are as the header demands.
     unsafe {
-        let batch = WriteBatch::from_bytes(bytes(batch, batch_length).to_vec())
-            .map_err(|error| Failure::invalid_argument(format!("this is no batch: {error}")));
-        let written =
-            batch.and_then(|batch| Ok((*db).db.write(&batch, (*options).durability())?));
+        let written = batch_of(bytes(batch, batch_length))
+            .and_then(|batch| Ok((*db).db.write(&batch, (*options).durability())?));
         code(written, errptr)
     }
+}
+
+/// The batch that `bytes` are. They are copied only if it can be written.
+fn batch_of(bytes: &[u8]) -> Result<WriteBatch, Failure> {
+    if bytes.len() > BATCH_BYTES_MAX {
+        return Err(Failure::invalid_argument(format!(
+            "the batch has {} bytes; at most {BATCH_BYTES_MAX} are accepted",
+            bytes.len()
+        )));
+    }
+    WriteBatch::from_bytes(bytes.to_vec())
+        .map_err(|error| Failure::invalid_argument(format!("this is no batch: {error}")))
 }
 
 /// The bytes of a batch, in LevelDB's format; they stay the batch's and count until it changes.

@@ -1,12 +1,15 @@
 /* What Waystation has beyond LevelDB, and where it differs. argv[1] is a directory of its own. */
+#define _POSIX_C_SOURCE 200809L
 #include <waystation/c.h>
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <threads.h>
 #include <time.h>
+#include <unistd.h>
 
 #define EXPECT(condition)                                                                    \
   do {                                                                                       \
@@ -37,7 +40,7 @@ static const char* backwards_name(void* state) {
   return "backwards";
 }
 
-/* Another order of keys is refused, and nothing is created. */
+/* Beside devices another order of keys is refused, and nothing is created; so is what needs the order of bytes. */
 static void other_orders(const char* directory) {
   char name[4096];
   snprintf(name, sizeof name, "%s/ordered", directory);
@@ -45,10 +48,13 @@ static void other_orders(const char* directory) {
   leveldb_options_t* options = leveldb_options_create();
   leveldb_options_set_create_if_missing(options, 1);
   leveldb_options_set_comparator(options, comparator);
-  EXPECT(leveldb_open(options, name, &error) == NULL);
-  EXPECT(begins(error, "Not implemented: ") && strstr(error, "backwards") != NULL);
+  waystation_options_set_device_extractor(options, "until/3a", &error);
+  EXPECT(error == NULL && leveldb_open(options, name, &error) == NULL);
+  EXPECT(begins(error, "Invalid argument: ") && strstr(error, "backwards") != NULL);
   forget_error();
-  leveldb_options_set_comparator(options, NULL);
+  leveldb_options_destroy(options);
+  options = leveldb_options_create();
+  leveldb_options_set_create_if_missing(options, 1);
   leveldb_options_set_compression(options, 99);
   EXPECT(leveldb_open(options, name, &error) == NULL && begins(error, "Not implemented: "));
   forget_error();
@@ -64,6 +70,20 @@ static void other_orders(const char* directory) {
   forget_error();
   leveldb_options_destroy(options);
   leveldb_comparator_destroy(comparator);
+}
+
+/* Who may not write to a directory hears that, as with LevelDB, and not that there is no database in it. */
+static void unwritable(void) {
+  char name[] = "/tmp/waystation-unwritable-XXXXXX";
+  EXPECT(mkdtemp(name) != NULL && chmod(name, 0555) == 0);
+  uid_t me = geteuid();
+  if (me == 0) EXPECT(seteuid(65534) == 0);
+  leveldb_options_t* options = leveldb_options_create();
+  EXPECT(leveldb_open(options, name, &error) == NULL);
+  EXPECT(begins(error, "IO error: ") && strstr(error, "LOCK") != NULL && strstr(error, "denied") != NULL);
+  forget_error();
+  leveldb_options_destroy(options);
+  EXPECT(seteuid(me) == 0 && rmdir(name) == 0);
 }
 
 static leveldb_t* shared;
@@ -286,6 +306,7 @@ static void repairs(const char* root, leveldb_writeoptions_t* write, leveldb_rea
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
+  unwritable();
   other_orders(argv[1]);
   char name[4096], copy[4096], plain[4096];
   snprintf(name, sizeof name, "%s/db", argv[1]);

@@ -37,8 +37,8 @@ const SAMPLE_EVERY: u32 = 30;
 #[derive(Clone, Copy)]
 pub(crate) struct Setup<'a> {
     pub(crate) actions: &'a [Action],
-    /// The cells' numbers in the trace.
-    pub(crate) cells: &'a [u32],
+    /// The cells' names in the trace.
+    pub(crate) cells: &'a [String],
     pub(crate) plan: Plan,
     pub(crate) queries_per_million: u64,
     pub(crate) threads: usize,
@@ -86,8 +86,8 @@ pub(crate) struct Sample {
 /// What one cell has seen.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct CellFigures {
-    /// Its number in the trace.
-    pub(crate) cell: u32,
+    /// Its name in the trace.
+    pub(crate) cell: String,
     /// Vehicles that left it.
     pub(crate) visits: u64,
     /// Of them, those that had settled before.
@@ -205,7 +205,7 @@ fn close_all<E: Edge>(setup: &Setup<'_>, cells: Vec<E>) -> Result<(), CityError>
 
 fn named(setup: &Setup<'_>, (place, source): (usize, EdgeError)) -> CityError {
     CityError::Engine {
-        cell: setup.cells[place],
+        cell: setup.cells[place].clone(),
         source,
     }
 }

@@ -14,8 +14,8 @@ pub(crate) enum CityError {
     /// A cell's engine.
     #[error("cell {cell}: {source}")]
     Engine {
-        /// The cell's number in the trace.
-        cell: u32,
+        /// The cell's name in the trace.
+        cell: String,
         /// What the engine said.
         source: EdgeError,
     },

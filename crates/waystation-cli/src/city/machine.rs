@@ -4,6 +4,7 @@
     reason = "a run is measured by the real clock; the ban protects the engine's simulation"
 )]
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::path::Path;
@@ -44,6 +45,28 @@ pub(crate) fn memory_bytes() -> u64 {
     1_024 * counter("/proc/self/status", "VmRSS:")
 }
 
+/// The memory that the machine has; 0 if it does not tell.
+pub(crate) fn physical_memory_bytes() -> u64 {
+    1_024 * counter("/proc/meminfo", "MemTotal:")
+}
+
+/// Lets this process have as many files open as the system allows it without asking; how many.
+pub(crate) fn allow_files() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    let raised = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    );
+    match raised {
+        Ok(()) => most,
+        Err(_) => limit.current.unwrap_or(u64::MAX),
+    }
+}
+
 /// Lets the peak begin at what the process has now. Where that is not allowed it goes on.
 pub(crate) fn forget_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
@@ -77,6 +100,8 @@ mod tests {
         assert!(memory_bytes() > 1 << 20);
         assert!(peak_memory_bytes() >= memory_bytes() / 2);
         assert!(cpu_time() > Duration::ZERO);
+        assert!(physical_memory_bytes() > memory_bytes());
+        assert!(allow_files() >= 256 && allow_files() == allow_files());
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("a"), [0; 100]).unwrap();
         fs::create_dir(directory.path().join("b")).unwrap();

@@ -18,6 +18,7 @@ mod ground;
 mod journey;
 mod machine;
 mod meters;
+mod names;
 mod query;
 mod reading;
 mod report;
@@ -43,21 +44,27 @@ use reading::Plan;
 use report::{EngineReport, Report};
 use std::fs;
 use std::path::Path;
+use std::path::PathBuf;
 use trace::Trace;
+
+/// Files that the process has open besides those of the cells.
+const FILES_BESIDES: usize = 64;
 
 /// Runs the city and reports; an audit that finds anything is a failure.
 pub(crate) fn city(context: &mut Context, args: &City) -> Result<(), Failure> {
     let is_json = context.output.is_json() || args.json == Some(JsonTarget::Output);
     let report = run(args, context.quiet)?;
-    if is_json {
-        context.output.json(&report)?;
+    let printed = if is_json {
+        context.output.json(&report)
     } else {
-        context.output.raw(report::text(&report).as_bytes())?;
-    }
+        context.output.raw(report::text(&report).as_bytes())
+    };
+    let printed = printed.map_err(Failure::from);
     if report.is_clean() {
-        Ok(())
+        printed
     } else {
-        Err(Failure::told(failure::NOT_FOUND))
+        // What the audit found counts for more than that the report's reader has gone.
+        Failure::found(failure::NOT_FOUND, printed)
     }
 }
 
@@ -82,6 +89,7 @@ fn run(args: &City, quiet: bool) -> Result<Report, CityError> {
         reopen_every: args.reopen_every,
         directory: &args.dir,
     };
+    check_memory(args.memory, trace.cells.len())?;
     check_files(args)?;
     let ground = Ground::take(&args.dir, args.keep)?;
     watch::catch_interrupts()?;
@@ -110,17 +118,11 @@ fn waystation(
     quiet: bool,
 ) -> Result<EngineReport, CityError> {
     let share = args.memory / setup.cells.len() as u64;
-    let options = options_within(usize::try_from(share).unwrap_or(usize::MAX));
-    if share < edge::MEMORY_MIN as u64 {
-        return Err(CityError::Usage(format!(
-            "--memory is {share} bytes for each of {} cells; each needs {}",
-            setup.cells.len(),
-            edge::MEMORY_MIN
-        )));
-    }
+    let files = files_for_each(setup.cells.len())?;
+    let options = options_within(usize::try_from(share).unwrap_or(usize::MAX), files);
     let directory = ground.of("waystation");
     let open = |cell: usize| {
-        let directory = directory.join(format!("cell-{}", setup.cells[cell]));
+        let directory = directory.join(cell_directory(setup.cells, cell));
         WaystationEdge::open(&directory, options.clone(), args.hand_offs_survive.into())
     };
     let engine = report::Engine {
@@ -138,6 +140,43 @@ fn waystation(
     let ran = one_engine(engine, trace, &setup, &open, quiet);
     ground.clear("waystation");
     ran
+}
+
+/// What the directory of the cell in a place is called.
+fn cell_directory(cells: &[String], place: usize) -> PathBuf {
+    format!("cell-{}", names::in_a_path(&cells[place])).into()
+}
+
+/// Refuses memory that the cells cannot work with, or that the machine does not have.
+fn check_memory(memory: u64, cells: usize) -> Result<(), CityError> {
+    let least = edge::MEMORY_MIN as u64 * cells as u64;
+    if memory < least {
+        return Err(CityError::Usage(format!(
+            "--memory is {memory} bytes for {cells} cells, each an engine that needs {}: name at least {least}",
+            edge::MEMORY_MIN
+        )));
+    }
+    let there = machine::physical_memory_bytes();
+    if there > 0 && memory > there {
+        return Err(CityError::Usage(format!(
+            "--memory is {memory} bytes; this machine has {there}"
+        )));
+    }
+    Ok(())
+}
+
+/// How many files each of so many cells may have open.
+fn files_for_each(cells: usize) -> Result<usize, CityError> {
+    let allowed = usize::try_from(machine::allow_files()).unwrap_or(usize::MAX);
+    let each = allowed.saturating_sub(FILES_BESIDES) / cells;
+    if each < edge::FILES_MIN {
+        return Err(CityError::Usage(format!(
+            "{cells} cells need {} open files, and this process may have {allowed}: raise the limit (`ulimit -Hn`), or \
+             cut the trace to fewer cells",
+            cells * edge::FILES_MIN + FILES_BESIDES
+        )));
+    }
+    Ok(each)
 }
 
 /// The city on engines of one kind.

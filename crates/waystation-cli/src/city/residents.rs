@@ -86,15 +86,15 @@ impl Residents {
             .map(|index| all.get(index).copied().unwrap_or(0))
     }
 
-    /// What each cell has seen; `numbers` are theirs in the trace.
-    pub(super) fn figures(&self, numbers: &[u32]) -> Vec<CellFigures> {
-        let figures = |(number, place): (&u32, &Place)| CellFigures {
-            cell: *number,
+    /// What each cell has seen; `names` are theirs in the trace.
+    pub(super) fn figures(&self, names: &[String]) -> Vec<CellFigures> {
+        let figures = |(name, place): (&String, &Place)| CellFigures {
+            cell: name.clone(),
             visits: place.visits,
             settled: place.settled,
             residency_s: place.learner.residency(),
         };
-        numbers.iter().zip(&self.0).map(figures).collect()
+        names.iter().zip(&self.0).map(figures).collect()
     }
 }
 
@@ -128,9 +128,9 @@ mod tests {
             [(1, vec![1])],
             "in a new cell it begins anew"
         );
-        let figures = residents.figures(&[7, 8]);
+        let figures = residents.figures(&["7".to_owned(), "8".to_owned()]);
         assert_eq!((figures[0].visits, figures[0].settled), (1, 1));
-        assert_eq!((figures[1].cell, figures[1].visits), (8, 0));
+        assert_eq!((figures[1].cell.as_str(), figures[1].visits), ("8", 0));
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub(crate) fn run(
         directory: &directory,
         ..*setup
     };
-    let place = |cell: usize| directory.join(format!("cell-{}", setup.cells[cell]));
+    let place = |cell: usize| directory.join(super::cell_directory(setup.cells, cell));
     std::fs::create_dir_all(&directory).map_err(CityError::file("create", &directory))?;
     let ran = match rival {
         Rival::LevelDb => {

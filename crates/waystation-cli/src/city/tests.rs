@@ -186,7 +186,7 @@ fn waystation_comes_out_clean_and_settles_those_who_stay() {
     ] {
         let opened = |cell: usize| {
             let path = directory.path().join(format!("{durability:?}/{cell}"));
-            WaystationEdge::open(&path, options_within(0), durability)
+            WaystationEdge::open(&path, options_within(0, 0), durability)
         };
         let until = if durability == waystation::Durability::PowerLoss {
             120
@@ -223,6 +223,19 @@ fn a_run_that_is_stopped_is_audited_as_it_stands() {
         "{}",
         ran.verdict
     );
+}
+
+#[test]
+fn all_that_happens_within_a_second_is_audited() {
+    let lines = "t_s,device,cell,event\n0.0,a,x,A\n5.1,a,x,L\n5.2,a,y,A\n5.3,a,y,L\n5.4,a,x,A\n5.5,a,x,L\n\
+                 8.5,b,x,A\n8.5,b,x,L\n8.75,b,x,A\n9.75,b,x,L\n9.75,b,y,A\n9.8,b,y,L\n9.9,b,y,A\n9.95,b,y,L\n";
+    let trace = Trace::read(Path::new("t"), lines.as_bytes()).unwrap();
+    for until in 1..=10 {
+        let stores = [MemoryEdge::default(), MemoryEdge::default()];
+        let ran = city(&trace, until, u32::MAX, |cell| Ok(stores[cell].clone()));
+        assert!(ran.verdict.is_clean(), "{until}: {}", ran.verdict);
+        assert_eq!(ran.verdict.readings, ran.meters.counts.readings);
+    }
 }
 
 #[test]

@@ -185,7 +185,7 @@ impl Worker {
         let (source, target) = (&cells[from], &cells[to]);
         let name = name(vehicle);
         let looked = machine::now();
-        common.audit.leaving(source, from, vehicle, at)?;
+        common.audit.leaving(source, from, vehicle, at, false)?;
         let started = machine::now();
         let carried = source.hand_off(&name, target)?;
         let done = machine::now();
@@ -208,7 +208,7 @@ impl Worker {
         at: u32,
     ) -> Result<()> {
         let looked = machine::now();
-        common.audit.leaving(edge, cell, vehicle, at)?;
+        common.audit.leaving(edge, cell, vehicle, at, true)?;
         let started = machine::now();
         edge.depart(&name(vehicle))?;
         let done = machine::now();

@@ -10,7 +10,7 @@ use crate::progress::{Unit, bar};
 use indicatif::ProgressBar;
 use std::path::Path;
 use waystation::Error;
-use waystation::backup::{Backup, Backups, Progress};
+use waystation::backup::{Backup, Backups, Listing, Progress};
 use waystation::inspect::Problem;
 use waystation::storage::OsStorage;
 
@@ -92,19 +92,23 @@ pub(super) fn backups(context: &mut Context, command: &BackupsCommand) -> Result
 
 fn list(context: &mut Context, args: &BackupDirectory) -> Result<(), Failure> {
     let listing = open(&args.backups)?.list()?;
-    let output = &mut context.output;
+    let printed = print_listing(&mut context.output, &listing);
+    refuse(&mut context.output, &listing.damaged, printed)
+}
+
+fn print_listing(output: &mut Output, listing: &Listing) -> Result<(), Failure> {
     if output.is_json() {
-        output.json(&listing)?;
-    } else {
-        output.line(format_args!(
-            "{:<8}{:<22}{:>7}{:>10}{:>16}  devices",
-            "number", "taken at", "files", "bytes", "last write"
-        ))?;
-        for backup in &listing.backups {
-            print_backup(output, backup)?;
-        }
+        output.json(listing)?;
+        return Ok(());
     }
-    refuse(output, &listing.damaged)
+    output.line(format_args!(
+        "{:<8}{:<22}{:>7}{:>10}{:>16}  devices",
+        "number", "taken at", "files", "bytes", "last write"
+    ))?;
+    listing
+        .backups
+        .iter()
+        .try_for_each(|backup| print_backup(output, backup))
 }
 
 fn print_backup(output: &mut Output, backup: &Backup) -> Result<(), Failure> {
@@ -120,20 +124,26 @@ fn print_backup(output: &mut Output, backup: &Backup) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells of damage, and fails if there is any.
-fn refuse(output: &mut Output, problems: &[Problem]) -> Result<(), Failure> {
+/// Tells of damage, and fails if there is any, whether or not what comes before it could be `printed`.
+fn refuse(
+    output: &mut Output,
+    problems: &[Problem],
+    printed: Result<(), Failure>,
+) -> Result<(), Failure> {
     if problems.is_empty() {
-        return Ok(());
+        return printed;
     }
-    if !output.is_json() {
-        for problem in problems {
+    let is_text = !output.is_json();
+    let told = printed.and_then(|()| {
+        for problem in problems.iter().filter(|_| is_text) {
             output.line(format_args!(
                 "{} at byte {}: {}",
                 problem.file, problem.offset, problem.reason
             ))?;
         }
-    }
-    Err(Failure::told(DAMAGED))
+        Ok(())
+    });
+    Failure::found(DAMAGED, told)
 }
 
 fn verify(context: &mut Context, args: &VerifyBackups) -> Result<(), Failure> {
@@ -143,8 +153,8 @@ fn verify(context: &mut Context, args: &VerifyBackups) -> Result<(), Failure> {
     progress.finish_and_clear();
     let verified = verified?;
     let output = &mut context.output;
-    if output.is_json() {
-        output.json(&verified)?;
+    let printed = if output.is_json() {
+        output.json(&verified)
     } else {
         output.line(format_args!(
             "{}: {} backups, {} files, {}",
@@ -155,9 +165,9 @@ fn verify(context: &mut Context, args: &VerifyBackups) -> Result<(), Failure> {
             count_text(verified.backups),
             count_text(verified.files),
             bytes_text(verified.bytes)
-        ))?;
-    }
-    refuse(output, &verified.problems)
+        ))
+    };
+    refuse(output, &verified.problems, printed.map_err(Failure::from))
 }
 
 fn prune(context: &mut Context, args: &PruneBackups) -> Result<(), Failure> {

@@ -23,13 +23,11 @@ pub(super) fn dump(context: &mut Context, args: &Dump) -> Result<(), Failure> {
     waystation::inspect::dump(&*OsStorage::new(), &args.file, &mut |item| {
         printer.item(item)
     })?;
-    if let Some(error) = printer.failure {
-        return Err(error.into());
-    }
+    let printed = printer.failure.map_or(Ok(()), |error| Err(error.into()));
     if printer.problems > 0 {
-        Err(Failure::told(DAMAGED))
+        Failure::found(DAMAGED, printed)
     } else {
-        Ok(())
+        printed
     }
 }
 

@@ -29,30 +29,60 @@ pub(super) fn export(context: &mut Context, args: &ExportDevice) -> Result<(), F
     let device = Style::from(args.notation).parse(&args.device)?;
     let db = open_existing(&args.db)?;
     let written = write_stream(context, &db, &device, &args.destination);
-    db.close()?;
-    written
+    let closed = db.close();
+    let written = written?;
+    closed?;
+    written.map_err(|error| Failure::lost(&cut(args), &error))
 }
 
+/// Freezes the device and writes its stream. The inner error is that of the output: then it is frozen all the same.
 fn write_stream(
     context: &mut Context,
     db: &Db,
     device: &[u8],
     destination: &str,
-) -> Result<(), Failure> {
+) -> Result<io::Result<()>, Failure> {
     let mut stream = db.export_device(device, destination, Durability::PowerLoss)?;
     let mut piece = vec![0; 64 << 10];
     loop {
-        match stream.read(&mut piece) {
-            Ok(0) => return Ok(()),
-            Ok(length) => context.output.raw(&piece[..length])?,
+        let length = match stream.read(&mut piece) {
+            Ok(0) => return Ok(context.output.flush()),
+            Ok(length) => length,
             Err(error) => {
-                return Err(match error.downcast::<waystation::Error>() {
-                    Ok(own) => own.into(),
-                    Err(other) => other.into(),
-                });
+                return match error.downcast::<waystation::Error>() {
+                    Ok(own) => Err(own.into()),
+                    Err(other) => Ok(Err(other)),
+                };
             }
+        };
+        if let Err(error) = context.output.raw(&piece[..length]) {
+            return Ok(Err(error));
         }
     }
+}
+
+/// What is to be said of a stream that was cut.
+fn cut(args: &ExportDevice) -> String {
+    let (db, device, destination) = (args.db.display(), &args.device, &args.destination);
+    format!(
+        "the stream of {device} was cut; {device} is frozen for {destination}: it can be read here, and not written. \
+         Repeat the command to get the stream again; or, to keep the device, give the stream's beginning to `waystation \
+         devices refuse` at {destination}, and what that prints to `waystation devices end {db}`"
+    )
+}
+
+/// Prints an answer that the user has to carry to the other side.
+fn answer(context: &mut Context, text: String, json: &impl Serialize) -> Result<(), Failure> {
+    let output = &mut context.output;
+    let printed = if output.is_json() {
+        output.json_line(json)
+    } else {
+        output.line(text)
+    };
+    let printed = printed.and_then(|()| output.flush());
+    let what = "the answer could not be written, and holds all the same: give the same stream to the same command to \
+                get it again";
+    printed.map_err(|error| Failure::lost(what, &error))
 }
 
 /// Admits the device whose stream comes on standard input.
@@ -62,16 +92,12 @@ pub(super) fn admit(context: &mut Context, args: &AnswerHandOff) -> Result<(), F
     db.close()?;
     let receipt = admitted?;
     let text = Style::Hex.show(&receipt.to_bytes());
-    if context.output.is_json() {
-        context.output.json_line(&Admitted {
-            receipt: text,
-            records: receipt.digest.records,
-            bytes: receipt.digest.bytes,
-        })?;
-    } else {
-        context.output.line(text)?;
-    }
-    Ok(())
+    let json = Admitted {
+        receipt: text.clone(),
+        records: receipt.digest.records,
+        bytes: receipt.digest.bytes,
+    };
+    answer(context, text, &json)
 }
 
 /// Refuses the device whose stream comes on standard input.
@@ -81,12 +107,10 @@ pub(super) fn refuse(context: &mut Context, args: &AnswerHandOff) -> Result<(), 
     let refused = db.refuse_device(&ticket);
     db.close()?;
     let text = Style::Hex.show(&refused?.to_bytes());
-    if context.output.is_json() {
-        context.output.json_line(&Refused { refusal: text })?;
-    } else {
-        context.output.line(text)?;
-    }
-    Ok(())
+    let json = Refused {
+        refusal: text.clone(),
+    };
+    answer(context, text, &json)
 }
 
 /// Ends a hand-off with what the other side answered.

@@ -58,7 +58,15 @@ fn print_summary(output: &mut Output, summary: &Summary) -> Result<(), Failure> 
         "sequence   {} is the highest in tables",
         count_text(summary.last_sequence)
     ))?;
-    let readable = if summary.is_plain_leveldb {
+    let order = &summary.key_order;
+    if summary.has_own_order {
+        output.line(format_args!(
+            "order      {order}: a program's own, which nobody knows here; commands that need the order of keys refuse it"
+        ))?;
+    }
+    let readable = if summary.is_plain_leveldb && summary.has_own_order {
+        "LevelDB can open it with that comparator"
+    } else if summary.is_plain_leveldb {
         "LevelDB can open it"
     } else {
         "LevelDB refuses it until a clean close or an export"
@@ -120,15 +128,15 @@ pub(super) fn check(context: &mut Context, args: &Database) -> Result<(), Failur
     });
     progress.finish_and_clear();
     let report = checked?;
-    if context.output.is_json() {
-        context.output.json(&report)?;
+    let printed = if context.output.is_json() {
+        context.output.json(&report).map_err(Failure::from)
     } else {
-        print_report(&mut context.output, &report)?;
-    }
+        print_report(&mut context.output, &report)
+    };
     if report.problems.is_empty() {
-        Ok(())
+        printed
     } else {
-        Err(Failure::told(DAMAGED))
+        Failure::found(DAMAGED, printed)
     }
 }
 
@@ -159,6 +167,12 @@ fn print_report(output: &mut Output, report: &CheckReport) -> Result<(), Failure
             report.tables_replaced_meanwhile
         ))?;
     }
+    if let Some(order) = &report.order_not_judged {
+        output.line(format_args!(
+            "order: the keys are ordered by {order:?}, a program's own comparator; checksums and structure were checked, \
+             but without it nobody can judge whether keys are in that order"
+        ))?;
+    }
     output.line(format_args!("note: {}", report.note))?;
     Ok(())
 }
@@ -178,16 +192,27 @@ struct Version<'a> {
 pub(super) fn find(context: &mut Context, args: &Find) -> Result<(), Failure> {
     let style = Style::from(args.notation);
     let key = style.parse(&args.key)?;
-    let found = open(&args.db)?.find(&key)?;
+    let inspection = open(&args.db)?;
+    let order = inspection.own_order().map(|order| {
+        format!(
+            "the keys are ordered by {order:?}, a program's own comparator: only versions with these very bytes are \
+             found, and no deletions of ranges"
+        )
+    });
+    let found = inspection.find(&key)?;
     let key = style.show(&key);
     if found.is_empty() {
         let message = format!(
-            "no file of {} holds the key {key} (the owner's memory is not searched)",
-            args.db.display()
+            "no file of {} holds the key {key} (the owner's memory is not searched){}",
+            args.db.display(),
+            order.map_or(String::new(), |order| format!("; {order}"))
         );
         return Err(Failure::new(NOT_FOUND, message));
     }
     let output = &mut context.output;
+    if let Some(order) = order.filter(|_| !output.is_json()) {
+        output.line(format_args!("note: {order}"))?;
+    }
     for version in &found {
         let value = version.value.as_deref().map(|value| style.show(value));
         if output.is_json() {

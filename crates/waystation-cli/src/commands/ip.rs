@@ -28,7 +28,7 @@ fn code(error: &CommandError) -> u8 {
         CommandError::Input { .. } => failure::DAMAGED,
         CommandError::Table { source, .. } | CommandError::Ip(source) => match source {
             IpError::Refused(_) | IpError::NoSuchSize(_) | IpError::NotBuilt => failure::USAGE,
-            IpError::Failed(_) | IpError::Format(_) => failure::DAMAGED,
+            IpError::Failed(_) | IpError::Format(_) | IpError::Damaged(_) => failure::DAMAGED,
             _ => failure::IO,
         },
         CommandError::Different => failure::IO,

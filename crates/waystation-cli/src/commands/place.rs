@@ -14,6 +14,7 @@ pub(super) fn place(context: &Context, command: PlaceCommand) -> Result<(), Fail
     waystation_advisor::run(command, show).map_err(|error| {
         let code = match &error {
             Error::Usage(_) => failure::USAGE,
+            Error::Missing(_) => failure::CANNOT_OPEN,
             Error::Damaged { .. } | Error::Malformed(_) => failure::DAMAGED,
             Error::Io { operation, .. } if *operation == "open" => failure::CANNOT_OPEN,
             _ => failure::IO,

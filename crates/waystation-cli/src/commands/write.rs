@@ -10,7 +10,10 @@ use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
-use waystation::{Db, Durability, WriteBatch};
+use waystation::{Db, Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX, WriteBatch};
+
+/// A line that is imported is shorter (bytes): up to four characters stand for a byte.
+const LINE_BYTES_MAX: u64 = 4 * (KEY_BYTES_MAX + VALUE_BYTES_MAX) as u64 + 3;
 
 fn durability(sync: bool) -> Durability {
     if sync {
@@ -26,8 +29,10 @@ pub(super) fn put(args: &Put) -> Result<(), Failure> {
     let key = style.parse(&args.key)?;
     let value = if args.value == "-" {
         let mut value = Vec::new();
+        // One byte more than is accepted, so that what is too long is refused and not cut.
         io::stdin()
             .lock()
+            .take(VALUE_BYTES_MAX as u64 + 1)
             .read_to_end(&mut value)
             .map_err(|e| Failure::file("read", Path::new("standard input"), e))?;
         value
@@ -125,14 +130,20 @@ fn import_lines(
     let (mut line, mut lines, mut bytes) = (Vec::new(), 0_u64, 0_u64);
     loop {
         line.clear();
-        let length = reader
+        let length = (&mut reader)
+            .take(LINE_BYTES_MAX)
             .read_until(b'\n', &mut line)
             .map_err(|e| Failure::file("read", Path::new("the input"), e))?;
         if length == 0 {
             break;
         }
         advance(length as u64);
-        let (key, value) = parse_line(&line, style).map_err(|reason| {
+        let parsed = if length as u64 == LINE_BYTES_MAX {
+            Err("it is longer than any key and value can be".to_owned())
+        } else {
+            parse_line(&line, style)
+        };
+        let (key, value) = parsed.map_err(|reason| {
             Failure::new(
                 USAGE,
                 format!(

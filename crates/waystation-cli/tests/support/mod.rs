@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use waystation_format::filename::{current_content, manifest_name};
 use waystation_format::leveldb_log::RecordWriter;
 use waystation_format::version_edit::VersionEdit;
@@ -143,15 +143,20 @@ impl Shell {
         assert!(!said.contains("panicked"), "{arguments:?}: {said}");
     }
 
-    /// Runs the command with an output that is closed after the first bytes.
-    pub(crate) fn status_with_closed_output(&self, arguments: &[&str]) -> ExitStatus {
-        let mut child = self
-            .command(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        drop(child.stdout.take());
-        child.wait().unwrap()
+    /// Runs the command with an output that nobody reads: the exit code, and what it said on standard error.
+    pub(crate) fn unread(&self, arguments: &[&str], input: &[u8]) -> (Option<i32>, String) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.stdout(writer).spawn().unwrap();
+        let mut standard_input = child.stdin.take().unwrap();
+        let _ = standard_input.write_all(input);
+        drop(standard_input);
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+        (output.status.code(), said)
     }
 
     /// What the command printed; it is interrupted (Ctrl-C) once `exists` is there, and must succeed all the same.

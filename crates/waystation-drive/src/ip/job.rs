@@ -240,4 +240,7 @@ pub enum IpError {
     /// A table cannot be read.
     #[error("a table cannot be read: {0}")]
     Format(#[from] FormatError),
+    /// A part of a table that only software reads is damaged.
+    #[error("a table cannot be read: {0}")]
+    Damaged(String),
 }

@@ -12,6 +12,7 @@ use super::entry::{Header, header};
 use super::{Block, common_prefix};
 use crate::error::FormatError;
 use crate::key::{TRAILER_BYTES, split};
+use crate::order::Order;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -54,20 +55,36 @@ impl Block {
                 } = place.header;
                 (trailer, value_start as usize..end as usize)
             })),
-            Find::Unsure => self.get_by_comparing(user_key, trailer),
+            Find::Unsure => self.get_by_comparing(&Order::Bytewise, user_key, trailer),
+        }
+    }
+
+    /// The same in a block whose keys are in `order`.
+    pub fn get_in(
+        &self,
+        order: &Order,
+        user_key: &[u8],
+        trailer: u64,
+    ) -> Result<Option<(u64, Range<usize>)>, FormatError> {
+        match order {
+            Order::Bytewise => self.get(user_key, trailer),
+            Order::Custom(_) => self.get_by_comparing(order, user_key, trailer),
         }
     }
 
     #[cold]
     fn get_by_comparing(
         &self,
+        order: &Order,
         user_key: &[u8],
         trailer: u64,
     ) -> Result<Option<(u64, Range<usize>)>, FormatError> {
         let mut iter = super::BlockIter::new(self.clone());
-        iter.seek_by(|key| compare(key, user_key, trailer))?;
+        iter.seek_by(|key| compare(order, key, user_key, trailer))?;
         match split(iter.key()) {
-            Some((found, trailer)) if found == user_key => Ok(Some((trailer, iter.value_range()))),
+            Some((found, trailer)) if order.is_same(found, user_key) => {
+                Ok(Some((trailer, iter.value_range())))
+            }
             _ => Ok(None),
         }
     }
@@ -81,7 +98,7 @@ impl Block {
             let key = self
                 .restart_key(middle)
                 .ok_or_else(|| damaged(self.restart(middle)))?;
-            if compare(key, user_key, trailer).is_lt() {
+            if compare(&Order::Bytewise, key, user_key, trailer).is_lt() {
                 low = middle;
             } else {
                 high = middle;
@@ -211,9 +228,9 @@ impl<'a> Walk<'a> {
 }
 
 #[inline]
-fn compare(key: &[u8], user_key: &[u8], trailer: u64) -> Ordering {
+fn compare(order: &Order, key: &[u8], user_key: &[u8], trailer: u64) -> Ordering {
     match split(key) {
-        Some((key, found)) => key.cmp(user_key).then(trailer.cmp(&found)),
+        Some((key, found)) => order.compare(key, user_key).then(trailer.cmp(&found)),
         None => Ordering::Less,
     }
 }

@@ -12,6 +12,7 @@ use super::entry::{Header, header};
 use super::find::{Find, Place};
 use crate::error::FormatError;
 use crate::key;
+use crate::order::Order;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -125,6 +126,15 @@ impl BlockIter {
                 self.go_to(&place, user_key);
                 Ok(())
             }
+        }
+    }
+
+    /// The same in a block whose keys are in `order`.
+    #[inline]
+    pub fn seek_in(&mut self, order: &Order, target: &[u8]) -> Result<(), FormatError> {
+        match order {
+            Order::Bytewise => self.seek(target),
+            Order::Custom(_) => self.seek_by(|key| order.compare_internal(key, target)),
         }
     }
 

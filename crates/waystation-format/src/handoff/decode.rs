@@ -1,9 +1,11 @@
 //! Reading a stream.
 
 use super::{
-    BODY_BYTES_MAX, CHECKSUM_BYTES, Digest, END, FRAME_HEAD_BYTES, OPENING, Opening, RECORDS,
+    BODY_BYTES_MAX, CHECKSUM_BYTES, Digest, END, EXPIRING, FRAME_HEAD_BYTES, OPENING, Opening,
+    RECORDS,
 };
 use crate::FormatError;
+use crate::batch::TIME_MAX;
 use crate::checksum::{extend, unmask};
 use crate::varint::{self, Reader};
 
@@ -32,20 +34,40 @@ pub enum Frame<'a> {
     End(Digest),
 }
 
-/// The records of a frame: key, without the device's prefix, and value.
+/// A record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// The key, without the device's prefix.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+    /// When it expires (microseconds since 1970), if it does. Then it does not count in the digest.
+    pub expiry: Option<u64>,
+}
+
+/// The records of a frame.
 #[derive(Debug, Clone)]
-pub struct Records<'a>(&'a [u8]);
+pub struct Records<'a> {
+    rest: &'a [u8],
+    expire: bool,
+}
 
 impl<'a> Iterator for Records<'a> {
-    type Item = (&'a [u8], &'a [u8]);
+    type Item = Record<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (key_bytes, at) = varint::get_u64(self.0)?;
-        let (value_bytes, then) = varint::get_u64(&self.0[at..])?;
-        let (key, rest) = self.0[at + then..].split_at_checked(key_bytes as usize)?;
+        let (key_bytes, at) = varint::get_u64(self.rest)?;
+        let (value_bytes, then) = varint::get_u64(&self.rest[at..])?;
+        let mut rest = &self.rest[at + then..];
+        let mut expiry = None;
+        if self.expire {
+            let (time, behind) = rest.split_first_chunk::<8>()?;
+            (expiry, rest) = (Some(u64::from_le_bytes(*time)), behind);
+        }
+        let (key, rest) = rest.split_at_checked(key_bytes as usize)?;
         let (value, rest) = rest.split_at_checked(value_bytes as usize)?;
-        self.0 = rest;
-        Some((key, value))
+        self.rest = rest;
+        Some(Record { key, value, expiry })
     }
 }
 
@@ -79,8 +101,8 @@ impl StreamDecoder {
         let reason = match (kind, self.has_begun) {
             _ if self.is_over || self.open.is_some() => "a frame follows the last one",
             (OPENING, true) => "a second stream begins",
-            (RECORDS | END, false) => "the first frame is missing",
-            (OPENING | RECORDS | END, _) => return Ok(()),
+            (RECORDS | EXPIRING | END, false) => "the first frame is missing",
+            (OPENING | RECORDS | EXPIRING | END, _) => return Ok(()),
             _ => return Err(FormatError::unsupported(4, "a frame's kind")),
         };
         Err(FormatError::malformed(4, reason))
@@ -105,9 +127,13 @@ impl StreamDecoder {
                 self.has_begun = true;
                 Opening::decode(payload).map(Frame::Opening)
             }
-            RECORDS => {
-                self.check_records(payload)?;
-                Ok(Frame::Records(Records(payload)))
+            RECORDS | EXPIRING => {
+                let records = Records {
+                    rest: payload,
+                    expire: kind == EXPIRING,
+                };
+                self.check_records(records.clone())?;
+                Ok(Frame::Records(records))
             }
             _ => self.end(payload),
         }
@@ -126,20 +152,26 @@ impl StreamDecoder {
     }
 
     /// Checks that the payload is records and nothing else, with ascending keys.
-    fn check_records(&mut self, payload: &[u8]) -> Result<(), FormatError> {
-        let mut records = Records(payload);
+    fn check_records(&mut self, mut records: Records<'_>) -> Result<(), FormatError> {
+        let length = records.rest.len();
         let before = self.last_key.take();
         let mut last = before.as_deref();
-        while let Some((key, value)) = records.next() {
-            let offset = payload.len() - records.0.len();
+        while let Some(Record { key, value, expiry }) = records.next() {
+            let offset = length - records.rest.len();
             if last.is_some_and(|last| last >= key) {
                 return Err(FormatError::malformed(offset, "keys do not ascend"));
             }
-            self.digest.add(key, value);
+            match expiry {
+                None => self.digest.add(key, value),
+                Some(time) if time > TIME_MAX => {
+                    return Err(FormatError::malformed(offset, "a time is out of range"));
+                }
+                Some(_) => {}
+            }
             last = Some(key);
         }
-        if !records.0.is_empty() {
-            let offset = payload.len() - records.0.len();
+        if !records.rest.is_empty() {
+            let offset = length - records.rest.len();
             return Err(FormatError::malformed(offset, "a record does not end"));
         }
         self.last_key = last.map(<[u8]>::to_vec);

@@ -1,6 +1,6 @@
 //! Writing a stream.
 
-use super::{Digest, END, FRAME_BYTES, OPENING, Opening, RECORDS};
+use super::{Digest, END, EXPIRING, FRAME_BYTES, OPENING, Opening, RECORDS};
 use crate::checksum::{extend, mask};
 use crate::varint::put_u64;
 
@@ -16,7 +16,7 @@ use crate::varint::put_u64;
 ///     tenure: 0,
 ///     survives_power_loss: true,
 /// };
-/// let opening = Opening { ticket, extractor: "until/3a".into(), finished_below: 0 };
+/// let opening = Opening { ticket, extractor: "until/3a".into(), finished_below: 0, open: Vec::new() };
 /// let mut encoder = StreamEncoder::new(&opening);
 /// encoder.push(b"speed:1", b"52");
 /// encoder.push(b"speed:2", b"53");
@@ -29,7 +29,9 @@ pub struct StreamEncoder {
     /// The checksum of all frames so far, from which the next goes on.
     chain: u32,
     digest: Digest,
+    /// The records of the frame that is being filled, and its kind.
     records: Vec<u8>,
+    kind: u8,
     out: Vec<u8>,
 }
 
@@ -40,6 +42,7 @@ impl StreamEncoder {
             chain: 0,
             digest: Digest::default(),
             records: Vec::new(),
+            kind: RECORDS,
             out: Vec::new(),
         };
         encoder.frame(OPENING, &opening.encode());
@@ -49,8 +52,28 @@ impl StreamEncoder {
     /// Adds a record. Keys, without the device's prefix, come in ascending order.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
         self.digest.add(key, value);
+        self.begin(RECORDS, key, value);
+        self.record(key, value);
+    }
+
+    /// Adds a record that expires at `expiry` (microseconds since 1970). It does not count in the digest, as it may be
+    /// gone when the stream is made once more.
+    pub fn push_until(&mut self, key: &[u8], value: &[u8], expiry: u64) {
+        self.begin(EXPIRING, key, value);
+        self.records.extend_from_slice(&expiry.to_le_bytes());
+        self.record(key, value);
+    }
+
+    fn begin(&mut self, kind: u8, key: &[u8], value: &[u8]) {
+        if kind != self.kind {
+            self.close_records();
+            self.kind = kind;
+        }
         put_u64(&mut self.records, key.len() as u64);
         put_u64(&mut self.records, value.len() as u64);
+    }
+
+    fn record(&mut self, key: &[u8], value: &[u8]) {
         self.records.extend_from_slice(key);
         self.records.extend_from_slice(value);
         if self.records.len() >= FRAME_BYTES {
@@ -80,7 +103,7 @@ impl StreamEncoder {
     fn close_records(&mut self) {
         if !self.records.is_empty() {
             let records = std::mem::take(&mut self.records);
-            self.frame(RECORDS, &records);
+            self.frame(self.kind, &records);
             self.records = records;
             self.records.clear();
         }

@@ -18,6 +18,7 @@ fn opening(device: &str) -> Opening {
         },
         extractor: "until/3a".into(),
         finished_below: 1_200,
+        open: vec![17, 1_000],
     }
 }
 
@@ -59,7 +60,7 @@ fn decode(bytes: &[u8]) -> Result<(Opening, Entries, Digest), FormatError> {
         match decoder.body(body)? {
             Frame::Opening(found) => opening = Some(found),
             Frame::Records(records) => {
-                entries.extend(records.map(|(key, value)| (key.to_vec(), value.to_vec())));
+                entries.extend(records.map(|it| (it.key.to_vec(), it.value.to_vec())));
             }
             Frame::End(digest) => {
                 let opening = opening.ok_or(FormatError::malformed(0, "no opening"))?;
@@ -125,6 +126,62 @@ fn long_entries() -> Entries {
         )
     };
     (0..100).map(entry).collect()
+}
+
+/// Records that expire travel among others, in frames of their own, and the digest does not know them.
+#[test]
+fn records_that_expire_are_read_back() {
+    let mut encoder = StreamEncoder::new(&opening("car-7"));
+    let records = [
+        ("a", None),
+        ("b", Some(7)),
+        ("c", Some(1 << 60)),
+        ("d", None),
+    ];
+    for (key, expiry) in records {
+        match expiry {
+            None => encoder.push(key.as_bytes(), b"v"),
+            Some(expiry) => encoder.push_until(key.as_bytes(), b"v", expiry),
+        }
+    }
+    let digest = encoder.finish();
+    assert_eq!((digest.records, digest.bytes), (2, 4));
+    let bytes = encoder.bytes().to_vec();
+    let mut found = Vec::new();
+    let mut decoder = StreamDecoder::new();
+    for frame in frames(&bytes) {
+        let (head, body) = frame.split_first_chunk().expect("a head");
+        decoder.head(head).expect("a head");
+        match decoder.body(body).expect("a body") {
+            Frame::Records(some) => {
+                found.extend(some.map(|it| (it.key.to_vec(), it.expiry)));
+            }
+            Frame::End(end) => assert_eq!(end, digest),
+            Frame::Opening(_) => {}
+        }
+    }
+    let wanted = records.map(|(key, expiry)| (key.as_bytes().to_vec(), expiry));
+    assert_eq!(found, wanted);
+    // A date that cannot be.
+    let mut encoder = StreamEncoder::new(&opening("car-7"));
+    encoder.push_until(b"a", b"v", u64::MAX);
+    encoder.finish();
+    assert!(decode(encoder.bytes()).is_err());
+}
+
+/// A source with nothing open writes what older versions read.
+#[test]
+fn openings_of_both_formats_are_read_back() {
+    for open in [vec![], vec![3]] {
+        let opening = Opening {
+            open,
+            ..opening("car-7")
+        };
+        let (bytes, _) = encode(&opening, &Entries::new());
+        let format = bytes[FRAME_HEAD_BYTES + STREAM_MAGIC.len()];
+        assert_eq!(usize::from(format), 1 + opening.open.len());
+        assert_eq!(decode(&bytes).map(|read| read.0), Ok(opening));
+    }
 }
 
 #[test]

@@ -8,8 +8,12 @@
 use super::Digest;
 use crate::FormatError;
 use crate::checksum::{crc32c, mask};
+use crate::key::MAX_SEQUENCE;
 use crate::varint::{Reader, put_length_prefixed};
 use std::fmt;
+
+/// No device is handed on more often: each time takes a sequence number.
+const TENURE_MAX: u64 = MAX_SEQUENCE;
 
 const TICKET_MAGIC: [u8; 8] = *b"WSTICKT1";
 const RECEIPT_MAGIC: [u8; 8] = *b"WSRECPT1";
@@ -71,6 +75,23 @@ pub struct Refusal {
 }
 
 impl Ticket {
+    /// Refuses numbers that no engine gives out.
+    pub fn check(&self) -> Result<(), FormatError> {
+        let reason = if self.sequence > MAX_SEQUENCE {
+            "the ticket's sequence number is past the last there can be"
+        } else if self.tenure > TENURE_MAX {
+            "the ticket's tenure is higher than it can be"
+        } else {
+            return Ok(());
+        };
+        Err(FormatError::malformed(0, reason))
+    }
+
+    /// The tenure of the device once it is with the destination.
+    pub fn next_tenure(&self) -> u64 {
+        self.tenure.saturating_add(1).min(TENURE_MAX)
+    }
+
     /// Appends its fields, to be read by [`Ticket::take`].
     pub fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.source.0);

@@ -18,6 +18,7 @@
 //! already being copied behind it; the rest when the block leaves for its segment.
 
 use super::{BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, UNIT_BYTES, u32_at, u64_at};
+use crate::checksum;
 
 const MAGIC: u32 = 0x4b4c_4257; // "WBLK"
 const SEAL: std::ops::Range<usize> = 8..48;
@@ -55,7 +56,7 @@ impl Seal {
         header[24..32].copy_from_slice(&self.start_lsn.to_le_bytes());
         header[32..40].copy_from_slice(&self.first_sequence.to_le_bytes());
         header[40..48].copy_from_slice(&self.incarnation.to_le_bytes());
-        let checksum = crc32c::crc32c(&header[SEAL]);
+        let checksum = checksum::crc32c(&header[SEAL]);
         header[4..8].copy_from_slice(&checksum.to_le_bytes());
         header
     }
@@ -76,7 +77,7 @@ impl BlockHeader {
     /// Reads a header; `None` if the bytes are not one (its own checksum is checked, the body's is not).
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let header = bytes.get(..BLOCK_HEADER_BYTES)?;
-        if u32_at(header, 8)? != MAGIC || u32_at(header, 4)? != crc32c::crc32c(&header[SEAL]) {
+        if u32_at(header, 8)? != MAGIC || u32_at(header, 4)? != checksum::crc32c(&header[SEAL]) {
             return None;
         }
         let seal = Seal {
@@ -112,14 +113,14 @@ pub fn finish_block(
 ) {
     header[48..56].copy_from_slice(&segment.to_le_bytes());
     header[56..64].copy_from_slice(&durable_lsn.to_le_bytes());
-    let mut checksum = crc32c::crc32c(&header[4..]);
+    let mut checksum = checksum::crc32c(&header[4..]);
     for piece in body {
-        checksum = crc32c::crc32c_append(checksum, piece);
+        checksum = checksum::extend(checksum, piece);
     }
     header[..4].copy_from_slice(&checksum.to_le_bytes());
 }
 
 /// Whether a whole block (header included) is what was written out.
 pub fn body_is_valid(block: &[u8]) -> bool {
-    u32_at(block, 0).is_some_and(|stored| stored == crc32c::crc32c(&block[4..]))
+    u32_at(block, 0).is_some_and(|stored| stored == checksum::crc32c(&block[4..]))
 }

@@ -10,6 +10,7 @@
 //! wrote does not count; from then on the ring's old content does not count.
 
 use super::{UNIT_BYTES, u32_at, u64_at};
+use crate::checksum;
 
 /// The longest ring there can be (bytes).
 const RING_BYTES_MAX: u64 = 1 << 30;
@@ -45,7 +46,7 @@ impl JournalState {
         ] {
             bytes.extend_from_slice(&field.to_le_bytes());
         }
-        let checksum = crc32c::crc32c(&bytes[12..]);
+        let checksum = checksum::crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
@@ -80,7 +81,7 @@ impl JournalState {
         if &bytes[..8] != MAGIC || bytes.len() != BYTES {
             return Err("it is not a journal file");
         }
-        if checksum != crc32c::crc32c(&bytes[12..]) {
+        if checksum != checksum::crc32c(&bytes[12..]) {
             return Err("its checksum does not match");
         }
         if version != VERSION {

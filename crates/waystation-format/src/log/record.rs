@@ -13,6 +13,7 @@
 //! the payload's checksum outside of any lock, the header's when LSN and sequence have been handed out.
 
 use super::{RECORD_HEADER_BYTES, u32_at, u64_at};
+use crate::checksum;
 use crate::key::MAX_SEQUENCE;
 
 /// What a record holds. On disk: never renumber.
@@ -97,7 +98,7 @@ impl RecordHeader {
                 header,
                 lsn,
                 incarnation,
-                crc32c::crc32c(payload),
+                checksum::crc32c(payload),
             ))
     }
 }
@@ -113,5 +114,5 @@ fn bound_checksum(
     bound[20..28].copy_from_slice(&lsn.to_le_bytes());
     bound[28..36].copy_from_slice(&incarnation.to_le_bytes());
     bound[36..40].copy_from_slice(&payload_checksum.to_le_bytes());
-    crc32c::crc32c(&bound)
+    checksum::crc32c(&bound)
 }

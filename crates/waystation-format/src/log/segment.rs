@@ -17,7 +17,8 @@
 //! without a scan. A recycled file's old footer names another segment and is ignored.
 
 use super::block::Seal;
-use super::{u32_at, u64_at};
+use super::{UNIT_BYTES, u32_at, u64_at};
+use crate::checksum;
 
 const HEADER_MAGIC: &[u8; 8] = b"WSSEGMT1";
 const FOOTER_MAGIC: &[u8; 8] = b"WSSEGEND";
@@ -25,6 +26,8 @@ const HEADER_USED: usize = 72;
 const ENTRY_BYTES: usize = 32;
 /// The version of the segment format.
 const VERSION: u32 = 1;
+/// No segment holds more blocks: a file has 4 GiB at most, and a block a unit at least.
+const BLOCKS_MAX: u32 = ((4_u64 << 30) / UNIT_BYTES as u64) as u32;
 /// The length of a sealed segment's footer (bytes).
 pub const FOOTER_BYTES: usize = 72;
 
@@ -61,7 +64,7 @@ impl SegmentHeader {
         unit[48..56].copy_from_slice(&self.durable_lsn.to_le_bytes());
         unit[56..64].copy_from_slice(&self.first_sequence.to_le_bytes());
         unit[64..72].copy_from_slice(&self.previous.to_le_bytes());
-        let checksum = crc32c::crc32c(&unit[12..HEADER_USED]);
+        let checksum = checksum::crc32c(&unit[12..HEADER_USED]);
         unit[8..12].copy_from_slice(&checksum.to_le_bytes());
     }
 
@@ -69,7 +72,7 @@ impl SegmentHeader {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let header = bytes.get(..HEADER_USED)?;
         let sound = &header[..8] == HEADER_MAGIC
-            && u32_at(header, 8)? == crc32c::crc32c(&header[12..])
+            && u32_at(header, 8)? == checksum::crc32c(&header[12..])
             && u32_at(header, 12)? == VERSION;
         sound.then_some(Self {
             number: u64_at(header, 16)?,
@@ -163,8 +166,8 @@ pub fn encode_index(entries: &[IndexEntry], footer: &SegmentFooter) -> Vec<u8> {
     ] {
         bytes.extend_from_slice(&field.to_le_bytes());
     }
-    let checksum = crc32c::crc32c_append(
-        crc32c::crc32c(&bytes[index_bytes + 12..]),
+    let checksum = checksum::extend(
+        checksum::crc32c(&bytes[index_bytes + 12..]),
         &bytes[..index_bytes],
     );
     bytes[index_bytes + 8..index_bytes + 12].copy_from_slice(&checksum.to_le_bytes());
@@ -177,8 +180,9 @@ impl SegmentFooter {
         if bytes.len() != FOOTER_BYTES || &bytes[..8] != FOOTER_MAGIC {
             return None;
         }
+        let blocks = u32_at(bytes, 12).filter(|blocks| *blocks <= BLOCKS_MAX)?;
         Some(Self {
-            blocks: u32_at(bytes, 12)?,
+            blocks,
             number: u64_at(bytes, 16)?,
             incarnation: u64_at(bytes, 24)?,
             end_lsn: u64_at(bytes, 32)?,
@@ -204,7 +208,7 @@ pub fn tail_bytes(blocks: usize) -> usize {
 pub fn decode_index(bytes: &[u8]) -> Option<(Vec<IndexEntry>, SegmentFooter)> {
     let (index, tail) = bytes.split_at_checked(bytes.len().checked_sub(FOOTER_BYTES)?)?;
     let footer = SegmentFooter::peek(tail)?;
-    let checksum = crc32c::crc32c_append(crc32c::crc32c(&tail[12..]), index);
+    let checksum = checksum::extend(checksum::crc32c(&tail[12..]), index);
     if footer.tail_bytes() != bytes.len() || u32_at(tail, 8)? != checksum {
         return None;
     }

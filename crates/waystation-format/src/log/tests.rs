@@ -1,6 +1,7 @@
 //! Round trips and damage: every single-bit flip of a header, block, index or journal file is noticed.
 
 use super::*;
+use crate::checksum;
 
 fn seal() -> Seal {
     Seal {
@@ -72,7 +73,7 @@ fn a_record_is_bound_to_its_place_and_life() {
         kind: RecordKind::Batch,
     };
     assert_eq!(header.last_sequence(), 41);
-    let bytes = header.encode(4160, 3, crc32c::crc32c(payload));
+    let bytes = header.encode(4160, 3, checksum::crc32c(payload));
     assert_eq!(RecordHeader::peek(&bytes), Some(header));
     assert!(RecordHeader::matches(&bytes, payload, 4160, 3));
     assert!(!RecordHeader::matches(&bytes, payload, 4160 + 65536, 3));

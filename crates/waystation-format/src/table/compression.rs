@@ -137,7 +137,9 @@ fn decompress_zstd(payload: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError>
         _ => return Err(damaged),
     };
     out.clear();
-    out.reserve(length);
+    if out.try_reserve(length).is_err() {
+        return Err(damaged);
+    }
     match zstd::bulk::Decompressor::new()
         .and_then(|mut zstd| zstd.decompress_to_buffer(payload, out))
     {

@@ -4,6 +4,7 @@ use super::*;
 use crate::block::{Block, BlockIter};
 use crate::bloom;
 use crate::key::{InternalKey, ValueKind, append, compare_internal, user_key};
+use crate::order::Order;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
@@ -278,6 +279,7 @@ fn any_options() -> impl Strategy<Value = TableOptions> {
             compression,
             filter_bits_per_key,
             purged_through: 3,
+            order: Order::default(),
         },
     )
 }

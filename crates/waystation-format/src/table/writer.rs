@@ -11,7 +11,8 @@ use super::{BlockHandle, FILTER_NAME, Footer, PROPERTIES_NAME};
 use crate::block::BlockBuilder;
 use crate::bloom;
 use crate::error::FormatError;
-use crate::key::{InternalKey, ValueKind, compare_internal, shorten_separator, shorten_successor};
+use crate::key::{InternalKey, ValueKind, shorten_separator, shorten_successor};
+use crate::order::Order;
 
 /// How a table is laid out.
 #[derive(Debug, Clone)]
@@ -26,6 +27,9 @@ pub struct TableOptions {
     pub filter_bits_per_key: u32,
     /// See [`Properties::purged_through`].
     pub purged_through: u64,
+    /// How user keys are ordered. Where that is not by their bytes, there is no filter, which could tell keys apart that
+    /// compare equal, and the separators of the index are not shortened.
+    pub order: Order,
 }
 
 impl Default for TableOptions {
@@ -36,6 +40,7 @@ impl Default for TableOptions {
             compression: Compression::default(),
             filter_bits_per_key: 10,
             purged_through: 0,
+            order: Order::default(),
         }
     }
 }
@@ -62,7 +67,10 @@ pub struct TableWriter {
 
 impl TableWriter {
     /// A writer of an empty table.
-    pub fn new(options: TableOptions) -> Self {
+    pub fn new(mut options: TableOptions) -> Self {
+        if !options.order.is_bytewise() {
+            options.filter_bits_per_key = 0;
+        }
         let properties = Properties {
             purged_through: options.purged_through,
             smallest_sequence: u64::MAX,
@@ -89,7 +97,12 @@ impl TableWriter {
         let key = InternalKey::parse(internal_key)?;
         if self.properties.entries == 0 {
             self.properties.smallest_key = internal_key.to_vec();
-        } else if compare_internal(self.data.last_key(), internal_key).is_ge() {
+        } else if self
+            .options
+            .order
+            .compare_internal(self.data.last_key(), internal_key)
+            .is_ge()
+        {
             return Err(FormatError::malformed(
                 0,
                 "the keys of a table ascend, and this one does not follow the one before",
@@ -98,7 +111,9 @@ impl TableWriter {
         if let Some(handle) = self.unindexed.take() {
             self.index_key.clear();
             self.index_key.extend_from_slice(self.data.last_key());
-            shorten_separator(&mut self.index_key, internal_key);
+            if self.options.order.is_bytewise() {
+                shorten_separator(&mut self.index_key, internal_key);
+            }
             self.add_to_index(handle);
         }
         self.note(&key, value.len());
@@ -173,7 +188,9 @@ impl TableWriter {
         if let Some(handle) = self.unindexed.take() {
             self.index_key.clear();
             self.index_key.extend_from_slice(self.data.last_key());
-            shorten_successor(&mut self.index_key);
+            if self.options.order.is_bytewise() {
+                shorten_successor(&mut self.index_key);
+            }
             self.add_to_index(handle);
         }
         let metaindex = self.append_meta_blocks();

@@ -35,10 +35,12 @@ fn read(mut stream: &[u8]) {
         };
         match decoder.body(body) {
             Ok(Frame::Records(records)) => {
-                for (key, value) in records {
-                    assert!(last.as_deref().is_none_or(|last| last < key));
-                    digest.add(key, value);
-                    last = Some(key.to_vec());
+                for record in records {
+                    assert!(last.as_deref().is_none_or(|last| last < record.key));
+                    if record.expiry.is_none() {
+                        digest.add(record.key, record.value);
+                    }
+                    last = Some(record.key.to_vec());
                 }
             }
             Ok(Frame::End(told)) => assert_eq!(told, digest),
@@ -56,7 +58,7 @@ fn chained(mut bytes: &[u8]) -> Vec<u8> {
     while let Some(([kind, low, high], rest)) = bytes.split_first_chunk::<3>() {
         let length = usize::from(u16::from_le_bytes([*low, *high]) % 2048).min(rest.len());
         let (payload, rest) = rest.split_at(length);
-        let fields = [&(length as u32).to_le_bytes()[..], &[kind % 4]].concat();
+        let fields = [&(length as u32).to_le_bytes()[..], &[kind % 5]].concat();
         chain = extend(chain, &fields);
         stream.extend_from_slice(&fields);
         stream.extend_from_slice(&mask(chain).to_le_bytes());
@@ -81,9 +83,11 @@ pub(super) fn handoff_seeds() -> Vec<Vec<u8>> {
         ticket: ticket.clone(),
         extractor: "until/3a".to_owned(),
         finished_below: 40,
+        open: vec![7, 39],
     });
     encoder.push(b"height", b"120");
     encoder.push(b"speed", b"13");
+    encoder.push_until(b"toll", b"1", 1 << 50);
     let digest = encoder.finish();
     let stream = encoder.bytes().to_vec();
     // The same as `chained` takes it: kind, length, payload.

@@ -8,6 +8,7 @@ use crate::storage::{Area, DirectoryLock, File, OpenMode, Storage, Transfer};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use waystation_format::checksum;
 
 /// How much is read at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -261,7 +262,7 @@ pub(crate) fn read_through(
             let reason = format!("it ends here, and should have {bytes} bytes");
             return Err(Error::corruption(file.path(), at, reason));
         }
-        checksum = crc32c::crc32c_append(checksum, &buffer[..length]);
+        checksum = checksum::extend(checksum, &buffer[..length]);
         sink(&buffer[..length])?;
         at += length as u64;
     }

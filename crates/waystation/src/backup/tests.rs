@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use waystation_format::checksum;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -206,7 +207,7 @@ fn a_backup_is_a_prefix_of_what_is_written_meanwhile() {
 fn digest(content: &Content) -> Vec<u8> {
     let mut sum = 0;
     for (key, value) in content {
-        sum = crc32c::crc32c_append(crc32c::crc32c_append(sum, key), value);
+        sum = checksum::extend(checksum::extend(sum, key), value);
     }
     [
         (content.len() as u64).to_le_bytes().to_vec(),

@@ -4,7 +4,7 @@
 //! magic        8 bytes   "WSGRAVES"
 //! format       u32       1, 2 with times or deletions that settled, or 3 with vaults, too; never reuse a number
 //! through      u64       all deletions up to this sequence number that anybody needs are here
-//! ranges       u32 count, then per range, by key:
+//! ranges       u32 count, then per range, in the order of keys:
 //!   start      string    included
 //!   end        string    excluded; empty: behind the last key
 //!   deletions  varint count, then varints: their sequence numbers
@@ -38,6 +38,7 @@ use super::vault::{Kind, Label};
 use std::collections::BTreeSet;
 use waystation_format::FormatError;
 use waystation_format::checksum::{crc32c, mask};
+use waystation_format::order::Order;
 use waystation_format::varint::{Reader, put_length_prefixed, put_u64};
 
 /// The name of the file. `LevelDB` does not know it and leaves it alone.
@@ -59,6 +60,19 @@ pub(crate) struct Checkpoint {
     pub(crate) ground: Ground,
     /// The vaults that hold the others.
     pub(crate) labels: Vec<Label>,
+    /// The ranges as they are listed, whatever the order of keys is.
+    pub(crate) listed: Vec<ListedRange>,
+}
+
+/// A range as the file lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListedRange {
+    /// Included.
+    pub(crate) start: Vec<u8>,
+    /// Excluded; `None`: behind the last key.
+    pub(crate) end: Option<Vec<u8>>,
+    /// The sequence numbers of its deletions.
+    pub(crate) deletions: Vec<u64>,
 }
 
 /// Why a file is no checkpoint.
@@ -165,8 +179,13 @@ fn put_row(out: &mut Vec<u8>, row: &Row, put_other: impl Fn(&mut Vec<u8>, &Grave
     }
 }
 
-/// Reads the file.
+/// Reads the file of a database that is ordered by bytes.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Checkpoint, GravesError> {
+    decode_in(&Order::Bytewise, bytes)
+}
+
+/// Reads the file of a database whose keys are in `order`.
+pub(crate) fn decode_in(order: &Order, bytes: &[u8]) -> Result<Checkpoint, GravesError> {
     let damaged = |reason| GravesError::Damaged(0, reason);
     let Some((covered, checksum)) = bytes.split_last_chunk::<4>() else {
         return Err(damaged("it is shorter than its checksum"));
@@ -184,8 +203,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Checkpoint, GravesError> {
         return Err(GravesError::Newer(format));
     }
     let through = reader.fixed_u64("sequence number")?;
-    let ranges = read_ranges(&mut reader)?;
-    let mut ground = Ground::new(through, ranges);
+    let listed = read_ranges(&mut reader)?;
+    let mut ground = Ground::new(through, arranged(order, &listed));
     read_row(&mut reader, |reader, grave| {
         let beyond = match format {
             FORMAT => 0,
@@ -216,7 +235,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Checkpoint, GravesError> {
     if !reader.is_empty() {
         return Err(damaged("bytes follow its last grave"));
     }
-    Ok(Checkpoint { ground, labels })
+    Ok(Checkpoint {
+        ground,
+        labels,
+        listed,
+    })
 }
 
 fn read_label(reader: &mut Reader<'_>) -> Result<Label, GravesError> {
@@ -296,16 +319,33 @@ fn read_row(
     Ok(())
 }
 
-fn read_ranges(reader: &mut Reader<'_>) -> Result<Fragments, FormatError> {
-    let mut ranges = Fragments::default();
+fn read_ranges(reader: &mut Reader<'_>) -> Result<Vec<ListedRange>, FormatError> {
+    let mut listed = Vec::new();
     for _ in 0..reader.fixed_u32("count of ranges")? {
-        let start = reader.length_prefixed("start of a range")?;
+        let start = reader.length_prefixed("start of a range")?.to_vec();
         let end = reader.length_prefixed("end of a range")?;
-        let end = (!end.is_empty()).then_some(end);
+        let end = (!end.is_empty()).then(|| end.to_vec());
+        let mut deletions = Vec::new();
         for _ in 0..reader.var_u64("count of deletions")? {
-            let sequence = reader.var_u64("sequence number of a deletion")?;
-            ranges.insert(start, end, Cut::deletion(sequence));
+            deletions.push(reader.var_u64("sequence number of a deletion")?);
+        }
+        listed.push(ListedRange {
+            start,
+            end,
+            deletions,
+        });
+    }
+    Ok(listed)
+}
+
+/// The ranges, of keys in `order`.
+fn arranged(order: &Order, listed: &[ListedRange]) -> Fragments {
+    let mut ranges = Fragments::new(order);
+    for range in listed {
+        for sequence in &range.deletions {
+            let cut = Cut::deletion(*sequence);
+            ranges.insert(&range.start, range.end.as_deref(), cut);
         }
     }
-    Ok(ranges)
+    ranges
 }

@@ -251,7 +251,7 @@ impl Ground {
         let points = &self.points;
         let from = first.map_or(0, |first| points.first_from(first));
         let to = last.map_or(points.len(), |last| points.first_behind(last));
-        let mut ranges = Fragments::default();
+        let mut ranges = Fragments::new(self.ranges.order());
         for (start, end, cuts) in self.ranges.overlapping(first, last) {
             for cut in cuts {
                 ranges.insert(start, end, *cut);

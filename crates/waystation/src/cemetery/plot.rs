@@ -11,6 +11,7 @@ use crate::sync::RwLock;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::OnceLock;
+use waystation_format::order::Order;
 
 /// Why the lock on ranges is never poisoned.
 const LOCKED: &str = "no thread panics with the ranges of a plot locked";
@@ -36,10 +37,16 @@ pub(crate) struct Plot {
 impl Plot {
     /// A plot for graves that take at most `capacity_bytes`, as [`Plot::point_bytes`] and [`Plot::range_bytes`] count.
     pub(crate) fn new(capacity_bytes: usize) -> Self {
+        Self::in_order(capacity_bytes, &Order::Bytewise)
+    }
+
+    /// The same, of keys that are in `order`. In a program's own there are only graves of ranges: a hash tells keys apart
+    /// that compare equal.
+    pub(crate) fn in_order(capacity_bytes: usize, order: &Order) -> Self {
         Self {
             capacity_bytes,
             points: Points::new(capacity_bytes),
-            ranges: RwLock::new(Fragments::default()),
+            ranges: RwLock::new(Fragments::new(order)),
             range_deletions: AtomicUsize::new(0),
             overlap_bytes: AtomicUsize::new(0),
             dated: OnceLock::new(),

@@ -165,10 +165,10 @@ proptest! {
         }
         for key in 0..40u8 {
             let stretch = fragments.stretch(&[key], snapshot);
-            prop_assert!(stretch.start <= &[key][..] && stretch.end.is_none_or(|end| &[key][..] < end));
+            prop_assert!(stretch.start <= Some(&[key][..]) && stretch.end.is_none_or(|end| &[key][..] < end));
             for other in 0..40u8 {
                 let other = [other];
-                if stretch.start <= &other[..] && stretch.end.is_none_or(|end| &other[..] < end) {
+                if stretch.start <= Some(&other[..]) && stretch.end.is_none_or(|end| &other[..] < end) {
                     prop_assert_eq!(fragments.floor(&other, snapshot), stretch.floor);
                 }
             }

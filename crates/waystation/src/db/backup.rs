@@ -21,6 +21,7 @@ use crate::lsm::version::State;
 use crate::storage::{Area, Haste, OpenMode, Storage, Transfer};
 use crate::sync::Arc;
 use std::path::{Path, PathBuf};
+use waystation_format::checksum;
 use waystation_format::log::SEGMENT_HEADER_BYTES;
 
 /// A database at one moment.
@@ -127,7 +128,7 @@ fn copy(
         let item = Item {
             name: name.clone(),
             bytes: content.len() as u64,
-            checksum: crc32c::crc32c(content),
+            checksum: checksum::crc32c(content),
         };
         if !store.has(&item)? {
             store.add_bytes(&item, content)?;

@@ -1,8 +1,9 @@
 //! Devices: they depart, and what is left of them goes by and by.
 //!
-//! A departure is one record in the log and one number in the device table. A thread of its own, the *keeper*, does
+//! A departure is one record in the log and one number in the device table. A background job, the *keeper*, does
 //! what follows from it without haste: it gives indexes up that no snapshot needs, retires floors, and frees the log.
-//! (Another one lets stays settle whose time is over: [`settle`](super::settle).)
+//! (When it runs: [`keeping`](super::keeping). Another one lets stays settle whose time is over:
+//! [`settle`](super::settle).)
 //!
 //! **Freeing the log.** Its beginning is freed up to the first record that a memtable or a stay still needs. Before
 //! that, a checkpoint of the device table is durable that tells what the freed part would have told; and before
@@ -13,6 +14,7 @@ use super::image::Drawing;
 use super::looks::Looks;
 use super::options::DeviceOptions;
 use super::pipeline::Refusal;
+use super::settle::EARLY;
 use super::view::LoggedMemTable;
 use super::{Core, Db};
 use crate::device::checkpoint::{self, CHECKPOINT_DRAFT, CHECKPOINT_NAME, Directory};
@@ -26,16 +28,13 @@ use crate::device::upper::Upper;
 use crate::error::{Error, Result};
 use crate::lsm::version::replace_file;
 use crate::storage::{Duty, Haste, Storage};
-use crate::sync::atomic::AtomicU64;
-use crate::sync::{Arc, lock};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use crate::sync::{Arc, Mutex, lock};
 use std::time::Duration;
 use waystation_format::batch::prefix_end;
-use waystation_format::log::RecordKind;
 
-/// How often the keeper looks round.
-const TICK: Duration = Duration::from_millis(20);
 /// A checkpoint is written at least this often while anything is written, so that ages are not lost to a crash.
-const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(10);
 /// Idle devices are looked for every such part of the time that makes one idle.
 const IDLE_PART: u32 = 64;
 /// Stays are reaped this many at a time: writers wait while devices are forgotten with them.
@@ -51,25 +50,30 @@ pub(super) struct Devices {
     pub(super) directory: Directory,
     /// Stays that have switched and not settled; held while they settle, and while a memtable is flushed.
     pub(super) pending: Awaited<Vec<Arc<Resident>>>,
-    kept: Awaited<Kept>,
+    pub(super) kept: Awaited<Kept>,
     /// Where the log ended when it had come to what the image shows; 0: there is none.
     pub(super) image_lsn: AtomicU64,
-    looks_for_idle: Looks,
-    looks_at_floors: Looks,
+    pub(super) looks_for_idle: Looks,
+    /// When, by the residency clock, the next device will have been idle for long enough.
+    pub(super) idle_next: Mutex<Option<Duration>>,
+    pub(super) looks_at_floors: Looks,
+    /// The view in which departures were looked at last.
+    pub(super) floors_seen: AtomicU64,
+    /// The image that is being drawn.
+    pub(super) drawing: Mutex<Drawing>,
+    /// The keeper looks when the log comes to here.
+    pub(super) keep_at_lsn: AtomicU64,
+    /// Indexes wait for the release of a snapshot.
+    pub(super) waits_for_release: AtomicBool,
 }
 
 /// What the last checkpoint said.
-struct Kept {
+pub(super) struct Kept {
     released: u64,
-    sequence: u64,
-    at: Duration,
-}
-
-/// Where an event is in the log.
-pub(super) struct Logged {
+    /// It tells of everything up to here ...
     pub(super) sequence: u64,
-    /// Syncing the log up to here makes it durable.
-    pub(super) end_lsn: u64,
+    /// ... and was written then.
+    pub(super) at: Duration,
 }
 
 /// Where the data of a device is.
@@ -93,7 +97,7 @@ pub struct DeviceInfo {
     pub name: Vec<u8>,
     /// Where its data is.
     pub level: DeviceLevel,
-    /// Versions in the upper level, or that settled.
+    /// Versions in the upper level, or that settled. What was written before there was an extractor is not counted.
     pub records: u64,
     /// Their keys' and values' bytes.
     pub bytes: u64,
@@ -128,8 +132,9 @@ impl Db {
     /// arrives anew. Survives the death of the process.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] if it has no data; [`Error::Moving`] and [`Error::Moved`] if it is being handed on, or
-    /// was; [`Error::InvalidArgument`] if the database knows no devices.
+    /// [`Error::UnknownDevice`] if it has no data; if another caller let it depart, that departure survives the death of
+    /// the process, too. [`Error::Moving`] and [`Error::Moved`] if it is being handed on, or was;
+    /// [`Error::InvalidArgument`] if the database knows no devices.
     pub fn depart(&self, device: &[u8]) -> Result<()> {
         self.core.depart(device)
     }
@@ -151,28 +156,46 @@ impl Db {
         self.core.settle_those(devices.into_iter())
     }
 
-    /// All devices that have data, by name.
+    /// All devices that have data, by name. In a directory that is older than its extractor, those too that wrote before
+    /// there was one: one key of each is looked for in the tree.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the database knows no devices.
+    /// [`Error::InvalidArgument`] if the database knows no devices; [`Error::Io`] and [`Error::Corruption`] if the tree of
+    /// such a directory cannot be read.
     pub fn devices(&self) -> Result<Vec<DeviceInfo>> {
         let devices = self.core.known_devices()?;
         let now = devices.now(&*self.core.storage);
         let table = &devices.upper.table;
+        let mut older = self.core.older_prefixes(devices)?;
+        let name = |prefix: &[u8]| table.extractor().device(prefix).to_vec();
         let info = |device: &Arc<Device>| {
-            let name = table.extractor().device(device.prefix()).to_vec();
-            device.with_state(|state| describe(name, state, now))
+            let has_older = older.remove(device.prefix());
+            let name = name(device.prefix());
+            device.with_state(|state| describe(name, state, has_older, now))
         };
-        Ok(table.all().iter().filter_map(info).collect())
+        let mut all: Vec<_> = table.all().iter().filter_map(info).collect();
+        let state = DeviceState::default();
+        let unknown = |prefix: &Vec<u8>| describe(name(prefix), &state, true, now);
+        all.extend(older.iter().filter_map(unknown));
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        let _visible = self.core.look(devices, |_| ());
+        Ok(all)
     }
 }
 
-fn describe(name: Vec<u8>, state: &DeviceState, now: Duration) -> Option<DeviceInfo> {
+/// What is known of a device; it may have keys in the tree from before there was an extractor.
+fn describe(
+    name: Vec<u8>,
+    state: &DeviceState,
+    has_older: bool,
+    now: Duration,
+) -> Option<DeviceInfo> {
     let stay = state.current.as_ref().filter(|stay| stay.has_begun());
     let level = match (stay, state.lower_since) {
         (Some(_), None) => DeviceLevel::Upper,
         (Some(_), Some(_)) => DeviceLevel::Settling,
         (None, Some(_)) => DeviceLevel::Tree,
+        (None, None) if has_older && state.floors.is_empty() => DeviceLevel::Tree,
         (None, None) => DeviceLevel::Departed,
     };
     let is_there = level != DeviceLevel::Departed;
@@ -221,7 +244,12 @@ impl Devices {
             }),
             image_lsn: AtomicU64::new(image_lsn),
             looks_for_idle: Looks::default(),
+            idle_next: Mutex::default(),
             looks_at_floors: Looks::default(),
+            floors_seen: AtomicU64::new(0),
+            drawing: Mutex::default(),
+            keep_at_lsn: AtomicU64::new(u64::MAX),
+            waits_for_release: AtomicBool::new(false),
         }
     }
 
@@ -263,9 +291,12 @@ impl Core {
             device: device.escape_ascii().to_string(),
         };
         let event = DeviceEvent::Departed(&prefix);
+        let has_older = self.has_older(devices, &prefix)?;
         self.log_event(&event, |lsn, sequence| {
             if let Some(barred) = table.barred(&prefix) {
                 Err(Refusal::Failed(devices.barred_error(&prefix, &barred)))
+            } else if !has_older && !table.is_occupied(&prefix) {
+                Err(Refusal::Failed(unknown()))
             } else if self.depart_at(table, &prefix, lsn, sequence) {
                 Ok(())
             } else {
@@ -289,73 +320,30 @@ impl Core {
         }
     }
 
-    /// Logs an event and makes it true: `happen` runs in the order of the log with a position at or before the
-    /// event's and its sequence number, and nothing is logged if it refuses. It is visible then.
-    pub(super) fn log_event(
-        &self,
-        event: &DeviceEvent<'_>,
-        happen: impl FnOnce(u64, u64) -> Result<(), Refusal>,
-    ) -> Result<Logged, Error> {
-        let payload = event.encode();
-        let checksum = crc32c::crc32c(&payload);
-        let reserved = self.log.reserve(payload.len(), 1, happen);
-        let (reservation, ()) = match reserved {
-            Ok(reserved) => reserved,
-            Err(Refusal::Failed(error)) => return Err(error),
-            Err(Refusal::NoRoom | Refusal::Moved) => {
-                return Err(Error::Suspended {
-                    cause: "a device moved meanwhile".into(),
-                });
-            }
-        };
-        let reservation = reservation.of_kind(RecordKind::Devices);
-        let logged = Logged {
-            sequence: reservation.first_sequence,
-            end_lsn: reservation.end_lsn(),
-        };
-        self.log.copy(&reservation, &payload, checksum);
-        self.log.publish(reservation);
-        Ok(logged)
-    }
-
-    /// The keeper's work, until told to stop.
-    pub(super) fn keeper_loop(&self) {
-        let Some(devices) = &self.devices else {
-            return;
-        };
-        let mut was_failing = false;
-        let mut drawing = Drawing::default();
-        while !self.is_stopping() {
-            let kept = self.keep(devices, &mut drawing);
-            if let Err(error) = &kept
-                && !was_failing
-            {
-                log::error!("keeping devices failed: {error}; it is tried again");
-            }
-            was_failing = kept.is_err();
-            self.storage.sleep(TICK);
-        }
-        self.stop_drawing(&mut drawing);
-    }
-
     /// One round of the keeper.
-    fn keep(&self, devices: &Devices, drawing: &mut Drawing) -> Result<()> {
+    pub(super) fn keep(&self, devices: &Devices, drawing: &mut Drawing) -> Result<()> {
         self.drop_what_is_over(devices);
-        self.look_for_room()?;
+        self.room.look()?;
         // Before anything that needs room: on a full disk this is what makes some.
-        let is_short = self.room.check(|| false).is_err();
-        let removed = self.log.remove_freed(is_short);
-        self.pace.observe_upper(self.fill(devices));
+        let is_short = self.is_short_of_room();
+        let removed = self.log.remove_freed(is_short, is_short);
+        let fill = self.fill(devices);
+        self.pace.observe_upper(fill);
+        self.give_up_stalled(devices, is_short || fill > EARLY);
         if let Some(limit) = devices.settings.idle_departure {
             let pause = limit / IDLE_PART;
             let departed = devices
                 .looks_for_idle
                 .look(&*self.storage, pause, || self.depart_idle(devices, limit));
-            departed.unwrap_or(Ok(()))?;
+            if let Some(next) = departed {
+                *lock(&devices.idle_next) = next?;
+            }
         }
         devices
             .looks_at_floors
             .look(&*self.storage, Duration::ZERO, || {
+                let generation = self.views.load().generation();
+                devices.floors_seen.store(generation, SeqCst);
                 self.retire_floors(devices);
             });
         self.free_log(devices, false)?;
@@ -404,31 +392,34 @@ impl Core {
         }
     }
 
-    fn depart_idle(&self, devices: &Devices, limit: Duration) -> Result<()> {
+    /// Lets devices depart that were idle for `limit`. Returns when, by the residency clock, the next will have been.
+    fn depart_idle(&self, devices: &Devices, limit: Duration) -> Result<Option<Duration>> {
         let now = devices.now(&*self.storage);
         let table = &devices.upper.table;
-        let is_idle = |stay: &Resident| {
+        let may_depart = |stay: &Resident| {
             stay.departed() == NEVER
-                && stay.last_write() + limit <= now
                 && stay.switch() == NEVER
                 && table.frozen(stay.prefix()).is_none()
         };
-        for stay in table.stays(|_| true).iter().filter(|stay| is_idle(stay)) {
+        let idle_from = |stay: &Resident| stay.last_write() + limit;
+        let is_idle = |stay: &Resident| may_depart(stay) && idle_from(stay) <= now;
+        let stays = table.stays(|_| true);
+        let next = stays
+            .iter()
+            .filter(|stay| may_depart(stay) && !is_idle(stay));
+        let next = next.map(|stay| idle_from(stay)).min();
+        for stay in stays.iter().filter(|stay| is_idle(stay)) {
             let event = DeviceEvent::Departed(stay.prefix());
             // One that was written to meanwhile stays.
-            let departed = self.log_event(&event, |lsn, sequence| {
+            self.log_event(&event, |lsn, sequence| {
                 if is_idle(stay) && self.depart_at(table, stay.prefix(), lsn, sequence) {
                     Ok(())
                 } else {
                     Err(Refusal::Moved)
                 }
-            });
-            match departed {
-                Err(error) if is_idle(stay) => return Err(error),
-                _ => {}
-            }
+            })?;
         }
-        Ok(())
+        Ok(next)
     }
 
     /// Forgets departures whose graves were retired. The last look is under the front's lock, where departures note

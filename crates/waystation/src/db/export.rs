@@ -6,7 +6,7 @@
 //! there, the target is not.
 
 use super::options::{Compression, Durability, Options};
-use super::{Db, IterOptions, Unfinished, WriteBatch, own_files};
+use super::{Db, DbIterator, IterOptions, Unfinished, WriteBatch, own_files};
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 use crate::sync::Arc;
@@ -60,7 +60,9 @@ impl Db {
             ..options
         };
         let fresh = Self::open_with(Arc::clone(storage), target, options)?;
-        let entries = self.copy_entries(&fresh, false, progress)?;
+        let all = |_: &DbIterator| Ok(true);
+        let mut cursor = self.iter(IterOptions::default())?;
+        let entries = copy_entries(&mut cursor, &fresh, false, all, progress)?;
         fresh.flush()?;
         fresh.wait_idle()?;
         let levels = fresh.stats().tree.levels;
@@ -74,7 +76,8 @@ impl Db {
         })
     }
 
-    /// Writes a copy, as the database is now, to the new directory `target`, with the same settings.
+    /// Writes a copy, as the database is now, to the new directory `target`, with the same settings. If keys of devices
+    /// expire, the copy is older than its extractor: they are written first.
     pub(super) fn copy_with_devices(&self, target: &Path) -> Result<()> {
         let storage = &self.core.storage;
         let unfinished = Unfinished::begin(&**storage, target)?;
@@ -83,41 +86,75 @@ impl Db {
             error_if_exists: true,
             ..self.core.options.clone()
         };
+        let extractor = options.devices.as_ref().map(|devices| devices.extractor);
+        let is_of_device = |key: &[u8]| extractor.is_some_and(|it| it.prefix(key).is_some());
+        let expires = |at: &DbIterator| Ok(is_of_device(at.key()) && at.expiry()?.is_some());
+        let mut cursor = self.iter(IterOptions::default())?;
+        let some_expire = find(&mut cursor, expires)?;
+        if some_expire {
+            let plain = Options {
+                devices: None,
+                ..options.clone()
+            };
+            let plain = Self::open_with(Arc::clone(storage), unfinished.dir(), plain)?;
+            copy_entries(&mut cursor, &plain, true, expires, &mut |_| {})?;
+            plain.close()?;
+        }
+        let options = Options {
+            error_if_exists: !some_expire,
+            ..options
+        };
         let fresh = Self::open_with(Arc::clone(storage), unfinished.dir(), options)?;
-        self.copy_entries(&fresh, true, &mut |_| {})?;
+        let others = |at: &DbIterator| Ok(!some_expire || !expires(at)?);
+        copy_entries(&mut cursor, &fresh, true, others, &mut |_| {})?;
         fresh.sync()?;
         fresh.close()?;
         unfinished.finish()
     }
+}
 
-    /// Writes all entries to `target`; those with a time to live keep what is left of it if `with_times`, or live on.
-    fn copy_entries(
-        &self,
-        target: &Self,
-        with_times: bool,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<u64> {
-        let mut cursor = self.iter(IterOptions::default())?;
-        let mut batch = WriteBatch::new();
-        let mut entries = 0;
-        cursor.seek_to_first()?;
-        while cursor.valid() {
+/// Whether `cursor` comes to an entry that is `wanted`. Looks at none if nothing at all expires.
+fn find(cursor: &mut DbIterator, wanted: impl Fn(&DbIterator) -> Result<bool>) -> Result<bool> {
+    cursor.seek_to_first()?;
+    while cursor.knows_dates() && cursor.valid() {
+        if wanted(cursor)? {
+            return Ok(true);
+        }
+        cursor.next()?;
+    }
+    Ok(false)
+}
+
+/// Writes the entries of `cursor` that are `wanted` to `target`; those with a time to live keep what is left of it if
+/// `with_times`, or live on.
+fn copy_entries(
+    cursor: &mut DbIterator,
+    target: &Db,
+    with_times: bool,
+    wanted: impl Fn(&DbIterator) -> Result<bool>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<u64> {
+    let mut batch = WriteBatch::new();
+    let mut entries = 0;
+    cursor.seek_to_first()?;
+    while cursor.valid() {
+        if wanted(cursor)? {
             match cursor.expiry()?.filter(|_| with_times) {
                 Some(expiry) => batch.put_until(cursor.key(), cursor.value(), expiry),
                 None => batch.put(cursor.key(), cursor.value()),
             }
             entries += 1;
-            if batch.byte_len() >= BATCH_BYTES {
-                target.write(&batch, Durability::ProcessCrash)?;
-                batch.clear();
-                progress(entries);
-            }
-            cursor.next()?;
         }
-        target.write(&batch, Durability::ProcessCrash)?;
-        progress(entries);
-        Ok(entries)
+        if batch.byte_len() >= BATCH_BYTES {
+            target.write(&batch, Durability::ProcessCrash)?;
+            batch.clear();
+            progress(entries);
+        }
+        cursor.next()?;
     }
+    target.write(&batch, Durability::ProcessCrash)?;
+    progress(entries);
+    Ok(entries)
 }
 
 /// Refuses a target that is not empty.

@@ -364,6 +364,8 @@ impl Core {
         if let Some(ground) = self.retired(&view.ground, &view, view.memtables_from()) {
             self.views.change(|view| view.ground = ground);
             kept.is_stale = true;
+            // Departures may be forgotten with them.
+            self.keep_soon();
         }
         let ended = self.storage.now();
         kept.look_at = ended + ended.saturating_sub(begun) * LOOK_SHARE;

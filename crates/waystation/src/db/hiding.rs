@@ -13,6 +13,7 @@ use crate::cemetery::points::{self, Spot};
 use crate::cemetery::vault::Walk;
 use crate::error::Result;
 use crate::sync::Arc;
+use waystation_format::order::Order;
 
 /// Where a grave is, behind which the next key's may be.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +46,8 @@ pub(super) struct Hiding {
     has_points: bool,
     /// The stretch of keys for which `floor` counts; if it is known.
     known: bool,
-    start: Vec<u8>,
+    /// `None`: at the first key.
+    start: Option<Vec<u8>>,
     end: Option<Vec<u8>>,
     floor: u64,
     /// Where the grave was that hid the version before.
@@ -75,7 +77,7 @@ impl Hiding {
             snapshot,
             time: if view.earliest() <= time { time } else { 0 },
             known: false,
-            start: Vec::new(),
+            start: None,
             end: None,
             floor: 0,
             hint: Hint::Nowhere,
@@ -93,8 +95,10 @@ impl Hiding {
     /// Whether the version of `key` with `sequence` is hidden, and how.
     #[inline]
     pub(super) fn look(&mut self, key: &[u8], sequence: u64) -> Result<Look> {
-        let is_inside =
-            self.known && *key >= *self.start && self.end.as_deref().is_none_or(|end| key < end);
+        let order = self.view.version.order();
+        let is_inside = self.known
+            && (self.start.as_deref()).is_none_or(|start| !order.is_before(key, start))
+            && (self.end.as_deref()).is_none_or(|end| order.is_before(key, end));
         if !is_inside {
             self.find_stretch(key);
         }
@@ -162,17 +166,19 @@ impl Hiding {
         self.known = true;
         self.is_jumped = false;
         self.floor = 0;
-        self.start.clear();
+        self.start = None;
         self.end = None;
+        let order = self.view.version.order();
         let (start, end, floor) = (&mut self.start, &mut self.end, &mut self.floor);
         let mut narrow = |stretch: &Stretch<'_>| {
             *floor = stretch.floor.max(*floor);
-            if stretch.start > &start[..] {
-                start.clear();
-                start.extend_from_slice(stretch.start);
+            if let Some(begins) = stretch.start
+                && (start.as_deref()).is_none_or(|start| order.is_before(start, begins))
+            {
+                *start = Some(begins.to_vec());
             }
             if let Some(ends) = stretch.end
-                && end.as_deref().is_none_or(|end| ends < end)
+                && end.as_deref().is_none_or(|end| order.is_before(ends, end))
             {
                 *end = Some(ends.to_vec());
             }
@@ -199,9 +205,9 @@ impl Hiding {
     }
 
     fn stretch(&self) -> Option<Stretch<'_>> {
-        (self.floor > 0).then(|| Stretch {
+        (self.floor > 0).then_some(Stretch {
             floor: self.floor,
-            start: &self.start,
+            start: self.start.as_deref(),
             end: self.end.as_deref(),
         })
     }
@@ -216,9 +222,20 @@ pub(super) struct Run {
     length: usize,
     /// Whether one of them is hidden by its date alone.
     is_spoiled: bool,
+    /// Whether nothing is to be learned at all.
+    is_vain: bool,
 }
 
 impl Run {
+    /// For walks over keys in `order`. Where that is a program's own, nothing is learned: what lies next to a key is only
+    /// known of bytes.
+    pub(super) fn new(order: &Order) -> Self {
+        Self {
+            is_vain: !order.is_bytewise(),
+            ..Self::default()
+        }
+    }
+
     /// A walk begins.
     #[inline]
     pub(super) fn begin(&mut self) {
@@ -239,7 +256,7 @@ impl Run {
     }
 
     fn is_worth_it(&self) -> bool {
-        self.length >= RUN_MIN && !self.is_spoiled
+        self.length >= RUN_MIN && !self.is_spoiled && !self.is_vain
     }
 
     /// A dead version of `key` was met.

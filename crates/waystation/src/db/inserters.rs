@@ -256,6 +256,7 @@ mod tests {
     use crate::lsm::Lookup;
     use waystation_format::batch::{HEADER_BYTES, WriteBatch};
     use waystation_format::log::RecordKind;
+    use waystation_format::order::Order;
 
     /// The record of `batch`, with its first write at `first_sequence`.
     fn record(batch: &WriteBatch, first_sequence: u64) -> Record<'_> {
@@ -275,7 +276,7 @@ mod tests {
     #[test]
     fn everything_arrives_in_its_memtable() {
         let tables: Vec<_> = (0..3)
-            .map(|_| Memory::new(1 << 20, &Arc::default()))
+            .map(|_| Memory::new(1 << 20, &Arc::default(), &Order::Bytewise))
             .collect();
         let mut inserters = Inserters::<Batches>::new();
         let value = vec![7; 300];
@@ -300,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_short_log_starts_no_thread_and_an_error_leaves_none() {
-        let table = Memory::new(1 << 24, &Arc::default());
+        let table = Memory::new(1 << 24, &Arc::default(), &Order::Bytewise);
         let mut batch = WriteBatch::new();
         batch.put(b"key", b"value");
         let mut inserters = Inserters::<Batches>::new();

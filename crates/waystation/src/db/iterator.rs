@@ -7,6 +7,7 @@
 //! Invariants: going forward the merged cursor is *on* the shown entry; going back it is *before* all entries
 //! of the shown key, whose key and value were saved.
 
+use super::Ownership;
 use super::hiding::{Hiding, Look, Run};
 use super::snapshot::Snapshot;
 use super::view::View;
@@ -16,6 +17,7 @@ use crate::lsm::iter::{InternalIterator, MergingIterator};
 use crate::sync::Arc;
 pub(crate) use waystation_format::batch::prefix_end;
 use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
+use waystation_format::order::Order;
 
 /// What an iterator covers.
 #[derive(Debug, Clone, Default)]
@@ -24,7 +26,8 @@ pub struct IterOptions {
     pub lower: Option<Vec<u8>>,
     /// The last key, excluded. `None`: to the last.
     pub upper: Option<Vec<u8>>,
-    /// Only keys that start with this; narrows `lower` and `upper` further.
+    /// Only keys that start with this; narrows `lower` and `upper` further. Refused where keys are not in the order of
+    /// their bytes.
     pub prefix: Option<Vec<u8>>,
     /// The point in history to read at. `None`: now.
     pub snapshot: Option<Snapshot>,
@@ -77,7 +80,7 @@ enum Position {
 }
 
 /// A cursor over the keys of a database at one point in its history. It holds that point's data (memory and
-/// files) until it is dropped.
+/// files) and the directory until it is dropped: nobody else can open it before, even if [`Db`](crate::Db) is closed.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -107,6 +110,9 @@ pub struct DbIterator {
     hidden: Option<Hiding>,
     learned: Arc<Learned>,
     run: Run,
+    order: Order,
+    /// What the fields above read is ours until then; so this goes last.
+    _ownership: Ownership,
 }
 
 impl DbIterator {
@@ -115,13 +121,14 @@ impl DbIterator {
         (sequence, time): (u64, u64),
         bounds: Bounds,
         view: Arc<View>,
-        snapshot: Option<Snapshot>,
+        (snapshot, ownership): (Option<Snapshot>, Ownership),
         learned: Arc<Learned>,
     ) -> Self {
         Self {
             hidden: None,
             learned,
-            run: Run::default(),
+            run: Run::new(view.version.order()),
+            order: view.version.order().clone(),
             merged,
             sequence,
             time,
@@ -132,6 +139,7 @@ impl DbIterator {
             target: Vec::new(),
             view,
             _snapshot: snapshot,
+            _ownership: ownership,
         }
     }
 
@@ -140,9 +148,14 @@ impl DbIterator {
         self.sequence
     }
 
+    /// Whether anything that it may come to expires.
+    pub(super) fn knows_dates(&self) -> bool {
+        self.view.earliest() < u64::MAX
+    }
+
     /// When the entry that it is on expires (microseconds since 1970), if it does.
     pub(super) fn expiry(&self) -> Result<Option<u64>> {
-        if self.view.earliest() == u64::MAX {
+        if !self.knows_dates() {
             return Ok(None);
         }
         let internal = match self.position {
@@ -180,7 +193,11 @@ impl DbIterator {
     /// Goes to the first key.
     pub fn seek_to_first(&mut self) -> Result<()> {
         let lower = self.bounds.lower.take();
-        let sought = self.seek_from(lower.as_deref().unwrap_or_default());
+        let first = lower.as_deref().or(self.order.least_key());
+        let sought = match first {
+            Some(first) => self.seek_from(first),
+            None => self.seek_from_first(),
+        };
         self.bounds.lower = lower;
         sought
     }
@@ -210,7 +227,7 @@ impl DbIterator {
             .bounds
             .lower
             .as_deref()
-            .is_some_and(|lower| key < lower)
+            .is_some_and(|lower| self.order.is_before(key, lower))
         {
             return self.seek_to_first();
         }
@@ -223,7 +240,7 @@ impl DbIterator {
             .bounds
             .upper
             .as_deref()
-            .is_some_and(|upper| key >= upper)
+            .is_some_and(|upper| !self.order.is_before(key, upper))
         {
             return self.seek_to_last();
         }
@@ -269,7 +286,9 @@ impl DbIterator {
                 self.saved_key.clear();
                 self.saved_key
                     .extend_from_slice(key::user_key(self.merged.key()));
-                while self.merged.valid() && key::user_key(self.merged.key()) == self.saved_key {
+                while self.merged.valid()
+                    && (self.order).is_same(key::user_key(self.merged.key()), &self.saved_key)
+                {
                     self.merged.prev()?;
                 }
             }
@@ -277,6 +296,12 @@ impl DbIterator {
             Position::Nowhere => panic!("prev() of a cursor that is on no entry"),
         }
         self.settle_backward()
+    }
+
+    fn seek_from_first(&mut self) -> Result<()> {
+        self.start_over();
+        self.merged.seek_to_first()?;
+        self.settle_forward(false)
     }
 
     fn seek_from(&mut self, key: &[u8]) -> Result<()> {
@@ -314,11 +339,11 @@ impl DbIterator {
                 .bounds
                 .upper
                 .as_deref()
-                .is_some_and(|upper| user >= upper)
+                .is_some_and(|upper| !self.order.is_before(user, upper))
             {
                 break;
             }
-            let is_passed = skipping && user == self.saved_key;
+            let is_passed = skipping && self.order.is_same(user, &self.saved_key);
             match sight(self.sequence, &mut self.hidden, user, trailer)? {
                 // What was dead came before it: the cursor was behind that once.
                 Sight::Seen if is_passed && skips_shown => self.run.restart(),
@@ -363,14 +388,14 @@ impl DbIterator {
         while self.merged.valid() {
             let internal = self.merged.key();
             let (user, trailer) = (key::user_key(internal), key::trailer(internal));
-            if found && user != key::user_key(&self.saved_key) {
+            if found && !self.order.is_same(user, key::user_key(&self.saved_key)) {
                 break;
             }
             if self
                 .bounds
                 .lower
                 .as_deref()
-                .is_some_and(|lower| user < lower)
+                .is_some_and(|lower| self.order.is_before(user, lower))
             {
                 break;
             }
@@ -392,7 +417,8 @@ impl DbIterator {
                 Sight::Hidden => {
                     self.run.add(user);
                     if let Some(jump) = self.hidden.as_mut().and_then(Hiding::take_jump)
-                        && self.merged.skip_backward(jump.start, jump.floor)?
+                        && let Some(start) = jump.start.or(self.order.least_key())
+                        && self.merged.skip_backward(start, jump.floor)?
                     {
                         continue;
                     }

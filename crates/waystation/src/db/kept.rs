@@ -77,11 +77,11 @@ impl Kept {
 /// through. Returns whether there is a file. Vaults that it does not name are removed: the tree has been opened, which
 /// makes the directory durable, so no other file of graves will be found.
 pub(super) fn read_graves(site: &Site, state: &State, flushed: u64) -> Result<(Ground, bool)> {
-    let (storage, dir) = (&*site.storage, &site.dir);
+    let (storage, dir, order) = (&*site.storage, &site.dir, &site.settings.order);
     if !state.contains_key(GRAVES_STATE) {
         remove_file(storage, dir)?;
         vault::remove_others(site, &[])?;
-        return Ok((Ground::new(flushed, Fragments::default()), false));
+        return Ok((Ground::new(flushed, Fragments::new(order)), false));
     }
     let missing = |path| {
         let reason = "it is missing, although deletions are in it alone; restore it from a copy";
@@ -92,7 +92,7 @@ pub(super) fn read_graves(site: &Site, state: &State, flushed: u64) -> Result<(G
         Err(error) if error.is_not_found() => return Err(missing(path)),
         content => content?,
     };
-    let Checkpoint { ground, labels } = match checkpoint::decode(&content) {
+    let Checkpoint { ground, labels, .. } = match checkpoint::decode_in(order, &content) {
         Ok(read) => read,
         Err(GravesError::Damaged(offset, reason)) => {
             return Err(Error::corruption(path, offset, reason));

@@ -6,14 +6,19 @@
 //! next look begins where the run ended, however far the deletions have gone on from there meanwhile. Keys that are
 //! deleted one here, one there make no runs; then only a few of them are looked at.
 
-use super::view::LoggedMemTable;
+use super::view::{LoggedMemTable, Memory};
 use super::{Core, DbIterator, IterOptions};
+use crate::background::Kind;
 use crate::cemetery::points::{SAMPLE_EVERY, SAMPLES};
 use crate::error::Result;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Arc, lock};
+use std::time::Duration;
 
 /// A look is worth it after so many deletions.
-const WORTH_LOOKING: usize = 512;
+pub(super) const WORTH_LOOKING: usize = 512;
+/// And at the earliest so long after they have come together: half a million a second may be deleted.
+const PAUSE: Duration = Duration::from_millis(5);
 /// So many samples in a row without a run make a look end.
 const VAIN_MAX: usize = 4;
 /// So many runs are followed from look to look.
@@ -41,12 +46,28 @@ impl Core {
         self.views.load().active.memory.table.watch(next_sequence);
     }
 
+    /// Something may have been deleted in `memory`, to which writes go: has the watcher look if it is worth it.
+    #[inline]
+    pub(super) fn note_deletions(&self, memory: &Memory) {
+        if memory.graves.points().len() >= self.learn_at.load(Relaxed) {
+            self.learn_soon();
+        }
+    }
+
+    #[cold]
+    fn learn_soon(&self) {
+        // One call is enough.
+        self.learn_at.store(usize::MAX, Relaxed);
+        self.jobs.by(Kind::Watch, self.storage.now() + PAUSE);
+    }
+
     /// Looks for runs of dead keys among what was deleted since the last time.
     pub(super) fn learn(&self) -> Result<()> {
         let active = Arc::clone(&self.views.load().active);
         // Only the watcher looks; nobody waits for this while it reads.
         let mut looked = std::mem::take(&mut *lock(&self.cemetery.looked));
         let outcome = self.look_at(&active, &mut looked);
+        self.learn_at.store(looked.graves + WORTH_LOOKING, Relaxed);
         *lock(&self.cemetery.looked) = looked;
         outcome
     }

@@ -14,6 +14,11 @@ pub(super) struct Looks {
 }
 
 impl Looks {
+    /// When it is time.
+    pub(super) fn next(&self) -> Duration {
+        *lock(&self.next)
+    }
+
     /// Looks, if it is time. Then it is time again after `pause`, or after ten times what this look took if that is
     /// more.
     pub(super) fn look<T>(

@@ -7,11 +7,12 @@
 //!
 //! - [`pipeline`]: how a write becomes visible and durable
 //! - [`view`]: what a read pins; [`snapshot`]: what compaction must keep for it; [`iterator`]: the cursor
-//! - [`workers`]: flushing and compacting in the background; [`rest`]: what is done when nobody writes;
+//! - [`workers`]: what is done in the background; [`rest`]: what is done when nobody writes; [`keeping`]: when the upper
+//!   level is looked after;
 //!   [`pace`]: how writers are held back; [`room`]: and refused, when the disk is full
 //! - [`changes`]: what one write consists of; [`routes`]: which operations of a write go to the upper level; [`devices`]: devices that depart, and what
 //!   is left of them; [`settle`]: devices that stay; [`handoff`]: devices that change their engine;
-//!   [`looks`]: how often all of them are looked at
+//!   [`looks`]: how often all of them are looked at; [`older`]: what was there before there was an extractor
 //! - [`graves`]: what was deleted, until nothing is left of it; [`vaults`]: when it is too much for memory; [`hiding`] and [`learn`]: how cursors get past it
 //! - [`times`]: keys with a time to live
 //! - [`check`]: whether tables and the upper level are what was written
@@ -26,6 +27,7 @@ mod changes;
 mod check;
 mod destroy;
 mod devices;
+mod events;
 mod export;
 mod graves;
 mod handoff;
@@ -33,18 +35,21 @@ mod hiding;
 mod image;
 mod inserters;
 mod iterator;
+mod keeping;
 mod kept;
 mod learn;
 mod looks;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod model_tests;
+mod older;
 mod open;
 mod options;
 pub(crate) mod own_files;
 mod pace;
 mod pipeline;
 mod replay;
+mod reserve;
 mod rest;
 mod room;
 mod routes;
@@ -80,8 +85,9 @@ pub(crate) use unfinished::{Unfinished, sync_parent};
 pub use waystation_format::batch::WriteBatch;
 use waystation_format::batch::prefix_end;
 
+use crate::background::Member;
 use crate::device::resident::ReadPoint;
-use crate::device::upper::Step;
+use crate::device::upper::{Step, Upper};
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::lsm::iter::MergingIterator;
@@ -90,11 +96,12 @@ use crate::lsm::tree::Tree;
 use crate::lsm::{Lookup, iter::Source};
 use crate::storage::{DirectoryLock, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use crate::sync::{Arc, Condvar, Mutex};
+use crate::sync::{Arc, Condvar, Mutex, Weak};
 use devices::Devices;
 use graves::Cemetery;
 use pace::Pace;
-use pipeline::Active;
+use pipeline::{Active, check_key};
+use rest::Watch;
 use room::Room;
 use snapshot::Snapshots;
 use std::ops::Bound;
@@ -126,14 +133,20 @@ use workers::{Background, Workers};
 pub struct Db {
     core: Arc<Core>,
     workers: Option<Workers>,
-    /// Held for as long as the directory is ours.
-    _lock: Box<dyn DirectoryLock>,
+    /// Held for as long as the directory is ours; cursors hold it too.
+    _ownership: Ownership,
 }
 
-/// What the handle and the background threads share.
+/// Shared by all that read files or mapped memory of the directory and may outlive the handle: the last of them to go
+/// gives the directory back.
+type Ownership = Arc<dyn DirectoryLock>;
+
+/// What the handle and the background jobs share.
 struct Core {
     storage: Arc<dyn Storage>,
     dir: PathBuf,
+    /// Not held by the core itself, which a snapshot's end may keep for a moment after the handle is gone.
+    ownership: Weak<dyn DirectoryLock>,
     options: Options,
     log: Arc<Log>,
     tree: Tree,
@@ -147,21 +160,24 @@ struct Core {
     /// Bytes reserved in the active memtable, for the pace.
     active_reserved: AtomicUsize,
     full_memtables: AtomicUsize,
+    /// The last flush failed.
+    is_flush_failing: AtomicBool,
     pace: Pace,
     room: Room,
     /// The last write that was followed by a rest.
     rested_at: AtomicU64,
-    /// Whether the watcher for rests sleeps until something is written.
+    /// Whether the watcher sleeps until something is written.
     sleeping: AtomicBool,
+    watch: Mutex<Watch>,
+    /// The watcher looks for dead keys when the active memtable has so many deletions.
+    learn_at: AtomicUsize,
     /// What there is of devices, in a directory with an extractor.
     devices: Option<Devices>,
     background: Mutex<Background>,
-    /// With `background`: there may be something to flush or compact.
-    work: Condvar,
     /// With `background`: something was flushed or compacted, failed or recovered.
     changed: Condvar,
-    /// With `background`: something was written after a rest.
-    wake: Condvar,
+    /// The database among those that share threads.
+    jobs: Arc<Member>,
 }
 
 impl Db {
@@ -200,8 +216,8 @@ impl Db {
     /// it saw, and holds back the space of what has expired since.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if `lifetime` is zero or ends after the year 140,000; or if the key belongs to a device,
-    /// whose keys live as long as it stays.
+    /// [`Error::InvalidArgument`] if `lifetime` is zero or ends after the year 140,000; if the key belongs to a device,
+    /// whose keys live as long as it stays; or if key or value is over its limit.
     pub fn put_with_ttl(&self, key: &[u8], value: &[u8], lifetime: Duration) -> Result<()> {
         self.core.put_with_ttl(key, value, lifetime)
     }
@@ -216,15 +232,24 @@ impl Db {
     /// Survives the death of the process.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the range ends where it begins, or before.
+    /// [`Error::InvalidArgument`] if the range ends where it begins, or before, or at the empty key (which is the first of
+    /// all, unless [`Options::order`] says otherwise); or if an end of it is over the limit of a key.
     pub fn delete_range(&self, start: &[u8], end: Option<&[u8]>) -> Result<()> {
+        // Before anything is copied.
+        check_key(start)?;
+        check_key(end.unwrap_or_default())?;
         let mut batch = WriteBatch::new();
         batch.delete_range(start, end);
         self.write(&batch, Durability::ProcessCrash)
     }
 
     /// Deletes all keys that begin with `prefix`; all there are, if it is empty. As [`Db::delete_range`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if keys are not in the order of their bytes ([`Options::order`]).
     pub fn delete_prefix(&self, prefix: &[u8]) -> Result<()> {
+        check_key(prefix)?;
+        self.core.check_prefixes()?;
         self.delete_range(prefix, prefix_end(prefix).as_deref())
     }
 
@@ -251,12 +276,16 @@ impl Db {
             .get(&self.core.views.load(), key, snapshot.sequence(), time)
     }
 
-    /// Marks this point in the history of the database, to be read at later.
+    /// Marks this point in the history of the database, to be read at later. The snapshot may outlive this handle and
+    /// keeps nothing from being opened again, but only this handle can read at it.
     pub fn snapshot(&self) -> Snapshot {
         self.core.snapshot()
     }
 
     /// A cursor over the keys, at the options' snapshot or now. It is on no entry until it is sent somewhere.
+    ///
+    /// The cursor may outlive this handle: it goes on showing what it showed, and the directory stays owned until it is
+    /// dropped (see [`Db::close`]).
     #[expect(
         clippy::iter_not_returning_iterator,
         reason = "a cursor, as every engine of this kind has"
@@ -323,6 +352,9 @@ impl Db {
     /// Closes the database: what is in memory goes to tables and the log is emptied. If nothing that was deleted is
     /// left in tables, the directory can be opened by `LevelDB` again; what little is left (in up to 32 MiB of tables) is
     /// purged for that, and for more [`Db::compact_range`] over everything, with no snapshot held, sees to it.
+    ///
+    /// Cursors that are left go on reading the files. So the directory stays owned until the last of them is dropped:
+    /// until then [`Db::open`], in this process or another, fails with [`Error::Locked`].
     pub fn close(mut self) -> Result<()> {
         self.shut_down()
     }
@@ -358,7 +390,16 @@ impl Core {
         clippy::iter_not_returning_iterator,
         reason = "a cursor, as every engine of this kind has"
     )]
-    fn iter(&self, mut options: IterOptions) -> Result<DbIterator> {
+    fn iter(&self, options: IterOptions) -> Result<DbIterator> {
+        self.iter_on(options, self.devices.as_ref().map(|it| &it.upper))
+    }
+
+    /// The same over memtables and tree, and the upper level if that is to be seen.
+    fn iter_on(&self, mut options: IterOptions, upper: Option<&Arc<Upper>>) -> Result<DbIterator> {
+        if options.prefix.is_some() {
+            self.check_prefixes()?;
+        }
+        let ownership = self.ownership.upgrade().ok_or(Error::Closed("closed"))?;
         self.watch_memtable();
         let (mut view, mut sequence) = self.views.read_point(&self.log);
         if self.devices.is_some() && options.snapshot.is_none() {
@@ -394,7 +435,6 @@ impl Core {
             &mut sources,
         );
         self.charge_readers(sources.len() - in_memory);
-        let upper = self.devices.as_ref().map(|devices| &devices.upper);
         if let Some(upper) = upper {
             let point = ReadPoint {
                 snapshot: sequence,
@@ -403,16 +443,28 @@ impl Core {
             let cursor = upper.cursor(point, bounds.upper.as_deref());
             sources.push(Source::Outside(Box::new(cursor)));
         }
-        let merged = MergingIterator::new(sources);
+        let merged = MergingIterator::new(sources, &self.options.order);
         let learned = Arc::clone(&self.cemetery.learned);
         Ok(DbIterator::new(
             merged,
             (sequence, time),
             bounds,
             view,
-            options.snapshot,
+            (options.snapshot, ownership),
             learned,
         ))
+    }
+
+    /// Whether keys with one prefix lie together.
+    fn check_prefixes(&self) -> Result<()> {
+        if self.options.order.is_bytewise() {
+            return Ok(());
+        }
+        let name = self.options.order.name();
+        Err(Error::InvalidArgument(format!(
+            "the keys are ordered by {name:?}, so that those with a prefix do not lie together; name the first key and \
+             the end of a range"
+        )))
     }
 
     /// The value under `key` now.
@@ -492,7 +544,14 @@ impl Core {
     }
 
     fn observe_pace(&self) {
-        let level0 = self.views.load().version.level(0).len();
+        let view = self.views.load();
+        let full = view
+            .full
+            .iter()
+            .map(|it| it.memory.table.capacity_bytes() as u64);
+        let active = view.active.memory.table.capacity_bytes();
+        self.room.note_memtables(full.sum(), active as u64);
+        let level0 = view.version.level(0).len();
         self.pace.observe(self.full_memtables.load(SeqCst), level0);
     }
 }

@@ -12,9 +12,9 @@
 use super::{Db, Durability, IterOptions, Options, WriteBatch};
 use crate::error::Result;
 use crate::log::model_storage::Watched;
+use crate::storage::SimStorage;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::sim::Crash;
-use crate::storage::{SimStorage, Storage};
 use crate::sync::Arc;
 use crate::sync::models::explore;
 use crate::sync::thread::{self, JoinHandle};
@@ -51,7 +51,7 @@ impl Model {
 
     fn start_with(rules: &FaultRules) -> Arc<Self> {
         let machine = SimStorage::new(thread_rng().r#gen());
-        let storage = Arc::new(Watched(machine.with_faults(rules)));
+        let storage = Watched::over(machine.with_faults(rules));
         let db = Db::open_with(storage, "/db", options()).unwrap();
         Arc::new(Self {
             machine,
@@ -212,7 +212,7 @@ fn join_all(threads: Vec<JoinHandle<()>>) {
 
 /// Opens what `left` holds and checks it against what was acknowledged.
 fn check_left(left: Arc<SimStorage>, least: [u64; WRITERS]) {
-    let storage = Arc::new(Watched(left as Arc<dyn Storage>));
+    let storage = Watched::over(left);
     let db = Db::open_with(storage, "/db", options()).unwrap();
     let turns = check_state(|key| db.get(key).unwrap());
     for (writer, (turn, least)) in turns.into_iter().zip(least).enumerate() {

@@ -4,16 +4,20 @@ use super::devices::{Devices, save_checkpoint};
 use super::graves::Cemetery;
 use super::image::{self, Spared};
 use super::kept::read_graves;
+use super::learn::WORTH_LOOKING;
 use super::options::{DeviceOptions, Options};
+use super::own_files::DRAFTS;
 use super::pace::Pace;
 use super::pipeline::Active;
 use super::replay::Replay;
-use super::room::Room;
+use super::reserve;
+use super::room::{self, Room};
 use super::snapshot::Snapshots;
 use super::times::Times;
 use super::view::{LoggedMemTable, View, ViewCell};
-use super::workers::{Background, Workers};
-use super::{Core, Db};
+use super::workers::{Background, Workers, limits};
+use super::{Core, Db, Ownership};
+use crate::background::{Kind, Member};
 use crate::cemetery::ground::Ground;
 use crate::cemetery::plot::Plot;
 use crate::cemetery::vault::Site;
@@ -22,7 +26,7 @@ use crate::device::ledger::Ledger;
 use crate::device::replay::DeviceReplay;
 use crate::device::upper::Upper;
 use crate::error::{Error, Result};
-use crate::log::{self, LogSettings, Record, Recovered};
+use crate::log::{self, LogSettings, Record, Recovered, SegmentLengths};
 use crate::lsm::compaction::{Hidden, Shape};
 use crate::lsm::table::TableSettings;
 use crate::lsm::tree::{Tree, TreeSettings};
@@ -48,16 +52,34 @@ const NEVER: u64 = u64::MAX;
 pub(super) const CURRENT_NAME: &str = "CURRENT";
 
 pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> Result<Db> {
-    options.validate()?;
-    let (storage, room) = Room::new(storage, path, &options)?;
-    prepare_directory(&*storage, path, &options)?;
-    let lock = storage.lock(&path.join(LOCK_NAME))?;
+    let options = options.checked()?;
+    let (limited, room) = Room::new(Arc::clone(&storage), path, &options)?;
+    prepare_directory(&*limited, path, &options)?;
+    let ownership = Ownership::from(limited.lock(&path.join(LOCK_NAME))?);
+    make_room(&*limited, path)?;
+    let opened = open_owned((limited, room), path, options.clone(), &ownership);
+    if opened.is_err() {
+        // What it gave back is kept again for the next one, as far as it fits.
+        if let Ok((limited, room)) = Room::new(storage, path, &options) {
+            room.keep(&*limited, path);
+        }
+    }
+    opened
+}
+
+/// Opens the database in `path`, which this process owns, where there is as much room as there can be.
+fn open_owned(
+    (storage, room): (Arc<dyn Storage>, Room),
+    path: &Path,
+    options: Options,
+    ownership: &Ownership,
+) -> Result<Db> {
     let tree = Tree::open(&storage, path, tree_settings(&options))?;
     let mut state = tree.state();
     let knows_log = state.contains_key(LOG_STATE);
     let mut devices = read_devices(&*storage, path, &options, &state)?;
     let settings = LogSettings {
-        segment_bytes: options.log_segment_bytes as u64,
+        lengths: segment_lengths(&options),
         ring_bytes: options.ring_bytes,
         cache_bytes: log_cache_bytes(&options),
         transfer: options.transfer(),
@@ -74,7 +96,14 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
         Some(devices) => image::load(&*storage, path, devices),
         None => Spared::default(),
     };
-    let mut replay = Replay::new(options.memtable_bytes, flushed, knows_log, devices, spared);
+    let mut replay = Replay::new(
+        options.memtable_bytes,
+        flushed,
+        knows_log,
+        devices,
+        spared,
+        &options.order,
+    );
     let needs = replay.needs();
     let mut deliver = |record: Record<'_>| replay.record(path, &record);
     let recovered = log::open(&storage, path, &settings, &needs, knows_log, &mut deliver)?;
@@ -101,9 +130,10 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
         state.insert(DEVICES_STATE.to_owned(), Vec::new());
         tree.set_state(state)?;
     }
+    room.keep(&*storage, path);
     let core = Arc::new(assemble(
         (storage, room),
-        path,
+        (path, ownership),
         options,
         recovered,
         tree,
@@ -126,7 +156,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
     Ok(Db {
         core,
         workers: Some(workers),
-        _lock: lock,
+        _ownership: ownership.clone(),
     })
 }
 
@@ -154,10 +184,34 @@ fn prepare_directory(storage: &dyn Storage, path: &Path, options: &Options) -> R
             reason: "there is no database in it; allow its creation, or check the path".into(),
         });
     }
+    if !exists {
+        room::check_limit(options)?;
+    }
     if listed.is_err() {
         storage.create_dir(path)
     } else {
         Ok(())
+    }
+}
+
+/// Gives back what was kept for this, and what was not finished: a full disk may have no other room. What a killed
+/// opening left is removed before more is made, so that many of them take no more than one.
+fn make_room(storage: &dyn Storage, path: &Path) -> Result<()> {
+    reserve::give_back(storage, path)?;
+    for entry in storage.list(path)? {
+        if DRAFTS.contains(&entry.name.as_str()) {
+            storage.remove(&path.join(entry.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// How long segments of the log are, and short ones where there is little room.
+fn segment_lengths(options: &Options) -> SegmentLengths {
+    SegmentLengths {
+        whole: options.log_segment_bytes as u64,
+        short: room::short_segment_bytes(options),
+        kept_beside: room::kept_beside_segments(options),
     }
 }
 
@@ -264,6 +318,7 @@ pub(super) fn tree_settings(options: &Options) -> TreeSettings {
             block_bytes: options.block_bytes,
             compression: options.compression,
             filter_bits_per_key: options.filter_bits_per_key,
+            order: options.order.clone(),
             ..TableSettings::default()
         },
         shape: Shape::new(options.memtable_bytes as u64, options.table_bytes as u64),
@@ -275,7 +330,7 @@ pub(super) fn tree_settings(options: &Options) -> TreeSettings {
 
 fn assemble(
     (storage, room): (Arc<dyn Storage>, Room),
-    dir: &Path,
+    (dir, ownership): (&Path, &Ownership),
     options: Options,
     recovered: Recovered,
     tree: Tree,
@@ -292,7 +347,10 @@ fn assemble(
     let full: Vec<_> = replay.full.into_iter().map(clamp).collect();
     let active = clamp(replay.active);
     let full_memtables = AtomicUsize::new(full.len());
+    let jobs = Member::join(&storage, &limits(&options));
     let log = Arc::new(recovered.log);
+    let called = Arc::clone(&jobs);
+    log.on_call(move || called.submit(Kind::Log));
     let image_lsn = replay.spared.lsn;
     let devices = options
         .devices
@@ -325,6 +383,7 @@ fn assemble(
         cemetery,
         storage,
         dir: dir.to_owned(),
+        ownership: Arc::downgrade(ownership),
         options,
         log,
         tree,
@@ -337,16 +396,21 @@ fn assemble(
         }),
         active_reserved: AtomicUsize::new(replay.reserved),
         full_memtables,
+        is_flush_failing: AtomicBool::new(false),
         pace: Pace::new(),
         room,
         rested_at: AtomicU64::new(NEVER),
         sleeping: AtomicBool::new(false),
+        watch: Mutex::default(),
+        learn_at: AtomicUsize::new(WORTH_LOOKING),
         devices,
         background: Mutex::new(Background::default()),
-        work: Condvar::new(),
         changed: Condvar::new(),
-        wake: Condvar::new(),
+        jobs,
     };
+    if let Some(devices) = &core.devices {
+        core.note_settling(&devices.pending.lock());
+    }
     core.observe_pace();
     core
 }

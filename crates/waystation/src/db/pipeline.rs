@@ -14,10 +14,13 @@
 //! holds exactly the records between two positions.
 
 use super::changes::{Changes, Single};
+use super::learn::WORTH_LOOKING;
 use super::options::{BATCH_BYTES_MAX, Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use super::pace::FULL_MEMTABLES_MAX;
+use super::room::{Writing, only_deletes};
 use super::view::{LoggedMemTable, Memory};
 use super::{Core, WriteBatch};
+use crate::background::Kind;
 #[cfg(test)]
 use crate::cemetery::plain;
 use crate::cemetery::plot::Plot;
@@ -27,7 +30,9 @@ use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::{Arc, lock, wait};
 use std::cell::RefCell;
 use waystation_format::batch::{Operation, Time};
+use waystation_format::checksum;
 use waystation_format::key::ValueKind;
+use waystation_format::order::Order;
 
 thread_local! {
     /// A batch to be used again, so that a single put allocates nothing.
@@ -63,7 +68,7 @@ impl Core {
             value,
             ..Operation::default()
         };
-        let room = checked_room(&operation)?;
+        let room = checked_room(&operation, &self.options.order)?;
         SCRATCH.with_borrow_mut(|scratch| {
             let single = Single::new(&operation, scratch);
             self.commit(&single, room, Durability::ProcessCrash)
@@ -72,14 +77,14 @@ impl Core {
 
     /// Writes a batch: all of it, or nothing.
     pub(super) fn write(&self, batch: &WriteBatch, durability: Durability) -> Result<()> {
-        if batch.is_empty() {
+        if batch.is_empty() && batch.refused_bytes().is_none() {
             return if durability == Durability::PowerLoss {
                 self.log.sync_all()
             } else {
                 Ok(())
             };
         }
-        let limits = check_limits(batch)?;
+        let limits = check_limits(batch, &self.options.order)?;
         match limits.longest_life {
             None => self.commit(batch, limits.room, durability),
             Some(longest) => {
@@ -96,23 +101,36 @@ impl Core {
         room: usize,
         durability: Durability,
     ) -> Result<()> {
-        let deletes = |operation: Operation<'_>| operation.value.is_none();
-        if self.devices.is_some() && self.room.is_look_due() {
-            self.look_for_room()?;
+        if self.room.is_look_due() {
+            self.room.look()?;
         }
-        self.room.check(|| changes.operations().all(deletes))?;
+        let log_bytes = changes.payload().len();
+        if let Err(full) = self.room.check(self.active_bytes(), log_bytes as u64) {
+            if !only_deletes(changes) {
+                return Err(full);
+            }
+            self.check_leaving()?;
+        }
+        let long = self
+            .is_long(log_bytes)
+            .then(|| self.begin_long(changes, room));
+        let _counted = long.transpose()?;
         if let Some(devices) = &self.devices {
             return self.write_routed(devices, changes, durability);
         }
         let payload = changes.payload();
         self.pace
             .admit(payload.len(), self.active_fill(), &*self.storage);
-        let checksum = crc32c::crc32c(payload);
+        let checksum = checksum::crc32c(payload);
+        let growth = self.growth(log_bytes, room);
         let (reservation, memtable) = loop {
+            self.look_for_room(growth)?;
             let admitted = self
                 .log
                 .reserve(payload.len(), changes.count(), |lsn, sequence| {
-                    self.admit(room, lsn, sequence)
+                    self.room.note_written(lsn);
+                    self.check_room(changes, growth)?;
+                    self.admit(room, lsn, sequence, || only_deletes(changes))
                 });
             match admitted {
                 Ok(reserved) => break reserved,
@@ -124,6 +142,7 @@ impl Core {
         self.log.copy(&reservation, payload, checksum);
         let first = reservation.first_sequence;
         apply(&memtable.memory, changes.operations(), first);
+        self.note_deletions(&memtable.memory);
         let end = reservation.end_lsn();
         self.log.publish(reservation);
         self.end_rest();
@@ -133,20 +152,52 @@ impl Core {
         }
     }
 
+    /// Whether a write of so many bytes goes into the ring piece by piece. It is counted until it is written, as nothing
+    /// refuses it any more once it has begun.
+    fn is_long(&self, log_bytes: usize) -> bool {
+        log_bytes > self.options.ring_bytes / 2
+    }
+
+    #[cold]
+    fn begin_long(&self, changes: &impl Changes, room: usize) -> Result<Option<Writing<'_>>> {
+        if only_deletes(changes) {
+            return Ok(None);
+        }
+        let log_bytes = changes.payload().len() as u64;
+        let table_bytes = self.devices.as_ref().map_or(room, |_| 0) as u64;
+        let begun = self
+            .room
+            .begin_long(self.active_bytes(), log_bytes, table_bytes);
+        begun.map(Some)
+    }
+
+    /// What a write that takes `log_bytes` and `room` bytes of memtable comes to, besides what is counted.
+    pub(super) fn growth(&self, log_bytes: usize, room: usize) -> u64 {
+        let in_log = if self.is_long(log_bytes) {
+            0
+        } else {
+            log_bytes
+        };
+        (in_log + room) as u64
+    }
+
     /// Names the memtable for a write of `room` bytes; a fresh one if the active one is full. Runs in the
-    /// order of the log.
+    /// order of the log. While flushing fails, deletions do not wait for it: graves lie beside the memtable's own memory,
+    /// and may be what flushing waits for.
     pub(super) fn admit(
         &self,
         room: usize,
         lsn: u64,
         sequence: u64,
+        only_deletes: impl FnOnce() -> bool,
     ) -> Result<Arc<LoggedMemTable>, Refusal> {
         let mut active = lock(&self.active);
         if !active.memtable.memory.has_room(active.reserved, room) {
-            if self.full_memtables.load(SeqCst) >= FULL_MEMTABLES_MAX {
+            if self.full_memtables.load(SeqCst) < FULL_MEMTABLES_MAX {
+                self.rotate(&mut active, room, lsn, sequence);
+            } else if !(self.is_flush_failing.load(Relaxed) && only_deletes()) {
                 return Err(Refusal::NoRoom);
             }
-            self.rotate(&mut active, room, lsn, sequence);
         }
         active.reserved += room;
         self.active_reserved.store(active.reserved, Relaxed);
@@ -156,21 +207,25 @@ impl Core {
     /// Makes a fresh memtable the active one, from position `lsn` and `sequence` on.
     pub(super) fn rotate(&self, active: &mut Active, room: usize, lsn: u64, sequence: u64) {
         let fresh = Arc::new(LoggedMemTable {
-            memory: Memory::new(self.options.memtable_bytes.max(room), &self.regions),
+            memory: Memory::new(
+                self.options.memtable_bytes.max(room),
+                &self.regions,
+                &self.options.order,
+            ),
             start_lsn: lsn,
             start_sequence: sequence,
         });
         active.memtable = Arc::clone(&fresh);
         active.reserved = 0;
+        self.active_reserved.store(0, Relaxed);
         self.views.change(|view| {
             let full = std::mem::replace(&mut view.active, fresh);
             view.full.push(full);
         });
         self.full_memtables.fetch_add(1, SeqCst);
+        self.learn_at.store(WORTH_LOOKING, Relaxed);
         self.observe_pace();
-        // The flusher looks under this lock.
-        drop(lock(&self.background));
-        self.work.notify_all();
+        self.jobs.submit(Kind::Flush);
     }
 
     /// Makes what was written so far a full memtable, unless nothing was.
@@ -221,8 +276,7 @@ pub(super) fn apply_one(memory: &Memory, operation: &Operation<'_>, sequence: u6
             memory.table.insert(key, sequence, ValueKind::Value, value);
         }
         (None, Some(end), _) => memory.graves.delete_range(key, end, sequence),
-        #[cfg(test)]
-        (None, None, None) if plain::is_plain() => {
+        (None, None, None) if !buries_keys(memory.table.order()) => {
             let kind = ValueKind::Deletion;
             memory.table.insert(key, sequence, kind, b"");
         }
@@ -236,14 +290,24 @@ pub(super) fn apply_one(memory: &Memory, operation: &Operation<'_>, sequence: u6
     }
 }
 
-/// The bytes of memory that an operation needs at most.
-pub(super) fn room_of(operation: &Operation<'_>) -> usize {
+/// Whether the deletion of a key is a grave. In a program's own order it is a version, as keys may compare equal that a
+/// hash tells apart.
+#[inline]
+fn buries_keys(order: &Order) -> bool {
+    #[cfg(test)]
+    if plain::is_plain() {
+        return false;
+    }
+    order.is_bytewise()
+}
+
+/// The bytes of memory that an operation needs at most, where keys are in `order`.
+pub(super) fn room_of(operation: &Operation<'_>, order: &Order) -> usize {
     let key_bytes = operation.key.len();
     match (operation.value, operation.range_end, operation.time) {
         (Some(value), _, _) => MemTable::entry_bytes(key_bytes, value.len()),
         (None, Some(end), _) => Plot::range_bytes(key_bytes, end.len()),
-        #[cfg(test)]
-        (None, None, None) if plain::is_plain() => MemTable::entry_bytes(key_bytes, 0),
+        (None, None, None) if !buries_keys(order) => MemTable::entry_bytes(key_bytes, 0),
         (None, None, None) => Plot::point_bytes(key_bytes),
         (None, None, Some(_)) => Plot::dated_bytes(key_bytes),
     }
@@ -258,17 +322,24 @@ pub(super) struct Limits {
     longest_life: Option<u64>,
 }
 
-/// What `batch` asks for, if it is within the documented limits.
-pub(super) fn check_limits(batch: &WriteBatch) -> Result<Limits> {
-    if batch.byte_len() > BATCH_BYTES_MAX {
-        return Err(too_long("batch", batch.byte_len(), BATCH_BYTES_MAX));
+/// What `batch` asks for, if it is within the documented limits; keys are in `order`.
+pub(super) fn check_limits(batch: &WriteBatch, order: &Order) -> Result<Limits> {
+    let bytes = batch.refused_bytes().unwrap_or(batch.byte_len());
+    if bytes > BATCH_BYTES_MAX {
+        return Err(too_long("batch", bytes, BATCH_BYTES_MAX));
     }
     let mut room = 0;
     let mut longest_life = None;
     let mut put_last = None;
     for operation in batch {
-        room += checked_room(&operation)?;
+        room += checked_room(&operation, order)?;
         let expires = matches!(operation.time, Some(Time::Expiry(_) | Time::Lifetime(_)));
+        if expires && !order.is_bytewise() {
+            let name = order.name();
+            return Err(Error::InvalidArgument(format!(
+                "keys that are ordered by {name:?} have no time to live; only keys in the order of their bytes do"
+            )));
+        }
         if expires && put_last != Some(operation.key) {
             return Err(Error::InvalidArgument(
                 "a time to live stands in the batch without the put that it belongs to".into(),
@@ -299,29 +370,35 @@ pub(super) fn check_limits(batch: &WriteBatch) -> Result<Limits> {
 }
 
 /// The bytes of memtable that `operation` needs, if it is within the documented limits.
-fn checked_room(operation: &Operation<'_>) -> Result<usize> {
-    let key_bytes = operation.key.len();
+pub(super) fn checked_room(operation: &Operation<'_>, order: &Order) -> Result<usize> {
     let value_bytes = operation.value.unwrap_or_default().len();
-    if key_bytes > KEY_BYTES_MAX {
-        return Err(too_long("key", key_bytes, KEY_BYTES_MAX));
-    }
+    check_key(operation.key)?;
     if value_bytes > VALUE_BYTES_MAX {
         return Err(too_long("value", value_bytes, VALUE_BYTES_MAX));
     }
     if let Some(end) = operation.range() {
-        check_range(operation.key, end)?;
+        check_range(operation.key, end, order)?;
     }
-    Ok(room_of(operation))
+    Ok(room_of(operation, order))
 }
 
-fn check_range(start: &[u8], end: Option<&[u8]>) -> Result<()> {
+/// Refuses a key that is over its limit.
+#[inline]
+pub(super) fn check_key(key: &[u8]) -> Result<()> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err(too_long("key", key.len(), KEY_BYTES_MAX));
+    }
+    Ok(())
+}
+
+fn check_range(start: &[u8], end: Option<&[u8]>, order: &Order) -> Result<()> {
     let end_bytes = end.map_or(0, <[u8]>::len);
     if end_bytes > KEY_BYTES_MAX {
         return Err(too_long("end of a range", end_bytes, KEY_BYTES_MAX));
     }
-    if end.is_some_and(|end| end <= start) {
+    if end.is_some_and(|end| !order.is_before(start, end)) {
         return Err(Error::InvalidArgument(
-            "the range to be deleted ends where it begins, or before; its end is excluded".into(),
+            "the range to be deleted ends where it begins, or before, or at the empty key; its end is excluded".into(),
         ));
     }
     Ok(())

@@ -14,8 +14,9 @@ use crate::lsm::memtable::Regions;
 use crate::sync::Arc;
 use std::path::Path;
 use waystation_format::FormatError;
-use waystation_format::batch::{BatchIter, Time, prefix_end};
+use waystation_format::batch::{BatchIter, Operation, Time, prefix_end};
 use waystation_format::log::RecordKind;
+use waystation_format::order::Order;
 
 /// Puts the log's records back into memtables.
 pub(super) struct Replay {
@@ -35,6 +36,7 @@ pub(super) struct Replay {
     pub(super) spared: Spared,
     /// The latest time that the log says was reached.
     pub(super) time: u64,
+    order: Order,
 }
 
 impl Replay {
@@ -44,6 +46,7 @@ impl Replay {
         knows_log: bool,
         devices: Option<DeviceReplay>,
         spared: Spared,
+        order: &Order,
     ) -> Self {
         let regions = Arc::<Regions>::default();
         Self {
@@ -52,7 +55,7 @@ impl Replay {
             knows_log,
             full: Vec::new(),
             active: LoggedMemTable {
-                memory: Memory::new(memtable_bytes, &regions),
+                memory: Memory::new(memtable_bytes, &regions, order),
                 start_lsn: 0,
                 start_sequence: flushed_sequence + 1,
             },
@@ -63,6 +66,7 @@ impl Replay {
             devices,
             spared,
             time: 0,
+            order: order.clone(),
         }
     }
 
@@ -95,7 +99,13 @@ impl Replay {
             if DeviceReplay::counts_records(record.payload) {
                 self.indexers.catch_up();
             }
-            let (graves, sequence) = (&self.active.memory.graves, header.first_sequence);
+            let sequence = header.first_sequence;
+            let expiring = DeviceReplay::expiring(record.payload)
+                .map_err(|error| damaged("event of a device", &error))?;
+            let expiring = expiring.into_iter().map(|(at, it)| (sequence + at, it));
+            let expiring = expiring.filter(|(at, _)| *at > self.flushed_sequence);
+            self.apply_lower(expiring.collect(), record.lsn, sequence);
+            let graves = &self.active.memory.graves;
             let dig = |prefix: &[u8]| {
                 graves.delete_range(prefix, prefix_end(prefix).as_deref(), sequence);
             };
@@ -129,7 +139,9 @@ impl Replay {
         if self.devices.is_some() {
             return self.take_routed(record, operations);
         }
-        let room = operations.map(|operation| room_of(&operation)).sum();
+        let room = operations
+            .map(|operation| room_of(&operation, &self.order))
+            .sum();
         self.make_room(room, record.lsn, first_sequence);
         self.inserters.insert(&self.active.memory, record)
     }
@@ -159,15 +171,23 @@ impl Replay {
                 Route::Memtable | Route::Nowhere => {}
             }
         }
+        self.apply_lower(lower, record.lsn, first_sequence);
+        Ok(())
+    }
+
+    /// Puts operations of the record at `lsn`, which begins with `sequence`, into the memtable.
+    fn apply_lower(&mut self, lower: Vec<(u64, Operation<'_>)>, lsn: u64, sequence: u64) {
         if lower.is_empty() {
-            return Ok(());
+            return;
         }
-        let room = lower.iter().map(|(_, operation)| room_of(operation)).sum();
-        self.make_room(room, record.lsn, first_sequence);
+        let room = lower
+            .iter()
+            .map(|(_, operation)| room_of(operation, &self.order))
+            .sum();
+        self.make_room(room, lsn, sequence);
         for (sequence, operation) in lower {
             apply_one(&self.active.memory, &operation, sequence);
         }
-        Ok(())
     }
 
     /// Refuses a log that is not that of the tables.
@@ -186,7 +206,7 @@ impl Replay {
     fn make_room(&mut self, room: usize, lsn: u64, sequence: u64) {
         if !self.active.memory.has_room(self.reserved, room) {
             let fresh = LoggedMemTable {
-                memory: Memory::new(self.memtable_bytes.max(room), &self.regions),
+                memory: Memory::new(self.memtable_bytes.max(room), &self.regions, &self.order),
                 start_lsn: lsn,
                 start_sequence: sequence,
             };

@@ -1,69 +1,80 @@
-//! Rest: what is done when nobody writes for a while.
+//! Rest: what is done when nobody writes for a while; and what is watched while somebody does.
 //!
 //! Data at the edge comes in bursts. Between two of them there is time to put what the last one left in memory
 //! into a table and to merge level 0 down: reads then look into fewer places, the log is free, and the next
 //! open is quick. Neither is done for a few bytes, which would be rewritten too often for what it brings.
 //!
-//! One thread watches. It sleeps while nothing is new, is woken by the first write after a rest, and then looks
-//! every [`LOOK`] until it has seen the same last write [`LOOKS`] times.
+//! The *watcher*, a background job, looks every [`LOOK`] while somebody writes, until it has seen the same last write for
+//! [`QUIET`]. At rest it looks when keys expire; the first write after a rest wakes it.
 
 use super::Core;
+use super::times::micros;
+use crate::background::{Kind, Next};
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
-use crate::sync::{lock, wait};
+use crate::sync::lock;
 use std::time::Duration;
 
-/// The time between two looks.
-const LOOK: Duration = Duration::from_millis(20);
-/// So many times from one look to the next dead keys are looked for: half a million a second may be deleted.
-const LEARNING: u32 = 4;
-/// As many looks that find nothing new make a rest.
-const LOOKS: u32 = 12;
+/// The time between two looks while somebody writes.
+const LOOK: Duration = Duration::from_millis(80);
+/// With a deadline for deletions it is this part of that, if that is less, but not less than the shortest.
+const DEADLINE_PART: u32 = 16;
+const LOOK_MIN: Duration = Duration::from_millis(20);
+/// When nothing was written for so long, it is a rest.
+const QUIET: Duration = Duration::from_millis(240);
+/// At rest, expired keys are looked at again so much later if something stands in the way of burying them.
+const LOOK_AT_REST: Duration = QUIET;
 /// At rest a memtable is flushed that holds at least this part of what it could.
 const WORTH_FLUSHING: usize = 4;
 /// Or with so many graves: what they hide may be large.
 const MANY_GRAVES: usize = 1_000;
 
+/// What the watcher knows.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// The last write that it saw, and when first.
+    seen: Option<(u64, Duration)>,
+    /// A snapshot holds back the burial of expired keys.
+    waits_for_release: bool,
+}
+
 impl Core {
-    /// Watches for rests, until told to stop.
-    pub(super) fn rest_loop(&self) {
-        let (mut seen, mut looks) = (self.log.visible_sequence(), 0);
-        loop {
-            if self.is_at_rest() {
-                let mut background = lock(&self.background);
-                self.sleeping.store(true, SeqCst);
-                while self.is_at_rest() && self.has_looked_for_needs() && !background.stopping {
-                    if self.views.load().earliest() == u64::MAX {
-                        background = wait(&self.wake, background);
-                        continue;
-                    }
-                    // Keys expire while nobody writes.
-                    drop(background);
-                    self.storage.sleep(LOOK * LOOKS);
-                    self.bury_expired(false);
-                    self.tend_vaults();
-                    background = lock(&self.background);
-                }
-                self.sleeping.store(false, SeqCst);
-                looks = 0;
-            }
-            if self.is_stopping() {
-                return;
-            }
-            for _ in 0..LEARNING {
-                self.storage.sleep(LOOK / LEARNING);
-                if let Err(error) = self.learn() {
-                    // Whoever reads there will be told.
-                    log::debug!("looking for dead keys failed: {error}");
-                }
-            }
-            self.watch_deletions();
-            let now = self.log.visible_sequence();
-            looks = if now == seen { looks + 1 } else { 0 };
-            seen = now;
-            if looks >= LOOKS {
-                self.begin_rest(seen);
-            }
+    /// One look of the watcher, as a background job.
+    pub(super) fn watch_round(&self) -> Next {
+        if self.is_stopping() {
+            return Next::Idle;
         }
+        if let Err(error) = self.learn() {
+            // Whoever reads there will be told.
+            log::debug!("looking for dead keys failed: {error}");
+        }
+        self.watch_deletions();
+        self.room.keep(&*self.storage, &self.dir);
+        if self.is_at_rest() {
+            return self.go_on_resting();
+        }
+        let (now, last) = (self.storage.now(), self.log.visible_sequence());
+        let since = {
+            let mut watch = lock(&self.watch);
+            match watch.seen {
+                Some((seen, since)) if seen == last => since,
+                _ => {
+                    watch.seen = Some((last, now));
+                    now
+                }
+            }
+        };
+        self.expect_keeping();
+        if now.saturating_sub(since) < QUIET {
+            return Next::At(now + self.look_pause());
+        }
+        self.begin_rest(last);
+        self.go_on_resting()
+    }
+
+    /// The time between two looks while somebody writes.
+    fn look_pause(&self) -> Duration {
+        let deadline = self.options.deletion_deadline;
+        deadline.map_or(LOOK, |it| (it / DEADLINE_PART).clamp(LOOK_MIN, LOOK))
     }
 
     /// Nobody has written for a while since write `sequence`.
@@ -80,7 +91,51 @@ impl Core {
         self.regions.release();
         self.rested_at.store(sequence, SeqCst);
         self.look_again();
-        self.changed.notify_all();
+        self.keep_soon();
+        self.tell_waiters();
+    }
+
+    /// Nobody writes: the watcher sleeps until somebody does, or keys expire, unless there is more to look at.
+    fn go_on_resting(&self) -> Next {
+        self.sleeping.store(true, SeqCst);
+        // A write that came before saw the watcher awake.
+        if !self.is_at_rest() || !self.has_looked_for_needs() {
+            self.sleeping.store(false, SeqCst);
+            return Next::At(self.storage.now() + self.look_pause());
+        }
+        self.next_burial().map_or(Next::Idle, Next::At)
+    }
+
+    /// When expired keys can be buried, if there are keys that expire and no snapshot holds that back.
+    fn next_burial(&self) -> Option<Duration> {
+        // Before the look: a release after it wakes the watcher.
+        lock(&self.watch).waits_for_release = true;
+        let view = self.views.load();
+        let ripe_from = view.ripe_from();
+        let (now, time) = (self.storage.now(), self.time());
+        let burial = if ripe_from == u64::MAX {
+            None
+        } else if !view.ground.vaults().is_empty() {
+            // They are split as their dates pass.
+            Some(now + LOOK_AT_REST)
+        } else if ripe_from > time {
+            Some(now + Duration::from_micros(ripe_from - time) + self.gather_at_rest())
+        } else if self.oldest_time() < ripe_from.saturating_add(micros(self.gather_at_rest()))
+            && self.snapshots.summary().0 > 0
+        {
+            return None;
+        } else {
+            Some(now + LOOK_AT_REST)
+        };
+        lock(&self.watch).waits_for_release = false;
+        burial
+    }
+
+    /// A snapshot was released: what it held back can be buried.
+    pub(super) fn watch_after_release(&self) {
+        if std::mem::take(&mut lock(&self.watch).waits_for_release) {
+            self.jobs.submit(Kind::Watch);
+        }
     }
 
     /// Whether nobody has written for a while.
@@ -98,8 +153,8 @@ impl Core {
 
     #[cold]
     pub(super) fn wake_watcher(&self) {
-        // The watcher looks under this lock.
-        drop(lock(&self.background));
-        self.wake.notify_all();
+        if self.sleeping.swap(false, SeqCst) {
+            self.jobs.submit(Kind::Watch);
+        }
     }
 }

@@ -10,14 +10,17 @@ use super::changes::Changes;
 use super::devices::Devices;
 use super::options::Durability;
 use super::pipeline::{Refusal, apply_one, room_of};
+use super::room::only_deletes;
 use super::view::LoggedMemTable;
 use crate::device::index::{Entry, Spot};
-use crate::device::table::Target;
+use crate::device::table::{DeviceTable, Target};
 use crate::error::{Error, Result};
 use crate::sync::Arc;
 use std::cell::RefCell;
 use waystation_format::batch::{Operation, Time};
+use waystation_format::checksum;
 use waystation_format::log::RECORD_HEADER_BYTES;
+use waystation_format::order::Order;
 
 thread_local! {
     /// Routes to be used again, so that a single put allocates nothing.
@@ -51,6 +54,15 @@ impl Core {
     ) -> Result<()> {
         let mut routes = SCRATCH.take();
         let written = self.write_on(devices, changes, durability, &mut routes);
+        if written.is_err() {
+            // Devices that would have arrived with it have not.
+            let table = &devices.upper.table;
+            let unused =
+                DeviceTable::unused(routes.iter().filter_map(|route| route.target.as_ref()));
+            if !unused.is_empty() {
+                self.log.at_front(|_, _| table.forget(&unused));
+            }
+        }
         routes.clear();
         SCRATCH.set(routes);
         written
@@ -64,7 +76,8 @@ impl Core {
         routes: &mut Vec<Route>,
     ) -> Result<()> {
         let payload = changes.payload();
-        let checksum = crc32c::crc32c(payload);
+        let checksum = checksum::crc32c(payload);
+        let only_deletes = || only_deletes(changes);
         self.pace.admit_upper(payload.len(), &*self.storage);
         let (reservation, memtable) = loop {
             let room = self.find_routes(devices, changes, routes)?;
@@ -72,14 +85,17 @@ impl Core {
                 self.pace
                     .admit(payload.len(), self.active_fill(), &*self.storage);
             }
+            let growth = self.growth(payload.len(), room);
+            self.look_for_room(growth)?;
             let admitted = self
                 .log
                 .reserve(payload.len(), changes.count(), |lsn, sequence| {
                     self.room.note_written(lsn);
+                    self.check_room(changes, growth)?;
                     if routes.iter().any(|route| route.has_range) {
                         devices.check_ranges(changes)?;
                     }
-                    self.admit_routed(devices, routes, room, lsn, sequence)
+                    self.admit_routed(devices, routes, (room, &only_deletes), lsn, sequence)
                 });
             match admitted {
                 Ok(reserved) => break reserved,
@@ -109,8 +125,12 @@ impl Core {
                 sequence += 1;
             }
         }
+        if let Some(memtable) = &memtable {
+            self.note_deletions(&memtable.memory);
+        }
         let end = reservation.end_lsn();
         self.log.publish(reservation);
+        self.note_growth(devices, end);
         self.end_rest();
         match durability {
             Durability::ProcessCrash => Ok(()),
@@ -160,7 +180,7 @@ impl Core {
                 route.operations += 1;
                 route.has_range |= operation.range_end.is_some();
                 if route.stay().is_none() {
-                    room += room_of(&operation);
+                    room += room_of(&operation, &Order::Bytewise);
                 }
             }
         }
@@ -178,7 +198,7 @@ impl Core {
         &self,
         devices: &Devices,
         routes: &[Route],
-        room: usize,
+        (room, only_deletes): (usize, &impl Fn() -> bool),
         lsn: u64,
         sequence: u64,
     ) -> Result<Option<Arc<LoggedMemTable>>, Refusal> {
@@ -187,7 +207,7 @@ impl Core {
             return Err(Refusal::Moved);
         }
         let memtable = if room > 0 {
-            Some(self.admit(room, lsn, sequence)?)
+            Some(self.admit(room, lsn, sequence, only_deletes)?)
         } else {
             None
         };

@@ -19,6 +19,7 @@ use super::devices::Devices;
 use super::pipeline::Refusal;
 use super::room;
 use super::runs::{Piece, Runs};
+use crate::background::{Kind, Next};
 use crate::device::deletions::Deletions;
 use crate::device::gather::Gather;
 use crate::device::index::{Leaves, Window};
@@ -32,10 +33,10 @@ use crate::sync::Arc;
 use std::time::Duration;
 use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
 
-/// How often to look for stays whose time is over.
+/// Looks for stays that are due are so far apart at least.
 const TICK: Duration = Duration::from_millis(20);
 /// From this share of a budget on the oldest stays settle early.
-const EARLY: f64 = 0.8;
+pub(super) const EARLY: f64 = 0.8;
 /// So many times as much settles together early: hardly more of the log is read for it, and more of it is free then.
 const MORE_TOGETHER: u64 = 2;
 /// Stays wait for others to settle with at most for this part of the residency, over it. Their records lie all over
@@ -49,27 +50,25 @@ const VERY_LATE: u64 = 4;
 const MARKED_TOGETHER: usize = 128;
 
 impl Core {
-    /// Lets stays settle whose time is over, until told to stop.
-    pub(super) fn settle_loop(&self) {
-        let Some(devices) = &self.devices else {
-            return;
+    /// Lets stays settle whose time is over, and says when it will be over for others.
+    pub(super) fn settle_round(&self) -> Next {
+        let Some(devices) = self.devices.as_ref().filter(|_| !self.is_stopping()) else {
+            return Next::Idle;
         };
-        let mut was_failing = false;
-        while !self.is_stopping() {
-            let early = self.fill(devices) > EARLY;
-            let settled = self.settle_due(devices, early);
-            if let Err(error) = &settled
-                && !was_failing
-            {
-                log::error!("settling devices failed: {error}; it is tried again");
-            }
-            was_failing = settled.is_err();
-            self.storage.sleep(TICK);
+        let settled = self.settle_due(devices, self.is_early(devices));
+        if !self.has_succeeded(Kind::Settle, "settling devices", &settled) {
+            return Next::Failed;
         }
+        settled.ok().flatten().map_or(Next::Idle, Next::At)
     }
 
-    /// Lets stays settle whose time is over; with `early`, the oldest in any case.
-    fn settle_due(&self, devices: &Devices, early: bool) -> Result<()> {
+    /// Whether the oldest stays are to settle before their time.
+    pub(super) fn is_early(&self, devices: &Devices) -> bool {
+        self.fill(devices) > EARLY
+    }
+
+    /// Lets stays settle whose time is over; with `early`, the oldest in any case. Returns when to look again.
+    fn settle_due(&self, devices: &Devices, early: bool) -> Result<Option<Duration>> {
         let mut pending = devices.pending.lock();
         self.finish_pending(devices, &mut pending, Haste::Much)?;
         drop(pending);
@@ -77,20 +76,25 @@ impl Core {
         let together_bytes = room::together_bytes(&self.options);
         let residency = devices.settings.residency;
         let (mut bytes, mut together) = (0, 0);
+        let mut next_over = None;
         let due = devices.upper.table.stays(|stay| {
-            let is_over = stay.arrival() + residency <= now;
+            let over_at = stay.arrival() + residency;
+            let is_over = over_at <= now;
             let is_due = (is_over || early) && bytes < VERY_LATE * together_bytes;
             bytes += if is_upper(stay) { stay.log_bytes() } else { 0 };
+            next_over = (!is_due).then_some(over_at);
             is_due
         });
         let more_bytes = MORE_TOGETHER * together_bytes;
-        let is_more = early && self.room.is_left(more_bytes);
+        let is_more = early && self.room.is_left(self.active_bytes(), more_bytes);
         let limit = if is_more { more_bytes } else { together_bytes };
+        let left = self.room.left_for_settling(self.active_bytes());
         let due = due.into_iter().filter(|stay| is_upper(stay));
+        // What has no room as tables stays where it is.
         let due = due.take_while(|stay| {
             let is_wanted = together < limit;
             together += stay.log_bytes();
-            is_wanted
+            is_wanted && together <= left
         });
         let due: Vec<_> = due.collect();
         let waited = due
@@ -103,29 +107,36 @@ impl Core {
         };
         if early || bytes >= together_bytes || waited >= Some(residency / WAIT_PART) {
             self.settle(devices, due, haste)?;
+            // There may be more.
+            next_over = waited.map(|_| now).or(next_over);
+        } else if let Some(waited) = waited {
+            // They wait for others, or until they have waited for long enough.
+            let longest = now + (residency / WAIT_PART).saturating_sub(waited);
+            next_over = Some(next_over.map_or(longest, |next| longest.min(next)));
         }
-        Ok(())
+        let ended = self.storage.now();
+        Ok(next_over.map(|over| ended + over.saturating_sub(now).max(TICK)))
     }
 
     /// Lets one device settle.
     pub(super) fn settle_device(&self, device: &[u8]) -> Result<()> {
         let (devices, prefix) = self.prefix_of(device)?;
-        let found = devices.upper.table.get(&prefix).map(|found| {
-            found.with_state(|state| {
-                let stay = state.current.clone().filter(|stay| stay.has_begun());
-                (stay, state.is_present())
-            })
+        let (found, _) = self.look(devices, |table| {
+            let found = table.get(&prefix).and_then(|found| {
+                found.with_state(|state| state.current.clone().filter(|stay| stay.has_begun()))
+            });
+            (found, table.is_occupied(&prefix))
         });
         match found {
-            Some((Some(stay), _)) => self.settle(devices, vec![stay], Haste::Much),
-            Some((None, true)) => Ok(()),
-            _ => Err(Error::UnknownDevice {
+            (Some(stay), _) => self.settle(devices, vec![stay], Haste::Much),
+            (None, is_occupied) if is_occupied || self.has_older(devices, &prefix)? => Ok(()),
+            (None, _) => Err(Error::UnknownDevice {
                 device: device.escape_ascii().to_string(),
             }),
         }
     }
 
-    /// Lets those of some devices settle, together, that are in the upper level.
+    /// Lets those of some devices settle, together, that are in the upper level, and waits for those that are settling.
     pub(super) fn settle_those<'a>(&self, names: impl Iterator<Item = &'a [u8]>) -> Result<()> {
         let mut stays = Vec::new();
         for name in names {
@@ -133,7 +144,7 @@ impl Core {
             let found = devices.upper.table.get(&prefix);
             stays.extend(found.and_then(|found| found.with_state(|state| state.current.clone())));
         }
-        stays.retain(|stay| is_upper(stay));
+        stays.retain(|stay| stay.has_begun());
         self.settle(self.known_devices()?, stays, Haste::Much)
     }
 
@@ -146,15 +157,18 @@ impl Core {
         }
         if stays
             .iter()
-            .any(|stay| self.has_older_in_memory(devices, stay))
+            .any(|stay| is_upper(stay) && self.has_older_in_memory(devices, stay))
         {
             self.rotate_now();
             self.wait_flushed()?;
         }
         let mut pending = devices.pending.lock();
         self.finish_pending(devices, &mut pending, Haste::Much)?;
-        let switched = self.switch(devices, stays)?;
-        pending.extend(switched);
+        let switched = self.switch(devices, stays);
+        if switched.is_err() {
+            self.note_settling(&pending);
+        }
+        pending.extend(switched?);
         self.finish_pending(devices, &mut pending, haste)
     }
 
@@ -185,21 +199,24 @@ impl Core {
             }
             stays.sort_by(|a, b| a.prefix().cmp(b.prefix()));
             let event = DeviceEvent::Switched(stays.iter().map(|stay| stay.prefix()).collect());
-            let logged = self.log_event(&event, |_, sequence| {
+            // If one of them departs: without it.
+            let is_logged = self.log_event(&event, |lsn, sequence| {
                 if !stays.iter().all(|stay| is_upper(stay)) {
                     return Err(Refusal::Moved);
                 }
+                // What is being copied may be theirs, too.
+                let copying = lsn.saturating_sub(self.log.copied_lsn());
+                let bytes: u64 = stays.iter().map(|stay| stay.log_bytes()).sum();
+                self.room
+                    .begin_settling(self.active_bytes(), bytes + copying)?;
                 for stay in &stays {
                     stay.hold();
                     table.switch(stay, sequence);
                 }
                 Ok(())
-            });
-            match logged {
-                Ok(_) => return Ok(stays),
-                // One of them departed: without it.
-                Err(_) if !stays.iter().all(|stay| is_upper(stay)) => {}
-                Err(error) => return Err(error),
+            })?;
+            if is_logged {
+                return Ok(stays);
             }
         }
     }
@@ -211,8 +228,12 @@ impl Core {
         pending: &mut Vec<Arc<Resident>>,
         haste: Haste,
     ) -> Result<()> {
+        let before = pending.len();
         for left in pending.extract_if(.., |stay| stay.departed() != NEVER) {
             left.let_go();
+        }
+        if pending.len() < before {
+            self.note_settling(pending);
         }
         if pending.is_empty() {
             return Ok(());
@@ -247,8 +268,16 @@ impl Core {
         for stay in pending.drain(..) {
             stay.let_go();
         }
+        self.note_settling(pending);
         self.look_again();
+        self.keep_soon();
         Ok(())
+    }
+
+    /// Counts what has switched and is to be settled, whatever else there is room for.
+    pub(super) fn note_settling(&self, pending: &[Arc<Resident>]) {
+        self.room
+            .note_settling(pending.iter().map(|stay| stay.log_bytes()).sum());
     }
 
     fn load(&self, devices: &Devices, stays: &[Arc<Resident>], haste: Haste) -> Result<()> {
@@ -256,7 +285,9 @@ impl Core {
         let haste = || self.haste_by_now(haste, &devices.pending);
         let duty = Duty::new(&*self.storage, &haste);
         let oldest_snapshot = self.oldest_snapshot();
-        let mut deletions = Deletions::new(oldest_snapshot, !devices.upper.table.is_complete());
+        let is_mixed = stays.iter().any(|stay| stay.is_mixed());
+        let may_be_older = is_mixed || !devices.upper.table.is_complete();
+        let mut deletions = Deletions::new(oldest_snapshot, may_be_older);
         let mut load = self.tree.begin_load(oldest_snapshot);
         let pieces = stays.iter().enumerate().filter_map(|(number, stay)| {
             let (first, last) = key_range(stay)?;

@@ -12,13 +12,13 @@
 //!           the time is logged, memory is flushed, and all such graves go to the others: nothing but them is written
 //! ```
 
-use super::pipeline::{check_limits, room_of};
+use super::pipeline::{check_limits, checked_room, room_of};
 use super::{Core, Durability, WriteBatch};
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Mutex, lock};
 use std::time::Duration;
-use waystation_format::batch::TIME_MAX;
+use waystation_format::batch::{Operation, TIME_MAX};
 
 /// At rest, expired keys are gathered for so long before they are buried.
 const GATHER_AT_REST: Duration = Duration::from_secs(1);
@@ -89,9 +89,16 @@ impl Core {
     pub(super) fn put_with_ttl(&self, key: &[u8], value: &[u8], lifetime: Duration) -> Result<()> {
         let micros = lifetime.as_nanos().div_ceil(1000);
         let expiry = end_of(u64::try_from(micros).unwrap_or(u64::MAX), self.time())?;
+        // Before anything is copied.
+        let operation = Operation {
+            key,
+            value: Some(value),
+            ..Operation::default()
+        };
+        checked_room(&operation, &self.options.order)?;
         let mut batch = WriteBatch::new();
         batch.put_until(key, value, expiry);
-        let limits = check_limits(&batch)?;
+        let limits = check_limits(&batch, &self.options.order)?;
         self.commit(&batch, limits.room, Durability::ProcessCrash)
     }
 
@@ -114,9 +121,8 @@ impl Core {
         }
         let gather = match self.options.deletion_deadline {
             _ if at_once => Duration::ZERO,
-            Some(deadline) => GATHER_AT_REST.min(deadline / 4),
-            None if self.is_at_rest() => GATHER_AT_REST,
-            None => GATHER_AT_WORK,
+            None if !self.is_at_rest() => GATHER_AT_WORK,
+            _ => self.gather_at_rest(),
         };
         if ripe_from.saturating_add(micros(gather)) > self.oldest_time() {
             return;
@@ -126,6 +132,12 @@ impl Core {
             // What has expired is hidden in any case, and this is tried again.
             Err(error) => log::debug!("burying what has expired failed: {error}"),
         }
+    }
+
+    /// For how long expired keys are gathered at rest.
+    pub(super) fn gather_at_rest(&self) -> Duration {
+        let deadline = self.options.deletion_deadline;
+        deadline.map_or(GATHER_AT_REST, |it| GATHER_AT_REST.min(it / 4))
     }
 
     /// Logs the time if something has expired: wherever the log goes, it is over there, too, even if a snapshot still sees
@@ -140,7 +152,10 @@ impl Core {
     fn log_time(&self) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.reach(self.time());
-        let room = batch.iter().map(|operation| room_of(&operation)).sum();
+        let room = batch
+            .iter()
+            .map(|operation| room_of(&operation, &self.options.order))
+            .sum();
         self.commit(&batch, room, Durability::ProcessCrash)
     }
 

@@ -16,6 +16,7 @@ use crate::lsm::version::Version;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, RwLock, may_be_held_up};
 use waystation_format::batch::prefix_end;
+use waystation_format::order::Order;
 
 /// What writes go to: versions here, deletions there.
 #[derive(Clone)]
@@ -25,11 +26,11 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Memory for `bytes` of versions and graves together.
-    pub(crate) fn new(bytes: usize, regions: &Arc<Regions>) -> Self {
+    /// Memory for `bytes` of versions and graves together, whose keys are in `order`.
+    pub(crate) fn new(bytes: usize, regions: &Arc<Regions>, order: &Order) -> Self {
         Self {
-            table: Arc::new(MemTable::with_regions(bytes, regions)),
-            graves: Arc::new(Plot::new(bytes)),
+            table: Arc::new(MemTable::with_regions(bytes, regions, order)),
+            graves: Arc::new(Plot::in_order(bytes, order)),
         }
     }
 

@@ -1,30 +1,34 @@
-//! The background threads: some that write the log out, one that flushes, one that watches for rests, some that
-//! compact.
+//! The background: what each job does ([`crate::background`] says when), and how all of them end.
 //!
 //! A failed flush or compaction is tried again after a pause that grows to a second; meanwhile writers run
-//! until memory is full and then get [`Error::Suspended`] with the cause. Reads are not touched.
+//! until memory is full and then get [`Error::Suspended`] with the cause. Reads are not touched. A job that panics ends
+//! all jobs of its database: writes get [`Error::Suspended`] from then on.
 
 use super::Core;
 use super::graves::Burial;
+use super::options::Options;
 use super::pace::FULL_MEMTABLES_MAX;
+use crate::background::{Jobs, Kind, Limits, Next};
 use crate::error::{Error, Result};
 use crate::lsm::iter::MergingIterator;
 use crate::lsm::memtable::MemTable;
-use crate::storage::{Haste, stand_back};
+use crate::storage::Haste;
 use crate::sync::atomic::Ordering::SeqCst;
-use crate::sync::thread::{self, JoinHandle};
-use crate::sync::{Arc, MutexGuard, lock, wait};
-use std::time::Duration;
+use crate::sync::{Arc, lock, wait};
 
-/// Threads that write the log out. Two would keep a device busy, but where writers take all of the processor a
-/// thread has to wait for it after every write.
+/// Jobs of one database that write its log at once.
 const LOG_WRITERS: usize = 4;
 /// Full memtables that one flush takes, if more than one waits. As one table they cost less than as two, now and
 /// in the merges to come; and as many may fill meanwhile.
 const FLUSHED_TOGETHER: usize = FULL_MEMTABLES_MAX / 2;
-/// The first pause after a failure; it doubles up to the longest.
-const RETRY_PAUSE_MIN: Duration = Duration::from_millis(20);
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// The jobs that end before the log is closed.
+const ABOVE_THE_LOG: [Kind; 5] = [
+    Kind::Flush,
+    Kind::Settle,
+    Kind::Keep,
+    Kind::Watch,
+    Kind::Compact,
+];
 
 /// What the lock of the background guards.
 #[derive(Default)]
@@ -35,124 +39,77 @@ pub(super) struct Background {
     pub(super) compaction_failure: Option<Arc<str>>,
     /// Compactions under way.
     compacting: usize,
-    /// Counted up whenever the tree changes, so that nobody sleeps on an old look.
-    pub(super) tree_changes: u64,
+    /// Jobs that failed the last time, whose failures were told and hold nobody up.
+    failing: Vec<Kind>,
+    /// Nothing begins any more, as a job panicked.
+    has_panicked: bool,
     pub(super) stopping: bool,
 }
 
-/// The running threads.
-pub(super) struct Workers {
-    log_writers: Vec<JoinHandle<()>>,
-    others: Vec<JoinHandle<()>>,
+/// The jobs that a database with `options` has.
+pub(super) fn limits(options: &Options) -> Limits {
+    let of_devices = usize::from(options.devices.is_some());
+    Limits::default()
+        .with(Kind::Log, LOG_WRITERS)
+        .with(Kind::Flush, 1)
+        .with(Kind::Settle, of_devices)
+        .with(Kind::Keep, of_devices)
+        .with(Kind::Watch, 1)
+        .with(Kind::Compact, options.background_jobs)
 }
+
+/// The running jobs.
+pub(super) struct Workers;
 
 impl Workers {
-    /// Starts all threads of `core`, or none.
+    /// Starts all jobs of `core`, or none.
     pub(super) fn start(core: &Arc<Core>) -> Result<Self> {
-        Self::start_by(core, &mut spawn)
-    }
-
-    fn start_by(core: &Arc<Core>, spawn: &mut Spawn<'_>) -> Result<Self> {
-        let mut workers = Self {
-            log_writers: Vec::new(),
-            others: Vec::new(),
-        };
-        let Err(error) = workers.start_all(core, spawn) else {
-            return Ok(workers);
-        };
-        // They would go on in a directory that is given back.
-        core.stop_background();
-        let ended = join(workers.others);
-        core.log.stop();
-        join(workers.log_writers).and(ended)?;
-        Err(error)
-    }
-
-    fn start_all(&mut self, core: &Arc<Core>, spawn: &mut Spawn<'_>) -> Result<()> {
-        for _ in 0..LOG_WRITERS {
-            let writer = spawn(core, "waystation-log", |core| core.log.writer_loop())?;
-            self.log_writers.push(writer);
-        }
-        let mut bodies: Vec<(&str, Body)> = vec![
-            ("waystation-flush", Core::flush_loop),
-            ("waystation-rest", Core::rest_loop),
-        ];
-        if core.devices.is_some() {
-            bodies.push(("waystation-keep", Core::keeper_loop));
-            bodies.push(("waystation-settle", Core::settle_loop));
-        }
-        let compactors = core.options.background_jobs;
-        bodies.extend(vec![
-            ("waystation-compact", Core::compact_loop as Body);
-            compactors
-        ]);
-        for (name, body) in bodies {
-            self.others.push(spawn(core, name, body)?);
-        }
-        Ok(())
+        core.jobs.start(Arc::clone(core) as _).map(|()| Self)
     }
 }
 
-/// What a thread does.
-type Body = fn(&Core);
-/// Starts a thread: its name, and what it does.
-type Spawn<'a> = dyn FnMut(&Arc<Core>, &str, Body) -> Result<JoinHandle<()>> + 'a;
-
-fn spawn(core: &Arc<Core>, name: &str, body: Body) -> Result<JoinHandle<()>> {
-    let shared = Arc::clone(core);
-    thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(move || body(&shared))
-        .map_err(|error| Error::io("start thread", name, error))
-}
-
-fn join(threads: Vec<JoinHandle<()>>) -> Result<()> {
-    for thread in threads {
-        let name = thread.thread().name().unwrap_or("a thread").to_owned();
-        if thread.join().is_err() {
-            return Err(Error::io(
-                "join",
-                name,
-                std::io::Error::other("the thread panicked"),
-            ));
+impl Jobs for Core {
+    fn run(&self, kind: Kind) -> Next {
+        match kind {
+            Kind::Log => self.log.write_out(),
+            Kind::Flush => self.flush_full(),
+            Kind::Settle => self.settle_round(),
+            Kind::Keep => self.keep_round(),
+            Kind::Watch => self.watch_round(),
+            Kind::Compact => self.compact(),
         }
     }
-    Ok(())
+
+    fn panicked(&self, kind: Kind) {
+        let cause: Arc<str> =
+            format!("a background job ({kind:?}) panicked; close the database and open it again")
+                .into();
+        self.log.give_up(&cause);
+        let mut background = lock(&self.background);
+        background.has_panicked = true;
+        background.flush_failure = Some(Arc::clone(&cause));
+        background.compaction_failure = Some(cause);
+        self.changed.notify_all();
+    }
 }
 
 impl Core {
-    /// Flushes full memtables, oldest first, until told to stop.
-    fn flush_loop(&self) {
-        let mut pause = RETRY_PAUSE_MIN;
-        let mut background = lock(&self.background);
-        loop {
-            if self.full_memtables.load(SeqCst) == 0 {
-                if background.stopping {
-                    return;
-                }
-                background = wait(&self.work, background);
-                continue;
+    /// Flushes the oldest full memtables, if there are any.
+    fn flush_full(&self) -> Next {
+        if self.full_memtables.load(SeqCst) == 0 {
+            return Next::Idle;
+        }
+        lock(&self.background).flushes_begun += 1;
+        match self.flush_oldest() {
+            Ok(()) => {
+                lock(&self.background).flush_failure = None;
+                self.is_flush_failing.store(false, SeqCst);
+                self.changed.notify_all();
+                self.look_again();
+                self.keep_soon();
+                Next::Again
             }
-            background.flushes_begun += 1;
-            drop(background);
-            let flushed = self.flush_oldest();
-            background = lock(&self.background);
-            match flushed {
-                Ok(()) => {
-                    pause = RETRY_PAUSE_MIN;
-                    background.flush_failure = None;
-                    background.tree_changes += 1;
-                }
-                Err(error) => {
-                    background =
-                        self.note_failure(background, &error, "flushing", true, &mut pause);
-                    if background.stopping {
-                        return;
-                    }
-                }
-            }
-            self.changed.notify_all();
-            self.work.notify_all();
+            Err(error) => self.note_failure(&error, "flushing", true),
         }
     }
 
@@ -207,7 +164,7 @@ impl Core {
             return Ok(());
         }
         self.log.release_below(end_lsn);
-        self.log.remove_freed(true)
+        self.log.remove_freed(true, self.is_short_of_room())
     }
 
     /// Writes `memtables`, which end at `end_sequence`, to one table. If they are empty, the tree notes how far they
@@ -222,7 +179,7 @@ impl Core {
     ) -> Result<()> {
         let filled = memtables.filter(|table| !table.is_empty());
         let cursors: Vec<_> = filled.map(MemTable::iter).collect();
-        let merged = MergingIterator::new(cursors);
+        let merged = MergingIterator::new(cursors, self.tree.order());
         self.tree.flush(
             merged,
             end_sequence,
@@ -232,75 +189,86 @@ impl Core {
         )
     }
 
-    /// Compacts whatever is due, until told to stop.
-    fn compact_loop(&self) {
-        stand_back();
-        let mut pause = RETRY_PAUSE_MIN;
-        let mut background = lock(&self.background);
-        while !background.stopping {
-            let seen = background.tree_changes;
-            background.compacting += 1;
-            drop(background);
-            let outcome = self
-                .tree
-                .compact_once(&|| self.oldest_snapshot(), self.is_at_rest());
-            if matches!(outcome, Ok(true)) {
-                self.adopt_version();
+    /// Compacts what is due first, if anything is.
+    fn compact(&self) -> Next {
+        {
+            let mut background = lock(&self.background);
+            if background.stopping {
+                return Next::Idle;
             }
-            background = lock(&self.background);
-            background.compacting -= 1;
-            match outcome {
-                Ok(true) => {
-                    pause = RETRY_PAUSE_MIN;
-                    background.compaction_failure = None;
-                    background.tree_changes += 1;
-                    self.work.notify_all();
-                    self.changed.notify_all();
-                }
-                Ok(false) => {
-                    self.changed.notify_all();
-                    while background.tree_changes == seen && !background.stopping {
-                        background = wait(&self.work, background);
-                    }
-                }
-                Err(error) => {
-                    background =
-                        self.note_failure(background, &error, "compacting", false, &mut pause);
-                }
+            background.compacting += 1;
+        }
+        let outcome = self
+            .tree
+            .compact_once(&|| self.oldest_snapshot(), self.is_at_rest());
+        if matches!(outcome, Ok(true)) {
+            self.adopt_version();
+            // The others look, too, before this one may seem to have been the last.
+            self.look_again();
+        }
+        let mut background = lock(&self.background);
+        background.compacting -= 1;
+        match outcome {
+            Ok(true) => {
+                background.compaction_failure = None;
+                self.changed.notify_all();
+                Next::Again
+            }
+            Ok(false) => {
+                self.changed.notify_all();
+                Next::Idle
+            }
+            Err(error) => {
+                drop(background);
+                self.note_failure(&error, "compacting", false)
             }
         }
     }
 
-    /// The oldest snapshot, at `sequence`, was released: compactions may drop what it held back.
+    /// The oldest snapshot, at `sequence`, was released: compactions may drop what it held back, and others go on.
     pub(super) fn snapshot_released(&self, sequence: u64) {
         if self.tree.waits_for_release_of(sequence) {
-            lock(&self.background).tree_changes += 1;
-            self.work.notify_all();
+            self.look_again();
         }
+        self.go_on_after_release();
     }
 
-    fn note_failure<'a>(
-        &'a self,
-        mut background: MutexGuard<'a, Background>,
-        error: &Error,
-        what: &str,
-        flush: bool,
-        pause: &mut Duration,
-    ) -> MutexGuard<'a, Background> {
+    /// Tells those that wait that something has changed.
+    pub(super) fn tell_waiters(&self) {
+        // They look under this lock.
+        drop(lock(&self.background));
+        self.changed.notify_all();
+    }
+
+    fn note_failure(&self, error: &Error, what: &str, flush: bool) -> Next {
         let cause: Arc<str> = format!("{what} failed: {error}").into();
-        if *pause == RETRY_PAUSE_MIN {
+        let mut background = lock(&self.background);
+        let failure = if flush {
+            self.is_flush_failing.store(true, SeqCst);
+            &mut background.flush_failure
+        } else {
+            &mut background.compaction_failure
+        };
+        if failure.replace(Arc::clone(&cause)).is_none() {
             log::error!("{cause}");
         }
-        if flush {
-            background.flush_failure = Some(cause);
-        } else {
-            background.compaction_failure = Some(cause);
-        }
         self.changed.notify_all();
-        drop(background);
-        self.storage.sleep(*pause);
-        *pause = (*pause * 2).min(RETRY_PAUSE_MAX);
-        lock(&self.background)
+        Next::Failed
+    }
+
+    /// Notes how a job went whose failures hold nobody up; they are told when they begin. Returns whether it succeeded.
+    pub(super) fn has_succeeded<T>(&self, kind: Kind, what: &str, outcome: &Result<T>) -> bool {
+        let mut background = lock(&self.background);
+        let was_failing = background.failing.contains(&kind);
+        match outcome {
+            Ok(_) => background.failing.retain(|it| *it != kind),
+            Err(error) if !was_failing => {
+                background.failing.push(kind);
+                log::error!("{what} failed: {error}; it is tried again");
+            }
+            Err(_) => {}
+        }
+        outcome.is_ok()
     }
 
     /// Waits until no full memtable is left, or a flush that begins after this call fails.
@@ -312,7 +280,7 @@ impl Core {
                 return Err(Error::Closed("closed"));
             }
             if let Some(cause) = &background.flush_failure
-                && background.flushes_begun > begun + 1
+                && (background.flushes_begun > begun + 1 || background.has_panicked)
             {
                 return Err(Error::Suspended {
                     cause: Arc::clone(cause),
@@ -332,6 +300,7 @@ impl Core {
         self.views.change(|view| view.version = self.tree.version());
         self.observe_pace();
         self.retire_graves(self.is_at_rest());
+        self.keep_soon();
         if !self.has_looked_for_needs() {
             // Put off: the watcher looks.
             self.end_rest();
@@ -345,10 +314,9 @@ impl Core {
         }
     }
 
-    /// Has the background threads look again for something to do.
+    /// Has compactions look again for something to do.
     pub(super) fn look_again(&self) {
-        lock(&self.background).tree_changes += 1;
-        self.work.notify_all();
+        self.jobs.submit(Kind::Compact);
     }
 
     /// Compacts a range by hand, beside the background threads.
@@ -383,28 +351,32 @@ impl Core {
                 return Ok(());
             }
             if !at_rest {
-                self.wake.notify_all();
+                self.end_rest();
             }
             background = wait(&self.changed, background);
         }
     }
 
-    /// Tells all threads but the log's writers to end.
-    fn stop_background(&self) {
+    /// Lets no job but the log's begin any more, and waits for those that run.
+    fn stop_background(&self) -> Result<()> {
         lock(&self.background).stopping = true;
-        self.work.notify_all();
-        self.wake.notify_all();
         self.changed.notify_all();
         self.tree.cancel();
+        self.jobs.end(&ABOVE_THE_LOG)
     }
 
     /// Stops everything in order: writes have ended; memory goes to tables, the log is closed, the tree last.
-    pub(super) fn shut_down(&self, workers: Workers) -> Result<()> {
-        self.end_times();
-        self.rotate_now();
+    pub(super) fn shut_down(&self, _: Workers) -> Result<()> {
+        if !lock(&self.background).has_panicked {
+            self.end_times();
+            self.rotate_now();
+        }
         let flushed = self.wait_flushed();
-        self.stop_background();
-        let others = join(workers.others);
+        if let Err(panicked) = self.stop_background() {
+            // What it left may be locked for good; the log has everything.
+            return self.jobs.leave().and(Err(panicked));
+        }
+        self.end_keeping();
         if flushed.is_ok() {
             // Only now: what compacts beside it could bring tables round graves that none needed any more.
             self.tree.resume();
@@ -413,14 +385,13 @@ impl Core {
         let synced = flushed.is_ok().then(|| match &self.devices {
             Some(devices) => {
                 self.free_log(devices, true)?;
-                self.log.remove_freed(true)
+                self.log.remove_freed(true, false)
             }
             None => self.log.sync_all(),
         });
         self.log.stop();
-        join(workers.log_writers)?;
+        self.jobs.leave()?;
         flushed?;
-        others?;
         synced.unwrap_or(Ok(()))?;
         self.log.mark_clean()?;
         if !self.close_graves()? || self.devices.is_some() {
@@ -429,42 +400,5 @@ impl Core {
             return Ok(());
         }
         self.tree.close()
-    }
-}
-
-#[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
-mod tests {
-    use super::*;
-    use crate::db::{Db, Options};
-    use crate::storage::SimStorage;
-
-    /// An open that fails has no thread left in the directory, which somebody else may open next.
-    #[test]
-    fn when_one_thread_cannot_be_started_the_others_end() {
-        let options = Options::default();
-        let threads = LOG_WRITERS + 2 + options.background_jobs;
-        for starts in 0..threads {
-            let db = Db::open_with(SimStorage::new(1), "/db", options.clone()).expect("opens");
-            let core = Arc::clone(&db.core);
-            let mut left = starts;
-            let mut refusing = |core: &Arc<Core>, name: &str, body| {
-                if left == 0 {
-                    return Err(Error::io(
-                        "start thread",
-                        name,
-                        std::io::ErrorKind::WouldBlock.into(),
-                    ));
-                }
-                left -= 1;
-                spawn(core, name, body)
-            };
-            let started = Workers::start_by(&core, &mut refusing);
-            assert!(matches!(started, Err(Error::Io { .. })), "after {starts}");
-            drop(started);
-            // Those of the database, which have the same core, hear of it as well.
-            db.close().expect("nothing is to be written");
-            assert_eq!(Arc::strong_count(&core), 1, "after {starts}");
-        }
     }
 }

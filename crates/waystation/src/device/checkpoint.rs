@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! magic          8 bytes   "WSDEVICE"
-//! format         u32       2; never reuse a number
+//! format         u32       2, or 3 with what is marked so; never reuse a number
 //! extractor      string    its name
 //! complete       u8        1: nothing was ever written to the directory without the extractor
 //! begun after    u64       records up to this sequence number were written before there was one
@@ -12,7 +12,8 @@
 //! devices        u32 count, then per device:
 //!   prefix       string
 //!   state        u8        bit 0: its writes go to the memtable; bit 1: the tree may hold something of it;
-//!                          bit 2: it is in the upper level; bit 3: it is frozen; bit 4: it was handed on to us
+//!                          bit 2: it is in the upper level; bit 3: it is frozen; bit 4: it was handed on to us;
+//!                          (3: bit 5: the tree may hold something that it came with, while it is in the upper level)
 //!   lower since  u64       with bit 0: the switch
 //!   floors       varint count, then varints
 //!   settled      varint records, varint bytes
@@ -22,7 +23,8 @@
 //! stubs          u32 count, then per stub, the oldest first:
 //!                string prefix, u64 since when (sequence number), u64 ticket, string destination
 //! received       u32 count, then per source and name under which it knows us:
-//!                16 bytes source, string name, u64 finished below, u32 count of tickets, then per ticket:
+//!                16 bytes source, string name, u64 finished below, (3: open, a list as in a hand-off stream,)
+//!                u32 count of tickets, then per ticket:
 //!                its fields as in a hand-off stream, u8 whether it was admitted, with that three u64 what came
 //! checksum       u32       masked crc32c of everything before
 //! ```
@@ -52,11 +54,13 @@ pub(crate) const CHECKPOINT_DRAFT: &str = "DEVICES.new";
 
 const MAGIC: &[u8; 8] = b"WSDEVICE";
 const FORMAT: u32 = 2;
+const FORMAT_WITH_MORE: u32 = 3;
 const LOWER: u8 = 1;
 const IN_TREE: u8 = 2;
 const UPPER: u8 = 4;
 const FROZEN: u8 = 8;
 const CAME: u8 = 16;
+const MIXED: u8 = 32;
 
 /// What the file says of the directory as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +98,8 @@ pub(crate) struct SavedDevice {
     pub(crate) stay: Option<(u64, Duration)>,
     pub(crate) frozen: Option<Frozen>,
     pub(crate) tenure: u64,
+    /// Whether the tree may hold something that its stay came with.
+    pub(crate) is_mixed: bool,
 }
 
 /// Why a file is no checkpoint.
@@ -127,6 +133,7 @@ impl SavedDevice {
             stay: stay.or(pending).map(of_stay),
             frozen: state.frozen.clone(),
             tenure: state.tenure,
+            is_mixed: current.is_some_and(Resident::is_mixed),
         }
     }
 
@@ -165,6 +172,7 @@ pub(crate) fn encode<'a>(
     ledger: &Ledger,
 ) -> Vec<u8> {
     let mut out = Vec::from(MAGIC);
+    let format_at = out.len();
     out.extend_from_slice(&FORMAT.to_le_bytes());
     put_length_prefixed(&mut out, directory.extractor.to_string().as_bytes());
     out.push(u8::from(directory.is_complete));
@@ -177,10 +185,15 @@ pub(crate) fn encode<'a>(
     }
     out.extend_from_slice(&directory.engine.0);
     out.extend_from_slice(&(devices.len() as u32).to_le_bytes());
+    let mut has_more = false;
     for device in devices {
         put_device(&mut out, device);
+        has_more |= device.is_mixed;
     }
-    ledger.put(&mut out);
+    if ledger.put(&mut out, has_more) {
+        let format = &mut out[format_at..format_at + size_of::<u32>()];
+        format.copy_from_slice(&FORMAT_WITH_MORE.to_le_bytes());
+    }
     let checksum = mask(crc32c(&out));
     out.extend_from_slice(&checksum.to_le_bytes());
     out
@@ -195,6 +208,7 @@ fn put_device(out: &mut Vec<u8>, device: &SavedDevice) {
         (UPPER, device.stay.is_some()),
         (FROZEN, device.frozen.is_some()),
         (CAME, device.tenure > 0),
+        (MIXED, device.is_mixed),
     ] {
         bits |= if is_set { bit } else { 0 };
     }
@@ -236,7 +250,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Saved, CheckpointError> {
     }
     let mut reader = Reader::new(fields);
     let format = reader.fixed_u32("format")?;
-    if format != FORMAT {
+    if !(FORMAT..=FORMAT_WITH_MORE).contains(&format) {
         return Err(CheckpointError::Newer(format!("it has format {format}")));
     }
     let name = String::from_utf8_lossy(reader.length_prefixed("extractor")?).into_owned();
@@ -255,7 +269,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Saved, CheckpointError> {
     for _ in 0..reader.fixed_u32("count of devices")? {
         devices.push(take_device(&mut reader)?);
     }
-    let ledger = Ledger::take(&mut reader)?;
+    let ledger = Ledger::take(&mut reader, format == FORMAT_WITH_MORE)?;
     if !reader.is_empty() {
         return Err(damaged("bytes follow its last field"));
     }
@@ -308,6 +322,7 @@ fn take_device(reader: &mut Reader<'_>) -> Result<SavedDevice, FormatError> {
         stay,
         frozen,
         tenure,
+        is_mixed: bits & MIXED != 0,
     })
 }
 
@@ -366,6 +381,7 @@ mod tests {
             stay: None,
             frozen: None,
             tenure: 0,
+            is_mixed: false,
         };
         let devices = vec![
             SavedDevice {

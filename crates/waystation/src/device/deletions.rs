@@ -3,7 +3,8 @@
 //! What a stay holds comes by key, the newest version first. A deletion at `d` is needed by those who read at `d` or
 //! later, and who would see an older version of the key without it. Of this stay that is one that a snapshot from
 //! before `d` keeps; of earlier stays it is none, as the departure in between hides all they left in the tree. Only in
-//! a directory that is older than its extractor the tree may hold what no departure hides. So mostly a deletion just
+//! a directory that is older than its extractor the tree may hold what no departure hides, and of a stay that came from
+//! such a one what expires. So mostly a deletion just
 //! goes, with what it deletes; the others are told, each with the sequence number it always had: as a grave it then
 //! says the same to the same readers.
 

@@ -9,9 +9,9 @@
 //!
 //! All of these run under the front's lock, in the order of the log.
 
-use super::index::{Entry, Spot};
+use super::index::{Entry, Index, Spot};
 use super::ledger::Stub;
-use super::record::Admitted;
+use super::record::{Admitted, expiring};
 use super::resident::Resident;
 use super::table::{Barred, Departure, Device, DeviceState, DeviceTable};
 use crate::sync::{Arc, lock};
@@ -179,9 +179,13 @@ impl DeviceTable {
             return Err(Occupied);
         }
         device.transition(|state| {
+            if admitted.expires {
+                stay.set_mixed();
+                state.in_tree = true;
+            }
             stay.publish(sequence);
             state.current = Some(Arc::clone(stay));
-            state.tenure = admitted.ticket.tenure + 1;
+            state.tenure = admitted.ticket.next_tenure();
         });
         self.staying.add(&device);
         self.note_admitted(admitted);
@@ -192,7 +196,8 @@ impl DeviceTable {
     pub(super) fn note_admitted(&self, admitted: &Admitted<'_>) {
         self.ledger.lift_stub(admitted.prefix);
         let ticket = &admitted.ticket;
-        self.ledger.forget_below(ticket, admitted.finished_below);
+        self.ledger
+            .forget_below(ticket, admitted.finished_below, &admitted.open);
         self.ledger.decide(ticket, Some(admitted.digest));
     }
 
@@ -203,26 +208,44 @@ impl DeviceTable {
         }
     }
 
-    /// Puts the versions of `part`, numbered from `sequence` on, into the index of `stay`.
+    /// Puts the versions of `part`, numbered from `sequence` on, into the index of `stay`, but for those that expire.
     pub(crate) fn fill(
         &self,
         stay: &Resident,
         part: &Part<'_>,
-        mut sequence: u64,
+        sequence: u64,
     ) -> Result<(), FormatError> {
-        for operation in BatchIter::parse(part.operations)? {
+        let operations = BatchIter::parse(part.operations)?;
+        let mut lower = expiring(operations.clone())
+            .map(|(number, _)| number)
+            .peekable();
+        for (number, operation) in (0..).zip(operations) {
+            if lower.next_if_eq(&number).is_some() {
+                continue;
+            }
+            let sequence = sequence + number;
             let value = operation.value.map(|value| part.spot(value));
             let key = &operation.key[stay.prefix().len()..];
             self.note_growth(stay.insert(key, &Entry { sequence, value }));
-            sequence += 1;
         }
         Ok(())
     }
 
-    /// Gives a stay up that was not admitted.
-    pub(crate) fn abandon(&self, stay: &Resident) {
-        self.note_shrinking(stay.index_bytes());
-        drop(stay.reap());
+    /// The stays that are coming from other engines in parts.
+    pub(crate) fn coming(&self) -> Vec<Arc<Resident>> {
+        let arrivals = lock(&self.arrivals);
+        arrivals
+            .iter()
+            .filter(|it| it.is_coming())
+            .cloned()
+            .collect()
+    }
+
+    /// Gives a stay up that was not admitted, if nobody did before. Its index is to be dropped without haste.
+    pub(crate) fn abandon(&self, stay: &Resident) -> Index {
+        let (index, bytes) = stay.reap();
+        self.note_shrinking(bytes);
+        index
     }
 }
 

@@ -2,16 +2,17 @@
 //!
 //! - **Stubs.** A device that was handed on leaves one, so that its stragglers do not make it arrive again. The
 //!   oldest go when there are too many.
-//! - **Sent.** Per destination, the hand-offs that are not over, and those whose end is not durable yet. The lowest of
-//!   them travels with the next hand-off: below it the destination may forget.
-//! - **Received.** Per source (and name under which it knows us), the tickets that were admitted or refused, and the
-//!   sequence number below which everything is over. A ticket below that is answered by neither.
+//! - **Sent.** Per destination, the hand-offs that are not over, and those whose end is not durable yet. A list of them
+//!   travels with the next hand-off: what is earlier and not in the list the destination may forget. So one that never
+//!   ends costs the destination its own answer, and none of those that come after.
+//! - **Received.** Per source (and name under which it knows us), the tickets that were admitted or refused, the
+//!   sequence number below which everything is over, and the exceptions. A ticket that is over is answered by neither.
 
 use crate::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Arc, Mutex, lock};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use waystation_format::FormatError;
-use waystation_format::handoff::{Digest, EngineId, Ticket};
+use waystation_format::handoff::{Digest, EngineId, OPEN_MAX, Ticket, put_open, take_open};
 use waystation_format::varint::{Reader, put_length_prefixed};
 
 /// At most this many stubs are kept: some megabytes.
@@ -66,6 +67,8 @@ struct Sent {
 #[derive(Default)]
 struct Received {
     finished_below: u64,
+    /// Tickets below that are not over.
+    open: BTreeSet<u64>,
     /// By their sequence numbers; with what came, if they were admitted.
     tickets: BTreeMap<u64, (Ticket, Option<Digest>)>,
 }
@@ -138,16 +141,25 @@ impl Ledger {
     }
 
     /// The sequence number below which every hand-off to `destination` is over for good, where the log is durable
-    /// through `durable`; `limit` at most.
-    pub(crate) fn finished_below(&self, destination: &str, durable: u64, limit: u64) -> u64 {
+    /// through `durable`, but for those in the list; `limit` at most, and less if the list would be too long.
+    pub(crate) fn finished_below(
+        &self,
+        destination: &str,
+        durable: u64,
+        limit: u64,
+    ) -> (u64, Vec<u64>) {
         let mut books = lock(&self.books);
         let Some(sent) = books.sent.get_mut(destination) else {
-            return limit;
+            return (limit, Vec::new());
         };
         sent.ended.retain(|(end, _)| *end > durable);
-        let open = sent.open.first().copied();
         let ended = sent.ended.iter().map(|(_, ticket)| *ticket);
-        ended.chain(open).fold(limit, u64::min)
+        let mut open: Vec<u64> = ended.filter(|ticket| *ticket < limit).collect();
+        open.extend(sent.open.range(..limit));
+        open.sort_unstable();
+        let below = open.get(OPEN_MAX).copied().unwrap_or(limit);
+        open.truncate(OPEN_MAX);
+        (below, open)
     }
 
     /// What was answered to `ticket`, if anything was.
@@ -158,7 +170,7 @@ impl Ledger {
             Some((other, _)) if other != ticket => Some(Decision::Mistaken),
             Some((_, Some(digest))) => Some(Decision::Admitted(*digest)),
             Some((_, None)) => Some(Decision::Refused),
-            None => (ticket.sequence < received.finished_below).then_some(Decision::Over),
+            None => received.is_over(ticket.sequence).then_some(Decision::Over),
         }
     }
 
@@ -175,19 +187,27 @@ impl Ledger {
         self.decide(ticket, None);
     }
 
-    /// Notes what the source of `ticket` says of earlier hand-offs.
-    pub(super) fn forget_below(&self, ticket: &Ticket, finished_below: u64) {
+    /// Notes what the source of `ticket` says of earlier hand-offs: those below a sequence number are over, but for some.
+    pub(super) fn forget_below(&self, ticket: &Ticket, finished_below: u64, open: &[u64]) {
         let mut books = lock(&self.books);
         let received = books.received.entry(key_of(ticket)).or_default();
+        let is_open = |sequence: &u64| open.binary_search(sequence).is_ok();
+        // An earlier word may come later: what was over before stays so.
+        (received.open).retain(|sequence| *sequence >= finished_below || is_open(sequence));
+        let news = open.iter().filter(|it| **it >= received.finished_below);
+        received.open.extend(news);
         received.finished_below = received.finished_below.max(finished_below);
-        let below = received.finished_below;
         // This one's own answer stays until a later hand-off's word.
-        received.tickets.retain(|sequence, _| *sequence >= below);
+        let mut tickets = std::mem::take(&mut received.tickets);
+        tickets.retain(|sequence, _| !received.is_over(*sequence));
+        received.tickets = tickets;
     }
 
-    /// Appends what a checkpoint has to keep; what was sent is with the devices.
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
+    /// Appends what a checkpoint has to keep; what was sent is with the devices. Returns whether open hand-offs are
+    /// listed with each source, which is done if there are any, and if it `lists` in any case.
+    pub(super) fn put(&self, out: &mut Vec<u8>, lists: bool) -> bool {
         let books = lock(&self.books);
+        let lists = lists || books.received.values().any(|it| !it.open.is_empty());
         out.extend_from_slice(&(books.stubs.len() as u32).to_le_bytes());
         for (sequence, prefix) in &books.stubs_by_age {
             if let Some((_, stub)) = books.stubs.get(prefix) {
@@ -202,6 +222,9 @@ impl Ledger {
             out.extend_from_slice(&source.0);
             put_length_prefixed(out, destination.as_bytes());
             out.extend_from_slice(&received.finished_below.to_le_bytes());
+            if lists {
+                put_open(&received.open.iter().copied().collect::<Vec<_>>(), out);
+            }
             out.extend_from_slice(&(received.tickets.len() as u32).to_le_bytes());
             for (ticket, admitted) in received.tickets.values() {
                 ticket.put(out);
@@ -211,10 +234,11 @@ impl Ledger {
                 }
             }
         }
+        lists
     }
 
     /// Reads what [`Ledger::put`] wrote.
-    pub(super) fn take(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+    pub(super) fn take(reader: &mut Reader<'_>, lists: bool) -> Result<Self, FormatError> {
         let ledger = Self::default();
         for _ in 0..reader.fixed_u32("count of stubs")? {
             let prefix = reader.length_prefixed("prefix")?;
@@ -232,6 +256,11 @@ impl Ledger {
                 finished_below: reader.fixed_u64("finished hand-offs")?,
                 ..Received::default()
             };
+            if lists {
+                received.open = take_open(reader, received.finished_below)?
+                    .into_iter()
+                    .collect();
+            }
             for _ in 0..reader.fixed_u32("count of tickets")? {
                 let ticket = Ticket::take(reader)?;
                 let admitted = match reader.u8("answer to a ticket")? {
@@ -244,6 +273,13 @@ impl Ledger {
             books.received.insert((source, destination), received);
         }
         Ok(ledger)
+    }
+}
+
+impl Received {
+    /// Whether the source has said that its hand-off `sequence` is over.
+    fn is_over(&self, sequence: u64) -> bool {
+        sequence < self.finished_below && !self.open.contains(&sequence)
     }
 }
 
@@ -287,7 +323,7 @@ mod tests {
 
     fn saved(ledger: &Ledger) -> Vec<u8> {
         let mut out = Vec::new();
-        ledger.put(&mut out);
+        ledger.put(&mut out, false);
         out
     }
 
@@ -311,10 +347,10 @@ mod tests {
             ..ticket(10)
         };
         assert_eq!(ledger.decision(&other), Some(Decision::Mistaken));
-        ledger.forget_below(&ticket(30), 20);
+        ledger.forget_below(&ticket(30), 20, &[]);
         assert_eq!(ledger.decision(&ticket(10)), Some(Decision::Over));
         assert_eq!(ledger.decision(&ticket(20)), Some(Decision::Refused));
-        ledger.forget_below(&ticket(25), 15);
+        ledger.forget_below(&ticket(25), 15, &[]);
         assert_eq!(ledger.decision(&ticket(19)), Some(Decision::Over));
         let elsewhere = Ticket {
             destination: "there".into(),
@@ -324,22 +360,66 @@ mod tests {
     }
 
     #[test]
+    fn open_tickets_are_remembered_and_no_others() {
+        let ledger = Ledger::default();
+        let admitted = |sequence| ledger.decide(&ticket(sequence), Some(Digest::default()));
+        let tickets = || ledger.answers().len();
+        (10..20).for_each(admitted);
+        ledger.forget_below(&ticket(20), 20, &[5, 12, 15]);
+        assert_eq!(tickets(), 2);
+        assert_eq!(
+            ledger.decision(&ticket(5)),
+            None,
+            "it may still be admitted"
+        );
+        assert_eq!(ledger.decision(&ticket(11)), Some(Decision::Over));
+        assert!(matches!(
+            ledger.decision(&ticket(12)),
+            Some(Decision::Admitted(_))
+        ));
+        // Another one that ended late, and a word that comes late.
+        ledger.forget_below(&ticket(30), 30, &[5, 15]);
+        ledger.forget_below(&ticket(25), 25, &[5, 12, 15, 24]);
+        assert_eq!(ledger.decision(&ticket(12)), Some(Decision::Over));
+        assert_eq!(ledger.decision(&ticket(24)), Some(Decision::Over));
+        assert_eq!(ledger.decision(&ticket(30)), None);
+        assert_eq!(tickets(), 1);
+        ledger.forget_below(&ticket(40), 40, &[]);
+        assert_eq!(tickets(), 0);
+        assert_eq!(ledger.decision(&ticket(5)), Some(Decision::Over));
+    }
+
+    #[test]
+    fn a_list_is_cut_where_it_is_too_long() {
+        let ledger = Ledger::default();
+        let there: Arc<str> = "there".into();
+        let count = OPEN_MAX as u64 + 10;
+        (0..count).for_each(|number| ledger.sent(&there, number * 2));
+        let (below, open) = ledger.finished_below("there", 0, 1 << 20);
+        assert_eq!((below, open.len()), (OPEN_MAX as u64 * 2, OPEN_MAX));
+        assert!(open.iter().all(|ticket| *ticket < below));
+    }
+
+    #[test]
     fn what_is_over_waits_for_the_log() {
         let ledger = Ledger::default();
         let there: Arc<str> = "there".into();
-        assert_eq!(ledger.finished_below("there", 100, 77), 77);
+        assert_eq!(ledger.finished_below("there", 100, 77), (77, vec![]));
         ledger.sent(&there, 10);
         ledger.sent(&there, 20);
         ledger.sent(&there, 30);
         ledger.ended("there", 10, 40);
         ledger.ended("there", 30, 50);
-        assert_eq!(ledger.finished_below("there", 39, 100), 10);
-        assert_eq!(ledger.finished_below("there", 40, 100), 20);
+        let open = |durable, limit| ledger.finished_below("there", durable, limit);
+        assert_eq!(open(39, 100), (100, vec![10, 20, 30]));
+        assert_eq!(open(39, 25), (25, vec![10, 20]));
+        assert_eq!(open(40, 100), (100, vec![20, 30]));
         ledger.ended("there", 20, 60);
-        assert_eq!(ledger.finished_below("there", 40, 100), 20);
-        assert_eq!(ledger.finished_below("there", 60, 100), 100);
+        assert_eq!(open(40, 100), (100, vec![20, 30]));
+        assert_eq!(open(50, 100), (100, vec![20]));
+        assert_eq!(open(60, 100), (100, vec![]));
         ledger.ended("there", 20, 90);
-        assert_eq!(ledger.finished_below("there", 60, 100), 100, "only once");
+        assert_eq!(open(60, 100), (100, vec![]), "only once");
     }
 
     #[test]
@@ -362,22 +442,26 @@ mod tests {
 
     #[test]
     fn a_ledger_is_read_back() -> Result<(), FormatError> {
-        let ledger = Ledger::default();
-        let stub = Stub {
-            ticket: 7,
-            destination: "there".into(),
-        };
-        ledger.leave_stub(b"a:", 9, stub.clone());
-        ledger.leave_stub(b"b:", 8, stub);
-        ledger.decide(&ticket(10), Some(Digest::default()));
-        ledger.decide(&ticket(20), None);
-        ledger.forget_below(&ticket(20), 5);
-        let bytes = saved(&ledger);
-        let mut reader = Reader::new(&bytes);
-        assert_eq!(saved(&Ledger::take(&mut reader)?), bytes);
-        assert!(reader.is_empty());
-        for cut in 0..bytes.len() {
-            assert!(Ledger::take(&mut Reader::new(&bytes[..cut])).is_err());
+        for (lists, open) in [(false, &[][..]), (true, &[3, 4])] {
+            let ledger = Ledger::default();
+            let stub = Stub {
+                ticket: 7,
+                destination: "there".into(),
+            };
+            ledger.leave_stub(b"a:", 9, stub.clone());
+            ledger.leave_stub(b"b:", 8, stub);
+            ledger.decide(&ticket(10), Some(Digest::default()));
+            ledger.decide(&ticket(20), None);
+            ledger.forget_below(&ticket(20), 5, open);
+            let bytes = saved(&ledger);
+            let mut reader = Reader::new(&bytes);
+            let again = Ledger::take(&mut reader, lists)?;
+            assert_eq!(saved(&again), bytes);
+            assert_eq!(again.decision(&ticket(4)).is_none(), lists);
+            assert!(reader.is_empty());
+            for cut in 0..bytes.len() {
+                assert!(Ledger::take(&mut Reader::new(&bytes[..cut]), lists).is_err());
+            }
         }
         Ok(())
     }

@@ -45,8 +45,9 @@ impl DeviceTable {
             }
         }
         for stay in due {
-            self.note_shrinking(stay.index_bytes());
-            reaped.indexes.push(stay.reap());
+            let (index, bytes) = stay.reap();
+            self.note_shrinking(bytes);
+            reaped.indexes.push(index);
         }
         reaped
     }

@@ -12,15 +12,18 @@
 //!                                          it is whole with these, and seen from here on
 //! refused   9 | ticket                     it will never be admitted
 //! lifted   10 | prefix                     its stub is gone
+//! admitted 11 | stage u64 | finished below u64 | open | expires u8 | the rest as 8
 //! ```
 //!
 //! A prefix is a varint length and its bytes, as is a destination; a count is a varint. The ticket of 5 and 6 is the
 //! sequence number of the record that froze the device; a stage is the sequence number of its first part, 0 in that
-//! part itself. Operations are a `LevelDB` batch with its header; tickets and digests are as in a hand-off stream.
+//! part itself. Open is a list as in a stream's opening; where it is empty and nothing expires, 8 is written. What
+//! expires goes to the memtable, with an operation that says when behind its put. Operations are a `LevelDB` batch with its header; tickets and digests are as in a hand-off stream.
 //! The numbers are on disk: never renumber.
 
 use waystation_format::FormatError;
-use waystation_format::handoff::{Digest, Ticket};
+use waystation_format::batch::Operation;
+use waystation_format::handoff::{Digest, Ticket, put_open, take_open};
 use waystation_format::varint::{Reader, put_length_prefixed, put_u64};
 
 /// What happened to devices, all at the sequence number of the record.
@@ -65,9 +68,13 @@ pub(crate) enum DeviceEvent<'a> {
 pub(crate) struct Admitted<'a> {
     pub(crate) stage: u64,
     pub(crate) finished_below: u64,
+    /// The hand-offs before that are not over.
+    pub(crate) open: Vec<u64>,
     pub(crate) ticket: Ticket,
     pub(crate) digest: Digest,
     pub(crate) prefix: &'a [u8],
+    /// Whether some of it expires, and goes to the memtable.
+    pub(crate) expires: bool,
     pub(crate) operations: &'a [u8],
 }
 
@@ -129,7 +136,8 @@ impl<'a> DeviceEvent<'a> {
             Self::HandedOn { .. } => 5,
             Self::Thawed { .. } => 6,
             Self::Staged { .. } => 7,
-            Self::Admitted(_) => 8,
+            Self::Admitted(admitted) if admitted.is_plain() => 8,
+            Self::Admitted(_) => 11,
             Self::Refused(_) => 9,
             Self::Lifted(_) => 10,
         }
@@ -162,9 +170,10 @@ impl<'a> DeviceEvent<'a> {
                 prefix: reader.length_prefixed("device")?,
                 operations: reader.rest(),
             },
-            8 => Self::Admitted(Admitted::take(reader)?),
+            8 => Self::Admitted(Admitted::take(reader, true)?),
             9 => Self::Refused(Ticket::take(reader)?),
             10 => Self::Lifted(reader.length_prefixed("device")?),
+            11 => Self::Admitted(Admitted::take(reader, false)?),
             _ => {
                 return Err(FormatError::Unsupported {
                     offset: 0,
@@ -185,24 +194,62 @@ impl<'a> DeviceEvent<'a> {
     }
 }
 
+/// The operations of a batch that go to the memtable, as they are about what expires, with their numbers from 0 on.
+pub(crate) fn expiring<'a>(
+    batch: impl IntoIterator<Item = Operation<'a>>,
+) -> impl Iterator<Item = (u64, Operation<'a>)> {
+    let mut operations = (0..).zip(batch).peekable();
+    let mut is_dated = false;
+    std::iter::from_fn(move || {
+        loop {
+            let (number, operation) = operations.next()?;
+            // Behind the put of a key stands when that expires.
+            let next = operations.peek();
+            let begins = next.is_some_and(|(_, next)| next.time.is_some());
+            if std::mem::replace(&mut is_dated, begins) || begins {
+                return Some((number, operation));
+            }
+        }
+    })
+}
+
 impl<'a> Admitted<'a> {
+    /// Whether older versions understand it.
+    fn is_plain(&self) -> bool {
+        self.open.is_empty() && !self.expires
+    }
+
     fn put(&self, out: &mut Vec<u8>) {
         out.reserve(self.operations.len() + 128);
         out.extend_from_slice(&self.stage.to_le_bytes());
         out.extend_from_slice(&self.finished_below.to_le_bytes());
+        if !self.is_plain() {
+            put_open(&self.open, out);
+            out.push(u8::from(self.expires));
+        }
         self.ticket.put(out);
         self.digest.put(out);
         put_length_prefixed(out, self.prefix);
         out.extend_from_slice(self.operations);
     }
 
-    fn take(reader: &mut Reader<'a>) -> Result<Self, FormatError> {
+    fn take(reader: &mut Reader<'a>, is_plain: bool) -> Result<Self, FormatError> {
+        let stage = reader.fixed_u64("stage")?;
+        let finished_below = reader.fixed_u64("finished hand-offs")?;
+        let (open, expires) = if is_plain {
+            (Vec::new(), false)
+        } else {
+            let open = take_open(reader, finished_below)?;
+            (open, reader.u8("whether some expires")? == 1)
+        };
         Ok(Self {
-            stage: reader.fixed_u64("stage")?,
-            finished_below: reader.fixed_u64("finished hand-offs")?,
+            stage,
+            finished_below,
+            open,
             ticket: Ticket::take(reader)?,
             digest: Digest::take(reader)?,
             prefix: reader.length_prefixed("device")?,
+            expires,
             operations: reader.rest(),
         })
     }
@@ -276,9 +323,11 @@ mod tests {
         let admitted = Admitted {
             stage: 5,
             finished_below: 70,
+            open: Vec::new(),
             ticket: ticket(),
             digest: Digest::default(),
             prefix: b"car-1:",
+            expires: false,
             operations,
         };
         let staged = DeviceEvent::Staged {
@@ -286,7 +335,16 @@ mod tests {
             prefix: b"car-1:",
             operations,
         };
-        for event in [staged, DeviceEvent::Admitted(admitted)] {
+        let with_open = Admitted {
+            open: vec![7, 69],
+            ..admitted.clone()
+        };
+        let with_dates = Admitted {
+            expires: true,
+            ..admitted.clone()
+        };
+        let admitted = [admitted, with_open, with_dates].map(DeviceEvent::Admitted);
+        for event in admitted.into_iter().chain([staged]) {
             let bytes = event.encode();
             let read = DeviceEvent::decode(&bytes);
             assert_eq!(read.as_ref(), Ok(&event));

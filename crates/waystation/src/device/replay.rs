@@ -12,13 +12,14 @@
 use super::checkpoint::{Directory, Saved};
 use super::handoff::{Frozen, Occupied, Part};
 use super::ledger::Stub;
-use super::record::{Admitted, DeviceEvent};
+use super::record::{Admitted, DeviceEvent, expiring};
 use super::resident::{NEVER, Resident};
 use super::table::{Departure, Device, DeviceTable};
 use crate::sync::Arc;
 use std::collections::HashMap;
 use std::time::Duration;
 use waystation_format::FormatError;
+use waystation_format::batch::{BatchIter, Operation};
 
 /// Where a replayed write belongs.
 pub(crate) enum Route {
@@ -49,6 +50,7 @@ struct KnownStay {
     arrival: Duration,
     /// Of the device.
     tenure: u64,
+    is_mixed: bool,
 }
 
 /// A stay as an image shows it.
@@ -88,6 +90,7 @@ impl DeviceReplay {
                     first_sequence,
                     arrival,
                     tenure: device.tenure,
+                    is_mixed: device.is_mixed,
                 };
                 known.insert(device.prefix, stay);
             }
@@ -123,6 +126,9 @@ impl DeviceReplay {
         for shown in stays {
             let stay = &shown.stay;
             let known = self.known.get(stay.prefix());
+            if known.is_some_and(|stay| stay.is_mixed) {
+                stay.set_mixed();
+            }
             self.table.with_past(stay.prefix(), |state| {
                 state.current = Some(Arc::clone(stay));
                 state.tenure = known.map_or(0, |stay| stay.tenure);
@@ -167,6 +173,16 @@ impl DeviceReplay {
     /// Whether the event counts what is in indexes, which have to be filled up to there before.
     pub(crate) fn counts_records(payload: &[u8]) -> bool {
         matches!(DeviceEvent::decode(payload), Ok(DeviceEvent::Settled(_)))
+    }
+
+    /// The operations that the event of a record puts into the memtable: those of an admitted device that expire.
+    pub(crate) fn expiring(payload: &[u8]) -> Result<Vec<(u64, Operation<'_>)>, FormatError> {
+        match DeviceEvent::decode(payload)? {
+            DeviceEvent::Admitted(admitted) if admitted.expires => {
+                Ok(expiring(BatchIter::parse(admitted.operations)?).collect())
+            }
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// Lets the event of a record at `lsn` happen again. `dig` digs the grave of a device, as its keys begin, that departs
@@ -279,9 +295,9 @@ impl DeviceReplay {
         let device = self.table.get(prefix);
         if let Some(device) = device.filter(|device| is_known(device, sequence)) {
             if let Some(stay) = staged {
-                self.table.abandon(&stay);
+                drop(self.table.abandon(&stay));
             }
-            device.with_state(|state| state.tenure = admitted.ticket.tenure + 1);
+            device.with_state(|state| state.tenure = admitted.ticket.next_tenure());
             self.table.note_admitted(admitted);
             return Ok(());
         }
@@ -300,7 +316,7 @@ impl DeviceReplay {
     /// Gives up what was staged and never admitted. Every index is filled.
     pub(crate) fn finish(&mut self) {
         for (_, stay) in self.staged.drain() {
-            self.table.abandon(&stay);
+            drop(self.table.abandon(&stay));
         }
         self.table.count_index_bytes();
     }

@@ -18,6 +18,7 @@ use super::index::{Entry, Index, Leaves, Window};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use crate::sync::{Mutex, lock, lower};
 use std::time::Duration;
+use waystation_format::checksum;
 
 /// Not yet.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -45,7 +46,8 @@ pub(crate) struct Resident {
     published: AtomicU64,
     /// When it came, by the residency clock (microseconds).
     arrival: AtomicU64,
-    /// When it was written to last, by the residency clock (microseconds).
+    /// When it was written to last, by the residency clock (microseconds). While it is coming from another engine:
+    /// since when its stream is waited for, the end of time if it is not.
     last_write: AtomicU64,
     switch: AtomicU64,
     /// The sequence number at which readers need the index no longer.
@@ -55,6 +57,8 @@ pub(crate) struct Resident {
     installed: AtomicU64,
     /// Whether it is on its way to the tree.
     held: AtomicBool,
+    /// Whether the tree or a memtable holds something that it came with.
+    mixed: AtomicBool,
     reaped: AtomicBool,
 }
 
@@ -63,7 +67,7 @@ impl Resident {
     pub(crate) fn new(prefix: &[u8], arrival: Duration) -> Self {
         Self {
             prefix: prefix.into(),
-            index: Mutex::new(Index::new(crc32c::crc32c(prefix))),
+            index: Mutex::new(Index::new(checksum::crc32c(prefix))),
             bytes: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
             first_sequence: AtomicU64::new(NEVER),
@@ -76,6 +80,7 @@ impl Resident {
             departed: AtomicU64::new(NEVER),
             installed: AtomicU64::new(NEVER),
             held: AtomicBool::new(false),
+            mixed: AtomicBool::new(false),
             reaped: AtomicBool::new(false),
         }
     }
@@ -130,6 +135,22 @@ impl Resident {
         self.last_write.store(micros(now), SeqCst);
     }
 
+    /// Whether a part of it has come from another engine, and the rest is awaited.
+    pub(crate) fn is_coming(&self) -> bool {
+        self.has_begun() && self.published() == NEVER && !self.is_reaped()
+    }
+
+    /// Notes that the stream is waited for with which it comes, or not.
+    pub(crate) fn note_waiting(&self, since: Option<Duration>) {
+        self.last_write.store(since.map_or(NEVER, micros), SeqCst);
+    }
+
+    /// Since when its stream is waited for, if it is coming and that is so.
+    pub(crate) fn waiting_since(&self) -> Option<Duration> {
+        let since = self.last_write.load(SeqCst);
+        (since != NEVER).then(|| Duration::from_micros(since))
+    }
+
     /// Writes from this sequence number on are not in the index.
     pub(crate) fn switch(&self) -> u64 {
         self.switch.load(SeqCst)
@@ -172,6 +193,16 @@ impl Resident {
     /// Whether nobody who reads at `oldest_snapshot` or later needs the index, and nobody holds it.
     pub(crate) fn is_over(&self, oldest_snapshot: u64) -> bool {
         self.gone() <= oldest_snapshot && !self.held.load(SeqCst)
+    }
+
+    /// Notes that it came with keys that expire: those are in the memtable.
+    pub(super) fn set_mixed(&self) {
+        self.mixed.store(true, SeqCst);
+    }
+
+    /// Whether the tree or a memtable holds something that it came with, and that is not hidden by a departure.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.mixed.load(SeqCst)
     }
 
     /// Notes the first write. Returns whether this was it. It is not published.
@@ -251,12 +282,12 @@ impl Resident {
         self.bytes.load(SeqCst)
     }
 
-    /// Gives the index up. Nobody may need it any more.
-    pub(super) fn reap(&self) -> Index {
+    /// Gives the index up, and tells how many bytes it took. Nobody may need it any more.
+    pub(super) fn reap(&self) -> (Index, u64) {
         let mut index = lock(&self.index);
         self.reaped.store(true, SeqCst);
-        self.bytes.store(0, SeqCst);
-        std::mem::take(&mut *index)
+        let bytes = self.bytes.swap(0, SeqCst);
+        (std::mem::take(&mut *index), bytes)
     }
 
     /// Whether its index was given up.

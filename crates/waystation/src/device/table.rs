@@ -31,6 +31,7 @@ use crate::sync::{Arc, Mutex, RwLock, lock};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::time::Duration;
+use waystation_format::checksum;
 
 const SHARDS: usize = 64;
 /// Why locks on the table are never poisoned.
@@ -331,6 +332,13 @@ impl DeviceTable {
         }
     }
 
+    /// The devices of `targets` that have nothing, to be forgotten.
+    pub(crate) fn unused<'t>(targets: impl Iterator<Item = &'t Target>) -> Vec<Arc<Device>> {
+        let devices = targets.map(|target| &target.device);
+        let unused = devices.filter(|it| it.with_state(|state| state.is_empty()));
+        unused.cloned().collect()
+    }
+
     /// Looks at the device of `prefix` for a write of the past: if it is not there it arrives, and nothing bars it.
     pub(super) fn with_past<T>(
         &self,
@@ -484,14 +492,23 @@ impl DeviceTable {
         there.take_while(|stay| wanted(stay)).cloned().collect()
     }
 
-    /// The first sequence number of a stay with writes up to `sequence` that nobody sees who reads there: it came from another
-    /// engine, or is coming.
-    pub(crate) fn first_unpublished(&self, sequence: u64) -> Option<u64> {
+    /// The last sequence number up to `sequence` at which each stay that has begun is visible: one that came from another
+    /// engine, or is coming, is invisible from its first write until it is published. Leaving one of them out may reach
+    /// back to before another was published, which is left out then, too.
+    pub(crate) fn whole_through(&self, mut sequence: u64) -> u64 {
         let arrivals = lock(&self.arrivals);
-        let is_unseen = |stay: &&Arc<Resident>| !stay.is_reaped() && stay.published() > sequence;
-        let unseen = arrivals.iter().filter(is_unseen);
-        let firsts = unseen.map(|stay| stay.first_sequence());
-        firsts.min().filter(|first| *first <= sequence)
+        loop {
+            let is_unseen = |stay: &&Arc<Resident>| {
+                !stay.is_reaped()
+                    && stay.first_sequence() <= sequence
+                    && sequence < stay.published()
+            };
+            let unseen = arrivals.iter().filter(is_unseen);
+            match unseen.map(|stay| stay.first_sequence()).min() {
+                Some(first) => sequence = first - 1,
+                None => return sequence,
+            }
+        }
     }
 
     /// The first stay that needs the log: position and sequence number of its first record.
@@ -511,7 +528,8 @@ impl DeviceTable {
         let none_left = device.with_state(|state| {
             state.floors.retire(sequence);
             if state.floors.is_empty() && state.lower_since.is_none() {
-                state.in_tree = !self.is_complete;
+                let current = state.current.as_ref();
+                state.in_tree = !self.is_complete || current.is_some_and(|it| it.is_mixed());
             }
             state.floors.is_empty()
         });
@@ -545,6 +563,6 @@ impl DeviceTable {
     }
 
     pub(super) fn shard(&self, prefix: &[u8]) -> &RwLock<HashMap<Prefix, Arc<Device>>> {
-        &self.shards[crc32c::crc32c(prefix) as usize % SHARDS]
+        &self.shards[checksum::crc32c(prefix) as usize % SHARDS]
     }
 }

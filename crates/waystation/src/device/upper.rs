@@ -17,6 +17,8 @@ pub(crate) struct Upper {
     pub(crate) log: Arc<Log>,
     /// The log is durable through this sequence number at least.
     durable_sequence: AtomicU64,
+    /// The sequence number of the last event that was decided since the database was opened; 0 before the first.
+    decided_sequence: AtomicU64,
 }
 
 /// Where a point read goes on.
@@ -33,6 +35,7 @@ impl Upper {
             table,
             log,
             durable_sequence: AtomicU64::new(0),
+            decided_sequence: AtomicU64::new(0),
         }
     }
 
@@ -46,8 +49,18 @@ impl Upper {
         sequence <= self.durable_sequence.load(SeqCst)
     }
 
-    /// Below which sequence number every hand-off to the destination of `ticket` is over for good.
-    pub(crate) fn finished_below(&self, ticket: &Ticket) -> u64 {
+    /// Notes that what happens to devices at `sequence` has changed the table. Under the front's lock.
+    pub(crate) fn decide(&self, sequence: u64) {
+        self.decided_sequence.store(sequence, SeqCst);
+    }
+
+    /// The sequence number of the last event that has changed the table. Only the front's lock keeps the answer true.
+    pub(crate) fn decided(&self) -> u64 {
+        self.decided_sequence.load(SeqCst)
+    }
+
+    /// Below which sequence number every hand-off to the destination of `ticket` is over for good, and which are not.
+    pub(crate) fn finished_below(&self, ticket: &Ticket) -> (u64, Vec<u64>) {
         let durable = self.durable_sequence.load(SeqCst);
         let ledger = &self.table.ledger;
         ledger.finished_below(&ticket.destination, durable, ticket.sequence)
@@ -86,8 +99,10 @@ impl Upper {
         }
         match found {
             Lookup::Found(spot) => Ok(Step::Done(Some(self.value(&spot)?))),
-            // In a directory that is older than its extractor the tree may hold what came before.
-            Lookup::Missing if !self.table.is_complete() => Ok(Step::Tree(floor, Lookup::Missing)),
+            // In a directory that is older than its extractor the tree may hold what came before; else what expires.
+            Lookup::Missing if !self.table.is_complete() || resident.is_mixed() => {
+                Ok(Step::Tree(floor, Lookup::Missing))
+            }
             Lookup::Deleted | Lookup::Missing => Ok(Step::Done(None)),
         }
     }

@@ -39,7 +39,8 @@ pub struct Found {
 
 impl Inspection {
     /// All versions of `key`, the newest first; one that is both in the log and in a table appears twice. What
-    /// the owner holds in its staging ring only is not seen.
+    /// the owner holds in its staging ring only is not seen. In a program's own order of keys, versions are found that
+    /// have the very bytes of `key`, and deletions of ranges are not.
     pub fn find(&self, key: &[u8]) -> Result<Vec<Found>> {
         // The log first: what leaves it meanwhile is in a table by the time the tables are read.
         let mut found = Vec::new();
@@ -62,8 +63,11 @@ impl Inspection {
             {
                 // A record that does not decode is for `check` to tell.
                 let _ = operations(record, &mut |sequence, operation| {
-                    let is_in_range =
-                        |end: Option<&[u8]>| operation.key < key && end.is_none_or(|end| key < end);
+                    let is_in_range = |end: Option<&[u8]>| {
+                        self.manifest.is_bytewise()
+                            && operation.key < key
+                            && end.is_none_or(|end| key < end)
+                    };
                     let is_version = operation.key == key && operation.time.is_none();
                     if is_version || operation.range().is_some_and(is_in_range) {
                         let value = operation.value.map(<[u8]>::to_vec);
@@ -114,21 +118,26 @@ impl Inspection {
         self.with_stable_manifest(&mut |manifest: &Manifest| {
             let mut versions = Vec::new();
             for table in manifest.tables() {
-                if !(user_key(&table.smallest)..=user_key(&table.largest)).contains(&key) {
+                let bounds = user_key(&table.smallest)..=user_key(&table.largest);
+                if manifest.is_bytewise() && !bounds.contains(&key) {
                     continue;
                 }
                 let view = TableView::open(&*self.storage, &self.dir, table)?;
-                view.versions_of(key, &mut |offset, sequence, value| {
-                    let value = value.map(<[u8]>::to_vec);
-                    let (place, file) = (Place::Level(table.level), view.name());
-                    versions.push(Found {
-                        sequence,
-                        value,
-                        place,
-                        file,
-                        offset,
-                    });
-                })?;
+                view.versions_of(
+                    key,
+                    manifest.is_bytewise(),
+                    &mut |offset, sequence, value| {
+                        let value = value.map(<[u8]>::to_vec);
+                        let (place, file) = (Place::Level(table.level), view.name());
+                        versions.push(Found {
+                            sequence,
+                            value,
+                            place,
+                            file,
+                            offset,
+                        });
+                    },
+                )?;
             }
             found.append(&mut versions);
             Ok(())

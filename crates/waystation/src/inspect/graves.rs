@@ -3,6 +3,7 @@
 use super::{Inspection, Place};
 use crate::cemetery::checkpoint::{self, Checkpoint, GRAVES_NAME, GravesError};
 use crate::cemetery::floor_of;
+use crate::cemetery::fragments::Fragments;
 use crate::cemetery::ground::Ground;
 use crate::cemetery::vault::{self, Vaults, vault_name};
 use crate::error::{Error, Result};
@@ -33,8 +34,8 @@ fn to_graves(path: &Path, bytes: &[u8]) -> Result<Checkpoint> {
 }
 
 impl Inspection {
-    /// The graves in the directory's file, with the vaults it names; `None` if it has none.
-    pub(super) fn graves(&self) -> Result<Option<Ground>> {
+    /// The graves in the directory's file, with the vaults it names, and how many ranges it lists; `None` if it has none.
+    pub(super) fn graves(&self) -> Result<Option<(Ground, usize)>> {
         let path = self.dir.join(GRAVES_NAME);
         let read = || match read_file(&*self.storage, &path) {
             Err(error) if error.is_not_found() => Ok(None),
@@ -45,7 +46,11 @@ impl Inspection {
             let Some(bytes) = &content else {
                 return Ok(None);
             };
-            let Checkpoint { ground, labels } = to_graves(&path, bytes)?;
+            let Checkpoint {
+                ground,
+                labels,
+                listed,
+            } = to_graves(&path, bytes)?;
             let blocks = Arc::new(BlockCache::new(CACHE_BYTES));
             let opened = labels.into_iter().map(|label| {
                 let path = self.dir.join(vault_name(label.number));
@@ -55,7 +60,10 @@ impl Inspection {
                 }
             });
             let missing = match opened.collect::<std::result::Result<Vec<_>, _>>() {
-                Ok(vaults) => return Ok(Some(ground.with_vaults(Vaults::new(vaults)))),
+                Ok(vaults) => {
+                    let ground = ground.with_vaults(Vaults::new(vaults));
+                    return Ok(Some((ground, listed.len())));
+                }
                 Err((Some(path), _)) => path,
                 Err((None, error)) => return Err(error),
             };
@@ -71,12 +79,17 @@ impl Inspection {
 
     /// Adds the deletions of `key` that the file knows.
     pub(super) fn find_in_graves(&self, key: &[u8], found: &mut Vec<Found>) -> Result<()> {
-        let Some(ground) = self.graves()? else {
+        let Some((ground, _)) = self.graves()? else {
             return Ok(());
         };
         let of_key = ground.points().iter().filter(|grave| grave.key == key);
         let mut deletions: Vec<u64> = of_key.map(|grave| grave.sequence).collect();
-        let around = ground.ranges().overlapping(Some(key), Some(key));
+        let ranges = if self.manifest.is_bytewise() {
+            ground.ranges().clone()
+        } else {
+            Fragments::default()
+        };
+        let around = ranges.overlapping(Some(key), Some(key));
         let around = around.filter(|(_, end, _)| end.is_none_or(|end| key < end));
         let of_ranges = around.map(|(_, _, cuts)| floor_of(cuts, MAX_SEQUENCE));
         deletions.extend(of_ranges);

@@ -6,12 +6,13 @@
 
 use super::source::Source;
 use crate::error::{Error, Result};
+use crate::lsm::version::order_name;
 use crate::storage::{Area, Storage};
 use std::collections::BTreeMap;
 use std::path::Path;
 use waystation_format::filename::{self, CURRENT, FileKind};
 use waystation_format::leveldb_log::{RecordReader, begins_record_after};
-use waystation_format::version_edit::{LEVELS, NewFile, VersionEdit};
+use waystation_format::version_edit::{BYTEWISE_COMPARATOR, LEVELS, NewFile, VersionEdit};
 
 /// How often reading starts over when the owner replaces the MANIFEST meanwhile.
 const ATTEMPTS: usize = 10;
@@ -30,7 +31,8 @@ pub(super) struct Manifest {
     pub(super) log_number: u64,
     /// A log that is needed although its number is lower; 0 if none. Very old directories only.
     pub(super) prev_log_number: u64,
-    /// By level: level 0 newest first, the others in key order.
+    /// By level: level 0 newest first, the others in key order; in that of file numbers where the order of keys is a
+    /// program's.
     pub(super) levels: [Vec<NewFile>; LEVELS],
     /// Whether the file ends within an edit.
     pub(super) has_torn_tail: bool,
@@ -122,7 +124,7 @@ fn read_named(storage: &dyn Storage, path: &Path, name: String) -> Result<Manife
         manifest.levels[level] = tables.into_values().collect();
         if level == 0 {
             manifest.levels[0].reverse();
-        } else {
+        } else if manifest.is_bytewise() {
             manifest.levels[level]
                 .sort_by(|a, b| waystation_format::key::compare_internal(&a.smallest, &b.smallest));
         }
@@ -149,6 +151,16 @@ impl Manifest {
                 level.insert(file.number, file);
             }
         }
+    }
+
+    /// The name of the key order, without our fence.
+    pub(super) fn order_name(&self) -> &str {
+        order_name(&self.comparator)
+    }
+
+    /// Whether keys are in the order of their bytes: in any other one nobody can look, or judge, without the comparator.
+    pub(super) fn is_bytewise(&self) -> bool {
+        self.order_name() == BYTEWISE_COMPARATOR
     }
 
     /// All tables, level by level.

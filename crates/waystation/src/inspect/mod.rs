@@ -66,6 +66,12 @@ impl Inspection {
         })
     }
 
+    /// The name of the order of keys, if it is a program's own: what follows from the order is not told then.
+    pub fn own_order(&self) -> Option<&str> {
+        let manifest = &self.manifest;
+        (!manifest.is_bytewise()).then(|| manifest.order_name())
+    }
+
     /// Calls `action` with the tables in force, and once more with new ones if a table it opened was gone because
     /// the owner had replaced it meanwhile. `action` keeps nothing of an attempt that fails.
     fn with_stable_manifest(&self, action: &mut dyn FnMut(&Manifest) -> Result<()>) -> Result<()> {

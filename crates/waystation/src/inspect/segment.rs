@@ -2,6 +2,8 @@
 //!
 //! A block that does not check is the end of the log, or damage: damage if anything that is still readable says
 //! that the log was durable beyond it (a later block, the footer, or what the caller knows).
+//!
+//! A segment ends where its header says. A file may be longer: nothing behind the end is read.
 
 use super::source::Source;
 use crate::error::Result;
@@ -60,9 +62,8 @@ pub(super) fn walk(
 ) -> Result<SegmentSummary> {
     let (index, footer) = index_and_footer(source, &header)?.unzip();
     let index = index.unwrap_or_default();
-    let end = footer.map_or(source.bytes(), |footer| {
-        footer.index_offset.min(source.bytes())
-    });
+    let whole = end_of(source, &header);
+    let end = footer.map_or(whole, |footer| footer.index_offset.min(whole));
     let end_lsn = footer
         .map_or(u64::MAX, |footer| footer.end_lsn)
         .min(known.cut_lsn);
@@ -117,17 +118,31 @@ pub(super) fn footer(source: &Source, header: &SegmentHeader) -> Result<Option<S
     Ok(index_and_footer(source, header)?.map(|(_, footer)| footer))
 }
 
+/// No segment is longer (bytes): the options' longest, and what a recovery puts into the first one besides.
+const BYTES_MAX: u64 = 6 << 30;
+
+/// Up to where the file of a segment is worth reading, if its header does not tell.
+pub(super) fn search_end(source: &Source) -> u64 {
+    source.bytes().min(BYTES_MAX)
+}
+
+/// Where the segment ends in its file.
+fn end_of(source: &Source, header: &SegmentHeader) -> u64 {
+    header.capacity.min(search_end(source))
+}
+
 fn index_and_footer(
     source: &Source,
     header: &SegmentHeader,
 ) -> Result<Option<(Vec<IndexEntry>, SegmentFooter)>> {
-    let Some(at) = source.bytes().checked_sub(FOOTER_BYTES as u64) else {
+    let end = end_of(source, header);
+    let Some(at) = end.checked_sub(FOOTER_BYTES as u64) else {
         return Ok(None);
     };
     let Some(footer) = SegmentFooter::peek(&source.read(at, FOOTER_BYTES)?) else {
         return Ok(None);
     };
-    let start = source.bytes().checked_sub(footer.tail_bytes() as u64);
+    let start = end.checked_sub(footer.tail_bytes() as u64);
     if footer.number != header.number || start != Some(footer.index_offset) {
         return Ok(None);
     }

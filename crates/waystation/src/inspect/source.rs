@@ -3,7 +3,9 @@
 //! For a repair, what the medium cannot read is read as zeros, unit by unit: then it does not check, like other damage.
 
 use crate::error::{Error, Result};
-use crate::storage::{Area, File, OpenMode, Storage, Transfer};
+use crate::storage::{
+    Area, File, OpenMode, Storage, Transfer, WHOLE_BYTES_MAX, check_whole, resize,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -64,7 +66,14 @@ impl Source {
             );
             return Err(Error::corruption(&self.path, offset, reason));
         }
-        let mut buffer = vec![0; length];
+        if length as u64 > WHOLE_BYTES_MAX {
+            let reason = format!(
+                "{length} bytes are expected here in one piece, and none has more than {WHOLE_BYTES_MAX}"
+            );
+            return Err(Error::corruption(&self.path, offset, reason));
+        }
+        let mut buffer = Vec::new();
+        resize(&mut buffer, length, &self.path)?;
         let read = match self.file.read_at(&mut buffer, offset) {
             Err(error) if self.is_lenient => {
                 log::warn!("a part cannot be read and is taken for damaged: {error}");
@@ -98,9 +107,9 @@ impl Source {
         }
     }
 
-    /// The whole file.
+    /// The whole file, if it is not longer than one of its name can be.
     pub(super) fn read_all(&self) -> Result<Vec<u8>> {
-        self.read(0, self.bytes as usize)
+        self.read(0, check_whole(&self.path, self.bytes)?)
     }
 }
 

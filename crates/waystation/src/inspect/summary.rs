@@ -6,7 +6,6 @@ use super::segment;
 use super::table::TableView;
 use crate::error::Result;
 use serde::Serialize;
-use waystation_format::version_edit::BYTEWISE_COMPARATOR;
 
 /// What there is.
 #[derive(Debug, Clone, Serialize)]
@@ -15,7 +14,11 @@ pub struct Summary {
     pub manifest: String,
     /// The comparator it names.
     pub comparator: String,
-    /// Whether LevelDB can open the directory as it is.
+    /// The name of the order of keys: that comparator's, without our fence.
+    pub key_order: String,
+    /// Whether the order is one that only the program knows whose comparator it is.
+    pub has_own_order: bool,
+    /// Whether LevelDB can open the directory as it is (with the comparator of that name).
     pub is_plain_leveldb: bool,
     /// The highest sequence number of any version in a table.
     pub last_sequence: u64,
@@ -128,7 +131,9 @@ impl Inspection {
         Ok(Summary {
             manifest: manifest.name.clone(),
             comparator: manifest.comparator.clone(),
-            is_plain_leveldb: manifest.comparator == BYTEWISE_COMPARATOR,
+            key_order: manifest.order_name().to_owned(),
+            has_own_order: !manifest.is_bytewise(),
+            is_plain_leveldb: manifest.comparator == manifest.order_name(),
             last_sequence: manifest.last_sequence,
             next_file_number: manifest.next_file_number,
             table_bytes: levels.iter().map(|level| level.bytes).sum(),

@@ -191,10 +191,15 @@ impl TableView {
             .map_err(|error| self.damaged(handle.offset, &error))
     }
 
-    /// Calls `visit` with each version of `key`.
-    pub(super) fn versions_of(&self, key: &[u8], visit: &mut VersionSink<'_>) -> Result<()> {
+    /// Calls `visit` with each version of `key`; unless keys are in the order of their bytes, every block is read for that.
+    pub(super) fn versions_of(
+        &self,
+        key: &[u8],
+        is_bytewise: bool,
+        visit: &mut VersionSink<'_>,
+    ) -> Result<()> {
         for indexed in self.index()? {
-            if user_key(&indexed.separator) < key {
+            if is_bytewise && user_key(&indexed.separator) < key {
                 continue;
             }
             let block = self.block(indexed.handle)?;
@@ -205,7 +210,7 @@ impl TableView {
                         let value = (entry.kind == ValueKind::Value).then_some(value);
                         visit(indexed.handle.offset, entry.sequence, value);
                     }
-                    is_past = entry.user_key > key;
+                    is_past = is_bytewise && entry.user_key > key;
                 }
                 !is_past
             })?;

@@ -10,6 +10,8 @@ const TOLD: u64 = 10;
 
 /// The walk through a table's entries so far.
 pub(super) struct TableWalk<'a> {
+    /// Whether keys are in the order of their bytes; nothing is said of any other order.
+    is_bytewise: bool,
     table: &'a NewFile,
     previous: Vec<u8>,
     pub(super) entries: u64,
@@ -21,8 +23,9 @@ pub(super) struct TableWalk<'a> {
 }
 
 impl<'a> TableWalk<'a> {
-    pub(super) fn new(table: &'a NewFile) -> Self {
+    pub(super) fn new(table: &'a NewFile, is_bytewise: bool) -> Self {
         Self {
+            is_bytewise,
             table,
             previous: Vec::new(),
             entries: 0,
@@ -58,7 +61,7 @@ impl<'a> TableWalk<'a> {
         let (low, high) = self.sequences.unwrap_or((u64::MAX, 0));
         self.sequences = Some((low.min(parsed.sequence), high.max(parsed.sequence)));
         let first = entry == 1;
-        if !first && compare_internal(&self.previous, key) != Ordering::Less {
+        if self.is_bytewise && !first && compare_internal(&self.previous, key) != Ordering::Less {
             return Some(format!(
                 "entry {entry} does not stand above the one before it"
             ));
@@ -66,7 +69,7 @@ impl<'a> TableWalk<'a> {
         if first && key != self.table.smallest {
             return Some("the first key is not the one the MANIFEST names".to_owned());
         }
-        if compare_internal(key, separator) == Ordering::Greater {
+        if self.is_bytewise && compare_internal(key, separator) == Ordering::Greater {
             return Some(format!(
                 "entry {entry} stands above its block's key in the index, so that searches miss it"
             ));

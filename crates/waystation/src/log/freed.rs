@@ -7,6 +7,7 @@
 use super::Log;
 use crate::error::Result;
 use crate::sync::{Arc, lock};
+use std::time::Duration;
 
 /// So many files are kept for use again.
 const SPARES_MAX: usize = 2;
@@ -43,12 +44,21 @@ impl Log {
         }
     }
 
-    /// Removes what was freed and is too much, as far as it is time to; all of it if `at_once`.
-    pub(crate) fn remove_freed(&self, at_once: bool) -> Result<()> {
+    /// When there is something to be removed.
+    pub(crate) fn next_removal(&self) -> Option<Duration> {
+        let state = lock(&self.writer);
+        let is_much = state.spares.len() > SPARES_MAX || !state.useless.is_empty();
+        is_much.then_some(state.next_removal)
+    }
+
+    /// Removes what was freed and is too much, as far as it is time to; all of it if `at_once`. If it `is_short` of room,
+    /// none is kept for use again.
+    pub(crate) fn remove_freed(&self, at_once: bool, is_short: bool) -> Result<()> {
+        let kept = if is_short { 0 } else { SPARES_MAX };
         loop {
             let begun = self.storage.now();
             let mut state = lock(&self.writer);
-            let excess = state.spares.len().saturating_sub(SPARES_MAX);
+            let excess = state.spares.len().saturating_sub(kept);
             let rests = begun < state.next_removal && excess + state.useless.len() <= MANY;
             if rests && !at_once {
                 return Ok(());

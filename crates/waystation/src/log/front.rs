@@ -211,6 +211,11 @@ impl Log {
         self.publication.visible_sequence()
     }
 
+    /// Every record below this position is visible.
+    pub(crate) fn copied_lsn(&self) -> u64 {
+        self.publication.copied_lsn()
+    }
+
     /// Waits until `sequence` is visible.
     pub(crate) fn wait_visible(&self, sequence: u64) {
         self.publication.wait_visible(sequence);

@@ -21,7 +21,7 @@ const LEADERS_MAX: usize = 2;
 const GATHER_ROUNDS_MAX: usize = 4;
 
 impl Log {
-    /// Makes every record that ends at or below `lsn` survive a power loss. The record must be published.
+    /// Makes every record that ends at or below `lsn` survive a power loss; waits for those that are not published.
     pub(crate) fn sync(&self, lsn: u64) -> Result<()> {
         self.sync_callers.fetch_add(1, SeqCst);
         let outcome = self.lead_or_follow(lsn);
@@ -60,9 +60,12 @@ impl Log {
         }
     }
 
-    /// Makes everything published so far survive a power loss.
+    /// Makes everything visible so far survive a power loss. What is visible may lie beyond [`Publication::copied_lsn`],
+    /// which is raised a moment later; so everything that is reserved so far is synced.
+    ///
+    /// [`Publication::copied_lsn`]: super::publication::Publication::copied_lsn
     pub(crate) fn sync_all(&self) -> Result<()> {
-        self.sync(self.publication.copied_lsn())
+        self.sync(self.reserved_lsn())
     }
 
     /// One sync on behalf of all that wait. The outcome is in the state: durable further, or suspended.
@@ -87,7 +90,7 @@ impl Log {
         state.syncs_running -= 1;
         self.durability.notify_all();
         if state.suspension.is_some() {
-            self.work.notify_all();
+            self.call_writers();
         }
         state
     }

@@ -9,10 +9,11 @@
 use super::segment::{BlankSegment, Segment, SegmentFile, Start, segment_name};
 use super::writer_state::WriterState;
 use super::{Log, Suspension};
+use crate::background::Next;
 use crate::error::{Error, Result};
 use crate::storage::AlignedBuffer;
 use crate::sync::atomic::Ordering::SeqCst;
-use crate::sync::{Arc, MutexGuard, lock, wait};
+use crate::sync::{Arc, MutexGuard, lock};
 use std::time::Duration;
 use waystation_format::log::{
     BLOCK_HEADER_BYTES, BlockHeader, IndexEntry, body_is_valid, finish_block,
@@ -31,13 +32,17 @@ struct Salvage {
 }
 
 impl Log {
-    /// Heals, or waits for the thread that does.
-    pub(super) fn heal_or_wait<'a>(
+    /// Heals. If another job does, or is still busy with a segment, or the last attempt failed just now, it returns what a
+    /// job does instead: whoever ends calls again.
+    pub(super) fn heal<'a>(
         &'a self,
         mut state: MutexGuard<'a, WriterState>,
-    ) -> MutexGuard<'a, WriterState> {
+    ) -> Result<MutexGuard<'a, WriterState>, Next> {
         if state.healing || !state.is_quiet() {
-            return wait(&self.work, state);
+            return Err(Next::Idle);
+        }
+        if self.storage.now() < state.heal_at {
+            return Err(Next::At(state.heal_at));
         }
         state.healing = true;
         drop(state);
@@ -55,21 +60,21 @@ impl Log {
         };
         drop(state);
         let healed = self.move_to_fresh_segment(number, &start, &salvage);
-        if healed.is_err() {
-            self.storage.sleep(RETRY_PAUSE);
-        }
         let mut state = lock(&self.writer);
         state.healing = false;
         match healed {
             Ok(segment) => self.resume(&mut state, segment),
-            Err(error) => state.suspension = Some(Suspension::new(&error)),
+            Err(error) => {
+                state.suspension = Some(Suspension::new(&error));
+                state.heal_at = self.storage.now() + RETRY_PAUSE;
+            }
         }
-        self.work.notify_all();
+        self.call_writers();
         self.progress.notify_all();
         self.durability.notify_all();
         drop(state);
         self.notify_space();
-        lock(&self.writer)
+        Ok(lock(&self.writer))
     }
 
     fn resume(&self, state: &mut WriterState, segment: Segment) {
@@ -113,7 +118,7 @@ impl Log {
             .flat_map(|s| &s.blocks)
             .map(|block| u64::from(block.length))
             .sum();
-        let capacity = self.segment_bytes + bytes;
+        let capacity = self.segment_lengths.now(&*self.storage, &self.dir) + bytes;
         // Under its final name it would cut the segments before it: that name comes last.
         let draft = self.dir.join(DRAFT_NAME);
         let mut blank = BlankSegment::create(

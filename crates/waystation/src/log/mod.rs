@@ -41,13 +41,14 @@ mod writer;
 mod writer_state;
 
 pub(crate) use assembler::Record;
+pub(crate) use front::Reservation;
 pub(crate) use heal::DRAFT_NAME;
 pub(crate) use hold::Hold;
 pub(crate) use read::{Pass, Wanted};
 pub(crate) use recovery::{LogSettings, Recovered, open};
 pub(crate) use replay::Needs;
 pub(crate) use replay::check_chain;
-pub(crate) use segment::{segment_name, segment_number};
+pub(crate) use segment::{SegmentLengths, segment_name, segment_number};
 
 use crate::error::Error;
 use crate::storage::{Storage, Transfer};
@@ -59,13 +60,18 @@ use read::LogCache;
 use ring::RingBuffer;
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use waystation_format::log::Seal;
 use writer_state::WriterState;
 
 /// The name of the staging ring's file in the database directory.
 pub(crate) const RING_NAME: &str = "journal.ring";
+/// The name under which a ring of another size is made, which the storage knows.
+pub(crate) const RING_DRAFT: &str = "journal.ring.new";
 /// The name of the file that says which life owns the log.
 pub(crate) const JOURNAL_NAME: &str = "JOURNAL";
+/// The name under which the next one is written.
+pub(crate) const JOURNAL_DRAFT: &str = "JOURNAL.tmp";
 
 /// The log of one open database.
 pub(crate) struct Log {
@@ -73,7 +79,7 @@ pub(crate) struct Log {
     dir: PathBuf,
     incarnation: u64,
     first_segment: u64,
-    segment_bytes: u64,
+    segment_lengths: SegmentLengths,
     /// How segments are read and written.
     transfer: Transfer,
     ring: RingBuffer,
@@ -96,8 +102,8 @@ pub(crate) struct Log {
     space: Condvar,
 
     writer: Mutex<WriterState>,
-    /// With `writer`: there may be something to write out, to prepare or to heal.
-    work: Condvar,
+    /// Calls for [`Log::write_out`]: there may be something to write out, to prepare or to heal.
+    call: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// With `writer`: something was written, suspended or healed.
     progress: Condvar,
     /// With `writer`: a sync ended, or the log was suspended or healed.

@@ -8,10 +8,24 @@ use crate::storage::{
 };
 use crate::sync::{Arc, thread};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A storage that gives way and watches.
-pub(crate) struct Watched(pub(crate) Arc<dyn Storage>);
+pub(crate) struct Watched {
+    inner: Arc<dyn Storage>,
+    /// The clock. Not seen by the scheduler of the model.
+    nanos: AtomicU64,
+}
+
+impl Watched {
+    pub(crate) fn over(inner: Arc<dyn Storage>) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            nanos: AtomicU64::new(1_000_000_000),
+        })
+    }
+}
 
 struct WatchedFile {
     inner: Arc<dyn File>,
@@ -28,7 +42,7 @@ impl Storage for Watched {
         transfer: Transfer,
         area: Area,
     ) -> Result<Arc<dyn File>> {
-        let file = self.0.open(path, mode, transfer, area)?;
+        let file = self.inner.open(path, mode, transfer, area)?;
         Ok(Arc::new(WatchedFile {
             inner: file,
             reads_give_way: area == Area::Journal,
@@ -36,19 +50,20 @@ impl Storage for Watched {
     }
     fn sync_dir(&self, path: &Path) -> Result<()> {
         thread::yield_now();
-        self.0.sync_dir(path)
+        self.inner.sync_dir(path)
     }
     /// Stands still but for sleeps, so that a schedule can be replayed.
     fn now(&self) -> Duration {
-        Duration::from_secs(1)
+        Duration::from_nanos(self.nanos.load(Relaxed))
     }
     fn wall_clock(&self) -> Duration {
         Duration::from_secs(1)
     }
-    fn sleep(&self, _: Duration) {
+    fn sleep(&self, duration: Duration) {
+        self.nanos.fetch_add(duration.as_nanos() as u64, Relaxed);
         thread::yield_now();
     }
-    forward! { 0:
+    forward! { inner:
         fn map_ring(path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)>;
         fn rename(source: &Path, target: &Path) -> Result<()>;
         fn link(source: &Path, target: &Path) -> Result<()>;
@@ -92,6 +107,7 @@ impl File for WatchedFile {
         self.inner.preallocate(bytes)
     }
     forward! { inner:
+        fn truncate(bytes: u64) -> Result<()>;
         fn size() -> Result<u64>;
         fn is_direct() -> bool;
         fn alignment() -> usize;

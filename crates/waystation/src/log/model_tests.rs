@@ -12,6 +12,7 @@
 use super::model_storage::Watched;
 use super::publication::{OPEN_MAX, Publication};
 use super::*;
+use crate::background::{Jobs, Kind, Limits, Member, Next};
 use crate::storage::SimStorage;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::sim::Crash;
@@ -21,9 +22,14 @@ use crate::sync::thread::{self, JoinHandle};
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use waystation_format::checksum;
 
 const SETTINGS: LogSettings = LogSettings {
-    segment_bytes: 320 * 1024,
+    lengths: SegmentLengths {
+        whole: 320 * 1024,
+        short: 256 * 1024,
+        kept_beside: 0,
+    },
     ring_bytes: 256 * 1024,
     cache_bytes: 0,
     transfer: Transfer::Direct,
@@ -50,7 +56,7 @@ struct Ledger {
     flushed: u64,
 }
 
-/// An open log, its writer threads, and what must be true of it.
+/// An open log, written out in the background, and what must be true of it.
 struct Model {
     machine: Arc<SimStorage>,
     log: Log,
@@ -59,7 +65,7 @@ struct Model {
 
 impl Model {
     fn open(machine: &Arc<SimStorage>, rules: &FaultRules) -> Arc<Self> {
-        let storage: Arc<dyn Storage> = Arc::new(Watched(machine.with_faults(rules)));
+        let storage: Arc<dyn Storage> = Watched::over(machine.with_faults(rules));
         let recovered = open(
             &storage,
             dir(),
@@ -76,18 +82,17 @@ impl Model {
         })
     }
 
-    fn start() -> (Arc<Self>, Vec<JoinHandle<()>>, FaultRules) {
+    fn start() -> (Arc<Self>, Arc<Member>, FaultRules) {
         let machine = SimStorage::new(thread_rng().r#gen());
         machine.create_dir(dir()).unwrap();
         let rules = FaultRules::new();
         let model = Self::open(&machine, &rules);
-        let writers = (0..2)
-            .map(|_| {
-                let model = Arc::clone(&model);
-                thread::spawn(move || model.log.writer_loop())
-            })
-            .collect();
-        (model, writers, rules)
+        let limits = Limits::default().with(Kind::Log, 2);
+        let member = Member::join(&model.log.storage, &limits);
+        let called = Arc::clone(&member);
+        model.log.on_call(move || called.submit(Kind::Log));
+        member.start(Arc::clone(&model) as _).unwrap();
+        (model, member, rules)
     }
 
     fn ledger(&self) -> std::sync::MutexGuard<'_, Ledger> {
@@ -115,7 +120,7 @@ impl Model {
         let (sequence, end) = (reservation.first_sequence, reservation.end_lsn());
         let payload = payload(sequence, len);
         self.log
-            .copy(&reservation, &payload, crc32c::crc32c(&payload));
+            .copy(&reservation, &payload, checksum::crc32c(&payload));
         self.check_visible();
         self.ledger().unfinished.remove(&sequence);
         self.log.publish(reservation);
@@ -150,7 +155,7 @@ impl Model {
             ledger.flushed = ledger.flushed.max(last_sequence);
         }
         self.log.release_below(lsn);
-        self.log.remove_freed(true)
+        self.log.remove_freed(true, false)
     }
 
     /// Ends the machine here and now and checks what the next life finds.
@@ -198,11 +203,19 @@ impl Model {
         );
     }
 
-    fn stop(&self, writers: Vec<JoinHandle<()>>) {
+    fn stop(&self, member: &Member) {
         self.log.stop();
-        for writer in writers {
-            writer.join().unwrap();
-        }
+        member.leave().unwrap();
+    }
+}
+
+impl Jobs for Model {
+    fn run(&self, _: Kind) -> Next {
+        self.log.write_out()
+    }
+
+    fn panicked(&self, _: Kind) {
+        unreachable!("a panic ends the model");
     }
 }
 
@@ -270,7 +283,7 @@ fn publication_is_in_order_and_leaves_nobody_behind() {
 fn records_of_all_lengths_wind_through_a_small_ring() {
     explore(
         || {
-            let (model, writers, _) = Model::start();
+            let (model, member, _) = Model::start();
             let appenders = spawn_all(3, {
                 let model = Arc::clone(&model);
                 move |_| {
@@ -289,7 +302,7 @@ fn records_of_all_lengths_wind_through_a_small_ring() {
             assert_eq!(model.log.visible_sequence(), 12);
             model.log.sync_all().unwrap();
             model.ledger().synced = 12;
-            model.stop(writers);
+            model.stop(&member);
             model.crash(Crash::PowerCut);
         },
         300,
@@ -300,7 +313,7 @@ fn records_of_all_lengths_wind_through_a_small_ring() {
 fn one_sync_serves_many_and_keeps_its_word() {
     explore(
         || {
-            let (model, writers, _) = Model::start();
+            let (model, member, _) = Model::start();
             let appenders = spawn_all(4, {
                 let model = Arc::clone(&model);
                 move |number| {
@@ -313,10 +326,34 @@ fn one_sync_serves_many_and_keeps_its_word() {
                 }
             });
             join_all(appenders);
-            model.stop(writers);
+            model.stop(&member);
             model.crash(Crash::PowerCut);
         },
         500,
+    );
+}
+
+/// A writer need not know where its record ends to have it durable.
+#[test]
+fn a_sync_of_everything_covers_what_was_acknowledged() {
+    explore(
+        || {
+            let (model, writers, _) = Model::start();
+            let appenders = spawn_all(3, {
+                let model = Arc::clone(&model);
+                move |_| {
+                    for _ in 0..3 {
+                        let (_, end) = model.append(30_000).unwrap();
+                        model.log.sync_all().unwrap();
+                        let durable = model.log.stats().durable_lsn;
+                        assert!(durable >= end, "durable to {durable}, written to {end}");
+                    }
+                }
+            });
+            join_all(appenders);
+            model.stop(&writers);
+        },
+        2000,
     );
 }
 
@@ -325,7 +362,7 @@ fn one_sync_serves_many_and_keeps_its_word() {
 fn syncs_beside_long_records_end() {
     explore(
         || {
-            let (model, writers, _) = Model::start();
+            let (model, member, _) = Model::start();
             let appenders = spawn_all(3, {
                 let model = Arc::clone(&model);
                 move |number| {
@@ -337,7 +374,7 @@ fn syncs_beside_long_records_end() {
                 }
             });
             join_all(appenders);
-            model.stop(writers);
+            model.stop(&member);
             model.crash(Crash::PowerCut);
         },
         300,
@@ -348,7 +385,7 @@ fn syncs_beside_long_records_end() {
 fn a_crash_at_any_moment_keeps_what_was_acknowledged() {
     explore(
         || {
-            let (model, writers, _) = Model::start();
+            let (model, member, _) = Model::start();
             let appenders = spawn_all(3, {
                 let model = Arc::clone(&model);
                 move |number| {
@@ -384,7 +421,7 @@ fn a_crash_at_any_moment_keeps_what_was_acknowledged() {
             model.crash(crash);
             join_all(appenders);
             join_all(flusher);
-            model.stop(writers);
+            model.stop(&member);
         },
         1000,
     );
@@ -402,7 +439,7 @@ fn healing_goes_on_while_a_long_record_is_staged() {
 }
 
 fn heal_with(lengths: std::ops::Range<usize>) {
-    let (model, writers, rules) = Model::start();
+    let (model, member, rules) = Model::start();
     let operation = if thread_rng().r#gen() {
         Operation::Write
     } else {
@@ -439,7 +476,7 @@ fn heal_with(lengths: std::ops::Range<usize>) {
     assert_eq!(model.log.visible_sequence(), 9);
     insist(|| model.log.sync_all());
     model.ledger().synced = 9;
-    model.stop(writers);
+    model.stop(&member);
     model.crash(Crash::PowerCut);
 }
 

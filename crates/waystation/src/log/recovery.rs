@@ -5,7 +5,8 @@
 //! 3. Begin a fresh segment at the cut, holding what only the ring held, and make all of it durable; the caller
 //!    gets these records with their new places.
 //! 4. Commit: a new `JOURNAL` names the new life. Until then a crash leaves the old life's log as it was; from
-//!    then on the ring's old content and everything behind the cut belong to a past life.
+//!    then on the ring's old content and everything behind the cut belong to a past life. If the ring is to have
+//!    another size, a first such `JOURNAL` says that nothing is in it, before its file is replaced.
 //! 5. Remove what is superseded.
 
 use super::assembler::{Record, TailRecord};
@@ -17,11 +18,12 @@ use super::read::LogCache;
 use super::replay::{Needs, Replayed, leftover_ring, replay};
 use super::ring::RingBuffer;
 use super::segment::{
-    BlankSegment, Inherited, SealedSegment, Segment, SegmentFile, Start, segment_name,
+    BlankSegment, Inherited, SealedSegment, Segment, SegmentFile, SegmentLengths, Start,
+    segment_name,
 };
 use super::survey::{Found, Survey, survey};
 use super::writer_state::WriterState;
-use super::{JOURNAL_NAME, Log, RING_NAME};
+use super::{JOURNAL_DRAFT, JOURNAL_NAME, Log, RING_NAME};
 use crate::error::{Error, Result};
 use crate::storage::{AlignedBuffer, Area, OpenMode, Storage, Transfer};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -29,16 +31,17 @@ use crate::sync::{Arc, Condvar, Mutex};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use waystation_format::checksum;
 use waystation_format::log::{
-    BLOCK_HEADER_BYTES, IndexEntry, JournalState, RECORD_HEADER_BYTES, RecordHeader, Seal,
-    UNIT_BYTES, finish_block,
+    BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, IndexEntry, JournalState, RECORD_HEADER_BYTES,
+    RecordHeader, SEGMENT_HEADER_BYTES, Seal, UNIT_BYTES, finish_block,
 };
 
 /// Sizes of the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogSettings {
-    /// The length of a segment file in bytes.
-    pub(crate) segment_bytes: u64,
+    /// The length of segment files.
+    pub(crate) lengths: SegmentLengths,
     /// The length of the staging ring in bytes, a multiple of the unit.
     pub(crate) ring_bytes: usize,
     /// Memory for blocks that are read back.
@@ -73,9 +76,14 @@ pub(crate) fn open(
         Some(journal) => past_life(&**storage, dir, settings, journal, needs, deliver)?,
         None => Past::none(&**storage, dir, settings)?,
     };
-    remove_draft(&**storage, dir)?;
     let incarnation = journal.map_or(0, |journal| journal.incarnation) + 1;
     let number = past.survey.highest_number() + 1;
+    past.give_room_back(
+        &**storage,
+        dir,
+        journal.map_or(0, |it| it.first_segment),
+        settings,
+    )?;
     let cut = past.replayed.cut_lsn;
     let start = past.end(needs.read_after);
     let (current, places) = begin_life(
@@ -97,6 +105,18 @@ pub(crate) fn open(
     for (segment, _) in live(&past.survey.segments, cut) {
         segment.file.sync()?;
     }
+    let past_ring_bytes = journal.map_or(0, |journal| journal.ring_bytes);
+    if ![0, settings.ring_bytes as u64].contains(&past_ring_bytes) {
+        // Its file is about to be replaced: from here on a crash must not ask for what it held.
+        storage.sync_dir(dir)?;
+        let state = JournalState {
+            incarnation,
+            ring_bytes: past_ring_bytes,
+            first_segment: number,
+            clean_lsn: current.end_lsn,
+        };
+        write_journal(&**storage, dir, &state)?;
+    }
     // The past ring is read; this may replace its file by one of another size.
     let (ring, _) = storage.map_ring(&dir.join(RING_NAME), settings.ring_bytes)?;
     storage.sync_dir(dir)?;
@@ -113,6 +133,10 @@ pub(crate) fn open(
         .unwrap_or(0)
         .max(needs.read_after);
     let sealed = past.clean_up(&**storage, cut)?;
+    if let Some(last) = sealed.back() {
+        let used = SEGMENT_HEADER_BYTES as u64 + (last.end_lsn - last.start_lsn);
+        cut_off(&**storage, &last.path, used, settings.transfer);
+    }
     Ok(Recovered {
         log: assemble(
             storage,
@@ -143,7 +167,7 @@ impl Past {
             first_segment: 0,
             clean_lsn: 0,
         };
-        let survey = survey(storage, dir, &nothing, settings.transfer)?;
+        let survey = survey_committed(storage, dir, &nothing, settings)?;
         let replayed = Replayed {
             cut_lsn: UNIT_BYTES as u64,
             tail: Vec::new(),
@@ -169,14 +193,51 @@ impl Past {
         }
     }
 
+    /// Gives back what the log does not hold in its files: an opening that was killed has not come to it, and this one
+    /// may have no other room. Names and headers stay, so that the log is what it was until the new life is committed; but
+    /// what the life that began with `first_segment` superseded goes.
+    fn give_room_back(
+        &self,
+        storage: &dyn Storage,
+        dir: &Path,
+        first_segment: u64,
+        settings: &LogSettings,
+    ) -> Result<()> {
+        // The `JOURNAL` that was read must not become an older one again.
+        storage.sync_dir(dir)?;
+        let (segments, cut) = (&self.survey.segments, self.replayed.cut_lsn);
+        let transfer = settings.transfer;
+        for (found, end) in live(segments, cut) {
+            let log_bytes = end - found.header.start_lsn;
+            // A full one has its index there.
+            let is_full = found.header.capacity < log_bytes + 4 * BLOCK_BYTES_MAX as u64;
+            if !is_full || found.footer()?.is_none() {
+                let used = SEGMENT_HEADER_BYTES as u64 + log_bytes;
+                cut_off(storage, &found.path, used, transfer);
+            }
+        }
+        for found in dead(segments, cut) {
+            if found.header.number < first_segment {
+                storage.remove(&found.path)?;
+            } else {
+                cut_off(storage, &found.path, SEGMENT_HEADER_BYTES as u64, transfer);
+            }
+        }
+        for path in &self.survey.leftovers {
+            cut_off(storage, path, 0, transfer);
+        }
+        Ok(())
+    }
+
     /// Removes what the new life does not need; returns the segments it does need.
     fn clean_up(self, storage: &dyn Storage, cut: u64) -> Result<VecDeque<SealedSegment>> {
         let segments = &self.survey.segments;
-        let dead = segments
-            .iter()
-            .filter(|found| !live(segments, cut).any(|it| it.0.path == found.path));
-        for path in dead.map(|found| &found.path).chain(&self.survey.leftovers) {
-            storage.remove(path)?;
+        let dead = dead(segments, cut).map(|found| &found.path);
+        for path in dead.chain(&self.survey.leftovers) {
+            match storage.remove(path) {
+                Err(error) if !error.is_not_found() => return Err(error),
+                _ => {}
+            }
         }
         let sealed = live(segments, cut).map(|(found, end)| SealedSegment {
             file: None,
@@ -213,6 +274,13 @@ fn live(segments: &[Found], cut: u64) -> impl Iterator<Item = (&Found, u64)> {
         })
 }
 
+/// The segments that hold nothing of it.
+fn dead(segments: &[Found], cut: u64) -> impl Iterator<Item = &Found> {
+    segments
+        .iter()
+        .filter(move |found| !live(segments, cut).any(|it| it.0.path == found.path))
+}
+
 fn past_life(
     storage: &dyn Storage,
     dir: &Path,
@@ -221,10 +289,24 @@ fn past_life(
     needs: &Needs,
     deliver: &mut impl FnMut(Record<'_>) -> Result<()>,
 ) -> Result<Past> {
-    let survey = survey(storage, dir, journal, settings.transfer)?;
+    let survey = survey_committed(storage, dir, journal, settings)?;
     let ring = leftover_ring(storage, dir, journal)?;
     let replayed = replay(dir, &survey, &ring, journal, needs, deliver)?;
     Ok(Past { survey, replayed })
+}
+
+/// Surveys the segments of `dir`, and removes those of openings that did not come to their end: this one needs the room.
+fn survey_committed(
+    storage: &dyn Storage,
+    dir: &Path,
+    journal: &JournalState,
+    settings: &LogSettings,
+) -> Result<Survey> {
+    let mut survey = survey(storage, dir, journal, settings.transfer)?;
+    for path in survey.uncommitted.drain(..) {
+        storage.remove(&path)?;
+    }
+    Ok(survey)
 }
 
 /// Writes the first segment of the new life, with what only the ring held, and makes it durable.
@@ -242,9 +324,12 @@ fn begin_life(
         bytes,
         places,
     } = pack(tail, start, incarnation, number);
-    let capacity = settings.segment_bytes + bytes.len() as u64;
-    let path = dir.join(segment_name(number));
-    let blank = BlankSegment::create(storage, path, number, capacity, None, settings.transfer)?;
+    let capacity = settings.lengths.at_first(storage, dir) + bytes.len() as u64;
+    // Without a header it could not be told from one that an earlier life made ready: its name comes last.
+    let draft = dir.join(DRAFT_NAME);
+    let transfer = settings.transfer;
+    let mut blank = BlankSegment::create(storage, draft.clone(), number, capacity, None, transfer)?;
+    blank.path = dir.join(segment_name(number));
     let mut segment = blank.begin(start, incarnation);
     segment.file.write_header()?;
     if !bytes.is_empty() {
@@ -254,6 +339,7 @@ fn begin_life(
             .write_at(&bytes, segment.file.offset_of(start.lsn))?;
     }
     segment.file.file.sync()?;
+    storage.rename(&draft, &segment.file.path)?;
     segment.end_lsn = blocks.last().map_or(start.lsn, Seal::end_lsn);
     segment.blocks = blocks.iter().map(IndexEntry::from).collect();
     Ok((segment, places))
@@ -283,7 +369,7 @@ fn pack(records: &[TailRecord], start: &Start, incarnation: u64, segment: u64) -
         } = record.header;
         let place = layout.place(size, first_sequence, operations, |seal| seals.push(seal));
         places.push(place.record_lsn);
-        let checksum = crc32c::crc32c(&record.payload);
+        let checksum = checksum::crc32c(&record.payload);
         let mut whole = record
             .header
             .encode(place.record_lsn, incarnation, checksum)
@@ -343,7 +429,7 @@ fn assemble(
         dir: dir.to_owned(),
         incarnation: journal.incarnation,
         first_segment: journal.first_segment,
-        segment_bytes: settings.segment_bytes,
+        segment_lengths: settings.lengths,
         transfer: settings.transfer,
         ring: RingBuffer::new(ring),
         ring_start_lsn: end,
@@ -359,7 +445,7 @@ fn assemble(
         space_sleepers: AtomicUsize::new(0),
         space: Condvar::new(),
         writer: Mutex::new(WriterState::new(current, sealed, storage.now())),
-        work: Condvar::new(),
+        call: OnceLock::new(),
         progress: Condvar::new(),
         durability: Condvar::new(),
         sync_callers: AtomicUsize::new(0),
@@ -402,7 +488,7 @@ pub(crate) fn read_journal(storage: &dyn Storage, dir: &Path) -> Result<Option<J
 }
 
 fn write_journal(storage: &dyn Storage, dir: &Path, state: &JournalState) -> Result<()> {
-    let draft: PathBuf = dir.join("JOURNAL.tmp");
+    let draft: PathBuf = dir.join(JOURNAL_DRAFT);
     let file = storage.open(&draft, OpenMode::Create, Transfer::Buffered, Area::Journal)?;
     file.write_at(&state.encode(), 0)?;
     file.sync()?;
@@ -411,10 +497,17 @@ fn write_journal(storage: &dyn Storage, dir: &Path, state: &JournalState) -> Res
     storage.sync_dir(dir)
 }
 
-/// Removes what an unfinished healing left.
-fn remove_draft(storage: &dyn Storage, dir: &Path) -> Result<()> {
-    match storage.remove(&dir.join(DRAFT_NAME)) {
-        Err(error) if !error.is_not_found() => Err(error),
-        _ => Ok(()),
+/// Cuts the segment `path` off behind `used` bytes: the log goes on in another one.
+fn cut_off(storage: &dyn Storage, path: &Path, used: u64, transfer: Transfer) {
+    let cut = storage
+        .open(path, OpenMode::ReadWrite, transfer, Area::Journal)
+        .and_then(|file| {
+            if file.size()? > used {
+                file.truncate(used)?;
+            }
+            Ok(())
+        });
+    if let Err(error) = cut {
+        log::warn!("a segment of the log keeps room that it does not need: {error}");
     }
 }

@@ -327,20 +327,30 @@ fn replay_ring<F: FnMut(Record<'_>) -> Result<()>>(
     Ok(())
 }
 
-/// Maps the ring that an earlier life left, or says that it is missing.
+/// Maps the ring that an earlier life left. One that is needed and is not as it was left is an error, and stays as it is:
+/// a ring made anew in its place would say, at the next opening, that nothing was lost.
 pub(crate) fn leftover_ring(
     storage: &dyn Storage,
     dir: &Path,
     journal: &JournalState,
 ) -> Result<RingBuffer> {
     let path = dir.join(RING_NAME);
-    let (ring, existed) = storage.map_ring(&path, journal.ring_bytes as usize)?;
-    if !existed && journal.clean_lsn == 0 {
-        return Err(Error::corruption(
-            path,
-            0,
-            "the staging ring of a database that was not closed is missing",
-        ));
+    if journal.clean_lsn == 0 {
+        let entries = storage.list(dir)?;
+        let reason = match entries.iter().find(|entry| entry.name == RING_NAME) {
+            Some(entry) if entry.bytes == journal.ring_bytes => None,
+            Some(entry) => Some(format!(
+                "the staging ring of a database that was not closed has {} bytes and should have {}",
+                entry.bytes, journal.ring_bytes
+            )),
+            None => {
+                Some("the staging ring of a database that was not closed is missing".to_owned())
+            }
+        };
+        if let Some(reason) = reason {
+            return Err(Error::corruption(path, 0, reason));
+        }
     }
+    let (ring, _) = storage.map_ring(&path, journal.ring_bytes as usize)?;
     Ok(RingBuffer::new(ring))
 }

@@ -28,6 +28,42 @@ pub(crate) fn segment_number(name: &str) -> Option<u64> {
     digits.parse().ok()
 }
 
+/// The first segment of a life is a whole one where so many times as much is left as later ones leave.
+const AT_FIRST: u64 = 4;
+
+/// How long segments are (bytes).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SegmentLengths {
+    /// As a rule.
+    pub(crate) whole: u64,
+    /// Where less than `kept_beside` is left beside a whole one.
+    pub(crate) short: u64,
+    pub(crate) kept_beside: u64,
+}
+
+impl SegmentLengths {
+    /// The length for the first segment of a life in `dir`. What is owed there is not known yet.
+    pub(super) fn at_first(&self, storage: &dyn Storage, dir: &Path) -> u64 {
+        let kept_beside = AT_FIRST * (self.whole + self.kept_beside);
+        Self {
+            kept_beside,
+            ..*self
+        }
+        .now(storage, dir)
+    }
+
+    /// The length for the next segment in `dir`.
+    pub(super) fn now(&self, storage: &dyn Storage, dir: &Path) -> u64 {
+        // What cannot be looked at, its creation will tell.
+        let free = storage.free_bytes(dir).unwrap_or(u64::MAX);
+        if free >= self.whole.saturating_add(self.kept_beside) {
+            self.whole
+        } else {
+            self.short
+        }
+    }
+}
+
 /// A file that is ready to become a segment: named, as long as it will be, without a header yet.
 pub(super) struct BlankSegment {
     pub(super) number: u64,
@@ -39,7 +75,7 @@ pub(super) struct BlankSegment {
 }
 
 impl BlankSegment {
-    /// Creates the file `path` for segment `number`, from `recycled` where there is such a file.
+    /// Creates the file `path` for segment `number`, from `recycled` where there is such a file, which may be longer.
     pub(super) fn create(
         storage: &dyn Storage,
         path: PathBuf,
@@ -60,13 +96,14 @@ impl BlankSegment {
         // the old name.)
         let created = storage
             .open(&path, mode, transfer, Area::Journal)
-            .and_then(|file| file.preallocate(capacity).map(|()| file))
             .and_then(|file| {
+                let capacity = capacity.max(file.size()?);
+                file.preallocate(capacity)?;
                 storage.sync_dir(path.parent().unwrap_or(Path::new("")))?;
-                Ok(file)
+                Ok((file, capacity))
             });
         match created {
-            Ok(file) => Ok(Self {
+            Ok((file, capacity)) => Ok(Self {
                 number,
                 file,
                 path,
@@ -230,6 +267,14 @@ impl Segment {
         let length = room.min(ZEROS_AHEAD);
         self.initialised_lsn = self.end_lsn + length;
         (length > 0).then_some((self.end_lsn, length))
+    }
+
+    /// How far the log can go on in it, if it closes no more blocks before.
+    pub(super) fn room_until(&self) -> u64 {
+        let index = tail_bytes(self.blocks.len() + 1).next_multiple_of(UNIT_BYTES) as u64;
+        let header = &self.file.header;
+        let taken = SEGMENT_HEADER_BYTES as u64 + index;
+        header.start_lsn + header.capacity.saturating_sub(taken)
     }
 
     /// Whether so little room is left that the next segment should be made ready.

@@ -48,6 +48,10 @@ impl Found {
         let Some(offset) = self.header.capacity.checked_sub(whole as u64) else {
             return Ok(None);
         };
+        // Before memory is taken for it.
+        if self.header.capacity > self.file.size()? {
+            return Ok(None);
+        }
         let mut units = AlignedBuffer::zeroed(whole);
         let read = self.file.read_at(units.as_mut_slice(), offset)?;
         Ok((read == whole).then(|| units[whole - bytes..].to_vec()))
@@ -59,6 +63,8 @@ pub(crate) struct Survey {
     pub(crate) segments: Vec<Found>,
     /// Unfinished or superseded: to be removed.
     pub(crate) leftovers: Vec<PathBuf>,
+    /// Of lives that never began.
+    pub(crate) uncommitted: Vec<PathBuf>,
     /// The numbers of all files that are named as a segment is, in order.
     pub(crate) numbers: Vec<u64>,
 }
@@ -89,6 +95,7 @@ pub(crate) fn survey(
     let mut survey = Survey {
         segments: Vec::new(),
         leftovers: Vec::new(),
+        uncommitted: Vec::new(),
         numbers: numbers.collect(),
     };
     survey.numbers.sort_unstable();
@@ -102,6 +109,9 @@ pub(crate) fn survey(
                 if header.number == number && header.incarnation <= journal.incarnation =>
             {
                 survey.segments.push(Found { path, file, header });
+            }
+            Some(header) if header.incarnation > journal.incarnation => {
+                survey.uncommitted.push(path);
             }
             _ => survey.leftovers.push(path),
         }

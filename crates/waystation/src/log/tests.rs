@@ -4,26 +4,42 @@ mod damage;
 mod reading;
 
 use super::*;
+use crate::background::{Jobs, Kind, Limits, Member, Next};
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::{Haste, OsStorage, SimStorage};
 use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::path::Path;
+use waystation_format::checksum;
 use waystation_format::log::{RECORD_HEADER_BYTES, UNIT_BYTES};
 
 const SMALL: LogSettings = LogSettings {
-    segment_bytes: 512 * 1024,
+    lengths: SegmentLengths {
+        whole: 512 * 1024,
+        short: 256 * 1024,
+        kept_beside: 0,
+    },
     ring_bytes: 256 * 1024,
     cache_bytes: 0,
     transfer: Transfer::Direct,
 };
 
-/// An open log with its writer threads.
+/// An open log whose runs are written in the background.
 struct Running {
     log: Arc<Log>,
-    writers: Vec<std::thread::JoinHandle<()>>,
+    member: Arc<Member>,
     /// What was replayed: first sequence to payload.
     replayed: BTreeMap<u64, Vec<u8>>,
+}
+
+impl Jobs for Log {
+    fn run(&self, _: Kind) -> Next {
+        self.write_out()
+    }
+
+    fn panicked(&self, kind: Kind) {
+        unreachable!("{kind:?} is checked by those that wait for it")
+    }
 }
 
 impl Running {
@@ -53,17 +69,13 @@ impl Running {
             &mut deliver,
         )?;
         let log = Arc::new(recovered.log);
-        let writers = (0..2)
-            .map(|_| {
-                let log = Arc::clone(&log);
-                std::thread::Builder::new()
-                    .spawn(move || log.writer_loop())
-                    .expect("thread")
-            })
-            .collect();
+        let member = Member::join(storage, &Limits::default().with(Kind::Log, 2));
+        let called = Arc::clone(&member);
+        log.on_call(move || called.submit(Kind::Log));
+        member.start(Arc::clone(&log) as _)?;
         Ok(Self {
             log,
-            writers,
+            member,
             replayed,
         })
     }
@@ -74,7 +86,7 @@ impl Running {
             .reserve(payload.len(), 1, |_, _| Ok::<_, Error>(()))
             .expect("reserve");
         self.log
-            .copy(&reservation, payload, crc32c::crc32c(payload));
+            .copy(&reservation, payload, checksum::crc32c(payload));
         let (sequence, end) = (reservation.first_sequence, reservation.end_lsn());
         self.log.publish(reservation);
         (sequence, end)
@@ -83,9 +95,7 @@ impl Running {
     fn close(self) {
         self.log.sync_all().expect("sync");
         self.log.stop();
-        for writer in self.writers {
-            writer.join().expect("writer");
-        }
+        self.member.leave().expect("no job panics");
     }
 }
 
@@ -203,7 +213,7 @@ fn released_segments_are_recycled_and_not_missed() {
         if i % 400 == 399 {
             running.log.sync(end).expect("sync");
             running.log.release_below(running.log.reserved_lsn());
-            running.log.remove_freed(false).expect("remove");
+            running.log.remove_freed(false, false).expect("remove");
             flushed = sequence;
             assert!(running.log.stats().segments <= 3);
         }
@@ -231,9 +241,9 @@ fn freed_files_wait_for_their_time_unless_they_must_go() {
     let written = files();
     running.log.release_below(running.log.reserved_lsn());
     lock(&running.log.writer).next_removal = std::time::Duration::MAX;
-    running.log.remove_freed(false).expect("remove");
+    running.log.remove_freed(false, false).expect("remove");
     assert_eq!(files(), written, "a removal was a moment ago");
-    running.log.remove_freed(true).expect("remove");
+    running.log.remove_freed(true, false).expect("remove");
     let kept = running.log.stats().segments + lock(&running.log.writer).spares.len();
     assert!(kept <= 4 && files() < written - 5, "{kept} of {written}");
     running.close();
@@ -260,14 +270,17 @@ fn a_file_that_cannot_be_removed_keeps_no_other() {
     let oldest = lock(&running.log.writer).spares[0].clone();
     let rule = Rule::new(Operation::Remove, Fault::Fail(Refusal::InputOutput));
     rules.add(rule.on(&oldest.to_string_lossy()));
-    assert!(running.log.remove_freed(true).is_err());
+    assert!(running.log.remove_freed(true, false).is_err());
     assert_eq!(files(), written);
-    assert!(running.log.remove_freed(true).is_err(), "it comes last");
+    assert!(
+        running.log.remove_freed(true, false).is_err(),
+        "it comes last"
+    );
     let left = files();
     assert!(left < written - 5, "{left} of {written}");
     assert_eq!(lock(&running.log.writer).useless, [oldest]);
     rules.clear();
-    running.log.remove_freed(true).expect("it can go");
+    running.log.remove_freed(true, false).expect("it can go");
     assert_eq!(files(), left - 1);
     running.close();
 }
@@ -325,11 +338,27 @@ fn a_missing_ring_or_segment_is_an_error() {
     let image = crash_image(dir.path());
     let second = crash_image(dir.path());
     running.close();
-    std::fs::remove_file(image.path().join(RING_NAME)).expect("remove");
-    assert!(matches!(
-        Running::open(image.path(), SMALL, 0).map(|_| ()),
-        Err(Error::Corruption { .. })
-    ));
+    let (ring, mut damaged) = (image.path().join(RING_NAME), Vec::new());
+    for bytes in [Some(8 << 40), Some(UNIT_BYTES as u64), Some(0), None] {
+        match bytes {
+            Some(bytes) => {
+                let file = std::fs::File::options().write(true).open(&ring);
+                file.and_then(|it| it.set_len(bytes)).expect("resize");
+            }
+            None => std::fs::remove_file(&ring).expect("remove"),
+        }
+        // The second opening must not find a ring that the first one has made.
+        for _ in 0..2 {
+            let refused = Running::open(image.path(), SMALL, 0).map(|_| ());
+            damaged.push((bytes, refused));
+        }
+        assert_eq!(ring.metadata().ok().map(|it| it.len()), bytes);
+    }
+    for (bytes, refused) in damaged {
+        let is_told =
+            matches!(&refused, Err(Error::Corruption { path, .. }) if path.ends_with(RING_NAME));
+        assert!(is_told, "{bytes:?}: {refused:?}");
+    }
     std::fs::remove_file(newest_segment(second.path())).expect("remove");
     assert!(matches!(
         Running::open(second.path(), SMALL, 0).map(|_| ()),

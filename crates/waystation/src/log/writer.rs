@@ -1,8 +1,11 @@
 //! The writer: full blocks leave the ring for their segment.
 //!
 //! A *run* is a contiguous sequence of closed, copied blocks, up to 256 KiB, within one segment: one direct
-//! write. Two threads (`Log::writer_loop`) take runs, so that one is being written while the next is
+//! write. Background jobs ([`Log::write_out`]) take runs, so that one is being written while the next is
 //! checksummed; a sync's leader takes runs itself. Runs complete in any order and are released in one.
+//!
+//! A job that finds nothing to do ends. The log calls for jobs when there is something: a run is complete, somebody waits
+//! for room, a segment or healing is due.
 //!
 //! Invariants:
 //! - `queue` starts where the last run taken ends; `written_lsn` is the end of the completed prefix of runs;
@@ -13,10 +16,11 @@ use super::ring::Settled;
 use super::segment::{BlankSegment, Footer, Start, segment_name};
 use super::writer_state::{InFlight, Run, WriterState, end_of};
 use super::{Log, LogStats, Suspension};
+use crate::background::Next;
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, MutexGuard, lock, wait};
-use waystation_format::log::{BLOCK_HEADER_BYTES, IndexEntry, Seal, finish_block};
+use waystation_format::log::{BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, IndexEntry, Seal, finish_block};
 
 /// A run is no longer than this: past it a device's throughput hardly grows, and whoever waits for the ring
 /// waits longer.
@@ -27,15 +31,31 @@ const SMALL_RUN_BYTES: u64 = 64 * 1024;
 const PREPARED_PART: u64 = 4;
 
 impl Log {
-    /// The work of one writer thread, until [`Log::stop`].
-    pub(crate) fn writer_loop(&self) {
+    /// Calls `act` whenever [`Self::write_out`] may find something to do. Only the first such wish counts.
+    pub(crate) fn on_call(&self, act: impl Fn() + Send + Sync + 'static) {
+        let _ = self.call.set(Box::new(act));
+    }
+
+    /// Calls for jobs. Any lock may be held.
+    pub(super) fn call_writers(&self) {
+        if let Some(call) = self.call.get() {
+            call();
+        }
+    }
+
+    /// The work of one background job: one run is written, if one is due, and what was to be prepared before. Several jobs
+    /// may be at it.
+    pub(crate) fn write_out(&self) -> Next {
         let mut state = lock(&self.writer);
         loop {
             if state.suspension.is_some() {
                 if state.stopping {
-                    return;
+                    return Next::Idle;
                 }
-                state = self.heal_or_wait(state);
+                match self.heal(state) {
+                    Ok(healed) => state = healed,
+                    Err(next) => return next,
+                }
                 continue;
             }
             if let Some((file, footer)) = state.footers_due.pop_front() {
@@ -54,40 +74,60 @@ impl Log {
             let pressed = state.stopping || self.space_sleepers.load(SeqCst) > 0;
             if ready >= self.run_target() || (pressed && ready > 0) {
                 if let Some(run) = self.take_run(&mut state, false) {
-                    state = self.write_run(state, &run);
-                    continue;
+                    drop(self.write_run(state, &run));
+                    return Next::Again;
                 }
                 // No room in the segment and no blank one: prepared above on the next turn.
                 if !state.preparing && !state.zeroing {
                     continue;
                 }
             }
-            if state.stopping && ready == 0 && state.in_flight.is_empty() {
-                return;
+            if self.has_armed(&state) {
+                return Next::Idle;
             }
-            state = self.wait_for_work(state);
         }
     }
 
-    /// Lets the writer threads write out what is closed and return. Nothing may be reserved any more.
+    /// Writes out what is closed, beside the jobs, unless writes are suspended. Nothing may be reserved any more.
     pub(crate) fn stop(&self) {
-        lock(&self.writer).stopping = true;
-        self.work.notify_all();
-        self.progress.notify_all();
+        let mut state = lock(&self.writer);
+        state.stopping = true;
+        loop {
+            drop(state);
+            while self.write_out() == Next::Again {}
+            state = lock(&self.writer);
+            let is_written = state.queue.is_empty() && state.in_flight.is_empty();
+            if state.suspension.is_some() || is_written {
+                return;
+            }
+            state = wait(&self.progress, state);
+        }
     }
 
-    /// Wakes a writer if what is copied by now makes a run.
+    /// Calls for a writer if what is copied by now makes a run.
     pub(super) fn wake_writers_if_due(&self) {
         if self.publication.copied_lsn() >= self.wake_at_lsn.load(SeqCst) {
             self.wake_writers();
         }
     }
 
-    /// Wakes a writer.
+    /// Calls for a writer.
     pub(super) fn wake_writers(&self) {
         self.wake_at_lsn.store(u64::MAX, SeqCst);
-        drop(lock(&self.writer));
-        self.work.notify_all();
+        self.call_writers();
+    }
+
+    /// Suspends writes for good, because of `cause`: nothing is written out any more.
+    pub(crate) fn give_up(&self, cause: &Arc<str>) {
+        let mut state = lock(&self.writer);
+        state.suspension = Some(Suspension {
+            cause: Arc::clone(cause),
+        });
+        self.suspended.store(true, SeqCst);
+        self.progress.notify_all();
+        self.durability.notify_all();
+        drop(state);
+        self.notify_space();
     }
 
     /// Whether [`Log::release_below`] of `lsn` would free a segment.
@@ -95,6 +135,15 @@ impl Log {
         let state = lock(&self.writer);
         let first = state.sealed.front();
         state.holds == 0 && first.is_some_and(|segment| segment.end_lsn < lsn)
+    }
+
+    /// What fits into the segments that are there besides what is in the ring.
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        let reserved = self.reserved_lsn();
+        let state = lock(&self.writer);
+        let blank = state.blank.as_ref().map_or(0, |blank| blank.capacity);
+        let end = state.current.room_until() + blank;
+        end.saturating_sub(reserved + BLOCK_BYTES_MAX as u64)
     }
 
     /// Figures for `stats`.
@@ -143,7 +192,7 @@ impl Log {
         self.suspended.store(true, SeqCst);
         self.progress.notify_all();
         self.durability.notify_all();
-        self.work.notify_all();
+        self.call_writers();
     }
 
     /// Suspends the log if `result` failed.
@@ -154,17 +203,13 @@ impl Log {
         self.progress.notify_all();
     }
 
-    fn wait_for_work<'a>(
-        &'a self,
-        state: MutexGuard<'a, WriterState>,
-    ) -> MutexGuard<'a, WriterState> {
+    /// Has the publication that completes the next run call for a writer. False if it was missed: then there is
+    /// something to do now.
+    fn has_armed(&self, state: &WriterState) -> bool {
         let wake_at = state.taken_lsn() + self.run_target();
         self.wake_at_lsn.store(wake_at, SeqCst);
-        // A publication that came before the store has been missed, one that comes after takes the lock.
-        if self.publication.copied_lsn() >= wake_at && lock(&self.closed).front().is_some() {
-            return state;
-        }
-        wait(&self.work, state)
+        // A publication that came before the store has been missed, one that comes after calls.
+        self.publication.copied_lsn() < wake_at || lock(&self.closed).front().is_none()
     }
 
     /// How much is worth a write while nobody waits.
@@ -261,7 +306,7 @@ impl Log {
             .footers_due
             .push_back((Arc::clone(&full.file), footer));
         state.sealed.push_back(full.as_sealed());
-        self.work.notify_all();
+        self.call_writers();
         Some(())
     }
 
@@ -283,11 +328,11 @@ impl Log {
             // It stays in flight, undone, so that nothing behind it is released; healing queues it again.
             Err(error) => self.suspend(&mut state, &error),
         }
-        // The other writer has something to do only if it had to wait for this run.
+        // Other writers have something to do only if they had to wait for this run.
         let others_wait = run.zeros.is_some() || state.suspension.is_some() || state.stopping;
         self.progress.notify_all();
         if others_wait {
-            self.work.notify_all();
+            self.call_writers();
         }
         let ahead = self.ring.len() / PREPARED_PART;
         let now = self.storage.now();
@@ -375,7 +420,7 @@ impl Log {
             &*self.storage,
             path,
             number,
-            self.segment_bytes,
+            self.segment_lengths.now(&*self.storage, &self.dir),
             recycled.as_deref(),
             self.transfer,
         );
@@ -393,7 +438,7 @@ impl Log {
             }
             Err(error) => self.suspend(&mut state, &error),
         }
-        self.work.notify_all();
+        self.call_writers();
         self.progress.notify_all();
         state
     }

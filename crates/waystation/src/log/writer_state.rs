@@ -55,6 +55,8 @@ pub(super) struct WriterState {
     pub(super) syncing: usize,
     pub(super) suspension: Option<Suspension>,
     pub(super) healing: bool,
+    /// Healing is not tried before (by the storage's clock).
+    pub(super) heal_at: Duration,
     pub(super) heals: u64,
     pub(super) stopping: bool,
 }
@@ -127,6 +129,7 @@ impl WriterState {
             syncing: 0,
             suspension: None,
             healing: false,
+            heal_at: now,
             heals: 0,
             stopping: false,
         }

@@ -113,7 +113,7 @@ fn range_is_needed(version: &Version, start: &[u8], end: Option<&[u8]>, sequence
         largest: end,
     };
     let level0 = version.level(0).iter();
-    let mut level0 = level0.filter(|table| range.overlaps_table(table));
+    let mut level0 = level0.filter(|table| range.overlaps_table(version.order(), table));
     level0.any(|table| may_hold(table, sequence, sequence))
         || (1..LEVELS).any(|level| {
             let tables = version.overlapping(level, &range);

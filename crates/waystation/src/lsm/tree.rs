@@ -43,6 +43,7 @@ use stats::Totals;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
+use waystation_format::order::Order;
 
 /// How a tree is laid out.
 #[derive(Debug, Clone)]
@@ -91,13 +92,14 @@ impl Tree {
         dir: &Path,
         settings: TreeSettings,
     ) -> Result<Self> {
-        let (versions, found) = VersionSet::open(Arc::clone(storage), dir)?;
+        let (versions, found) = VersionSet::open(Arc::clone(storage), dir, &settings.table.order)?;
         let blocks = Arc::new(BlockCache::new(settings.cache_bytes));
         let tables = TableCache::new(
             Arc::clone(storage),
             dir,
             settings.max_open_tables,
             Arc::clone(&blocks),
+            settings.table.order.clone(),
         );
         let rate = settings.compaction_bytes_per_second;
         let compaction_rate = (rate > 0).then(|| Arc::new(RateLimit::new(rate)));
@@ -132,6 +134,12 @@ impl Tree {
     fn hidden_from(&self, snapshot: u64) -> Hidden {
         let hidden_from = self.hidden.get();
         hidden_from.map_or_else(Hidden::default, |hidden_from| hidden_from(snapshot))
+    }
+
+    /// The order of user keys.
+    #[inline]
+    pub(crate) fn order(&self) -> &Order {
+        &self.settings.table.order
     }
 
     /// The cache for blocks of tables.
@@ -169,9 +177,10 @@ impl Tree {
         floor: u64,
     ) -> Result<Lookup<Vec<u8>>> {
         let key = LookupKey::new(user_key, snapshot).above(floor);
-        let level0 = version.level(0).iter().filter(|table| {
-            table.smallest_user_key() <= user_key && user_key <= table.largest_user_key()
-        });
+        let here = UserRange::new(user_key, user_key);
+        let order = self.order();
+        let level0 = version.level(0).iter();
+        let level0 = level0.filter(|table| here.overlaps_table(order, table));
         // All that such a table holds is hidden.
         let is_below = |table: &TableMeta| {
             table
@@ -196,11 +205,15 @@ impl Tree {
     /// Whether `table` holds any version of a key of `range`.
     fn holds_key(&self, table: &TableMeta, range: &UserRange<'_>) -> Result<bool> {
         let mut cursor = self.tables.get(table)?.iter();
-        let mut target = Vec::new();
-        let smallest = range.smallest.unwrap_or_default();
-        key::append(&mut target, smallest, MAX_SEQUENCE, ValueKind::SEEK);
-        cursor.seek(&target)?;
-        Ok(cursor.valid() && !range.is_before(key::user_key(cursor.key())))
+        match range.smallest {
+            Some(smallest) => {
+                let mut target = Vec::new();
+                key::append(&mut target, smallest, MAX_SEQUENCE, ValueKind::SEEK);
+                cursor.seek(&target)?;
+            }
+            None => cursor.seek_to_first()?,
+        }
+        Ok(cursor.valid() && !range.is_before(self.order(), key::user_key(cursor.key())))
     }
 
     /// Adds to `sources` what of `version` may hold keys from `lower` to `upper`, newest first: a cursor per

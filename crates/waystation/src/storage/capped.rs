@@ -1,30 +1,84 @@
-//! A disk that is never filled beyond a limit: storage that counts the bytes of one directory's files and refuses what
-//! would pass it, with the error of a full disk.
+//! A disk that is never filled beyond a limit, and on which some room is left for what gives room back: storage that
+//! counts the bytes of one directory's files and refuses what would pass the limit, with the error of a full disk.
 //!
 //! Counted are the lengths of files, which is what they take where nothing is sparse: the engine writes or reserves all
 //! of a file. A file grows by a write behind its end, by a reservation, or by being made longer; growth is counted
-//! before it happens, so that several threads together do not pass the limit either. What is removed, replaced or cut
-//! is given back. Names in other directories (a checkpoint elsewhere) are not counted.
+//! before it happens, so that several threads together do not pass the limit either. A ring of another size is made
+//! beside the old one, so both are counted meanwhile. What is removed, replaced or cut is given back. Names in other
+//! directories (a checkpoint elsewhere) are not counted.
+//!
+//! **Floors.** How much a file's growth has to leave depends on what it is for ([`Growth`]), below the limit and on the
+//! file system alike: tables end first, then the log, and the small files that are replaced as a whole go on to the end.
+//! Else what takes room would take what is needed to give it back.
 
 use super::forward::forward;
 use super::{Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, Storage, Transfer};
 use crate::error::{Error, Result};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How much of a limit is used.
-#[derive(Debug)]
+/// What a file is for, as its growth sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Growth {
+    /// Tables and the like: it leaves what the log may need and what is replaced; and what is owed, if it can wait.
+    Bulk,
+    /// Segments of the log: it leaves room for another copy of what is replaced.
+    Log,
+    /// Files that are replaced as a whole: it takes what there is.
+    Replaced,
+    /// What an opening or a healing makes: it takes what there is.
+    Vital,
+}
+
+/// Room for another copy of what is replaced is this much at least (bytes).
+const REPLACED_MIN: u64 = 64 << 10;
+
+thread_local! {
+    /// Whether this thread does what can wait: see [`at_leisure`].
+    static AT_LEISURE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does what can wait, on this thread: tables that it writes leave what others are owed.
+pub(crate) fn at_leisure<T>(act: impl FnOnce() -> T) -> T {
+    let before = AT_LEISURE.replace(true);
+    let done = act();
+    AT_LEISURE.set(before);
+    done
+}
+
+/// How the files of a directory grow, by their names.
+pub(crate) type GrowthOf = fn(&str) -> Growth;
+
+/// How much room there is, and how much of it is used.
 pub(crate) struct DiskUse {
+    storage: Arc<dyn Storage>,
+    dir: PathBuf,
+    growth_of: GrowthOf,
     limit: u64,
+    /// What tables leave to the log.
+    log_bytes: u64,
     used: AtomicU64,
+    /// The part of it in files that are replaced as a whole.
+    replaced: AtomicU64,
+    /// What the file system had free when somebody last looked.
+    file_system: AtomicU64,
+    /// What is to be kept in addition, as the file that should hold it is not there.
+    missing: AtomicU64,
+    /// What tables will take that have to be written.
+    owed: AtomicU64,
 }
 
 impl DiskUse {
     /// The bytes of all files.
+    #[cfg(test)]
     pub(crate) fn used(&self) -> u64 {
         self.used.load(SeqCst)
     }
@@ -34,15 +88,90 @@ impl DiskUse {
         self.limit
     }
 
-    /// Counts `bytes` more, if they are within the limit.
-    fn take(&self, bytes: u64) -> std::io::Result<()> {
-        let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
-        let taken = self.used.fetch_update(SeqCst, SeqCst, fits);
-        taken.map(|_| ()).map_err(|_| Errno::NOSPC.into())
+    /// What is free, below the limit and on the file system as it was looked at last, without what is missing.
+    #[inline]
+    pub(crate) fn free_bytes(&self) -> u64 {
+        let below_limit = self.limit.saturating_sub(self.used.load(Relaxed));
+        let free = below_limit.min(self.file_system.load(Relaxed));
+        free.saturating_sub(self.missing.load(Relaxed))
     }
 
-    fn give_back(&self, bytes: u64) {
+    /// What another copy of all files that are replaced needs, though they grow.
+    #[inline]
+    pub(crate) fn replaced_bytes(&self) -> u64 {
+        2 * self.replaced.load(Relaxed) + REPLACED_MIN
+    }
+
+    /// Says that `bytes` are to be kept in addition.
+    pub(crate) fn set_missing(&self, bytes: u64) {
+        self.missing.store(bytes, Relaxed);
+    }
+
+    /// What is to be kept in addition.
+    pub(crate) fn missing_bytes(&self) -> u64 {
+        self.missing.load(Relaxed)
+    }
+
+    /// Says what tables will take that have to be written.
+    pub(crate) fn set_owed(&self, bytes: u64) {
+        self.owed.store(bytes, Relaxed);
+    }
+
+    /// Looks how much is free on the file system.
+    pub(crate) fn look(&self) -> Result<()> {
+        let free_bytes = self.storage.free_bytes(&self.dir)?;
+        self.file_system.store(free_bytes, Relaxed);
+        Ok(())
+    }
+
+    fn floor(&self, growth: Growth) -> u64 {
+        let for_log = self.missing_bytes() + self.replaced_bytes();
+        match growth {
+            Growth::Bulk if AT_LEISURE.get() => for_log + self.log_bytes + self.owed.load(Relaxed),
+            Growth::Bulk => for_log + self.log_bytes,
+            Growth::Log => for_log,
+            Growth::Replaced | Growth::Vital => 0,
+        }
+    }
+
+    /// Counts `bytes` more, if they are within the limit and leave what they have to.
+    fn take(&self, bytes: u64, growth: Growth) -> std::io::Result<()> {
+        let floor = self.floor(growth);
+        // What cannot be looked at, the growth itself will tell.
+        if floor > 0 && self.look().is_ok() {
+            let left = self.file_system.load(Relaxed).checked_sub(bytes);
+            left.filter(|left| *left >= floor).ok_or(Errno::NOSPC)?;
+        }
+        let most = self.limit.saturating_sub(floor);
+        let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= most);
+        let taken = self.used.fetch_update(SeqCst, SeqCst, fits);
+        taken.map_err(|_| Errno::NOSPC)?;
+        if growth == Growth::Replaced {
+            self.replaced.fetch_add(bytes, SeqCst);
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64, growth: Growth) {
         self.used.fetch_sub(bytes, SeqCst);
+        if growth == Growth::Replaced {
+            self.replaced.fetch_sub(bytes, SeqCst);
+        }
+    }
+
+    /// Counts the `bytes` of `source` as those of `target`, which it is called from now on.
+    fn recount(&self, bytes: u64, source: &Path, target: &Path) {
+        let is_replaced = |path| self.growth_of(path) == Growth::Replaced;
+        match (is_replaced(source), is_replaced(target)) {
+            (false, true) => self.replaced.fetch_add(bytes, SeqCst),
+            (true, false) => self.replaced.fetch_sub(bytes, SeqCst),
+            _ => 0,
+        };
+    }
+
+    fn growth_of(&self, path: &Path) -> Growth {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.map_or(Growth::Bulk, self.growth_of)
     }
 }
 
@@ -67,27 +196,44 @@ pub(crate) struct Capped {
 }
 
 impl Capped {
-    /// `inner`, with at most `limit` bytes in the files of `dir`. What is there counts, even if it is more.
-    pub(crate) fn new(inner: Arc<dyn Storage>, dir: &Path, limit: u64) -> Result<Self> {
+    /// `inner`, with at most `limit` bytes in the files of `dir`, of which tables leave `log_bytes` to the log. What is
+    /// there counts, even if it is more.
+    pub(crate) fn new(
+        inner: Arc<dyn Storage>,
+        dir: &Path,
+        limit: u64,
+        log_bytes: u64,
+        growth_of: GrowthOf,
+    ) -> Result<Self> {
         let entries = match inner.list(dir) {
             Err(error) if error.is_not_found() => Vec::new(),
             entries => entries?,
         };
-        let files = entries.into_iter().filter(|entry| !entry.is_dir);
-        let lengths: HashMap<_, _> = files
-            .map(|entry| {
-                let bytes = Mutex::new(entry.bytes);
-                (dir.join(entry.name), Arc::new(Length { bytes }))
-            })
-            .collect();
-        let used = lengths.values().map(|length| *lock(&length.bytes)).sum();
+        let disk = DiskUse {
+            storage: Arc::clone(&inner),
+            dir: dir.to_owned(),
+            growth_of,
+            limit,
+            log_bytes,
+            used: AtomicU64::new(0),
+            replaced: AtomicU64::new(0),
+            file_system: AtomicU64::new(u64::MAX),
+            missing: AtomicU64::new(0),
+            owed: AtomicU64::new(0),
+        };
+        let mut lengths = HashMap::new();
+        for entry in entries.into_iter().filter(|entry| !entry.is_dir) {
+            disk.used.fetch_add(entry.bytes, SeqCst);
+            if growth_of(&entry.name) == Growth::Replaced {
+                disk.replaced.fetch_add(entry.bytes, SeqCst);
+            }
+            let bytes = Mutex::new(entry.bytes);
+            lengths.insert(dir.join(entry.name), Arc::new(Length { bytes }));
+        }
         Ok(Self {
             inner,
             dir: dir.to_owned(),
-            disk: Arc::new(DiskUse {
-                limit,
-                used: AtomicU64::new(used),
-            }),
+            disk: Arc::new(disk),
             lengths: Arc::new(Mutex::new(lengths)),
         })
     }
@@ -104,7 +250,8 @@ impl Capped {
     /// Takes the name `path` out, and its bytes.
     fn forget(&self, path: &Path) {
         if let Some(length) = lock(&self.lengths).remove(path) {
-            self.disk.give_back(*lock(&length.bytes));
+            let bytes = *lock(&length.bytes);
+            self.disk.give_back(bytes, self.disk.growth_of(path));
         }
     }
 }
@@ -122,29 +269,37 @@ impl Storage for Capped {
             return Ok(inner);
         }
         let length = Arc::clone(lock(&self.lengths).entry(path.to_owned()).or_default());
+        let growth = self.disk.growth_of(path);
         if mode == OpenMode::Create {
-            self.disk
-                .give_back(std::mem::take(&mut *lock(&length.bytes)));
+            let bytes = std::mem::take(&mut *lock(&length.bytes));
+            self.disk.give_back(bytes, growth);
         }
         Ok(Arc::new(CappedFile {
             inner,
             length,
+            growth,
             disk: Arc::clone(&self.disk),
         }))
     }
 
     fn map_ring(&self, path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)> {
         let length = Arc::clone(lock(&self.lengths).entry(path.to_owned()).or_default());
+        let growth = self.disk.growth_of(path);
         let mut held = lock(&length.bytes);
-        let growth = (bytes as u64).saturating_sub(*held);
-        let taken = self.disk.take(growth);
+        // One of another size is made before the old one goes.
+        let made = if *held == bytes as u64 {
+            0
+        } else {
+            bytes as u64
+        };
+        let taken = self.disk.take(made, growth);
         taken.map_err(|error| Error::io("map", path, error))?;
         let mapped = self.inner.map_ring(path, bytes);
-        if mapped.is_ok() {
-            self.disk.give_back((*held + growth) - bytes as u64);
-            *held = bytes as u64;
-        } else {
-            self.disk.give_back(growth);
+        if mapped.is_err() {
+            self.disk.give_back(made, growth);
+        } else if made > 0 {
+            self.disk.give_back(*held, growth);
+            *held = made;
         }
         mapped
     }
@@ -156,10 +311,12 @@ impl Storage for Capped {
         }
         let moved = lock(&self.lengths).remove(source);
         if let Some(length) = moved {
+            let bytes = *lock(&length.bytes);
             if self.counts(target) {
+                self.disk.recount(bytes, source, target);
                 lock(&self.lengths).insert(target.to_owned(), length);
             } else {
-                self.disk.give_back(*lock(&length.bytes));
+                self.disk.give_back(bytes, self.disk.growth_of(source));
             }
         }
         Ok(())
@@ -173,7 +330,11 @@ impl Storage for Capped {
 
     fn free_bytes(&self, path: &Path) -> Result<u64> {
         let free = self.inner.free_bytes(path)?;
-        Ok(free.min(self.disk.limit.saturating_sub(self.disk.used())))
+        if path == self.dir {
+            self.disk.file_system.store(free, Relaxed);
+            return Ok(self.disk.free_bytes());
+        }
+        Ok(free)
     }
 
     forward! { inner:
@@ -187,6 +348,7 @@ impl Storage for Capped {
         fn wall_clock() -> Duration;
         fn random() -> u64;
         fn sleep(duration: Duration);
+        fn has_machine_clock() -> bool;
         fn meters() -> Vec<(Area, AreaMeter)>;
     }
 }
@@ -195,6 +357,7 @@ impl Storage for Capped {
 struct CappedFile {
     inner: Arc<dyn File>,
     length: Arc<Length>,
+    growth: Growth,
     disk: Arc<DiskUse>,
 }
 
@@ -211,7 +374,7 @@ impl CappedFile {
             drop(bytes);
             return act();
         }
-        let taken = self.disk.take(end - *bytes);
+        let taken = self.disk.take(end - *bytes, self.growth);
         taken.map_err(|error| Error::io(operation, self.inner.path(), error))?;
         // What failed half way may have grown it nevertheless.
         *bytes = end;
@@ -228,6 +391,15 @@ impl File for CappedFile {
 
     fn preallocate(&self, bytes: u64) -> Result<()> {
         self.grow(bytes, "reserve", || self.inner.preallocate(bytes))
+    }
+
+    fn truncate(&self, bytes: u64) -> Result<()> {
+        let mut held = lock(&self.length.bytes);
+        self.inner.truncate(bytes)?;
+        let cut = held.saturating_sub(bytes);
+        self.disk.give_back(cut, self.growth);
+        *held -= cut;
+        Ok(())
     }
 
     forward! { inner:
@@ -248,10 +420,17 @@ mod tests {
     use super::*;
 
     const DIR: &str = "/db";
+    const LOG_BYTES: u64 = 50_000;
 
     fn capped(machine: &Arc<SimStorage>, limit: u64) -> Capped {
         let inner: Arc<dyn Storage> = machine.clone();
-        Capped::new(inner, Path::new(DIR), limit).expect("list")
+        let growth_of = |name: &str| match name {
+            "table" => Growth::Bulk,
+            "log" => Growth::Log,
+            "replaced" => Growth::Replaced,
+            _ => Growth::Vital,
+        };
+        Capped::new(inner, Path::new(DIR), limit, LOG_BYTES, growth_of).expect("list")
     }
 
     fn create(storage: &Capped, name: &str) -> Arc<dyn File> {
@@ -308,5 +487,52 @@ mod tests {
         assert_counted(&storage, 1000);
         drop(create(&storage, "two"));
         assert_counted(&storage, 0);
+    }
+
+    #[test]
+    fn a_ring_is_made_beside_the_one_that_it_replaces() {
+        let machine = SimStorage::new(1);
+        machine.create_dir(Path::new(DIR)).expect("create");
+        let storage = capped(&machine, 8 * 4096 - 1);
+        let ring = |pages: usize| storage.map_ring(&Path::new(DIR).join("ring"), pages * 4096);
+        ring(3).expect("map");
+        ring(3).expect("as it is");
+        assert!(ring(5).err().expect("both together").is_out_of_space());
+        assert_counted(&storage, 3 * 4096);
+        ring(4).expect("map");
+        ring(1).expect("map");
+        assert_counted(&storage, 4096);
+    }
+
+    #[test]
+    fn what_gives_room_back_finds_some() {
+        let machine = SimStorage::new(1);
+        machine.create_dir(Path::new(DIR)).expect("create");
+        let (limit, replaced) = (300_000, 2 * 1000 + REPLACED_MIN);
+        for is_limited in [true, false] {
+            let storage = capped(&machine, if is_limited { limit } else { u64::MAX });
+            machine.set_capacity((!is_limited).then_some(limit));
+            create(&storage, "replaced")
+                .preallocate(1000)
+                .expect("fits");
+            let grow = |name, free: u64| {
+                let file = create(&storage, name);
+                assert!(file.preallocate(limit - 1000 - free + 1).is_err(), "{name}");
+                file.preallocate(limit - 1000 - free).expect("fits");
+                file.truncate(0).expect("cut");
+            };
+            grow("table", replaced + LOG_BYTES);
+            grow("log", replaced);
+            grow("vital", 0);
+            storage.disk.set_missing(777);
+            grow("table", replaced + LOG_BYTES + 777);
+            grow("log", replaced + 777);
+            grow("vital", 0);
+            assert_counted(&storage, 1000);
+            for name in ["table", "log", "vital", "replaced"] {
+                storage.remove(&Path::new(DIR).join(name)).expect("remove");
+            }
+            assert_counted(&storage, 0);
+        }
     }
 }

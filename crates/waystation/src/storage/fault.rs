@@ -98,6 +98,7 @@ pub struct Rule {
     fault: Fault,
     path_part: String,
     direct_only: bool,
+    halts: bool,
     spared: u64,
     caught_max: u64,
 }
@@ -110,6 +111,7 @@ impl Rule {
             fault,
             path_part: String::new(),
             direct_only: false,
+            halts: false,
             spared: 0,
             caught_max: u64::MAX,
         }
@@ -126,6 +128,14 @@ impl Rule {
     #[must_use]
     pub const fn direct_only(mut self) -> Self {
         self.direct_only = true;
+        self
+    }
+
+    /// After the first call that it catches, every later call of any kind fails with `EIO`: as if the machine ended there,
+    /// until the rules are cleared.
+    #[must_use]
+    pub const fn halting(mut self) -> Self {
+        self.halts = true;
         self
     }
 
@@ -166,7 +176,13 @@ struct Entered {
 
 /// The rules in force. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct FaultRules(Arc<Mutex<Vec<Entered>>>);
+pub struct FaultRules(Arc<Mutex<InForce>>);
+
+#[derive(Debug, Default)]
+struct InForce {
+    rules: Vec<Entered>,
+    halted: bool,
+}
 
 impl FaultRules {
     /// No rules: nothing fails.
@@ -176,7 +192,7 @@ impl FaultRules {
 
     /// Puts a rule in force. Of several that catch a call, the oldest decides.
     pub fn add(&self, rule: Rule) -> RuleId {
-        let mut entered = self.entered();
+        let entered = &mut self.in_force().rules;
         entered.push(Entered {
             rule,
             count: RuleCount::default(),
@@ -187,33 +203,42 @@ impl FaultRules {
 
     /// Takes a rule out of force; its counts stay.
     pub fn remove(&self, id: RuleId) {
-        self.entered()[id.0].removed = true;
+        self.in_force().rules[id.0].removed = true;
     }
 
     /// Takes all rules out of force.
     pub fn clear(&self) {
-        self.entered()
-            .iter_mut()
-            .for_each(|entered| entered.removed = true);
+        let mut in_force = self.in_force();
+        in_force.halted = false;
+        for entered in &mut in_force.rules {
+            entered.removed = true;
+        }
+    }
+
+    /// Whether a rule that halts has caught a call.
+    pub fn is_halted(&self) -> bool {
+        self.in_force().halted
     }
 
     /// How often a rule matched and caught.
     pub fn count(&self, id: RuleId) -> RuleCount {
-        self.entered()[id.0].count
+        self.in_force().rules[id.0].count
     }
 
-    fn entered(&self) -> MutexGuard<'_, Vec<Entered>> {
+    fn in_force(&self) -> MutexGuard<'_, InForce> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The fault for this call. Every rule in force counts it; the first that catches it decides.
     fn judge(&self, operation: Operation, path: &Path, direct: bool) -> Option<Fault> {
-        let mut verdict = None;
+        let mut in_force = self.in_force();
+        let mut halts = in_force.halted;
+        let mut verdict = halts.then_some(Fault::Fail(Refusal::InputOutput));
         for Entered {
             rule,
             count,
             removed,
-        } in self.entered().iter_mut()
+        } in &mut in_force.rules
         {
             let matches = !*removed
                 && rule.operation == operation
@@ -226,8 +251,10 @@ impl FaultRules {
             if verdict.is_none() && count.matched > rule.spared && count.caught < rule.caught_max {
                 count.caught += 1;
                 verdict = Some(rule.fault);
+                halts |= rule.halts;
             }
         }
+        in_force.halted = halts;
         verdict
     }
 
@@ -354,6 +381,10 @@ impl<R: RawStorage> RawStorage for Faulty<R> {
 
     fn now(&self) -> Duration {
         self.inner.now()
+    }
+
+    fn has_machine_clock(&self) -> bool {
+        self.inner.has_machine_clock()
     }
 
     fn wall_clock(&self) -> Duration {

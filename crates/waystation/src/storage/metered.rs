@@ -124,6 +124,10 @@ impl<R: RawStorage> Storage for Metered<R> {
         self.raw.now()
     }
 
+    fn has_machine_clock(&self) -> bool {
+        self.raw.has_machine_clock()
+    }
+
     fn wall_clock(&self) -> Duration {
         self.raw.wall_clock()
     }
@@ -312,6 +316,11 @@ impl<F: RawFile> File for MeteredFile<F> {
             outcome => outcome,
         });
         outcome.map_err(|error| self.error("preallocate", error))
+    }
+
+    fn truncate(&self, bytes: u64) -> Result<()> {
+        let outcome = uninterrupted(|| self.raw.set_len(bytes));
+        outcome.map_err(|error| self.error("truncate", error))
     }
 
     fn size(&self) -> Result<u64> {

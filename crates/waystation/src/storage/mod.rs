@@ -34,9 +34,10 @@ pub mod raw;
 pub mod sim;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 pub use aligned::AlignedBuffer;
-pub(crate) use capped::{Capped, DiskUse};
+pub(crate) use capped::{Capped, DiskUse, Growth, at_leisure};
 pub(crate) use duty::{Duty, Haste};
 pub use metered::Metered;
 pub use os::OsStorage;
@@ -44,6 +45,7 @@ pub(crate) use os::{memory_bytes, stand_back};
 pub(crate) use output::Output;
 pub(crate) use rate::RateLimit;
 pub use sim::SimStorage;
+pub(crate) use whole::{WHOLE_BYTES_MAX, check_whole, read_whole, resize};
 
 use crate::error::Result;
 use std::path::Path;
@@ -99,6 +101,8 @@ pub trait File: Send + Sync {
     /// Reserves space for the first `bytes` bytes and makes the file at least that long (only the latter
     /// where a file system cannot reserve).
     fn preallocate(&self, bytes: u64) -> Result<()>;
+    /// Cuts the file to its first `bytes` bytes, which are no more than it has. Durable after [`Self::sync`].
+    fn truncate(&self, bytes: u64) -> Result<()>;
     /// The file's length in bytes.
     fn size(&self) -> Result<u64>;
     /// Whether transfers go around the page cache now (false after a fall-back).
@@ -187,6 +191,11 @@ pub trait Storage: Send + Sync {
     fn free_bytes(&self, path: &Path) -> Result<u64>;
     /// Time since some fixed point, never going back.
     fn now(&self) -> Duration;
+    /// Whether [`Self::now`] is the machine's own clock, which goes on by itself and which other storages share. Default:
+    /// no; then time is let pass by [`Self::sleep`].
+    fn has_machine_clock(&self) -> bool {
+        false
+    }
     /// Time since the Unix epoch, as the wall clock has it.
     fn wall_clock(&self) -> Duration;
     /// A random number.

@@ -56,6 +56,9 @@ pub trait RawStorage: Send + Sync + 'static {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DirectoryLock>>;
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
     fn now(&self) -> Duration;
+    fn has_machine_clock(&self) -> bool {
+        false
+    }
     fn wall_clock(&self) -> Duration;
     fn random(&self) -> u64;
     fn sleep(&self, duration: Duration);

@@ -77,6 +77,19 @@ pub(crate) fn open_simulated(
     Db::open_with(Arc::clone(machine) as Arc<dyn Storage>, "/db", options)
 }
 
+/// A database with devices that was filled by `fill` before it knew any.
+pub(crate) fn open_older(machine: &Arc<SimStorage>, fill: impl FnOnce(&Db)) -> Db {
+    let options = options_with_resting_devices();
+    let plain = Options {
+        devices: None,
+        ..options.clone()
+    };
+    let db = open_simulated(machine, plain).expect("open");
+    fill(&db);
+    db.close().expect("close");
+    open_simulated(machine, options).expect("open")
+}
+
 /// The names of the files in `dir` that hold graves beyond their memory.
 pub(crate) fn vaults(storage: &dyn Storage, dir: &str) -> Vec<String> {
     let entries = storage.list(Path::new(dir)).expect("works");

@@ -20,7 +20,7 @@ pub(super) struct Visit {
     /// Which of the vehicle's visits its stay began with.
     first: usize,
     /// Whether the stay ends with this visit.
-    pub(super) departs: bool,
+    departs: bool,
     /// All that it has sent in this stay by the end of the visit.
     pub(super) sum: Sum,
 }
@@ -45,10 +45,17 @@ impl Expected {
         Self { plan, visits }
     }
 
-    /// The visit to `cell` whose data is gone at second `at`.
-    pub(super) fn leaving(&self, vehicle: u32, cell: usize, at: u32) -> Option<&Visit> {
+    /// A visit to `cell` whose data is gone at second `at`, to another cell or (`departs`) for good. There may be several
+    /// within a second; nothing is sent between them.
+    pub(super) fn leaving(
+        &self,
+        vehicle: u32,
+        cell: usize,
+        at: u32,
+        departs: bool,
+    ) -> Option<&Visit> {
         let mut visits = self.visits.get(&vehicle)?.iter();
-        visits.find(|visit| visit.gone_at == at && visit.cell == cell)
+        visits.find(|visit| visit.gone_at == at && visit.cell == cell && visit.departs == departs)
     }
 
     /// Who has data in a cell at the beginning of second `now`.

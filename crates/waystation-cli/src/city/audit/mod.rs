@@ -21,6 +21,7 @@ use expected::Expected;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use waystation_format::checksum;
 
 /// How many readings there are, and the sum of their hashes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl Sum {
 }
 
 fn hash(key: &[u8], value: &[u8]) -> u64 {
-    mix(u64::from(crc32c::crc32c(key)) << 32 | u64::from(crc32c::crc32c(value)))
+    mix(u64::from(checksum::crc32c(key)) << 32 | u64::from(checksum::crc32c(value)))
 }
 
 /// What the audit has found.
@@ -109,19 +110,20 @@ impl Audit {
         }
     }
 
-    /// `vehicle` and what it has sent are about to leave `cell`, whose engine is `edge`, at second `at`: everything
-    /// must be there still.
+    /// `vehicle` and what it has sent are about to leave `cell`, whose engine is `edge`, at second `at`, for another cell
+    /// or (`departs`) for good: everything must be there still.
     pub(crate) fn leaving<E: Edge>(
         &self,
         edge: &E,
         cell: usize,
         vehicle: u32,
         at: u32,
+        departs: bool,
     ) -> Result<()> {
-        match self.expected.leaving(vehicle, cell, at) {
+        match self.expected.leaving(vehicle, cell, at, departs) {
             Some(visit) => {
                 self.compare(edge, vehicle, at, visit.sum)?;
-                if visit.departs {
+                if departs {
                     self.findings().checked += visit.sum.count;
                 }
                 Ok(())

@@ -10,7 +10,7 @@ pub(crate) mod memory;
 mod rocksdb;
 mod waystation;
 
-pub(crate) use self::waystation::{MEMORY_MIN, WaystationEdge, options_within};
+pub(crate) use self::waystation::{FILES_MIN, MEMORY_MIN, WaystationEdge, options_within};
 
 #[cfg(feature = "rivals")]
 pub(crate) use self::{leveldb::LevelDbEdge, rocksdb::RocksDbEdge};

@@ -13,8 +13,16 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 /// The log's and the ring's lengths are multiples of this.
 const UNIT: usize = 4 * KIB;
-/// The least that an engine works well with.
-pub(crate) const MEMORY_MIN: usize = 2 * MIB;
+/// The least that an engine works with: the smallest memtables, indexes and ring that it takes, and a cache.
+pub(crate) const MEMORY_MIN: usize = 500 * KIB;
+/// No memtable, ring or index needs more, however much there is.
+const MEMORY_MAX: usize = 8 << 30;
+/// Files that an engine has open besides its tables: log, ring, `MANIFEST`, lock, directory.
+const FILES_BESIDES_TABLES: usize = 8;
+/// Tables that an engine has open at least, and that it needs no more of.
+const TABLES: (usize, usize) = (16, 64);
+/// The fewest files that an engine may have open: one of this memory has few tables.
+pub(crate) const FILES_MIN: usize = 2 * FILES_BESIDES_TABLES;
 
 /// A cell's engine.
 pub(crate) struct WaystationEdge {
@@ -28,18 +36,20 @@ pub(crate) struct WaystationEdge {
 /// Options of an engine that takes about `memory` bytes at most: a quarter each for the ring, from which vehicles that
 /// leave soon are read without a device, and for the cache; an eighth each for the upper level's indexes and each of
 /// two memtables; the rest for what is read, written and merged meanwhile.
-/// Vehicles settle when the city says so, as the engine's clock knows nothing of the trace's time.
-pub(crate) fn options_within(memory: usize) -> Options {
-    let memory = memory.max(MEMORY_MIN);
+/// Vehicles settle when the city says so, as the engine's clock knows nothing of the trace's time. It has about `files`
+/// files open at most.
+pub(crate) fn options_within(memory: usize, files: usize) -> Options {
+    let memory = memory.clamp(MEMORY_MIN, MEMORY_MAX);
     let eighth = memory / 8 / UNIT * UNIT;
+    let tables = files.saturating_sub(FILES_BESIDES_TABLES);
     Options {
-        memtable_bytes: eighth,
+        memtable_bytes: eighth.max(64 * KIB),
         ring_bytes: (2 * eighth).clamp(256 * KIB, 16 * MIB),
         cache_bytes: 2 * eighth,
-        log_segment_bytes: (2 * eighth).clamp(MIB, 64 * MIB),
-        table_bytes: eighth.clamp(512 * KIB, 8 * MIB),
+        log_segment_bytes: (2 * eighth).clamp(256 * KIB, 64 * MIB),
+        table_bytes: eighth.clamp(256 * KIB, 8 * MIB),
         background_jobs: 1,
-        max_open_tables: 64,
+        max_open_tables: tables.clamp(TABLES.0, TABLES.1),
         devices: Some(DeviceOptions {
             residency: Duration::from_secs(365 * 86_400),
             index_bytes: eighth as u64,

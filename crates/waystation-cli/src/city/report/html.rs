@@ -97,7 +97,7 @@ fn cells(engine: &EngineReport) -> String {
         let _ = write!(
             table,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            cell.cell,
+            escape(&cell.cell),
             count_text(cell.visits),
             count_text(cell.settled),
             cell.residency_s
@@ -154,6 +154,44 @@ fn plot(
     section(page, title, text, &picture);
 }
 
+/// Bytes written so far for each byte sent or handed over.
+fn amplification(sample: &Sample) -> f64 {
+    let counts = &sample.counts;
+    super::ratio(
+        sample.written_bytes as f64,
+        (counts.reading_bytes + counts.handed_bytes) as f64,
+    )
+}
+
+/// How many samples at the beginning have more than twice the amplification of the last: engines write their files in
+/// full when they are made, and little was sent then. A line from there to the end would be flat.
+fn warm_up(samples: &[Sample]) -> usize {
+    let Some(last) = samples.last() else {
+        return 0;
+    };
+    let most = 2.0 * amplification(last);
+    let later = samples
+        .iter()
+        .rposition(|sample| amplification(sample) > most);
+    later.map_or(0, |index| index + 1)
+}
+
+/// Says which samples are not drawn, and what they were.
+fn left_out(report: &Report) -> String {
+    let one = |engine: &EngineReport| {
+        let left = warm_up(&engine.samples);
+        let (first, last) = (engine.samples.first()?, engine.samples[..left].last()?);
+        Some(format!(
+            "{}: the first {:.1} minutes are left out, as engines write their files in full when they are made ({:.0} bytes for a byte at first).",
+            engine.engine,
+            minutes(last),
+            amplification(first)
+        ))
+    };
+    let all: Vec<String> = report.engines.iter().filter_map(one).collect();
+    all.join(" ")
+}
+
 /// What goes in and out.
 fn traffic(page: &mut String, report: &Report) {
     plot(
@@ -184,17 +222,16 @@ fn traffic(page: &mut String, report: &Report) {
         report,
         (
             "Write amplification",
-            "Bytes written to storage so far for each byte sent or handed over.",
+            &format!(
+                "Bytes written to storage so far for each byte sent or handed over. {}",
+                left_out(report)
+            ),
             "bytes for a byte",
         ),
         |it| {
-            vec![over_time(it.engine.to_owned(), &it.samples, |sample| {
-                let counts = &sample.counts;
-                super::ratio(
-                    sample.written_bytes as f64,
-                    (counts.reading_bytes + counts.handed_bytes) as f64,
-                )
-            })]
+            let mut line = over_time(it.engine.to_owned(), &it.samples, amplification);
+            line.points.drain(..warm_up(&it.samples));
+            vec![line]
         },
     );
     plot(

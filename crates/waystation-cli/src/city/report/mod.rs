@@ -220,6 +220,10 @@ fn rows() -> Vec<Row> {
         ("bytes handed over", |it| bytes_text(it.counts.handed_bytes)),
         ("departures", |it| count_text(it.counts.departures)),
         ("settled vehicles", |it| count_text(it.counts.settled)),
+        (
+            "learned residency, shortest / median / longest",
+            residencies,
+        ),
         ("put p50 / p99 / p99.9 / max", |it| latency(&it.put)),
         ("hand-off p50 / p99 / p99.9 / max", |it| {
             latency(&it.hand_off)
@@ -267,6 +271,16 @@ fn rows() -> Vec<Row> {
 #[expect(clippy::cast_sign_loss, reason = "it is not negative")]
 pub(super) fn whole(number: f64) -> u64 {
     number.max(0.0) as u64
+}
+
+/// What the cells have learned: the shortest, the middle and the longest residency.
+fn residencies(engine: &EngineReport) -> String {
+    let mut all: Vec<u32> = engine.cells.iter().map(|cell| cell.residency_s).collect();
+    all.sort_unstable();
+    match (all.first(), all.get(all.len() / 2), all.last()) {
+        (Some(least), Some(middle), Some(most)) => format!("{least} / {middle} / {most} s"),
+        _ => "-".into(),
+    }
 }
 
 fn latency(percentiles: &Percentiles) -> String {

@@ -10,6 +10,7 @@ use crate::sync::Arc;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use waystation_format::key::{self, MAX_SEQUENCE, ValueKind, compare_internal};
+use waystation_format::order::Order;
 use waystation_format::varint::get_u64;
 
 /// The file of a vault, open.
@@ -284,7 +285,13 @@ pub(crate) fn open(
 ) -> Result<Vault> {
     let path = dir.join(vault_name(label.number));
     let file = storage.open(&path, OpenMode::Read, Transfer::Buffered, Area::Tables)?;
-    let table = Table::open(file, label.file_bytes, false, Arc::clone(blocks))?;
+    let table = Table::open(
+        file,
+        label.file_bytes,
+        false,
+        Arc::clone(blocks),
+        &Order::Bytewise,
+    )?;
     let is_it = table.facts().is_some_and(|facts| {
         let sequences = (facts.smallest_sequence, facts.largest_sequence);
         (facts.entries, sequences) == (label.graves, label.sequences)

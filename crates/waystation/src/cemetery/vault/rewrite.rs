@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::lsm::iter::{InternalIterator, MergingIterator};
 use crate::sync::Arc;
 use waystation_format::key;
+use waystation_format::order::Order;
 
 /// So many vaults whose graves count are let be: a reader looks into each of them.
 const COUNTING_MAX: usize = 4;
@@ -124,7 +125,7 @@ impl Rewrite<'_> {
             Task::Merge(_) => 0,
         };
         let cursors = inputs.iter().map(|it| it.scan()).collect();
-        let mut merged = MergingIterator::new(cursors);
+        let mut merged = MergingIterator::new(cursors, &Order::Bytewise);
         merged.seek_to_first()?;
         let (mut user_key, mut of_key) = (Vec::new(), Vec::new());
         let mut passed = 0_u64;

@@ -7,6 +7,7 @@ use crate::cemetery::row::Grave;
 use crate::error::Result;
 use crate::lsm::table::{TableBuilder, TableSettings};
 use waystation_format::key::{self, ValueKind};
+use waystation_format::order::Order;
 use waystation_format::varint::put_u64;
 
 /// The length of a data block, about.
@@ -34,6 +35,7 @@ impl VaultWriter {
             block_bytes: BLOCK_BYTES,
             filter_bits_per_key: FILTER_BITS,
             purged_through: 0,
+            order: Order::Bytewise,
             ..site.settings
         };
         let path = site.path(number);

@@ -1,6 +1,5 @@
 //! The source's side: a frozen device as a stream.
 
-use super::super::devices::Logged;
 use super::super::{Db, DbIterator, IterOptions};
 use super::stream::StreamReader;
 use super::{Digest, Ticket};
@@ -13,8 +12,6 @@ use waystation_format::handoff::{Opening, StreamEncoder};
 pub struct Export<'a> {
     db: &'a Db,
     ticket: Ticket,
-    /// Where the freeze is in the log, if it was logged for this export.
-    frozen: Option<Logged>,
     prefix: Vec<u8>,
     entries: DbIterator,
     encoder: StreamEncoder,
@@ -24,29 +21,38 @@ pub struct Export<'a> {
 }
 
 impl<'a> Export<'a> {
-    pub(super) fn new(db: &'a Db, ticket: Ticket, frozen: Option<Logged>) -> Result<Self> {
+    /// The stream of `ticket`, whose freeze was looked at; `None` if the hand-off has ended.
+    pub(super) fn open(db: &'a Db, ticket: Ticket) -> Result<Option<Self>> {
         let (devices, prefix) = db.core.prefix_of(&ticket.device)?;
+        // With the freeze everything that was written before it is visible.
+        db.core.log.wait_visible(ticket.sequence);
         let options = IterOptions {
             prefix: Some(prefix.clone()),
             ..IterOptions::default()
         };
         let mut entries = db.iter(options)?;
         entries.seek_to_first()?;
+        // If the hand-off has not ended by now, the cursor was opened before its end, and sees nothing behind that.
+        let (ours, _) = db.core.look(devices, |_| devices.open_ticket(&prefix));
+        if ours.as_ref() != Some(&ticket) {
+            return Ok(None);
+        }
+        let (finished_below, open) = devices.upper.finished_below(&ticket);
         let opening = Opening {
             ticket: ticket.clone(),
             extractor: devices.upper.table.extractor().to_string(),
-            finished_below: devices.upper.finished_below(&ticket),
+            finished_below,
+            open,
         };
-        Ok(Self {
+        Ok(Some(Self {
             db,
             ticket,
-            frozen,
             prefix,
             entries,
             encoder: StreamEncoder::new(&opening),
             read_bytes: 0,
             digest: None,
-        })
+        }))
     }
 
     /// The hand-off that a stream belongs to, read from its beginning.
@@ -79,24 +85,21 @@ impl<'a> Export<'a> {
         }
     }
 
-    /// Encodes until there is something to read. At the end the freeze is durable before anybody can read on.
+    /// Encodes until there is something to read.
     fn encode_more(&mut self) -> Result<()> {
         while self.encoder.bytes().is_empty() {
             if self.entries.valid() {
                 let key = &self.entries.key()[self.prefix.len()..];
-                self.encoder.push(key, self.entries.value());
+                match self.entries.expiry()? {
+                    None => self.encoder.push(key, self.entries.value()),
+                    Some(expiry) => self.encoder.push_until(key, self.entries.value(), expiry),
+                }
                 self.entries.next()?;
                 continue;
             }
-            let core = &self.db.core;
-            let upper = &core.known_devices()?.upper;
-            let ticket = &self.ticket;
-            if ticket.survives_power_loss && !upper.is_durable(ticket.sequence) {
-                core.keep_promise(ticket, self.frozen.as_ref())?;
-                upper.note_durable(ticket.sequence);
-            }
             let digest = self.encoder.finish();
-            (upper.table).note_digest(&self.prefix, ticket.sequence, digest);
+            let upper = &self.db.core.known_devices()?.upper;
+            (upper.table).note_digest(&self.prefix, self.ticket.sequence, digest);
             self.digest = Some(digest);
         }
         Ok(())

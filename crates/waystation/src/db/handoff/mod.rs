@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!      source                                                 destination
-//!   1  export    freeze, logged; the stream begins
-//!   2            (synced; then the stream ends)  ---------->  admit     staged, checked, then one record
+//!   1  export    freeze, logged (synced)
+//!   2            the stream  ------------------------------>  admit     staged, checked, then one record
 //!   3            (receipt)  <-------------------------------            publishes it  (synced)
 //!   4  complete  departs and leaves a stub, one record
 //!
@@ -15,22 +15,34 @@
 //!   after a restart as well, and the destination answers a ticket the same way again and again.
 //! - Freeze and admission are durable before anybody acts on them. The ends (4, 4') need no sync: if a power cut
 //!   takes one back, the device is frozen again and the same word brings it about again.
-//! - The destination must remember what it answered for as long as it may be asked again. Each stream says below which
-//!   ticket everything from this source to this destination is over for good: what lies below is forgotten, and never
-//!   admitted.
+//! - The destination must remember what it answered for as long as it may be asked again. Each stream says which earlier
+//!   hand-offs from this source to this destination are not over for good: all others are forgotten, and never admitted.
+//! - Two callers may ask for one step at once. The second one gets the first one's answer, once that holds: see
+//!   [`events`](super::events). Each step looks for a decision, logs one if there is none, and looks again.
+//! - A stream begins when the freeze is visible, and with it every write that was reserved before; later writes are
+//!   refused. The stream's snapshot is taken before the hand-off ends. So the stream is the ticket's whole content, also
+//!   if the device is written to or departs while it is read. A receipt for other content is not accepted.
+//!
+//! [`Error::UnknownDevice`] and [`Error::Ticket`] promise as much as the answer in whose place they stand, and a caller
+//! may act on them. [`Error::AlreadyHere`], [`Error::Moving`] and [`Error::Moved`] promise that the call did nothing.
 //!
 //! A ticket that promises no more than [`Durability::ProcessCrash`] leaves the syncs out: all of this holds for the
 //! death of either process, and a power loss may leave the device with two owners or, as its last writes, with none.
 
 mod admit;
 mod export;
+#[cfg(test)]
+#[cfg(shuttle)]
+mod model_tests;
+mod progress;
 mod stream;
 
 pub use export::Export;
 pub use waystation_format::handoff::{Digest, EngineId, Receipt, Refusal, Ticket};
 
 use super::changes::Changes;
-use super::devices::{Devices, Logged};
+use super::devices::Devices;
+use super::events::Logged;
 use super::pipeline::Refusal as Refused;
 use super::{Core, Db, Durability};
 use crate::device::handoff::Frozen;
@@ -77,7 +89,8 @@ impl Db {
 
     /// Begins to hand `device` on to `destination`: freezes it and returns the stream of its newest values, to be
     /// read to its end by [`Db::admit_device`] there. Until the hand-off is completed or aborted the device answers
-    /// reads and refuses writes. If it is frozen for this destination already, the stream is that of the same ticket.
+    /// reads and refuses writes. If it is frozen for this destination already, the stream is that of the same ticket,
+    /// with the same content, and survives what that does.
     ///
     /// `destination` is what the caller calls the other engine: always the same for the same engine. `durability` is
     /// what every step on both sides survives; a power loss costs one sync on each side, which hand-offs on their way
@@ -85,37 +98,45 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::UnknownDevice`] if it has no data, [`Error::Moving`] if it is on its way to another destination,
-    /// [`Error::Moved`] if it was handed on, [`Error::Suspended`]. Reading the stream fails with an error that holds
-    /// one of ours.
+    /// [`Error::Moved`] if it was handed on, [`Error::Suspended`]: then it may be frozen, as [`Db::exports`] tells. Reading
+    /// the stream fails with an error that holds one of ours.
     pub fn export_device(
         &self,
         device: &[u8],
         destination: &str,
         durability: Durability,
     ) -> Result<Export<'_>> {
-        let (ticket, frozen) = self.core.freeze(device, destination, durability)?;
-        Export::new(self, ticket, frozen)
+        loop {
+            let ticket = self.core.freeze(device, destination, durability)?;
+            if let Some(export) = Export::open(self, ticket)? {
+                return Ok(export);
+            }
+        }
     }
 
-    /// The hand-offs from here that are neither completed nor aborted, by device.
+    /// The hand-offs from here that are neither completed nor aborted, by device. They survive what their tickets do.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if the database knows no devices.
+    /// [`Error::InvalidArgument`] if the database knows no devices, [`Error::Suspended`] if a ticket cannot be made durable.
     pub fn exports(&self) -> Result<Vec<Ticket>> {
         let devices = self.core.known_devices()?;
         let table = &devices.upper.table;
-        let ticket = |device: &Arc<Device>| {
-            let (frozen, tenure) = table.frozen(device.prefix())?;
-            Some(devices.ticket(device.prefix(), &frozen, tenure))
-        };
-        Ok(table.moving().iter().filter_map(ticket).collect())
+        let ticket = |device: &Arc<Device>| devices.open_ticket(device.prefix());
+        let tickets: Vec<_> = table.moving().iter().filter_map(ticket).collect();
+        let ((), last) = self.core.look(devices, |_| ());
+        let durable = tickets.iter().filter(|ticket| ticket.survives_power_loss);
+        if let Some(newest) = durable.max_by_key(|ticket| ticket.sequence) {
+            self.core.keep_ticket(newest, last)?;
+        }
+        Ok(tickets)
     }
 
     /// Takes a device over from another engine: reads the stream to its end, checks it, and shows all of it at once.
     /// The same ticket again gets the same receipt, whatever else the stream holds. A stub of the device goes.
     ///
     /// # Errors
-    /// [`Error::Stream`] if it is cut or altered: nothing is admitted then. [`Error::AlreadyHere`] if the device has
+    /// [`Error::Stream`] if it is cut or altered, or stalls for longer than a residency (and five minutes), or for two
+    /// seconds where a budget of the upper level presses: nothing is admitted then, and it can be tried again. [`Error::AlreadyHere`] if the device has
     /// data here, [`Error::Ticket`] if the ticket was refused, or is over, or the source has another extractor.
     pub fn admit_device(&self, mut stream: impl Read) -> Result<Receipt> {
         self.core.admit_device(&mut stream)
@@ -128,22 +149,31 @@ impl Db {
     /// # Errors
     /// [`Error::Ticket`] if the receipt is not for a hand-off from here, or not for what was sent.
     pub fn complete_export(&self, receipt: &Receipt) -> Result<()> {
-        let expected = self
-            .core
-            .sent_digest(&receipt.ticket, || self.digest(receipt))?;
-        match expected {
-            Some(digest) if digest != receipt.digest => Err(misfit(
-                "the receipt is for other data than were sent; the device stays frozen",
-            )),
-            Some(_) => self.core.complete_export(receipt),
-            None => Ok(()),
+        let ticket = &receipt.ticket;
+        loop {
+            let sent = match self.core.sent(ticket)? {
+                Sent::Frozen(Some(digest)) => Some(digest),
+                Sent::Frozen(None) => self.digest(ticket)?,
+                Sent::HandedOn => return Ok(()),
+                Sent::Over => return Err(misfit("the device is not frozen by this ticket")),
+            };
+            match sent {
+                Some(digest) if digest != receipt.digest => {
+                    return Err(misfit(
+                        "the receipt is for other data than were sent; the device stays frozen",
+                    ));
+                }
+                Some(_) if self.core.hand_on(ticket)? => return Ok(()),
+                // It has ended meanwhile.
+                _ => {}
+            }
         }
     }
 
-    /// What a stream for the receipt's ticket holds.
-    fn digest(&self, receipt: &Receipt) -> Result<Digest> {
-        let mut export = Export::new(self, receipt.ticket.clone(), None)?;
-        export.read_through()
+    /// What a stream for `ticket` holds; `None` if the hand-off has ended.
+    fn digest(&self, ticket: &Ticket) -> Result<Option<Digest>> {
+        let export = Export::open(self, ticket.clone())?;
+        export.map(|mut export| export.read_through()).transpose()
     }
 
     /// Promises never to admit `ticket`, so that its source can take the device back.
@@ -163,20 +193,20 @@ impl Db {
         self.core.abort_export(refusal)
     }
 
-    /// Where `device` was handed on to, if it left a stub.
+    /// Where `device` was handed on to, if it left a stub. As lasting as [`Db::complete_export`].
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the database knows no devices.
     pub fn moved_to(&self, device: &[u8]) -> Result<Option<String>> {
         let (devices, prefix) = self.core.prefix_of(device)?;
-        let stub = devices.upper.table.ledger.stub(&prefix);
+        let (stub, _) = (self.core).look(devices, |table| table.ledger.stub(&prefix));
         Ok(stub.map(|stub| stub.destination.to_string()))
     }
 
-    /// Removes the stub of `device`: if it writes here, it arrives anew.
+    /// Removes the stub of `device`: if it writes here, it arrives anew. Survives the death of the process.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] if it left none.
+    /// [`Error::UnknownDevice`] if it left none; that is as lasting.
     pub fn lift_stub(&self, device: &[u8]) -> Result<()> {
         let (devices, prefix) = self.core.prefix_of(device)?;
         let lifted = self.core.log_event(&DeviceEvent::Lifted(&prefix), |_, _| {
@@ -220,6 +250,12 @@ impl Devices {
         }
     }
 
+    /// The hand-off of the device of `prefix` that has not ended.
+    fn open_ticket(&self, prefix: &[u8]) -> Option<Ticket> {
+        let (frozen, tenure) = self.upper.table.frozen(prefix)?;
+        Some(self.ticket(prefix, &frozen, tenure))
+    }
+
     fn ticket(&self, prefix: &[u8], frozen: &Frozen, tenure: u64) -> Ticket {
         Ticket {
             source: self.directory.engine,
@@ -232,22 +268,21 @@ impl Devices {
     }
 }
 
+/// What has become of a hand-off from here.
+enum Sent {
+    /// The device waits for its end; with what a stream held, if one was read to its end.
+    Frozen(Option<Digest>),
+    /// It is completed.
+    HandedOn,
+    /// It was aborted, or completed so long ago that nothing is left of it; or there was none.
+    Over,
+}
+
 impl Core {
-    /// Freezes a device, unless it is frozen for `destination` already. Returns where that was logged, if it was now.
-    fn freeze(
-        &self,
-        device: &[u8],
-        destination: &str,
-        durability: Durability,
-    ) -> Result<(Ticket, Option<Logged>)> {
-        if destination.len() > DESTINATION_BYTES_MAX {
-            return Err(Error::InvalidArgument(format!(
-                "the destination's name has {} bytes; at most {DESTINATION_BYTES_MAX} are accepted",
-                destination.len()
-            )));
-        }
+    /// Freezes a device for `destination`, unless it is frozen for that already. The freeze survives what its ticket does.
+    fn freeze(&self, device: &[u8], destination: &str, durability: Durability) -> Result<Ticket> {
+        check_destination(destination).map_err(Error::InvalidArgument)?;
         let (devices, prefix) = self.prefix_of(device)?;
-        let table = &devices.upper.table;
         let survives_power_loss = durability == Durability::PowerLoss;
         let event = DeviceEvent::Frozen {
             prefix: &prefix,
@@ -255,145 +290,139 @@ impl Core {
             destination,
         };
         let destination: Arc<str> = destination.into();
-        let frozen = self.log_event(&event, |_, sequence| {
-            if let Some(barred) = table.barred(&prefix) {
-                return Err(Refused::Failed(devices.barred_error(&prefix, &barred)));
+        loop {
+            let (ticket, last) = self.look(devices, |_| devices.open_ticket(&prefix));
+            if let Some(ticket) = ticket.filter(|ticket| *ticket.destination == *destination) {
+                self.keep_ticket(&ticket, last)?;
+                return Ok(ticket);
             }
-            let frozen = Frozen {
-                ticket: sequence,
-                destination: Arc::clone(&destination),
-                survives_power_loss,
-                digest: None,
-            };
-            let was_there = table.freeze(&prefix, frozen);
-            was_there.then_some(()).ok_or_else(|| unknown(device))
-        });
-        match (frozen, table.frozen(&prefix)) {
-            (Ok(logged), Some((frozen, tenure))) => {
-                Ok((devices.ticket(&prefix, &frozen, tenure), Some(logged)))
-            }
-            (Err(Error::Moving { .. }), Some((frozen, tenure)))
-                if frozen.destination == destination =>
-            {
-                Ok((devices.ticket(&prefix, &frozen, tenure), None))
-            }
-            (Err(error), _) => Err(error),
-            (Ok(_), None) => Err(misfit("the hand-off has ended meanwhile")),
+            let has_older = self.has_older(devices, &prefix)?;
+            self.log_event(&event, |_, sequence| {
+                let table = &devices.upper.table;
+                match table.barred(&prefix) {
+                    Some(Barred::Moving(other)) if other == destination => {
+                        return Err(Refused::Moved);
+                    }
+                    Some(barred) => {
+                        return Err(Refused::Failed(devices.barred_error(&prefix, &barred)));
+                    }
+                    None => {}
+                }
+                if !has_older && !table.is_occupied(&prefix) {
+                    return Err(unknown(device));
+                }
+                let frozen = Frozen {
+                    ticket: sequence,
+                    destination: Arc::clone(&destination),
+                    survives_power_loss,
+                    digest: None,
+                };
+                let was_there = table.freeze(&prefix, frozen);
+                was_there.then_some(()).ok_or_else(|| unknown(device))
+            })?;
         }
     }
 
-    /// What the stream of `ticket`, a hand-off from here, held; `None` if that is completed. `read` finds it out.
-    fn sent_digest(
-        &self,
-        ticket: &Ticket,
-        read: impl FnOnce() -> Result<Digest>,
-    ) -> Result<Option<Digest>> {
+    /// Makes the freeze that gave `ticket` survive what that promises, where `last` is an event that was decided since.
+    fn keep_ticket(&self, ticket: &Ticket, last: Logged) -> Result<()> {
+        let frozen = Logged {
+            sequence: ticket.sequence,
+            ..last
+        };
+        self.keep_promise(ticket, frozen)
+    }
+
+    /// What has become of the hand-off `ticket` from here.
+    fn sent(&self, ticket: &Ticket) -> Result<Sent> {
         let (devices, prefix) = self.own_ticket(ticket)?;
-        let table = &devices.upper.table;
-        match table.frozen(&prefix) {
+        let (sent, _) = self.look(devices, |table| match table.frozen(&prefix) {
             Some((frozen, tenure)) if devices.ticket(&prefix, &frozen, tenure) == *ticket => {
-                frozen.digest.map_or_else(read, Ok).map(Some)
+                Sent::Frozen(frozen.digest)
             }
             _ => match table.ledger.stub(&prefix) {
-                Some(stub) if stub.ticket == ticket.sequence => Ok(None),
-                _ => Err(misfit("the device is not frozen by this ticket")),
+                Some(stub) if stub.ticket == ticket.sequence => Sent::HandedOn,
+                _ => Sent::Over,
             },
-        }
+        });
+        Ok(sent)
     }
 
-    fn complete_export(&self, receipt: &Receipt) -> Result<()> {
-        let ticket = &receipt.ticket;
+    /// Ends the hand-off `ticket`: the device departs. Returns whether it was frozen by that.
+    fn hand_on(&self, ticket: &Ticket) -> Result<bool> {
         let (devices, prefix) = self.own_ticket(ticket)?;
-        let table = &devices.upper.table;
         let event = DeviceEvent::HandedOn {
             prefix: &prefix,
             ticket: ticket.sequence,
             destination: &ticket.destination,
         };
-        let ended = self.log_event(&event, |lsn, sequence| {
+        self.log_event(&event, |lsn, sequence| {
+            let table = &devices.upper.table;
             let departure = table.hand_on(&prefix, ticket.sequence, sequence);
             self.bury_device(departure, &prefix, lsn, sequence);
             match departure {
                 Departure::Unknown => Err(Refused::Moved),
                 Departure::FromUpper | Departure::FromTree => Ok(()),
             }
-        });
-        match ended {
-            // Somebody else may have done it since we looked.
-            Err(Error::Suspended { .. })
-                if (table.ledger.stub(&prefix)).is_some_and(|it| it.ticket == ticket.sequence) =>
-            {
-                Ok(())
-            }
-            ended => ended.map(|_| ()),
-        }
+        })
     }
 
     fn abort_export(&self, refusal: &Refusal) -> Result<()> {
         let ticket = &refusal.ticket;
         let (devices, prefix) = self.own_ticket(ticket)?;
-        let table = &devices.upper.table;
-        let is_frozen = || {
-            let frozen = table.frozen(&prefix);
-            frozen.is_some_and(|(frozen, _)| frozen.ticket == ticket.sequence)
-        };
-        if !is_frozen() {
-            let stub = table.ledger.stub(&prefix);
-            return match stub.filter(|stub| stub.ticket == ticket.sequence) {
-                Some(_) => Err(misfit("the hand-off is completed")),
-                None => Ok(()),
-            };
-        }
         let event = DeviceEvent::Thawed {
             prefix: &prefix,
             ticket: ticket.sequence,
         };
-        let ended = self.log_event(&event, |_, sequence| {
-            if table.thaw(&prefix, ticket.sequence, sequence) {
-                Ok(())
-            } else {
-                Err(Refused::Moved)
+        loop {
+            match self.sent(ticket)? {
+                Sent::Frozen(_) => {}
+                Sent::HandedOn => return Err(misfit("the hand-off is completed")),
+                Sent::Over => return Ok(()),
             }
-        });
-        match ended {
-            Err(_) if !is_frozen() => Ok(()),
-            ended => ended.map(|_| ()),
+            let is_thawed = self.log_event(&event, |_, sequence| {
+                let thawed = (devices.upper.table).thaw(&prefix, ticket.sequence, sequence);
+                thawed.then_some(()).ok_or(Refused::Moved)
+            })?;
+            if is_thawed {
+                return Ok(());
+            }
         }
     }
 
     fn refuse_device(&self, ticket: &Ticket) -> Result<Refusal> {
         let devices = self.known_devices()?;
-        let ledger = &devices.upper.table.ledger;
-        let refusal = Refusal {
-            ticket: ticket.clone(),
-        };
+        check_ticket(ticket)?;
         let event = DeviceEvent::Refused(ticket.clone());
-        let logged = self.log_event(&event, |_, _| match ledger.decision(ticket) {
-            None => {
+        loop {
+            match self.decision(devices, ticket)? {
+                None => {}
+                Some(Decision::Refused) => {
+                    let ticket = ticket.clone();
+                    return Ok(Refusal { ticket });
+                }
+                Some(Decision::Admitted(_)) => {
+                    return Err(misfit("it was admitted, and is not refused any more"));
+                }
+                Some(other) => return Err(answered(other)),
+            }
+            self.log_event(&event, |_, _| {
+                let ledger = &devices.upper.table.ledger;
+                if ledger.decision(ticket).is_some() {
+                    return Err(Refused::Moved);
+                }
                 ledger.refuse(ticket);
                 Ok(())
-            }
-            Some(_) => Err(Refused::Moved),
-        });
-        match (logged, ledger.decision(ticket)) {
-            (Ok(logged), _) => self.keep_promise(ticket, Some(&logged))?,
-            (Err(_), Some(Decision::Refused)) => self.keep_promise(ticket, None)?,
-            (Err(_), Some(Decision::Admitted(_))) => {
-                return Err(misfit("it was admitted, and is not refused any more"));
-            }
-            (Err(_), Some(other)) => return Err(answered(other)),
-            (Err(error), None) => return Err(error),
+            })?;
         }
-        Ok(refusal)
     }
 
-    /// Makes what was logged for `ticket` (somewhere, if it is not known where) survive what the ticket promises.
-    fn keep_promise(&self, ticket: &Ticket, logged: Option<&Logged>) -> Result<()> {
-        match logged {
-            _ if !ticket.survives_power_loss => Ok(()),
-            Some(logged) => self.log.sync(logged.end_lsn),
-            None => self.log.sync_all(),
+    /// What was answered to `ticket`, if anything was. It survives what the ticket promises.
+    fn decision(&self, devices: &Devices, ticket: &Ticket) -> Result<Option<Decision>> {
+        let (decision, last) = self.look(devices, |table| table.ledger.decision(ticket));
+        if decision.is_some() {
+            self.keep_promise(ticket, last)?;
         }
+        Ok(decision)
     }
 
     /// The prefix of the device of a ticket that was given out here.
@@ -415,6 +444,23 @@ fn unknown(device: &[u8]) -> Refused {
     Refused::Failed(Error::UnknownDevice {
         device: device.escape_ascii().to_string(),
     })
+}
+
+/// Why no engine can be called `destination`, if it is so.
+fn check_destination(destination: &str) -> Result<(), String> {
+    let bytes = destination.len();
+    if bytes <= DESTINATION_BYTES_MAX {
+        return Ok(());
+    }
+    Err(format!(
+        "the destination's name has {bytes} bytes; at most {DESTINATION_BYTES_MAX} are accepted"
+    ))
+}
+
+/// Refuses a ticket from elsewhere that no engine can have given out.
+fn check_ticket(ticket: &Ticket) -> Result<()> {
+    ticket.check().map_err(|error| misfit(error.reason()))?;
+    check_destination(&ticket.destination).map_err(misfit)
 }
 
 fn misfit(reason: impl Into<String>) -> Error {

@@ -1,6 +1,7 @@
 //! Reading a stream frame by frame from wherever it comes.
 
 use super::super::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use super::progress::Watched;
 use crate::error::{Error, Result};
 use std::io::{ErrorKind, Read};
 use waystation_format::FormatError;
@@ -8,7 +9,7 @@ use waystation_format::handoff::{FRAME_HEAD_BYTES, Frame, Opening, StreamDecoder
 
 /// A stream that is being read. It is read no further than its end.
 pub(super) struct StreamReader<'a> {
-    source: &'a mut dyn Read,
+    pub(super) source: Watched<'a>,
     decoder: StreamDecoder,
     body: Vec<u8>,
     /// Where in the stream the next frame begins.
@@ -18,7 +19,7 @@ pub(super) struct StreamReader<'a> {
 impl<'a> StreamReader<'a> {
     pub(super) fn new(source: &'a mut dyn Read) -> Self {
         Self {
-            source,
+            source: Watched::new(source),
             decoder: StreamDecoder::new(),
             body: Vec::new(),
             offset: 0,
@@ -39,12 +40,12 @@ impl<'a> StreamReader<'a> {
         let within =
             |base: u64| move |error: FormatError| damaged(base + error.offset(), error.reason());
         let mut head = [0; FRAME_HEAD_BYTES];
-        fill(self.source, &mut head, start)?;
+        fill(&mut self.source, &mut head, start)?;
         let length = self.decoder.head(&head).map_err(within(start))?;
         let base = start + FRAME_HEAD_BYTES as u64;
         self.body.clear();
         // Memory is taken as the bytes come, not as the head promises them.
-        let mut limited = (&mut *self.source).take(length as u64);
+        let mut limited = (&mut self.source).take(length as u64);
         let read = limited.read_to_end(&mut self.body);
         read.map_err(|error| unreadable(error, base))?;
         if self.body.len() < length {
@@ -53,7 +54,7 @@ impl<'a> StreamReader<'a> {
         self.offset = base + length as u64;
         let frame = self.decoder.body(&self.body).map_err(within(base))?;
         if let Frame::Records(records) = &frame
-            && records.clone().any(|(key, value)| is_too_long(key, value))
+            && records.clone().any(|it| is_too_long(it.key, it.value))
         {
             return Err(damaged(base, "a key or a value in it is over its limit"));
         }

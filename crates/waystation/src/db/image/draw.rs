@@ -47,10 +47,17 @@ struct Sketch {
     window: Window,
 }
 
+impl Drawing {
+    /// Whether an image is being drawn.
+    pub(in crate::db) fn is_under_way(&self) -> bool {
+        self.sketch.is_some()
+    }
+}
+
 impl Core {
     /// Goes on with the image that is being drawn, or begins one if it is time to. Nothing is lost if that fails.
     pub(in crate::db) fn draw(&self, devices: &Devices, drawing: &mut Drawing) -> Result<()> {
-        if drawing.sketch.is_some() && self.room.check(|| false).is_err() {
+        if drawing.sketch.is_some() && self.is_short_of_room() {
             self.stop_drawing(drawing);
         }
         let drawn = self.draw_some(devices, drawing);
@@ -70,7 +77,11 @@ impl Core {
         if drawing.sketch.is_none() {
             self.drop_old_image(devices);
             let is_due = self.unspared(devices, drawing.begun_lsn) >= 1.0;
-            if !is_due || !self.room.is_left(devices.upper.table.index_bytes()) {
+            if !is_due
+                || !self
+                    .room
+                    .is_left(self.active_bytes(), devices.upper.table.index_bytes())
+            {
                 return Ok(());
             }
             drawing.sketch = Some(self.begin_image(devices, drawing)?);
@@ -132,10 +143,9 @@ impl Core {
         drawing.begun_lsn = lsn;
         self.log.wait_visible(last);
         // What is coming from another engine is shown as a whole or not at all.
-        let unpublished = devices.upper.table.first_unpublished(last);
         let header = Header {
             engine: devices.directory.engine,
-            through: unpublished.map_or(last, |first| first - 1),
+            through: devices.upper.table.whole_through(last),
             lsn,
         };
         Ok(Sketch {

@@ -1,11 +1,17 @@
 //! Images are read as they were written, and not otherwise.
 
 use super::*;
+use crate::device::extractor::Extractor;
 use crate::device::index::{Entry, Spot, Window};
+use crate::device::ledger::Ledger;
+use crate::device::resident::Resident;
+use crate::device::table::DeviceTable;
 use crate::error::{Error, Result};
 use crate::lsm::version::read_file;
 use crate::storage::{Area, OpenMode, SimStorage, Storage, Transfer};
+use crate::sync::Arc;
 use std::path::Path;
+use std::time::Duration;
 
 type Version = (Vec<u8>, Entry);
 /// First sequence number, switch and versions of a stay, by its prefix.
@@ -102,7 +108,7 @@ fn sample() -> Stays {
     ]
 }
 
-fn machine() -> std::sync::Arc<SimStorage> {
+fn machine() -> Arc<SimStorage> {
     let storage = SimStorage::new(1);
     storage.create_dir(dir()).expect("create");
     storage
@@ -184,4 +190,22 @@ fn sections_that_make_no_sense_are_refused() {
     section::put_part(&mut section, &head, &versions);
     assert!(rewritten(&section).is_err(), "not in order");
     assert!(parts(&section, 9).is_ok() && parts(&section, 8).is_err());
+}
+
+#[test]
+fn an_image_ends_before_what_is_coming_and_before_what_came_meanwhile() {
+    let table = DeviceTable::new(Extractor::until(b':'), true, Ledger::default());
+    let coming = |prefix: &[u8], first: u64| {
+        let stay = Arc::new(Resident::new(prefix, Duration::ZERO));
+        table.begin_staged(&stay, first * 10, first);
+        stay
+    };
+    let (one, other) = (coming(b"a:", 13), coming(b"b:", 1_250));
+    assert_eq!(table.whole_through(3_000), 12);
+    one.publish(2_487);
+    // Up to 1,249, before the other one began, the first one was not published.
+    assert_eq!(table.whole_through(3_000), 12);
+    other.publish(2_600);
+    assert_eq!(table.whole_through(3_000), 3_000);
+    assert_eq!(table.whole_through(2_550), 12);
 }

@@ -4,6 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use waystation_format::checksum;
 
 type Model = BTreeMap<(Vec<u8>, Reverse<u64>), Entry>;
 
@@ -107,7 +108,7 @@ proptest! {
 
 /// Indexes of `count` devices.
 fn some(count: u64) -> Vec<Index> {
-    let of = |device: u64| Index::new(crc32c::crc32c(format!("{device}:").as_bytes()));
+    let of = |device: u64| Index::new(checksum::crc32c(format!("{device}:").as_bytes()));
     (0..count).map(of).collect()
 }
 

@@ -8,6 +8,7 @@ mod tree;
 use super::source::Source;
 use crate::cemetery::checkpoint::GRAVES_NAME;
 use crate::cemetery::vault::vault_number;
+use crate::db::own_files::RESERVE_NAME;
 use crate::device::checkpoint::{CHECKPOINT_DRAFT, CHECKPOINT_NAME};
 use crate::device::image::{IMAGE_DRAFT, IMAGE_NAME};
 use crate::error::{Error, Result};
@@ -175,6 +176,7 @@ enum Kind {
     Graves,
     Image,
     Vault,
+    Reserve,
     Text,
 }
 
@@ -203,6 +205,10 @@ pub fn dump(storage: &dyn Storage, path: &Path, sink: &mut ItemSink<'_>) -> Resu
         Kind::Devices => devices::checkpoint(&source, &mut out),
         Kind::Graves => tree::graves(&source, &mut out),
         Kind::Image => devices::image(storage, path, &mut out),
+        Kind::Reserve => {
+            out.fact("kept for the next opening (bytes)", source.bytes());
+            Ok(())
+        }
         Kind::Text => tree::text(&source, &mut out),
     };
     match result {
@@ -235,6 +241,7 @@ fn kind(source: &Source) -> Result<Kind> {
     match name.as_str() {
         RING_NAME => return Ok(Kind::Ring),
         JOURNAL_NAME => return Ok(Kind::Journal),
+        RESERVE_NAME => return Ok(Kind::Reserve),
         SIDE_FILE => return Ok(Kind::SideFile),
         CHECKPOINT_NAME | CHECKPOINT_DRAFT => return Ok(Kind::Devices),
         GRAVES_NAME => return Ok(Kind::Graves),

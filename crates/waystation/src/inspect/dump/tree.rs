@@ -1,7 +1,7 @@
 //! Tables, MANIFESTs, and the small files beside them.
 
 use super::{DumpedVersion, Item, Out};
-use crate::cemetery::checkpoint::Checkpoint;
+use crate::cemetery::checkpoint::{Checkpoint, ListedRange};
 use crate::cemetery::row::Grave;
 use crate::cemetery::vault::{Kind, vault_name};
 use crate::error::{Error, Result};
@@ -212,7 +212,11 @@ pub(super) fn side_file(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
 
 /// The file of graves.
 pub(super) fn graves(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
-    let Checkpoint { ground, labels } = graves::decode(source)?;
+    let Checkpoint {
+        ground,
+        labels,
+        listed,
+    } = graves::decode(source)?;
     out.fact("deletions up to", ground.through());
     for label in &labels {
         let what = match (label.kind, label.dug) {
@@ -223,15 +227,20 @@ pub(super) fn graves(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
         let name = vault_name(label.number);
         out.fact("vault", format!("{name}, {} {what}", label.graves));
     }
-    out.fact("deleted ranges", ground.ranges().len());
+    out.fact("deleted ranges", listed.len());
     out.fact("deleted keys", ground.len());
     out.fact("keys that expire", ground.dated().len());
-    for (start, end, cuts) in ground.ranges().iter() {
-        for cut in cuts {
+    for ListedRange {
+        start,
+        end,
+        deletions,
+    } in listed
+    {
+        for sequence in deletions {
             out.put(Item::RangeDeletion {
-                start: start.to_vec(),
-                end: end.map(<[u8]>::to_vec),
-                sequence: cut.below,
+                start: start.clone(),
+                end: end.clone(),
+                sequence,
             });
         }
     }

@@ -45,7 +45,6 @@ impl Census {
             if let Ok(DeviceEvent::Admitted(admitted)) = DeviceEvent::decode(record.payload) {
                 self.admitted.insert(admitted.stage);
             }
-            return;
         }
         // One that cannot be read is told when it is taken in.
         let _ = operations(record, &mut |_, operation| {

@@ -437,11 +437,12 @@ impl Journal<'_> {
 
 /// The header of segment `number` as its first block that checks tells it.
 fn rebuild_header(source: &Source, number: u64) -> Result<Option<SegmentHeader>> {
+    let end = segment::search_end(source);
     let mut offset = SEGMENT_HEADER_BYTES as u64;
-    while offset + UNIT_BYTES as u64 <= source.bytes() {
+    while offset + UNIT_BYTES as u64 <= end {
         let unit = source.read(offset, UNIT_BYTES)?;
         if let Some(block) = BlockHeader::decode(&unit).filter(|block| block.segment == number)
-            && offset + u64::from(block.seal.length) <= source.bytes()
+            && offset + u64::from(block.seal.length) <= end
             && body_is_valid(&source.read(offset, block.seal.length as usize)?)
             && let Some(start_lsn) =
                 (block.seal.start_lsn + SEGMENT_HEADER_BYTES as u64).checked_sub(offset)
@@ -450,7 +451,7 @@ fn rebuild_header(source: &Source, number: u64) -> Result<Option<SegmentHeader>>
                 number,
                 incarnation: block.seal.incarnation,
                 start_lsn,
-                capacity: source.bytes(),
+                capacity: end,
                 durable_lsn: 0,
                 first_sequence: block.seal.first_sequence,
                 previous: 0,

@@ -66,6 +66,12 @@ pub fn repair(
             return Err(Error::InvalidArgument(reason.to_owned()));
         }
     }
+    if !options.order.is_bytewise() {
+        let name = options.order.name();
+        return Err(Error::InvalidArgument(format!(
+            "repair sorts keys by their bytes, and these are to be ordered by {name:?}; restore the database from a copy"
+        )));
+    }
     refuse_used(&**storage, target)?;
     refuse_nothing(&**storage, dir)?;
     let _lock = match storage.lock(&dir.join(LOCK_NAME)) {

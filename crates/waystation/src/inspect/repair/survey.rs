@@ -25,6 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use waystation_format::filename::{self, CURRENT, FileKind, manifest_name};
 use waystation_format::log::JournalState;
+use waystation_format::order::Order;
 
 /// What there is.
 pub(super) struct Survey {
@@ -104,6 +105,17 @@ pub(super) fn survey(storage: &dyn Storage, dir: &Path) -> Result<Survey> {
         losses: Vec::new(),
     };
     let side = surveyor.side()?;
+    if let Ok(Some(side)) = &side
+        && side.comparator != Order::Bytewise.name()
+    {
+        let name = &side.comparator;
+        return Err(Error::Incompatible {
+            path: dir.join(SIDE_FILE),
+            reason: format!(
+                "the keys are ordered by {name:?}, and repair sorts them by their bytes; restore the database from a copy"
+            ),
+        });
+    }
     let (name, manifest) = surveyor.manifest(side.as_ref().ok().and_then(Option::as_ref))?;
     let belief = surveyor.belief(side, name.as_deref(), manifest.as_ref());
     let ground = surveyor.ground(&belief, manifest.as_ref())?;
@@ -201,7 +213,7 @@ impl Surveyor<'_> {
                 name
             }
         };
-        match ManifestFile::read(self.storage, &self.dir.join(&name)) {
+        match ManifestFile::read(self.storage, &self.dir.join(&name), &Order::Bytewise) {
             Ok(manifest) => Ok((Some(name), Some(manifest))),
             Err(error) => {
                 let (offset, reason) = damage_of(error)?;
@@ -224,7 +236,12 @@ impl Surveyor<'_> {
         // While CURRENT changes hands two are pinned, and the newer one may not be whole yet: both say the same.
         let whole = |number: &&u64| {
             there.contains(number)
-                && ManifestFile::read(self.storage, &self.dir.join(manifest_name(**number))).is_ok()
+                && ManifestFile::read(
+                    self.storage,
+                    &self.dir.join(manifest_name(**number)),
+                    &Order::Bytewise,
+                )
+                .is_ok()
         };
         let pinned = pinned.iter().rev().find(whole).copied();
         pinned.or_else(|| there.last().copied())

@@ -6,6 +6,9 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use waystation_format::log::{BLOCK_BYTES_MAX, UNIT_BYTES};
 
+/// A cache begins with room for no more of them.
+const EXPECTED_MAX: usize = 1 << 20;
+
 /// Blocks and units, by position. Both start on a unit; a block's key is odd.
 pub(in crate::log) struct LogCache(Option<Cache<u64, Arc<[u8]>, ByLength>>);
 
@@ -21,7 +24,8 @@ impl Weighter<u64, Arc<[u8]>> for ByLength {
 impl LogCache {
     /// A cache of `bytes`; none at all if there is no room for a few blocks.
     pub(in crate::log) fn new(bytes: usize) -> Self {
-        let units = bytes / UNIT_BYTES;
+        // How many are expected, for which room is made at once; more come as they come.
+        let units = (bytes / UNIT_BYTES).min(EXPECTED_MAX);
         let has_room = bytes >= 4 * BLOCK_BYTES_MAX;
         Self(has_room.then(|| Cache::with_weighter(units, bytes as u64, ByLength)))
     }

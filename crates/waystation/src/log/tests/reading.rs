@@ -1,6 +1,7 @@
 //! What the upper level reads back: from the ring, from segments, through the cache, of long records and short ones.
 
 use super::*;
+use waystation_format::checksum;
 
 const CACHED: LogSettings = LogSettings {
     cache_bytes: 512 * 1024,
@@ -20,7 +21,7 @@ fn fill(running: &Running, count: u64) -> Vec<(u64, Vec<u8>)> {
         let (reservation, ()) = (running.log)
             .reserve(bytes.len(), 1, |_, _| Ok::<_, Error>(()))
             .expect("reserve");
-        let checksum = crc32c::crc32c(&bytes);
+        let checksum = checksum::crc32c(&bytes);
         running.log.copy(&reservation, &bytes, checksum);
         let (lsn, end) = (reservation.record_lsn(), reservation.end_lsn());
         running.log.publish(reservation);

@@ -4,6 +4,7 @@ use super::Job;
 use crate::lsm::table::TableMeta;
 use crate::lsm::version::UserRange;
 use crate::sync::Arc;
+use waystation_format::order::Order;
 
 /// The next thing worth doing to the tree.
 #[derive(Debug, Clone)]
@@ -39,15 +40,15 @@ pub(crate) struct Discard {
 }
 
 impl Choice {
-    /// The tables it takes, and the level and user-key range it writes to.
-    pub(crate) fn footprint(&self) -> Option<(Vec<u64>, usize, UserRange<'_>)> {
+    /// The tables it takes, and the level and user-key range it writes to. Keys are in `order`.
+    pub(crate) fn footprint(&self, order: &Order) -> Option<(Vec<u64>, usize, UserRange<'_>)> {
         match self {
             Self::Nothing => None,
             Self::Move(Move {
                 to: level, tables, ..
             })
             | Self::Drop(Discard { level, tables }) => {
-                let range = UserRange::hull(tables.iter().map(|table| &**table))?;
+                let range = UserRange::hull(order, tables.iter().map(|table| &**table))?;
                 Some((
                     tables.iter().map(|table| table.number).collect(),
                     *level,
@@ -55,7 +56,7 @@ impl Choice {
                 ))
             }
             Self::Merge(job) => {
-                let range = UserRange::hull(job.tables())?;
+                let range = UserRange::hull(order, job.tables())?;
                 Some((
                     job.tables().map(|table| table.number).collect(),
                     job.output_level,

@@ -4,6 +4,7 @@
 //! installed (or its outputs removed). A flush that writes below level 0 takes one too.
 
 use crate::lsm::version::UserRange;
+use waystation_format::order::Order;
 
 /// What one running job has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,10 +71,10 @@ impl Running {
             .any(|(_, claim)| claim.tables.contains(&number))
     }
 
-    /// Whether a job may write keys of `range` to `level`.
-    pub(crate) fn writes(&self, level: usize, range: &UserRange<'_>) -> bool {
+    /// Whether a job may write keys of `range`, which are in `order`, to `level`.
+    pub(crate) fn writes(&self, order: &Order, level: usize, range: &UserRange<'_>) -> bool {
         self.claims
             .iter()
-            .any(|(_, claim)| claim.output_level == level && claim.range().overlaps(range))
+            .any(|(_, claim)| claim.output_level == level && claim.range().overlaps(order, range))
     }
 }

@@ -6,18 +6,21 @@
 //! then the later merge rewrites one table less.
 
 use super::{Grandparent, Job, OutputLimits};
+use waystation_format::order::Order;
 
 /// Finds the cuts of one job's outputs.
 pub(super) struct Cutter<'j> {
+    order: &'j Order,
     limits: OutputLimits,
     grandparents: &'j [Grandparent],
     overlapped: u64,
 }
 
 impl<'j> Cutter<'j> {
-    /// The cuts of `job`.
-    pub(super) fn new(job: &'j Job) -> Self {
+    /// The cuts of `job`, whose user keys are in `order`.
+    pub(super) fn new(job: &'j Job, order: &'j Order) -> Self {
         Self {
+            order,
             limits: job.limits,
             grandparents: &job.grandparents,
             overlapped: 0,
@@ -29,7 +32,7 @@ impl<'j> Cutter<'j> {
     pub(super) fn cuts_before(&mut self, user_key: &[u8], table_bytes: u64) -> bool {
         let mut crossed = false;
         while let Some((next, rest)) = self.grandparents.split_first()
-            && user_key > next.largest.as_slice()
+            && self.order.is_before(&next.largest, user_key)
         {
             // Only what lies within a table counts, not what lies before its first key.
             self.overlapped += if table_bytes > 0 { next.bytes } else { 0 };

@@ -12,10 +12,13 @@ use crate::lsm::table::TableMeta;
 use crate::lsm::version::{LEVELS, UserRange, Version};
 use crate::sync::Arc;
 use std::ops::Range;
+use waystation_format::order::Order;
 
 /// The tables of a job, from one level or two.
 #[derive(Debug, Clone)]
 pub(super) struct Inputs<'v> {
+    /// The order of user keys.
+    pub order: &'v Order,
     /// The level the job starts from.
     pub level: usize,
     /// Its tables there: newest first in level 0, by key below.
@@ -29,8 +32,8 @@ pub(super) struct Inputs<'v> {
 impl<'v> Inputs<'v> {
     /// The least range that covers all tables.
     pub(super) fn range(&self) -> UserRange<'v> {
-        UserRange::hull(self.upper.iter().chain(&self.lower).map(|table| &***table))
-            .unwrap_or_default()
+        let tables = self.upper.iter().chain(&self.lower);
+        UserRange::hull(self.order, tables.map(|table| &***table)).unwrap_or_default()
     }
 
     /// Bytes of all tables.
@@ -44,7 +47,7 @@ impl<'v> Inputs<'v> {
             .iter()
             .chain(&self.lower)
             .any(|table| running.has_table(table.number))
-            || running.writes(self.output_level, &self.range())
+            || running.writes(self.order, self.output_level, &self.range())
     }
 }
 
@@ -80,19 +83,19 @@ pub(super) fn same_level<'v>(
 }
 
 fn close_level0<'v>(version: &'v Version, range: UserRange<'_>) -> Vec<&'v Arc<TableMeta>> {
-    let tables = version.level(0);
+    let (tables, order) = (version.level(0), version.order());
     let mut taken = vec![false; tables.len()];
     let mut hull: Option<UserRange<'v>> = None;
     loop {
         let mut grew = false;
         for (table, taken) in tables.iter().zip(&mut taken) {
-            let touches =
-                range.overlaps_table(table) || hull.is_some_and(|hull| hull.overlaps_table(table));
+            let touches = range.overlaps_table(order, table)
+                || hull.is_some_and(|hull| hull.overlaps_table(order, table));
             if !*taken && touches {
                 *taken = true;
                 grew = true;
                 let own = UserRange::of(table);
-                hull = Some(hull.map_or(own, |hull| hull.union(own)));
+                hull = Some(hull.map_or(own, |hull| hull.union(order, own)));
             }
         }
         if !grew {
@@ -116,17 +119,18 @@ fn close_sorted<'v>(
     if start == end {
         return Vec::new();
     }
-    while start > 0 && share_user_key(&tables[start - 1], &tables[start]) {
+    let order = version.order();
+    while start > 0 && share_user_key(order, &tables[start - 1], &tables[start]) {
         start -= 1;
     }
-    while end < tables.len() && share_user_key(&tables[end - 1], &tables[end]) {
+    while end < tables.len() && share_user_key(order, &tables[end - 1], &tables[end]) {
         end += 1;
     }
     tables[start..end].iter().collect()
 }
 
-fn share_user_key(left: &TableMeta, right: &TableMeta) -> bool {
-    left.largest_user_key() == right.smallest_user_key()
+fn share_user_key(order: &Order, left: &TableMeta, right: &TableMeta) -> bool {
+    order.is_same(left.largest_user_key(), right.smallest_user_key())
 }
 
 fn with_lower<'v>(
@@ -134,9 +138,11 @@ fn with_lower<'v>(
     level: usize,
     upper: Vec<&'v Arc<TableMeta>>,
 ) -> Inputs<'v> {
-    let hull = UserRange::hull(upper.iter().map(|table| &***table)).unwrap_or_default();
+    let order = version.order();
+    let hull = UserRange::hull(order, upper.iter().map(|table| &***table)).unwrap_or_default();
     let lower = same_level(version, level + 1, hull);
     Inputs {
+        order,
         level,
         upper,
         output_level: level + 1,

@@ -113,9 +113,10 @@ impl Hidden {
                 .sum()
         };
         let points = count(u64::MAX) as u64 + in_vaults(u64::MAX);
+        let order = self.graves.ranges().order();
         let overlapping = self.graves.ranges().overlapping(Some(first), Some(last));
         let oldest_range = overlapping
-            .filter(|(_, end, _)| end.is_none_or(|end| end > first))
+            .filter(|(_, end, _)| end.is_none_or(|end| order.is_before(first, end)))
             .flat_map(|(_, _, cuts)| cuts)
             .map(|cut| cut.below)
             .filter(|below| (after + 1..=self.through).contains(below))
@@ -158,13 +159,17 @@ mod as_bytes {
             let reason = "some of these graves lie in files beside the tables";
             return Err(serde::ser::Error::custom(reason));
         }
+        if !graves.ranges().order().is_bytewise() {
+            let reason = "these graves are in an order that only the program knows";
+            return Err(serde::ser::Error::custom(reason));
+        }
         checkpoint::encode(graves).serialize(to)
     }
 
     pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Arc<Ground>, D::Error> {
         let bytes = Vec::deserialize(from)?;
         match checkpoint::decode(&bytes) {
-            Ok(Checkpoint { ground, labels }) if labels.is_empty() => Ok(Arc::new(ground)),
+            Ok(Checkpoint { ground, labels, .. }) if labels.is_empty() => Ok(Arc::new(ground)),
             Ok(_) => Err(D::Error::custom("some of these graves are missing")),
             Err(error) => Err(D::Error::custom(format!("these are no graves: {error:?}"))),
         }

@@ -87,7 +87,7 @@ impl From<&TableSettings> for OutputLayout {
 }
 
 impl Job {
-    /// How its outputs are to be written, or why this version cannot.
+    /// How its outputs are to be written, but for the order of keys, or why this version cannot.
     pub(crate) fn table_settings(&self) -> Result<TableSettings> {
         let refuse = |reason| Err(Error::InvalidArgument(format!("a compaction job {reason}")));
         if self.format != JOB_FORMAT {
@@ -109,6 +109,7 @@ impl Job {
             compression,
             filter_bits_per_key: layout.filter_bits_per_key,
             purged_through: self.purged_through(),
+            ..TableSettings::default()
         })
     }
 

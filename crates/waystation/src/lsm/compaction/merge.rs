@@ -6,6 +6,7 @@ use super::{Counters, Job};
 use crate::error::{Error, Result};
 use crate::lsm::iter::EntryStream;
 use waystation_format::key::{TRAILER_BYTES, user_key};
+use waystation_format::order::Order;
 
 /// How many entries pass between two questions whether to give up.
 const CANCEL_INTERVAL: u64 = 1024;
@@ -20,15 +21,16 @@ pub(super) trait Output {
     fn cut(&mut self) -> Result<()>;
 }
 
-/// Passes what `job` keeps of `input`, which is positioned on its first entry, to `output`.
+/// Passes what `job` keeps of `input`, which is positioned on its first entry, to `output`. User keys are in `order`.
 pub(super) fn merge<I: EntryStream>(
     job: &Job,
+    order: &Order,
     input: &mut I,
     output: &mut impl Output,
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Counters> {
-    let mut retain = Retain::new(job);
-    let mut cutter = Cutter::new(job);
+    let mut retain = Retain::new(job, order);
+    let mut cutter = Cutter::new(job, order);
     let mut counters = Counters::default();
     while input.has_entry() {
         let (key, value) = input.entry();

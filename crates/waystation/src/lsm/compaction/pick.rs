@@ -398,6 +398,7 @@ fn all_below(table: &TableMeta, snapshot: u64) -> bool {
 
 fn in_place<'v>(version: &'v Version, level: usize, table: &TableMeta) -> Inputs<'v> {
     Inputs {
+        order: version.order(),
         level,
         upper: expand::same_level(version, level, UserRange::of(table)),
         output_level: level,
@@ -414,7 +415,9 @@ pub(crate) fn pick_range(
     range: &UserRange<'_>,
     newest: u64,
 ) -> Option<Choice> {
-    let is_meant = |table: &&Arc<TableMeta>| table.number <= newest && range.overlaps_table(table);
+    let order = context.version.order();
+    let is_meant =
+        |table: &&Arc<TableMeta>| table.number <= newest && range.overlaps_table(order, table);
     let first = match level {
         0 => context.version.level(0).iter().rev().find(is_meant),
         _ => context.version.overlapping(level, range).first(),
@@ -493,20 +496,27 @@ pub(crate) fn ranges_from(
     first: usize,
     range: &UserRange<'_>,
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let order = version.order();
     let level0 = version
         .level(0)
         .iter()
-        .filter(|table| first == 0 && range.overlaps_table(table));
+        .filter(|table| first == 0 && range.overlaps_table(order, table));
     let sorted = (first.max(1)..LEVELS).flat_map(|level| version.overlapping(level, range));
     let mut all: Vec<UserRange<'_>> = level0
         .chain(sorted)
         .map(|table| UserRange::of(table))
         .collect();
-    all.sort_by_key(|range| range.smallest);
+    all.sort_by(|a, b| {
+        let (a, b) = (
+            a.smallest.unwrap_or_default(),
+            b.smallest.unwrap_or_default(),
+        );
+        order.compare(a, b)
+    });
     let mut joined: Vec<UserRange<'_>> = Vec::new();
     for next in all {
         match joined.last_mut() {
-            Some(last) if last.overlaps(&next) => *last = last.union(next),
+            Some(last) if last.overlaps(order, &next) => *last = last.union(order, next),
             _ => joined.push(next),
         }
     }

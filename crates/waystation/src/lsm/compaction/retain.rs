@@ -13,6 +13,7 @@ use super::Job;
 use super::hidden::Floors;
 use crate::error::Result;
 use waystation_format::key::{self, ValueKind};
+use waystation_format::order::Order;
 
 /// What becomes of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,7 @@ pub(super) enum Verdict {
 
 /// The decision and what it has to remember.
 pub(super) struct Retain<'j> {
+    order: &'j Order,
     smallest_snapshot: u64,
     deeper: &'j [(Vec<u8>, Vec<u8>)],
     floors: Floors<'j>,
@@ -41,9 +43,10 @@ pub(super) struct Retain<'j> {
 }
 
 impl<'j> Retain<'j> {
-    /// The decision for `job`.
-    pub(super) fn new(job: &'j Job) -> Self {
+    /// The decision for `job`, whose user keys are in `order`.
+    pub(super) fn new(job: &'j Job, order: &'j Order) -> Self {
         Self {
+            order,
             smallest_snapshot: job.smallest_snapshot,
             deeper: &job.deeper,
             floors: Floors::new(&job.hidden, job.smallest_sequence()),
@@ -59,7 +62,7 @@ impl<'j> Retain<'j> {
         let user_key = key::user_key(internal_key);
         let trailer = key::trailer(internal_key);
         let sequence = trailer >> 8;
-        self.starts_key = self.newer == u64::MAX || user_key != self.user_key;
+        self.starts_key = self.newer == u64::MAX || !self.order.is_same(user_key, &self.user_key);
         if self.starts_key {
             self.user_key.clear();
             self.user_key.extend_from_slice(user_key);
@@ -90,8 +93,8 @@ impl<'j> Retain<'j> {
     /// Whether a deeper level may hold the current key. Keys ascend, so ranges passed by are never needed again.
     fn may_be_deeper(&mut self) -> bool {
         while let Some(((smallest, largest), rest)) = self.deeper.split_first() {
-            if self.user_key <= *largest {
-                return self.user_key >= *smallest;
+            if !self.order.is_before(largest, &self.user_key) {
+                return !self.order.is_before(&self.user_key, smallest);
             }
             self.deeper = rest;
         }

@@ -41,7 +41,11 @@ pub(crate) fn run<I: EntryStream>(
     place: &Workplace<'_>,
 ) -> Result<JobResult> {
     let started = place.storage.now();
-    let settings = job.table_settings()?;
+    let order = place.tables.order();
+    let settings = TableSettings {
+        order: order.clone(),
+        ..job.table_settings()?
+    };
     let mut outputs = Outputs {
         place,
         settings,
@@ -50,7 +54,7 @@ pub(crate) fn run<I: EntryStream>(
     };
     let merged = input
         .start()
-        .and_then(|()| merge(job, input, &mut outputs, place.cancelled))
+        .and_then(|()| merge(job, order, input, &mut outputs, place.cancelled))
         .and_then(|counters| verify(place, &outputs.done, &counters).map(|()| counters));
     match merged {
         Ok(mut counters) => {

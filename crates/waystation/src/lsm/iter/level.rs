@@ -8,7 +8,7 @@ use crate::lsm::table::{TableCache, TableIterator, TableMeta};
 use crate::lsm::version::Version;
 use std::cmp::Ordering;
 use std::sync::Arc;
-use waystation_format::key::compare_internal;
+use waystation_format::order::Order;
 
 /// Tables in the order of their keys, no two of which share an internal key.
 #[derive(Debug, Clone)]
@@ -60,9 +60,11 @@ impl Skip {
     }
 
     /// How the bound lies to an internal key.
-    fn cmp_bound(&self, key: &[u8]) -> Ordering {
+    fn cmp_bound(&self, order: &Order, key: &[u8]) -> Ordering {
         let bound = self.bound.as_deref();
-        bound.map_or(Ordering::Greater, |bound| compare_internal(bound, key))
+        bound.map_or(Ordering::Greater, |bound| {
+            order.compare_internal(bound, key)
+        })
     }
 }
 
@@ -155,8 +157,9 @@ impl LevelIterator {
     /// Goes to the first entry at or after `internal_key` that is not to be skipped.
     fn seek_and_skip(&mut self, internal_key: &[u8]) -> Result<()> {
         let tables = self.run.tables();
+        let order = self.cache.order();
         let position = tables.partition_point(|table| {
-            compare_internal(&table.largest, internal_key) == Ordering::Less
+            order.compare_internal(&table.largest, internal_key) == Ordering::Less
         });
         if position == tables.len() {
             self.table = None;
@@ -178,7 +181,9 @@ impl LevelIterator {
         let Some(skip) = &self.skip else {
             return Ok(false);
         };
-        if !skip.is_forward || skip.cmp_bound(&table.smallest) != Ordering::Greater {
+        if !skip.is_forward
+            || skip.cmp_bound(self.cache.order(), &table.smallest) != Ordering::Greater
+        {
             self.skip = None;
             return Ok(false);
         }
@@ -187,7 +192,7 @@ impl LevelIterator {
         }
         let bound = skip.bound.clone();
         if let Some(bound) = bound
-            && compare_internal(&bound, &table.largest) != Ordering::Greater
+            && self.cache.order().compare_internal(&bound, &table.largest) != Ordering::Greater
         {
             self.at(position)?.seek(&bound)?;
         } else {
@@ -202,7 +207,9 @@ impl LevelIterator {
         let Some(skip) = &self.skip else {
             return Ok(false);
         };
-        if skip.is_forward || skip.cmp_bound(&table.largest) == Ordering::Greater {
+        if skip.is_forward
+            || skip.cmp_bound(self.cache.order(), &table.largest) == Ordering::Greater
+        {
             self.skip = None;
             return Ok(false);
         }
@@ -211,7 +218,7 @@ impl LevelIterator {
         }
         let bound = skip.bound.clone();
         if let Some(bound) = bound
-            && compare_internal(&bound, &table.smallest) == Ordering::Greater
+            && self.cache.order().compare_internal(&bound, &table.smallest) == Ordering::Greater
         {
             // No version has the bound's number: this goes before it.
             self.at(position)?.seek_for_prev(&bound)?;
@@ -255,8 +262,9 @@ impl InternalIterator for LevelIterator {
     fn seek_for_prev(&mut self, internal_key: &[u8]) -> Result<()> {
         self.skip = None;
         let tables = self.run.tables();
+        let order = self.cache.order();
         let behind = tables.partition_point(|table| {
-            compare_internal(&table.smallest, internal_key) != Ordering::Greater
+            order.compare_internal(&table.smallest, internal_key) != Ordering::Greater
         });
         let Some(position) = behind.checked_sub(1) else {
             self.table = None;

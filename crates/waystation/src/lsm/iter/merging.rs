@@ -12,7 +12,8 @@
 use super::{InternalIterator, Source};
 use crate::error::Result;
 use std::cmp::Ordering;
-use waystation_format::key::{self, TRAILER_BYTES, ValueKind, compare_internal};
+use waystation_format::key::{self, TRAILER_BYTES, ValueKind};
+use waystation_format::order::Order;
 
 const NONE: usize = usize::MAX;
 const HEAD_BYTES: usize = 16;
@@ -25,11 +26,12 @@ pub(crate) struct MergingIterator<I = Source> {
     /// The child that comes next; [`NONE`] if no other child is valid.
     rival: usize,
     direction: Direction,
+    order: Order,
 }
 
 struct Child<I> {
     iter: I,
-    /// The beginning of its user key, if it is valid.
+    /// The beginning of its user key, if it is valid and keys are ordered by their bytes; else nothing.
     head: u128,
 }
 
@@ -40,14 +42,15 @@ enum Direction {
 }
 
 impl<I: InternalIterator> MergingIterator<I> {
-    /// A cursor over the union of `children`.
-    pub(crate) fn new(children: Vec<I>) -> Self {
+    /// A cursor over the union of `children`, whose user keys are in `order`.
+    pub(crate) fn new(children: Vec<I>, order: &Order) -> Self {
         let children = children.into_iter();
         Self {
             children: children.map(|iter| Child { iter, head: 0 }).collect(),
             current: NONE,
             rival: NONE,
             direction: Direction::Forward,
+            order: order.clone(),
         }
     }
 
@@ -61,7 +64,7 @@ impl<I: InternalIterator> MergingIterator<I> {
         self.current = NONE;
         for child in &mut self.children {
             to(&mut child.iter)?;
-            child.note();
+            child.note(&self.order);
         }
         self.elect();
         Ok(())
@@ -90,7 +93,10 @@ impl<I: InternalIterator> MergingIterator<I> {
         let order = first
             .head
             .cmp(&second.head)
-            .then_with(|| compare_internal(first.iter.key(), second.iter.key()))
+            .then_with(|| {
+                let (first, second) = (first.iter.key(), second.iter.key());
+                self.order.compare_internal(first, second)
+            })
             .then(a.cmp(&b));
         match self.direction {
             Direction::Forward => order == Ordering::Less,
@@ -112,7 +118,7 @@ impl<I: InternalIterator> MergingIterator<I> {
             if self.rival == NONE {
                 return Ok(());
             }
-            child.note();
+            child.note(&self.order);
             if self.comes_before(self.current, self.rival) {
                 return Ok(());
             }
@@ -125,9 +131,9 @@ impl<I: InternalIterator> MergingIterator<I> {
     /// every child go past those that it can pass cheaply. Returns whether the current child moved.
     pub(crate) fn skip_forward(&mut self, end: Option<&[u8]>, floor: u64) -> Result<bool> {
         let end = end.map(first_version);
-        let is_before = |key: &[u8]| {
+        let is_before = |order: &Order, key: &[u8]| {
             let end = end.as_deref();
-            end.is_none_or(|end| compare_internal(key, end) == Ordering::Less)
+            end.is_none_or(|end| order.compare_internal(key, end) == Ordering::Less)
         };
         self.skip(Direction::Forward, is_before, |iter| {
             iter.skip_forward(end.as_deref(), floor)
@@ -151,7 +157,8 @@ impl<I: InternalIterator> MergingIterator<I> {
     /// The same as [`skip_forward`](Self::skip_forward) on the way back, to the user key `start` (included).
     pub(crate) fn skip_backward(&mut self, start: &[u8], floor: u64) -> Result<bool> {
         let start = first_version(start);
-        let is_behind = |key: &[u8]| compare_internal(key, &start) != Ordering::Less;
+        let is_behind =
+            |order: &Order, key: &[u8]| order.compare_internal(key, &start) != Ordering::Less;
         self.skip(Direction::Backward, is_behind, |iter| {
             iter.skip_backward(&start, floor)
         })
@@ -161,7 +168,7 @@ impl<I: InternalIterator> MergingIterator<I> {
     fn skip(
         &mut self,
         direction: Direction,
-        is_meant: impl Fn(&[u8]) -> bool,
+        is_meant: impl Fn(&Order, &[u8]) -> bool,
         skip: impl Fn(&mut I) -> Result<()>,
     ) -> Result<bool> {
         if self.direction != direction {
@@ -170,9 +177,9 @@ impl<I: InternalIterator> MergingIterator<I> {
         let current = std::mem::replace(&mut self.current, NONE);
         let key = self.children[current].iter.key().to_vec();
         for child in &mut self.children {
-            if child.iter.valid() && is_meant(child.iter.key()) {
+            if child.iter.valid() && is_meant(&self.order, child.iter.key()) {
                 skip(&mut child.iter)?;
-                child.note();
+                child.note(&self.order);
             }
         }
         self.elect();
@@ -190,7 +197,7 @@ impl<I: InternalIterator> MergingIterator<I> {
         let current = std::mem::replace(&mut self.current, NONE);
         for (i, child) in self.children.iter_mut().enumerate() {
             if i == current {
-                child.note();
+                child.note(&self.order);
                 continue;
             }
             let iter = &mut child.iter;
@@ -208,7 +215,7 @@ impl<I: InternalIterator> MergingIterator<I> {
                     }
                 }
             }
-            child.note();
+            child.note(&self.order);
         }
         self.direction = direction;
         self.elect();
@@ -227,8 +234,8 @@ fn first_version(user_key: &[u8]) -> Vec<u8> {
 
 impl<I: InternalIterator> Child<I> {
     #[inline]
-    fn note(&mut self) {
-        if self.iter.valid() {
+    fn note(&mut self, order: &Order) {
+        if order.is_bytewise() && self.iter.valid() {
             self.head = head(self.iter.key());
         }
     }

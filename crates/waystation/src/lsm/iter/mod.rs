@@ -1,7 +1,7 @@
 //! Cursors over internal keys: the one shape in which memtables, tables and levels show their entries.
 //!
 //! An internal key is the user key followed by eight bytes, little-endian: sequence << 8 | kind. Entries are
-//! ordered by user key bytewise, then from the newest version to the oldest.
+//! ordered by user key, then from the newest version to the oldest.
 
 mod level;
 mod merging;

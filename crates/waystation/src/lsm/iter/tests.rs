@@ -9,6 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Arc;
 use waystation_format::key::{InternalKey, ValueKind, compare_internal};
+use waystation_format::order::Order;
 
 fn small_blocks() -> TableSettings {
     TableSettings {
@@ -91,7 +92,7 @@ proptest! {
                 Source::from(place.cache.get(&meta).unwrap().iter())
             }
         });
-        let mut merged = MergingIterator::new(sources.collect());
+        let mut merged = MergingIterator::new(sources.collect(), &Order::Bytewise);
         let all = union(&parts);
         prop_assert!(!merged.valid());
         follow_with_duplicates(&all, &mut merged, &moves)?;
@@ -164,7 +165,7 @@ fn every_duplicate_is_shown_in_both_directions() {
             .map(|_| Source::from(memtable(&entries).iter()))
             .collect()
     };
-    let mut merged = MergingIterator::<Source>::new(sources());
+    let mut merged = MergingIterator::<Source>::new(sources(), &Order::Bytewise);
     let mut shown = 0;
     merged.seek_to_first().unwrap();
     while merged.valid() {
@@ -208,10 +209,8 @@ fn an_error_ends_the_walk_and_a_seek_begins_a_new_one() {
     bytes[3_000] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let others = memtable(&vec![(internal(b"a", 1, ValueKind::Value), Vec::new())]);
-    let mut merged = MergingIterator::new(vec![
-        Source::from(table.iter()),
-        Source::from(others.iter()),
-    ]);
+    let sources = vec![Source::from(table.iter()), Source::from(others.iter())];
+    let mut merged = MergingIterator::new(sources, &Order::Bytewise);
     merged.seek_to_first().unwrap();
     let error = loop {
         if let Err(error) = merged.next() {

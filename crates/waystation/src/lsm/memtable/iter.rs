@@ -3,7 +3,6 @@
 
 use super::MemTable;
 use super::arena::{HEAD, NIL, Node};
-use super::target::Target;
 use crate::error::Result;
 use crate::lsm::iter::InternalIterator;
 use crate::sync::Arc;
@@ -55,14 +54,13 @@ impl InternalIterator for MemTableIterator {
     }
 
     fn seek(&mut self, internal_key: &[u8]) -> Result<()> {
-        let target = Target::of_internal(internal_key);
-        self.node = self.table.list.first_at_or_after(&target);
+        self.node = self.table.list.first_at_or_after(internal_key);
         Ok(())
     }
 
     fn seek_for_prev(&mut self, internal_key: &[u8]) -> Result<()> {
         let list = &self.table.list;
-        let before = list.last_before(&Target::of_internal(internal_key));
+        let before = list.last_before(internal_key);
         // The one behind may be the key itself.
         let next = list.next(before);
         let exact = next != NIL && list.internal_key(next) == internal_key;
@@ -97,7 +95,7 @@ impl InternalIterator for MemTableIterator {
 
     fn skip_backward(&mut self, start: &[u8], floor: u64) -> Result<()> {
         if self.newest < floor {
-            let before = self.table.list.last_before(&Target::of_internal(start));
+            let before = self.table.list.last_before(start);
             self.settle(before);
         }
         Ok(())

@@ -30,11 +30,11 @@ mod watch;
 
 use self::arena::{Entry, NIL};
 use self::skiplist::SkipList;
-use self::target::Target;
 use self::watch::Watches;
 use crate::lsm::Lookup;
 use crate::sync::Arc;
 use waystation_format::key::{self, ValueKind};
+use waystation_format::order::Order;
 
 pub(crate) use self::iter::MemTableIterator;
 pub(crate) use self::region::Regions;
@@ -53,18 +53,22 @@ impl MemTable {
     /// most [`MemTable::MAX_CAPACITY_BYTES`].
     #[cfg(test)]
     pub(crate) fn new(capacity_bytes: usize) -> Self {
-        Self::with_regions(capacity_bytes, &Arc::default())
+        Self::with_regions(capacity_bytes, &Arc::default(), &Order::Bytewise)
     }
 
-    /// The same, in memory that `regions` has or makes.
-    pub(crate) fn with_regions(capacity_bytes: usize, regions: &Arc<Regions>) -> Self {
+    /// The same, of user keys in `order`, in memory that `regions` has or makes.
+    pub(crate) fn with_regions(
+        capacity_bytes: usize,
+        regions: &Arc<Regions>,
+        order: &Order,
+    ) -> Self {
         assert!(
             capacity_bytes <= Self::MAX_CAPACITY_BYTES,
             "a memtable of {capacity_bytes} bytes is more than {}",
             Self::MAX_CAPACITY_BYTES
         );
         Self {
-            list: SkipList::new(capacity_bytes, regions),
+            list: SkipList::new(capacity_bytes, regions, order),
             watches: Watches::new(),
         }
     }
@@ -106,11 +110,11 @@ impl MemTable {
         if first == NIL {
             return Lookup::Missing;
         }
-        let target = Target::new(user_key, key::pack_trailer(snapshot, ValueKind::SEEK));
+        let trailer = key::pack_trailer(snapshot, ValueKind::SEEK);
         // Where keys are written in order, most are before all that the newer memtables hold.
-        let is_behind = target.is_after(self.list.internal_key(first));
-        let node = if is_behind {
-            self.list.first_at_or_after(&target)
+        let first_key = self.list.internal_key(first);
+        let node = if self.list.is_after(user_key, trailer, first_key) {
+            self.list.find(user_key, trailer)
         } else {
             first
         };
@@ -118,7 +122,7 @@ impl MemTable {
             return Lookup::Missing;
         }
         match key::split(self.list.internal_key(node)) {
-            Some((found, trailer)) if found == user_key => {
+            Some((found, trailer)) if self.list.order().is_same(found, user_key) => {
                 if trailer >> 8 < floor {
                     Lookup::Missing
                 } else if ValueKind::from_byte(trailer as u8) == Some(ValueKind::Deletion) {
@@ -140,6 +144,11 @@ impl MemTable {
     /// A cursor over all versions, which keeps the table alive.
     pub(crate) fn iter(self: &Arc<Self>) -> MemTableIterator {
         MemTableIterator::new(Arc::clone(self))
+    }
+
+    /// The order of user keys.
+    pub(crate) fn order(&self) -> &Order {
+        self.list.order()
     }
 
     /// Bytes taken by entries inserted, or just being inserted. May exceed the capacity by the reserve for tall

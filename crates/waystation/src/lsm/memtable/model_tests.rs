@@ -4,13 +4,13 @@
 
 use super::arena::{Entry, HEAD, NIL};
 use super::skiplist::SkipList;
-use super::target::Target;
 use super::watch::Watches;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::{Acquire, Release};
 use crate::sync::{Arc, Mutex, lock};
 use loom::thread;
 use waystation_format::key;
+use waystation_format::order::Order;
 
 fn put(list: &SkipList, user_key: &[u8], height: usize) {
     let entry = Entry {
@@ -26,6 +26,7 @@ fn list_with(keys: &[(&[u8], usize)]) -> Arc<SkipList> {
     let list = Arc::new(SkipList::new(
         SkipList::entry_bytes(1, 1) * 4,
         &Arc::default(),
+        &Order::Bytewise,
     ));
     for (user_key, height) in keys {
         put(&list, user_key, *height);
@@ -50,8 +51,7 @@ fn walk(list: &SkipList) -> Vec<Vec<u8>> {
 }
 
 fn finds(list: &SkipList, user_key: &[u8]) -> bool {
-    let target = Target::new(user_key, u64::MAX);
-    let node = list.first_at_or_after(&target);
+    let node = list.find(user_key, u64::MAX);
     node != NIL && list.value(node) == user_key
 }
 

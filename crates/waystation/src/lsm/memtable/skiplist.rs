@@ -29,7 +29,7 @@ use super::arena::{
     Arena, Entry, FIRST_FREE, HEAD, HEADER_BYTES, LINK_BYTES, MAX_HEIGHT, NIL, NODE_ALIGNMENT, Node,
 };
 use super::region::Regions;
-use super::target::Target;
+use super::target::{PlacedTarget, Sought, Target, place_of};
 use crate::sync::atomic::AtomicU64;
 #[cfg(loom)]
 use loom::sync::atomic::AtomicU32;
@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use waystation_format::key::TRAILER_BYTES;
+use waystation_format::order::Order;
 
 /// A tower up to here is part of what every entry pays for; more is taken from the reserve.
 const PAID_HEIGHT: usize = 2;
@@ -86,17 +87,19 @@ pub(super) struct SkipList {
     arena: Arena,
     capacity: usize,
     reserve: usize,
+    order: Order,
     growth: Growth,
 }
 
 impl SkipList {
-    /// An empty list that takes entries whose `entry_bytes` add up to `capacity`.
-    pub(super) fn new(capacity: usize, regions: &Arc<Regions>) -> Self {
+    /// An empty list in `order` that takes entries whose `entry_bytes` add up to `capacity`.
+    pub(super) fn new(capacity: usize, regions: &Arc<Regions>, order: &Order) -> Self {
         let reserve = capacity / RESERVE_DIVISOR;
         Self {
             arena: Arena::new(FIRST_FREE + capacity + reserve, regions),
             capacity,
             reserve,
+            order: order.clone(),
             growth: Growth {
                 claimed: AtomicU64::new(0),
                 reserve_taken: AtomicU32::new(0),
@@ -109,6 +112,12 @@ impl SkipList {
     pub(super) const fn entry_bytes(key_bytes: usize, value_bytes: usize) -> usize {
         let payload = key_bytes + TRAILER_BYTES + value_bytes;
         (LINK_BYTES * (PAID_HEIGHT - 1) + HEADER_BYTES + payload).next_multiple_of(NODE_ALIGNMENT)
+    }
+
+    /// The order of user keys.
+    #[inline]
+    pub(super) fn order(&self) -> &Order {
+        &self.order
     }
 
     /// What the list was made for.
@@ -141,26 +150,85 @@ impl SkipList {
     pub(super) fn insert_with_height(&self, entry: &Entry<'_>, height: usize) -> Node {
         let height = self.affordable(height);
         let node = self.write(entry, height);
-        let target = Target::new(entry.user_key, entry.trailer);
-        let mut gaps = [TOP.1; MAX_HEIGHT];
-        self.find_gaps(&target, height, &mut gaps);
-        for (level, gap) in gaps.iter_mut().enumerate().take(height) {
-            self.link(node, level, &target, gap);
-            self.growth.finger[level].store(node.to_raw(), Release);
+        match &self.order {
+            Order::Bytewise => {
+                self.link_all(node, height, &Target::new(entry.user_key, entry.trailer));
+            }
+            Order::Custom(comparator) => {
+                let target = PlacedTarget::new(&**comparator, entry.user_key, entry.trailer);
+                self.link_all(node, height, &target);
+            }
         }
         node
+    }
+
+    /// Links `node`, whose place is `target`, on all levels of its tower.
+    #[inline]
+    fn link_all(&self, node: Node, height: usize, target: &impl Sought) {
+        let mut gaps = [TOP.1; MAX_HEIGHT];
+        self.find_gaps(target, height, &mut gaps);
+        for (level, gap) in gaps.iter_mut().enumerate().take(height) {
+            self.link(node, level, target, gap);
+            self.growth.finger[level].store(node.to_raw(), Release);
+        }
+    }
+
+    /// Whether (`user_key`, `trailer`) is behind the place of `internal_key`.
+    #[inline]
+    pub(super) fn is_after(&self, user_key: &[u8], trailer: u64, internal_key: &[u8]) -> bool {
+        match &self.order {
+            Order::Bytewise => Target::new(user_key, trailer).is_after(internal_key),
+            Order::Custom(comparator) => {
+                PlacedTarget::new(&**comparator, user_key, trailer).is_after(internal_key)
+            }
+        }
+    }
+
+    /// Whether the internal key `one` is behind the place of `other`.
+    #[inline]
+    pub(super) fn is_behind(&self, one: &[u8], other: &[u8]) -> bool {
+        let (user_key, trailer) = place_of(one);
+        self.is_after(user_key, trailer, other)
     }
 
     /// The first node at or behind `target`. By itself it needs few registers; where it is made a part of a larger
     /// function, some of them go to and fro at each step.
     #[inline(never)]
-    pub(super) fn first_at_or_after(&self, target: &Target<'_>) -> Node {
+    fn first_from(&self, target: &impl Sought) -> Node {
         self.descend(target, TOP.0, TOP.1, |_, _| ()).after
     }
 
-    /// The last node before `target`; [`HEAD`] if there is none.
-    pub(super) fn last_before(&self, target: &Target<'_>) -> Node {
-        self.descend(target, TOP.0, TOP.1, |_, _| ()).before
+    /// The first node at or behind the internal key.
+    pub(super) fn first_at_or_after(&self, internal_key: &[u8]) -> Node {
+        let (user_key, trailer) = place_of(internal_key);
+        self.find(user_key, trailer)
+    }
+
+    /// The first node at or behind (`user_key`, `trailer`).
+    #[inline]
+    pub(super) fn find(&self, user_key: &[u8], trailer: u64) -> Node {
+        match &self.order {
+            Order::Bytewise => self.first_from(&Target::new(user_key, trailer)),
+            Order::Custom(comparator) => {
+                self.first_from(&PlacedTarget::new(&**comparator, user_key, trailer))
+            }
+        }
+    }
+
+    /// The last node before the internal key; [`HEAD`] if there is none.
+    pub(super) fn last_before(&self, internal_key: &[u8]) -> Node {
+        let (user_key, trailer) = place_of(internal_key);
+        match &self.order {
+            Order::Bytewise => self.gap_of(&Target::new(user_key, trailer)),
+            Order::Custom(comparator) => {
+                self.gap_of(&PlacedTarget::new(&**comparator, user_key, trailer))
+            }
+        }
+        .before
+    }
+
+    fn gap_of(&self, target: &impl Sought) -> Gap {
+        self.descend(target, TOP.0, TOP.1, |_, _| ())
     }
 
     /// The last node; [`HEAD`] if there is none.
@@ -249,7 +317,7 @@ impl SkipList {
 
     /// Finds where `target` goes on all levels below `height`.
     #[inline]
-    fn find_gaps(&self, target: &Target<'_>, height: usize, gaps: &mut [Gap; MAX_HEIGHT]) {
+    fn find_gaps(&self, target: &impl Sought, height: usize, gaps: &mut [Gap; MAX_HEIGHT]) {
         let (level, gap) = self.finger_for(target, height, gaps).unwrap_or(TOP);
         self.descend(target, level, gap, |level, gap| gaps[level] = gap);
     }
@@ -259,7 +327,7 @@ impl SkipList {
     #[inline]
     fn finger_for(
         &self,
-        target: &Target<'_>,
+        target: &impl Sought,
         height: usize,
         gaps: &mut [Gap; MAX_HEIGHT],
     ) -> Option<(usize, Gap)> {
@@ -273,7 +341,7 @@ impl SkipList {
 
     /// The gap behind the finger of `level`, if `target` is in it.
     #[inline]
-    fn gap_at_finger(&self, target: &Target<'_>, level: usize) -> Option<Gap> {
+    fn gap_at_finger(&self, target: &impl Sought, level: usize) -> Option<Gap> {
         let before = Node::from_raw(self.growth.finger[level].load(Acquire));
         if before != HEAD && !target.is_after(self.internal_key(before)) {
             return None;
@@ -288,7 +356,7 @@ impl SkipList {
     #[inline]
     fn descend(
         &self,
-        target: &Target<'_>,
+        target: &impl Sought,
         mut level: usize,
         mut gap: Gap,
         mut show: impl FnMut(usize, Gap),
@@ -322,7 +390,7 @@ impl SkipList {
 
     /// Links `node` into `gap` on `level`, or, as the gap narrows under our hands, into what is left of it.
     #[inline]
-    fn link(&self, node: Node, level: usize, target: &Target<'_>, gap: &mut Gap) {
+    fn link(&self, node: Node, level: usize, target: &impl Sought, gap: &mut Gap) {
         loop {
             self.link_of(node, level).store(gap.after.to_raw(), Relaxed);
             if level == 0 {
@@ -350,7 +418,7 @@ impl SkipList {
 
     /// Finds the gap of `target` on `level` again, from where it began before.
     #[cold]
-    fn narrow(&self, level: usize, target: &Target<'_>, gap: &mut Gap) {
+    fn narrow(&self, level: usize, target: &impl Sought, gap: &mut Gap) {
         loop {
             gap.after = self.next_on(gap.before, level);
             if gap.after == NIL || !target.is_after(self.internal_key(gap.after)) {

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
+use waystation_format::order::Order;
 
 /// The model: (user key, newest first) -> value, or a deletion.
 type Model = BTreeMap<Place, Option<Vec<u8>>>;
@@ -152,7 +153,11 @@ fn reserved_entries_fit_to_the_last_byte() {
 #[test]
 fn tall_towers_never_take_more_than_their_reserve() {
     let entries = if cfg!(miri) { 200 } else { 1000 };
-    let list = SkipList::new(SkipList::entry_bytes(4, 0) * entries, &Arc::default());
+    let list = SkipList::new(
+        SkipList::entry_bytes(4, 0) * entries,
+        &Arc::default(),
+        &Order::Bytewise,
+    );
     for number in 0..entries as u32 {
         let entry = Entry {
             user_key: &number.swap_bytes().to_le_bytes(),

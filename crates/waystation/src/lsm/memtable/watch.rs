@@ -16,7 +16,6 @@
 
 use super::arena::{NIL, Node};
 use super::skiplist::SkipList;
-use super::target::Target;
 use crate::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use crate::sync::atomic::{AtomicU32, AtomicUsize};
 use crate::sync::{Mutex, lock};
@@ -63,10 +62,12 @@ impl Watches {
     }
 
     fn note_at(&self, place: usize, list: &SkipList, node: Node) {
-        let target = Target::of_internal(list.internal_key(node));
+        let key = list.internal_key(node);
         let least = &self.least[place];
         let mut known = least.load(Acquire);
-        while known == NIL.to_raw() || !target.is_after(list.internal_key(Node::from_raw(known))) {
+        while known == NIL.to_raw()
+            || !list.is_behind(key, list.internal_key(Node::from_raw(known)))
+        {
             match least.compare_exchange(known, node.to_raw(), AcqRel, Acquire) {
                 Ok(_) => return,
                 Err(other) => known = other,
@@ -97,9 +98,7 @@ impl Watches {
         };
         kept[first..].iter().all(|watch| {
             let least = Node::from_raw(self.least[watch.place].load(Acquire));
-            least == NIL
-                || end
-                    .is_some_and(|end| !Target::of_internal(end).is_after(list.internal_key(least)))
+            least == NIL || end.is_some_and(|end| !list.is_behind(end, list.internal_key(least)))
         })
     }
 }

@@ -9,11 +9,13 @@
 //! or the few that agree in these bytes and are compared in full. Every sixteenth of these integers lies in an array of
 //! its own, which is searched first: it stays in the processor's cache where a table's whole index does not.
 
+use crate::storage::WHOLE_BYTES_MAX;
 use std::cmp::Ordering;
 use std::ops::Range;
 use waystation_format::FormatError;
 use waystation_format::block::{Block, BlockIter};
-use waystation_format::key::{compare_internal, split};
+use waystation_format::key::split;
+use waystation_format::order::Order;
 use waystation_format::table::BlockHandle;
 
 /// One of so many heads is a top: between two of them lie two cache lines.
@@ -33,11 +35,13 @@ pub(super) struct Index {
     /// Where each separator ends in `keys`.
     ends: Box<[u32]>,
     handles: Box<[BlockHandle]>,
+    /// The order of user keys. The heads serve that of bytes alone.
+    order: Order,
 }
 
 impl Index {
-    /// Reads an index block. Refused unless keys ascend and blocks end before `data_end`.
-    pub(super) fn read(block: &Block, data_end: u64) -> Result<Self, FormatError> {
+    /// Reads an index block, of user keys in `order`. Refused unless keys ascend and blocks end before `data_end`.
+    pub(super) fn read(block: &Block, data_end: u64, order: &Order) -> Result<Self, FormatError> {
         let (mut keys, mut ends, mut handles) = (Vec::new(), Vec::new(), Vec::new());
         let mut before = 0..0;
         let mut iter = BlockIter::new(block.clone());
@@ -47,7 +51,10 @@ impl Index {
             keys.extend_from_slice(iter.key());
             let first = handles.is_empty();
             if split(iter.key()).is_none()
-                || !first && compare_internal(&keys[before], &keys[here.clone()]).is_ge()
+                || !first
+                    && order
+                        .compare_internal(&keys[before], &keys[here.clone()])
+                        .is_ge()
             {
                 return Err(malformed("the keys of an index do not ascend"));
             }
@@ -57,6 +64,9 @@ impl Index {
                     "an index names a block past the end of its table",
                 ));
             }
+            if handle.length > WHOLE_BYTES_MAX {
+                return Err(malformed("an index names a block that no table has"));
+            }
             ends.push(u32::try_from(keys.len()).map_err(|_| malformed("an index is too long"))?);
             handles.push(handle);
             before = here;
@@ -65,10 +75,10 @@ impl Index {
         if ends.pop().is_some() {
             keys.truncate(ends.last().map_or(0, |&end| end as usize));
         }
-        Ok(Self::new(keys, ends, handles))
+        Ok(Self::new(keys, ends, handles, order))
     }
 
-    fn new(keys: Vec<u8>, ends: Vec<u32>, handles: Vec<BlockHandle>) -> Self {
+    fn new(keys: Vec<u8>, ends: Vec<u32>, handles: Vec<BlockHandle>, order: &Order) -> Self {
         let mut index = Self {
             common: Box::default(),
             heads: Box::default(),
@@ -76,8 +86,11 @@ impl Index {
             keys: keys.into(),
             ends: ends.into(),
             handles: handles.into(),
+            order: order.clone(),
         };
-        if let Some(last) = index.ends.len().checked_sub(1) {
+        if order.is_bytewise()
+            && let Some(last) = index.ends.len().checked_sub(1)
+        {
             let (first, _) = index.separator(0);
             let (last, _) = index.separator(last);
             let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
@@ -94,6 +107,12 @@ impl Index {
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.handles.len()
+    }
+
+    /// The order of user keys.
+    #[inline]
+    pub(super) fn order(&self) -> &Order {
+        &self.order
     }
 
     /// Where data block `position` lies.
@@ -116,6 +135,9 @@ impl Index {
     /// after which there is none. Only if there are blocks.
     #[inline]
     pub(super) fn find(&self, user_key: &[u8], trailer: u64) -> usize {
+        if !self.order.is_bytewise() {
+            return self.search(0, self.ends.len(), user_key, trailer);
+        }
         let compared = user_key.len().min(self.common.len());
         match user_key[..compared].cmp(&self.common) {
             Ordering::Less => return 0,
@@ -141,14 +163,21 @@ impl Index {
     }
 
     /// The same, where separator `low` is the first with the head of `user_key`.
-    fn find_among_alike(&self, mut low: usize, user_key: &[u8], trailer: u64) -> usize {
+    fn find_among_alike(&self, low: usize, user_key: &[u8], trailer: u64) -> usize {
         let head = self.heads[low];
-        let mut high = low + self.heads[low..].partition_point(|&other| other == head);
+        let high = low + self.heads[low..].partition_point(|&other| other == head);
+        self.search(low, high, user_key, trailer)
+    }
+
+    /// The first separator from `low` on that is at or behind the version of `user_key` with `trailer`; `high` if none
+    /// before it is.
+    fn search(&self, mut low: usize, mut high: usize, user_key: &[u8], trailer: u64) -> usize {
         while low < high {
             let middle = low.midpoint(high);
             let (separator, its_trailer) = self.separator(middle);
-            if separator
-                .cmp(user_key)
+            if self
+                .order
+                .compare(separator, user_key)
                 .then(trailer.cmp(&its_trailer))
                 .is_lt()
             {
@@ -209,7 +238,7 @@ mod tests {
                     offset: 0,
                     length: 0,
                 };
-                let index = Index::new(keys, ends, vec![handle; count + 1]);
+                let index = Index::new(keys, ends, vec![handle; count + 1], &Order::Bytewise);
                 for sought in 0..2 * count + 2 {
                     let key = user_key(sought);
                     let find = |snapshot| {

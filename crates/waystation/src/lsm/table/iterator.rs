@@ -7,10 +7,11 @@
 use super::reader::{Table, read_exact, recycle};
 use crate::error::Result;
 use crate::lsm::iter::InternalIterator;
+use crate::storage::resize;
 use std::sync::Arc;
 use waystation_format::FormatError;
 use waystation_format::block::{Block, BlockIter};
-use waystation_format::key::{compare_internal, split};
+use waystation_format::key::split;
 use waystation_format::table::{BlockHandle, TRAILER_BYTES};
 
 /// How many blocks in a row go through the cache.
@@ -173,11 +174,13 @@ impl InternalIterator for TableIterator {
         }
         let (user_key, trailer) = split(internal_key).unwrap_or((&[], u64::MAX));
         let position = index.find(user_key, trailer);
-        let iter = match &mut self.block {
-            Some(iter) if self.position == position => iter,
-            _ => self.load(position)?,
+        if self.block.is_none() || self.position != position {
+            self.load(position)?;
+        }
+        let Some(iter) = &mut self.block else {
+            return Ok(());
         };
-        let sought = iter.seek(internal_key);
+        let sought = iter.seek_in(self.table.order(), internal_key);
         self.checked(sought)?;
         if self.valid() {
             return Ok(());
@@ -191,7 +194,8 @@ impl InternalIterator for TableIterator {
             return self.seek_to_last();
         }
         self.ahead.begin(Direction::Backward);
-        if compare_internal(self.key(), internal_key).is_gt() {
+        let order = self.table.order();
+        if order.compare_internal(self.key(), internal_key).is_gt() {
             return self.prev();
         }
         Ok(())
@@ -305,7 +309,8 @@ impl ReadAhead {
             Direction::Forward => (start, end.max(table.data_end().min(start + window))),
             Direction::Backward => (start.min(end.saturating_sub(window)), end),
         };
-        self.bytes.resize((end - start) as usize, 0);
+        let length = (end - start) as usize;
+        resize(&mut self.bytes, length, table.file().path())?;
         self.offset = start;
         let read = read_exact(table.file(), &mut self.bytes, start);
         if read.is_err() {

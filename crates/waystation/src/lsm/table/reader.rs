@@ -9,7 +9,7 @@ use super::iterator::{Access, TableIterator};
 use super::lookup::{LookupKey, PinnedValue};
 use crate::error::{Error, Result};
 use crate::lsm::Lookup;
-use crate::storage::File;
+use crate::storage::{File, WHOLE_BYTES_MAX, resize};
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::cell::Cell;
 use std::fmt;
@@ -18,6 +18,7 @@ use std::sync::Arc;
 use waystation_format::FormatError;
 use waystation_format::block::{Block, BlockIter};
 use waystation_format::key::ValueKind;
+use waystation_format::order::Order;
 use waystation_format::table::{
     BlockHandle, FILTER_NAME, FOOTER_BYTES, FilterBlock, Footer, PROPERTIES_NAME, Properties,
     StoredBlock, TRAILER_BYTES,
@@ -25,6 +26,8 @@ use waystation_format::table::{
 
 /// How much of a table's end is read at once when it is opened: mostly all that is wanted.
 const TAIL_BYTES: u64 = 64 * 1024;
+/// No table is longer: each takes memory by its length.
+const TABLE_BYTES_MAX: u64 = 1 << 42;
 /// Scratch memory above this is given back after use.
 const SCRATCH_KEPT_BYTES: usize = 1 << 20;
 
@@ -74,18 +77,21 @@ impl fmt::Debug for Table {
 }
 
 impl Table {
-    /// Opens the table whose footer ends at `file_bytes` of `file`; it is near if it was written just before.
+    /// Opens the table whose footer ends at `file_bytes` of `file`, of user keys in `order`; it is near if it was written just before.
     pub(crate) fn open(
         file: Arc<dyn File>,
         file_bytes: u64,
         is_near: bool,
         blocks: Arc<BlockCache>,
+        order: &Order,
     ) -> Result<Self> {
         let tail = Tail::read(&file, file_bytes)?;
         let index = tail.block(tail.footer.index)?;
-        let index = Index::read(&index, tail.data_end)
+        let index = Index::read(&index, tail.data_end, order)
             .map_err(|error| damaged(&*file, tail.footer.index, &error))?;
         let (filter, facts) = tail.meta_blocks()?;
+        // It could tell keys apart that compare equal.
+        let filter = filter.filter(|_| order.is_bytewise());
         Ok(Self {
             near: near_pieces(if is_near { 0 } else { tail.data_end }),
             data_end: tail.data_end,
@@ -120,7 +126,7 @@ impl Table {
         }
         let block = self.block(position)?;
         let found = block
-            .get(key.user_key, key.trailer)
+            .get_in(self.order(), key.user_key, key.trailer)
             .map_err(|error| self.damaged(handle, &error))?;
         let Some((trailer, range)) = found else {
             recycle(block);
@@ -203,6 +209,12 @@ impl Table {
         let last = self.index.len().checked_sub(1);
         let end = last.and_then(|last| self.index.handle(last).end());
         end.map_or(0, |end| end + TRAILER_BYTES as u64)
+    }
+
+    /// The order of user keys.
+    #[inline]
+    pub(super) fn order(&self) -> &Order {
+        self.index.order()
     }
 
     #[inline]
@@ -294,6 +306,10 @@ impl<'a> Tail<'a> {
             let reason = "a table is not shorter than its footer";
             return Err(Error::corruption(file.path(), 0, reason));
         };
+        if file_bytes > TABLE_BYTES_MAX {
+            let reason = "it is longer than any table";
+            return Err(Error::corruption(file.path(), TABLE_BYTES_MAX, reason));
+        }
         let offset = file_bytes.saturating_sub(TAIL_BYTES);
         let mut bytes = vec![0; (file_bytes - offset) as usize];
         read_exact(file, &mut bytes, offset)?;
@@ -315,12 +331,16 @@ impl<'a> Tail<'a> {
             let reason = "a block is named that lies past the end of its table";
             return Err(Error::corruption(self.file.path(), self.data_end, reason));
         }
+        if handle.length > WHOLE_BYTES_MAX {
+            let reason = "a block is named that no table has";
+            return Err(Error::corruption(self.file.path(), handle.offset, reason));
+        }
         let length = handle.length as usize + TRAILER_BYTES;
         let mut read = Vec::new();
         let stored = if let Some(start) = handle.offset.checked_sub(self.offset) {
             &self.bytes[start as usize..][..length]
         } else {
-            read.resize(length, 0);
+            resize(&mut read, length, self.file.path())?;
             read_exact(self.file, &mut read, handle.offset)?;
             &read
         };
@@ -367,7 +387,11 @@ impl<'a> Tail<'a> {
 /// Reads the block at `handle`.
 fn read_block(file: &dyn File, handle: BlockHandle) -> Result<Block> {
     let mut stored = STORED.take();
-    stored.resize(handle.length as usize + TRAILER_BYTES, 0);
+    resize(
+        &mut stored,
+        handle.length as usize + TRAILER_BYTES,
+        file.path(),
+    )?;
     read_exact(file, &mut stored, handle.offset)?;
     let bytes = decode(&mut stored);
     if stored.capacity() <= SCRATCH_KEPT_BYTES {

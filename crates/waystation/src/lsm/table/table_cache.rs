@@ -8,6 +8,7 @@ use quick_cache::sync::Cache;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use waystation_format::filename::{legacy_table_name, table_name};
+use waystation_format::order::Order;
 
 /// The open tables of one directory.
 pub(crate) struct TableCache {
@@ -15,22 +16,32 @@ pub(crate) struct TableCache {
     directory: PathBuf,
     tables: Cache<u64, Arc<Table>>,
     blocks: Arc<BlockCache>,
+    order: Order,
 }
 
 impl TableCache {
-    /// Keeps up to `max_open_tables` tables of `directory` open, beside those that somebody reads.
+    /// Keeps up to `max_open_tables` tables of `directory` open, beside those that somebody reads. Their user keys are in
+    /// `order`.
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
         directory: &Path,
         max_open_tables: usize,
         blocks: Arc<BlockCache>,
+        order: Order,
     ) -> Self {
         Self {
             storage,
             directory: directory.to_owned(),
             tables: Cache::new(max_open_tables.max(1)),
             blocks,
+            order,
         }
+    }
+
+    /// The order of user keys.
+    #[inline]
+    pub(crate) fn order(&self) -> &Order {
+        &self.order
     }
 
     /// The table that `meta` describes. Threads that ask at once open it once.
@@ -69,7 +80,13 @@ impl TableCache {
         }?;
         // The facts of one that was there already are only found out now.
         let is_near = !meta.facts.are_unread();
-        let table = Table::open(file, meta.file_bytes, is_near, Arc::clone(&self.blocks))?;
+        let table = Table::open(
+            file,
+            meta.file_bytes,
+            is_near,
+            Arc::clone(&self.blocks),
+            &self.order,
+        )?;
         meta.facts.learn(table.facts());
         Ok(table)
     }

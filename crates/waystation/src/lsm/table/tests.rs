@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
 use waystation_format::key::{ValueKind, append, compare_internal, trailer, user_key};
+use waystation_format::order::Order;
 
 pub(crate) type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -27,7 +28,13 @@ impl Place {
         let directory = TempDir::new().unwrap();
         let storage: Arc<dyn Storage> = OsStorage::new();
         let blocks = Arc::new(BlockCache::new(cache_bytes));
-        let cache = TableCache::new(Arc::clone(&storage), directory.path(), 100, blocks);
+        let cache = TableCache::new(
+            Arc::clone(&storage),
+            directory.path(),
+            100,
+            blocks,
+            Order::Bytewise,
+        );
         Self {
             directory,
             storage,
@@ -338,6 +345,7 @@ fn any_settings() -> impl Strategy<Value = TableSettings> {
             restart_interval,
             compression,
             filter_bits_per_key,
+            order: Order::Bytewise,
             purged_through: 0,
         },
     )

@@ -7,7 +7,8 @@ use crate::lsm::table::{TableFacts, TableMeta};
 use crate::lsm::version::{Change, Version};
 use crate::sync::Arc;
 use std::cmp::Ordering;
-use waystation_format::key::{InternalKey, ValueKind, compare_internal, user_key};
+use waystation_format::key::{InternalKey, ValueKind, user_key};
+use waystation_format::order::Order;
 
 /// What a check looked at, and what it found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
@@ -87,7 +88,7 @@ impl Tree {
         let mut cursor = opened.scan();
         cursor.seek_to_first()?;
         while cursor.valid() {
-            walk.add(cursor.key());
+            walk.add(self.order(), cursor.key());
             cursor.next()?;
         }
         Ok(walk)
@@ -102,12 +103,13 @@ impl Tree {
             place.seek_to_first()?;
         }
         let mut last: Option<(Vec<u8>, usize)> = None;
-        while let Some(next) = least(&places) {
+        let order = self.order();
+        while let Some(next) = least(order, &places) {
             let internal_key = places[next].key();
             match &mut last {
                 // The same version once more, of an edit that failed and was there nevertheless.
                 Some((key, _)) if key == internal_key => {}
-                Some((key, place)) if user_key(key) == user_key(internal_key) => {
+                Some((key, place)) if order.is_same(user_key(key), user_key(internal_key)) => {
                     if next < *place {
                         let reason =
                             "an older version of a key is looked at before a newer one".to_owned();
@@ -131,9 +133,9 @@ impl Tree {
 }
 
 /// The place with the least key; among equal ones, the first.
-fn least(places: &[Source]) -> Option<usize> {
+fn least(order: &Order, places: &[Source]) -> Option<usize> {
     let valid = (0..places.len()).filter(|&place| places[place].valid());
-    valid.min_by(|&a, &b| compare_internal(places[a].key(), places[b].key()))
+    valid.min_by(|&a, &b| order.compare_internal(places[a].key(), places[b].key()))
 }
 
 /// What walking over a table found.
@@ -148,12 +150,12 @@ struct Walk {
 }
 
 impl Walk {
-    fn add(&mut self, internal_key: &[u8]) {
+    fn add(&mut self, order: &Order, internal_key: &[u8]) {
         let facts = &mut self.facts;
         if facts.entries == 0 {
             self.smallest = internal_key.to_vec();
             facts.smallest_sequence = u64::MAX;
-        } else if compare_internal(&self.largest, internal_key) != Ordering::Less {
+        } else if order.compare_internal(&self.largest, internal_key) != Ordering::Less {
             self.disorder.get_or_insert(facts.entries);
         }
         self.largest.clear();

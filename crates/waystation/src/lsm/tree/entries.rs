@@ -3,11 +3,13 @@
 use crate::error::Result;
 use crate::lsm::iter::InternalIterator;
 use waystation_format::batch::BatchIter;
-use waystation_format::key::{MAX_SEQUENCE, TRAILER_BYTES, ValueKind, append, compare_internal};
+use waystation_format::key::{MAX_SEQUENCE, TRAILER_BYTES, ValueKind, append};
+use waystation_format::order::Order;
 
 /// Entries in memory, and a cursor over them. Beyond the last entry it is invalid.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Entries {
+    order: Order,
     list: Vec<(Vec<u8>, Vec<u8>)>,
     bytes: usize,
     newest: u64,
@@ -15,6 +17,17 @@ pub(super) struct Entries {
 }
 
 impl Entries {
+    /// No entries, of user keys in `order`.
+    pub(super) fn new(order: &Order) -> Self {
+        Self {
+            order: order.clone(),
+            list: Vec::new(),
+            bytes: 0,
+            newest: 0,
+            at: 0,
+        }
+    }
+
     /// Takes in the operations of a batch, or says why it is none.
     pub(super) fn add(&mut self, batch: &[u8]) -> Result<(), String> {
         let operations = BatchIter::parse(batch)
@@ -60,15 +73,15 @@ impl Entries {
 
     /// Forgets all entries, but for the highest sequence number.
     pub(super) fn clear(&mut self) {
-        *self = Self {
-            newest: self.newest,
-            ..Self::default()
-        };
+        self.list.clear();
+        self.bytes = 0;
+        self.at = 0;
     }
 
     /// Brings the entries into the order of a cursor.
     pub(super) fn sort(&mut self) {
-        self.list.sort_by(|a, b| compare_internal(&a.0, &b.0));
+        let order = &self.order;
+        self.list.sort_by(|a, b| order.compare_internal(&a.0, &b.0));
     }
 }
 
@@ -90,14 +103,14 @@ impl InternalIterator for &mut Entries {
     fn seek(&mut self, internal_key: &[u8]) -> Result<()> {
         self.at = self
             .list
-            .partition_point(|(key, _)| compare_internal(key, internal_key).is_lt());
+            .partition_point(|(key, _)| self.order.compare_internal(key, internal_key).is_lt());
         Ok(())
     }
 
     fn seek_for_prev(&mut self, internal_key: &[u8]) -> Result<()> {
         let behind = self
             .list
-            .partition_point(|(key, _)| compare_internal(key, internal_key).is_le());
+            .partition_point(|(key, _)| self.order.compare_internal(key, internal_key).is_le());
         self.at = behind.wrapping_sub(1);
         Ok(())
     }

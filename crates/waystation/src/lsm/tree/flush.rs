@@ -87,8 +87,9 @@ impl Tree {
         let mut running = lock(&self.running);
         let version = self.version();
         let shape = &self.settings.shape;
+        let order = version.order();
         let is_free =
-            |level: usize| !version.overlaps(level, range) && !running.writes(level, range);
+            |level: usize| !version.overlaps(level, range) && !running.writes(order, level, range);
         let is_cheap =
             |level: usize| version.bytes_overlapping(level + 1, range) <= shape.grandparent_bytes();
         let reached = (0..=deepest).take_while(|&level| level < clear || is_free(level));

@@ -22,7 +22,7 @@ impl Tree {
         if numbers.is_empty() {
             return Ok(());
         }
-        let mut entries = Entries::default();
+        let mut entries = Entries::new(self.order());
         for &number in numbers {
             let path = self.dir.join(log_name(number));
             let content = read_file(&*self.storage, &path)?;

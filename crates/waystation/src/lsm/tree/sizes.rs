@@ -27,10 +27,11 @@ impl Tree {
 
     /// About how many bytes of a table lie before `user_key`.
     fn bytes_before(&self, table: &Arc<TableMeta>, user_key: &[u8]) -> Result<u64> {
-        if user_key <= table.smallest_user_key() {
+        let order = self.order();
+        if !order.is_before(table.smallest_user_key(), user_key) {
             return Ok(0);
         }
-        if user_key > table.largest_user_key() {
+        if order.is_before(table.largest_user_key(), user_key) {
             return Ok(table.file_bytes);
         }
         Ok(self.tables.get(table)?.offset_of(user_key))

@@ -9,7 +9,7 @@ use crate::lsm::compaction::{
 use crate::lsm::iter::{LevelIterator, MergingIterator, Run};
 use crate::lsm::table::TableMeta;
 use crate::lsm::version::{Change, LEVELS, Progress, UserRange, Version};
-use crate::storage::RateLimit;
+use crate::storage::{RateLimit, at_leisure};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock, wait};
 
@@ -214,21 +214,33 @@ impl Tree {
                 return Ok(());
             };
             if level > 0 {
-                let behind = work
+                let last = work
                     .choice
-                    .footprint()
+                    .footprint(self.order())
                     .and_then(|(_, _, range)| range.largest);
-                let behind = behind.map(|key| [key, &[0]].concat());
-                if behind.is_none()
-                    || (range.largest.is_some() && behind.as_deref() > range.largest)
+                // Neighbours with a key in common went together: the next table begins behind it.
+                let next = last.and_then(|last| self.first_behind(level, last));
+                if next
+                    .as_deref()
+                    .is_none_or(|next| range.is_before(self.order(), next))
                 {
                     self.do_work(work)?;
                     return Ok(());
                 }
-                passed = behind;
+                passed = next;
             }
             self.do_work(work)?;
         }
+    }
+
+    /// The first user key of the first table of a sorted `level` that begins behind `key`.
+    fn first_behind(&self, level: usize, key: &[u8]) -> Option<Vec<u8>> {
+        let version = self.version();
+        let tables = version.level(level);
+        let is_at_or_before =
+            |table: &Arc<TableMeta>| !self.order().is_before(key, table.smallest_user_key());
+        let next = tables.get(tables.partition_point(is_at_or_before))?;
+        Some(next.smallest_user_key().to_vec())
     }
 
     /// The next step of a compaction by hand, as `next` finds it once nothing running stands in its way; `None`
@@ -280,7 +292,7 @@ impl Tree {
         choice: Choice,
         version: Arc<Version>,
     ) -> Option<Work<'_>> {
-        let (tables, level, range) = choice.footprint()?;
+        let (tables, level, range) = choice.footprint(version.order())?;
         let claim = Claim::new(tables, level, &range);
         let claimed = Claimed::take(self, running, claim);
         Some(Work {
@@ -327,7 +339,7 @@ impl Tree {
                     .apply(&change, Progress::default())
                     .map(|()| true)
             }
-            Choice::Merge(job) => match self.run_job(job) {
+            Choice::Merge(job) => match at_leisure(|| self.run_job(job)) {
                 Err(Error::Closed(_)) if self.is_cancelled() => Ok(false),
                 outcome => outcome.map(|()| true),
             },
@@ -338,7 +350,7 @@ impl Tree {
     }
 
     fn run_job(&self, job: &Job) -> Result<()> {
-        let mut input = MergingIterator::new(self.job_runs(job));
+        let mut input = MergingIterator::new(self.job_runs(job), self.order());
         let new_number = || self.versions.new_file_number();
         let cancelled = || self.is_cancelled();
         let workplace = self.workplace(self.compaction_rate.as_ref(), &new_number, &cancelled);

@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use std::path::Path;
-use waystation_format::version_edit::BYTEWISE_COMPARATOR;
+use waystation_format::order::Order;
 
 /// The version of the engine's directory format, as the fence shows it. Only ever goes up.
 const FENCE_FORMAT: u32 = 1;
@@ -22,16 +22,17 @@ pub(crate) enum Fence {
 }
 
 impl Fence {
-    /// The comparator name a MANIFEST shows.
-    pub(crate) fn comparator(self) -> String {
+    /// The comparator name a MANIFEST shows whose keys are in `order`.
+    pub(crate) fn comparator(self, order: &Order) -> String {
         match self {
-            Self::Open => BYTEWISE_COMPARATOR.to_owned(),
-            Self::Closed => format!("{FENCE}{FENCE_FORMAT}:{BYTEWISE_COMPARATOR}"),
+            Self::Open => order.name().to_owned(),
+            Self::Closed => format!("{FENCE}{FENCE_FORMAT}:{}", order.name()),
         }
     }
 
-    /// Which one a comparator name found in the manifest at `path` says, if we can open that at all.
-    pub(crate) fn parse(name: &str, path: &Path) -> Result<Self> {
+    /// Which one a comparator name found in the manifest at `path` says, if that is one of `order`, and of a version that
+    /// we know.
+    pub(crate) fn parse(name: &str, path: &Path, order: &Order) -> Result<Self> {
         let refuse = |reason: String| {
             Err(Error::Incompatible {
                 path: path.to_owned(),
@@ -60,11 +61,26 @@ impl Fence {
                 ));
             }
         };
-        if comparator == BYTEWISE_COMPARATOR {
+        if comparator == order.name() {
             return Ok(fence);
         }
         refuse(format!(
-            "its keys are ordered by {comparator:?}, and only {BYTEWISE_COMPARATOR:?} is supported"
+            "its keys are ordered by {comparator:?}, and it was to be opened with {:?}; open it with the comparator \
+             that it was made with",
+            order.name()
         ))
     }
+}
+
+/// The name of the key order that a MANIFEST shows as `name`, without the fence.
+pub(crate) fn order_name(name: &str) -> &str {
+    let fenced = name
+        .strip_prefix(FENCE)
+        .and_then(|rest| rest.split_once(':'));
+    fenced.map_or(name, |(_, order)| order)
+}
+
+/// Whether a key order may have this name: one that a MANIFEST shows without doubt.
+pub(crate) fn may_be_named(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with(FENCE)
 }

@@ -1,17 +1,10 @@
 //! Small whole files: read at once, replaced at once.
 
 use crate::error::Result;
-use crate::storage::{Area, OpenMode, Storage, Transfer};
+use crate::storage::{Area, OpenMode, Storage, Transfer, check_whole};
 use std::path::Path;
 
-/// The whole content of a small file.
-pub(crate) fn read_file(storage: &dyn Storage, path: &Path) -> Result<Vec<u8>> {
-    let file = storage.open(path, OpenMode::Read, Transfer::Buffered, Area::Tables)?;
-    let mut content = vec![0; usize::try_from(file.size()?).unwrap_or(usize::MAX)];
-    let length = file.read_at(&mut content, 0)?;
-    content.truncate(length);
-    Ok(content)
-}
+pub(crate) use crate::storage::read_whole as read_file;
 
 /// Gives `name` in `dir` a new content, so that after a power cut it has the old or the new one, and from the
 /// return on the new one. `temporary` is a name that may be overwritten.
@@ -22,6 +15,8 @@ pub(crate) fn replace_file(
     name: &str,
     content: &[u8],
 ) -> Result<()> {
+    // Nothing is written that could not be read again.
+    check_whole(&dir.join(name), content.len() as u64)?;
     let source = dir.join(temporary);
     let file = storage.open(&source, OpenMode::Create, Transfer::Buffered, Area::Tables)?;
     file.write_at(content, 0)?;

@@ -18,6 +18,7 @@ use waystation_format::key::MAX_SEQUENCE;
 use waystation_format::leveldb_log::{
     RecordReader, RecordWriter, begins_record_after, misses_sector,
 };
+use waystation_format::order::Order;
 use waystation_format::version_edit::{NewFile, VersionEdit};
 
 /// What stands in a MANIFEST besides the tables.
@@ -47,8 +48,8 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Reads the MANIFEST at `path`.
-    pub(crate) fn read(storage: &dyn Storage, path: &Path) -> Result<Self> {
+    /// Reads the MANIFEST at `path` of a database whose keys are in `order`.
+    pub(crate) fn read(storage: &dyn Storage, path: &Path, order: &Order) -> Result<Self> {
         let content = files::read_file(storage, path)?;
         let mut state = Replay::default();
         let mut reader = RecordReader::new(&content);
@@ -70,7 +71,7 @@ impl Manifest {
                 }
             }
         }
-        state.finish(path, content)
+        state.finish(path, content, order)
     }
 }
 
@@ -119,13 +120,13 @@ impl Replay {
         }
     }
 
-    fn finish(self, path: &Path, content: Vec<u8>) -> Result<Manifest> {
+    fn finish(self, path: &Path, content: Vec<u8>, order: &Order) -> Result<Manifest> {
         let missing = |what: &str| {
             let reason = format!("no edit in it names the {what}");
             Error::corruption(path, content.len() as u64, reason)
         };
         let comparator = self.comparator.ok_or_else(|| missing("comparator"))?;
-        let fence = Fence::parse(&comparator, path)?;
+        let fence = Fence::parse(&comparator, path, order)?;
         let numbers = Numbers {
             log_number: self.log_number.ok_or_else(|| missing("log number"))?,
             next_file: self.next_file.ok_or_else(|| missing("next file number"))?,
@@ -143,7 +144,7 @@ impl Replay {
                 .added
                 .extend(tables.into_values().map(|table| (level, Arc::new(table))));
         }
-        let version = Version::empty()
+        let version = Version::empty(order)
             .with(&change)
             .map_err(|reason| Error::corruption(path, content.len() as u64, reason))?;
         let prev_log_number = self.prev_log_number;
@@ -160,7 +161,7 @@ impl Replay {
 /// The edit that makes `version` from nothing.
 pub(crate) fn snapshot_edit(version: &Version, numbers: Numbers, fence: Fence) -> VersionEdit {
     let mut edit = numbers_edit(numbers);
-    edit.comparator = Some(fence.comparator());
+    edit.comparator = Some(fence.comparator(version.order()));
     edit.new_files = version
         .tables()
         .map(|(level, table)| new_file(level, table))

@@ -27,7 +27,7 @@ mod side;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use fence::Fence;
+pub(crate) use fence::{Fence, may_be_named, order_name};
 pub(crate) use files::{read_file, replace_file};
 pub(crate) use manifest::Manifest as ManifestFile;
 pub(crate) use range::UserRange;
@@ -38,7 +38,8 @@ pub(crate) use side::{SIDE_FILE, SideFile, SideFileError, State};
 use super::table::TableMeta;
 use crate::sync::Arc;
 use std::cmp::{Ordering, Reverse};
-use waystation_format::key::{compare_internal, trailer};
+use waystation_format::key::trailer;
+use waystation_format::order::Order;
 pub(crate) use waystation_format::version_edit::LEVELS;
 
 /// The tables of the tree at one moment.
@@ -46,6 +47,7 @@ pub(crate) use waystation_format::version_edit::LEVELS;
 pub(crate) struct Version {
     levels: [Vec<Arc<TableMeta>>; LEVELS],
     bytes: [u64; LEVELS],
+    order: Order,
 }
 
 /// What makes the next version from the one before.
@@ -82,12 +84,19 @@ impl Change {
 }
 
 impl Version {
-    /// A tree without tables.
-    pub(crate) fn empty() -> Self {
+    /// A tree without tables, whose user keys are in `order`.
+    pub(crate) fn empty(order: &Order) -> Self {
         Self {
+            order: order.clone(),
             levels: std::array::from_fn(|_| Vec::new()),
             bytes: [0; LEVELS],
         }
+    }
+
+    /// The order of user keys.
+    #[inline]
+    pub(crate) fn order(&self) -> &Order {
+        &self.order
     }
 
     /// The tables of `level`: newest first in level 0, by key below.
@@ -114,7 +123,7 @@ impl Version {
     ) -> Option<&Arc<TableMeta>> {
         let tables = &self.levels[level];
         let at = tables.partition_point(|table| {
-            match table.largest_user_key().cmp(user_key) {
+            match self.order.compare(table.largest_user_key(), user_key) {
                 Ordering::Less => true,
                 // The table ends with newer versions only; older ones may begin the next.
                 Ordering::Equal => trailer(&table.largest) >> 8 > snapshot,
@@ -123,16 +132,17 @@ impl Version {
         });
         tables
             .get(at)
-            .filter(|table| table.smallest_user_key() <= user_key)
+            .filter(|table| !self.order.is_before(user_key, table.smallest_user_key()))
     }
 
     /// Where the tables of a sorted `level` that may hold a key of `range` stand: neighbours, in key order.
     pub(crate) fn overlap(&self, level: usize, range: &UserRange<'_>) -> std::ops::Range<usize> {
         debug_assert!(level > 0, "level 0 is not sorted by key");
         let tables = &self.levels[level];
-        let start = tables.partition_point(|table| range.is_after(table.largest_user_key()));
-        let length =
-            tables[start..].partition_point(|table| !range.is_before(table.smallest_user_key()));
+        let order = &self.order;
+        let start = tables.partition_point(|table| range.is_after(order, table.largest_user_key()));
+        let length = tables[start..]
+            .partition_point(|table| !range.is_before(order, table.smallest_user_key()));
         start..start + length
     }
 
@@ -160,7 +170,7 @@ impl Version {
             0 => &self.levels[0][..],
             _ => self.overlapping(level, range),
         };
-        (tables.iter()).filter(move |table| level > 0 || range.overlaps_table(table))
+        (tables.iter()).filter(move |table| level > 0 || range.overlaps_table(&self.order, table))
     }
 
     /// Whether any table of `level` (0 too) may hold a key of `range`.
@@ -192,12 +202,13 @@ impl Version {
 
     fn sort_and_check(&mut self) -> Result<(), String> {
         self.levels[0].sort_by_key(|table| Reverse(table.number));
+        let order = &self.order;
         for tables in &mut self.levels[1..] {
             // Stable and nearly sorted already: one pass over the old tables, merges for the new ones.
-            tables.sort_by(|a, b| compare_internal(&a.smallest, &b.smallest));
+            tables.sort_by(|a, b| order.compare_internal(&a.smallest, &b.smallest));
         }
         for (level, table) in self.tables() {
-            if compare_internal(&table.smallest, &table.largest) == Ordering::Greater {
+            if self.order.compare_internal(&table.smallest, &table.largest) == Ordering::Greater {
                 return Err(format!(
                     "the bounds of table {} in level {level} are the wrong way round",
                     table.number
@@ -206,7 +217,11 @@ impl Version {
         }
         for level in 1..LEVELS {
             for pair in self.levels[level].windows(2) {
-                if compare_internal(&pair[0].largest, &pair[1].smallest) != Ordering::Less {
+                if self
+                    .order
+                    .compare_internal(&pair[0].largest, &pair[1].smallest)
+                    != Ordering::Less
+                {
                     return Err(format!(
                         "tables {} and {} overlap in level {level}",
                         pair[0].number, pair[1].number

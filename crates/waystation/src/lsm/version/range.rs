@@ -1,6 +1,8 @@
 //! Ranges of user keys, both ends included, either end open.
 
 use crate::lsm::table::TableMeta;
+use std::cmp::Ordering;
+use waystation_format::order::Order;
 
 /// A range of user keys. `None` means no limit on that side; limits belong to the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,43 +27,49 @@ impl<'a> UserRange<'a> {
         Self::new(table.smallest_user_key(), table.largest_user_key())
     }
 
-    /// The least range that covers all `tables`; `None` if there are none.
-    pub(crate) fn hull(tables: impl IntoIterator<Item = &'a TableMeta>) -> Option<Self> {
-        tables.into_iter().map(Self::of).reduce(Self::union)
+    /// The least range that covers all `tables`; `None` if there are none. Keys are in `order`.
+    pub(crate) fn hull(
+        order: &Order,
+        tables: impl IntoIterator<Item = &'a TableMeta>,
+    ) -> Option<Self> {
+        let ranges = tables.into_iter().map(Self::of);
+        ranges.reduce(|one, other| one.union(order, other))
     }
 
     /// The least range that covers both.
-    pub(crate) fn union(self, other: Self) -> Self {
+    pub(crate) fn union(self, order: &Order, other: Self) -> Self {
+        let pick = |one: Option<&'a [u8]>, another: Option<&'a [u8]>, wanted| {
+            let (one, another) = one.zip(another)?;
+            let is_other = order.compare(another, one) == wanted;
+            Some(if is_other { another } else { one })
+        };
         Self {
-            // `None < Some(_)`, which is right for the lower end ...
-            smallest: self.smallest.min(other.smallest),
-            // ... and has to be turned for the upper one.
-            largest: match (self.largest, other.largest) {
-                (Some(one), Some(another)) => Some(one.max(another)),
-                _ => None,
-            },
+            smallest: pick(self.smallest, other.smallest, Ordering::Less),
+            largest: pick(self.largest, other.largest, Ordering::Greater),
         }
     }
 
     /// Whether the whole range comes after `key`.
-    pub(crate) fn is_after(&self, key: &[u8]) -> bool {
-        self.smallest.is_some_and(|smallest| key < smallest)
+    pub(crate) fn is_after(&self, order: &Order, key: &[u8]) -> bool {
+        self.smallest
+            .is_some_and(|smallest| order.is_before(key, smallest))
     }
 
     /// Whether the whole range comes before `key`.
-    pub(crate) fn is_before(&self, key: &[u8]) -> bool {
-        self.largest.is_some_and(|largest| key > largest)
+    pub(crate) fn is_before(&self, order: &Order, key: &[u8]) -> bool {
+        self.largest
+            .is_some_and(|largest| order.is_before(largest, key))
     }
 
     /// Whether the two share a key.
-    pub(crate) fn overlaps(&self, other: &UserRange<'_>) -> bool {
-        let apart = other.largest.is_some_and(|key| self.is_after(key))
-            || other.smallest.is_some_and(|key| self.is_before(key));
+    pub(crate) fn overlaps(&self, order: &Order, other: &UserRange<'_>) -> bool {
+        let apart = other.largest.is_some_and(|key| self.is_after(order, key))
+            || other.smallest.is_some_and(|key| self.is_before(order, key));
         !apart
     }
 
     /// Whether the table may hold a key of the range.
-    pub(crate) fn overlaps_table(&self, table: &TableMeta) -> bool {
-        self.overlaps(&UserRange::of(table))
+    pub(crate) fn overlaps_table(&self, order: &Order, table: &TableMeta) -> bool {
+        self.overlaps(order, &UserRange::of(table))
     }
 }

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use waystation_format::checksum::crc32c;
 use waystation_format::filename::{self, CURRENT, FileKind};
+use waystation_format::order::Order;
 
 /// What a directory holds.
 #[derive(Debug)]
@@ -79,11 +80,12 @@ impl Listing {
 /// Files are numbered from here on no more: there is room for all that will ever be made.
 const FILE_NUMBER_MAX: u64 = 1 << 62;
 
-/// Reads what `dir` holds; `None` if there is no database in it.
+/// Reads what `dir` holds, whose keys are in `order`; `None` if there is no database in it.
 pub(crate) fn recover(
     storage: &dyn Storage,
     dir: &Path,
     listing: &Listing,
+    order: &Order,
 ) -> Result<Option<Recovered>> {
     let current = dir.join(CURRENT);
     let content = match files::read_file(storage, &current) {
@@ -97,7 +99,7 @@ pub(crate) fn recover(
     let name = filename::parse_current(&content)
         .map_err(|error| Error::corruption(&current, error.offset(), error.reason()))?;
     let path = dir.join(name);
-    let manifest = Manifest::read(storage, &path).map_err(|error| {
+    let manifest = Manifest::read(storage, &path, order).map_err(|error| {
         if error.is_not_found() {
             let reason = format!("it names {name}, which does not exist");
             return Error::corruption(&current, 0, reason);

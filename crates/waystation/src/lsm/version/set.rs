@@ -25,10 +25,10 @@ use crate::sync::{Arc, Mutex, MutexGuard, RwLock, lock};
 use std::path::{Path, PathBuf};
 use waystation_format::checksum::crc32c;
 use waystation_format::filename::{
-    CURRENT, current_content, log_name, manifest_name, temporary_name,
+    CURRENT, FileKind, current_content, log_name, manifest_name, temporary_name,
 };
 use waystation_format::leveldb_log::RecordWriter;
-use waystation_format::version_edit::BYTEWISE_COMPARATOR;
+use waystation_format::order::Order;
 
 /// The name under which a new side file is written.
 pub(crate) const SIDE_TEMPORARY: &str = "WAYSTATION.new";
@@ -76,10 +76,14 @@ struct Inner {
 
 impl VersionSet {
     /// Opens the database in `dir`, whose lock the caller holds, and puts up the fence. A directory without
-    /// one gets one.
-    pub(crate) fn open(storage: Arc<dyn Storage>, dir: &Path) -> Result<(Self, Found)> {
+    /// one gets one. Keys are in `order`.
+    pub(crate) fn open(
+        storage: Arc<dyn Storage>,
+        dir: &Path,
+        order: &Order,
+    ) -> Result<(Self, Found)> {
         let listing = Listing::read(&*storage, dir)?;
-        let recovered = recover(&*storage, dir, &listing)?;
+        let recovered = recover(&*storage, dir, &listing, order)?;
         let found = Found {
             foreign_logs: recovered
                 .as_ref()
@@ -87,6 +91,7 @@ impl VersionSet {
             state: recovered.as_ref().and_then(|found| found.state.clone()),
         };
         let (version, numbers, pins) = if let Some(found) = recovered {
+            remove_unfinished(&*storage, dir, &listing, found.pin.manifest)?;
             (found.version, found.numbers, vec![found.pin])
         } else {
             let numbers = Numbers {
@@ -94,7 +99,7 @@ impl VersionSet {
                 next_file: 1,
                 last_sequence: 0,
             };
-            (Version::empty(), numbers, Vec::new())
+            (Version::empty(order), numbers, Vec::new())
         };
         let inner = Inner {
             manifest: None,
@@ -253,7 +258,7 @@ impl VersionSet {
     }
 
     fn write_side_file(&self, dir: &Path, state: &State, pins: Vec<Pin>) -> Result<()> {
-        let comparator = BYTEWISE_COMPARATOR.to_owned();
+        let comparator = self.current().order().name().to_owned();
         let content = SideFile {
             comparator,
             pins,
@@ -336,7 +341,7 @@ impl VersionSet {
         let mut files = vec![(manifest_name(number), manifest)];
         if !state.is_empty() {
             let side = SideFile {
-                comparator: BYTEWISE_COMPARATOR.to_owned(),
+                comparator: version.order().name().to_owned(),
                 pins: vec![pin],
                 state: state.clone(),
             };
@@ -376,6 +381,27 @@ impl VersionSet {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         lock(&self.inner)
     }
+}
+
+/// Removes MANIFESTs but the one in force, those of openings that did not come to their end: however many there were, they
+/// leave room for this one.
+fn remove_unfinished(
+    storage: &dyn Storage,
+    dir: &Path,
+    listing: &Listing,
+    in_force: u64,
+) -> Result<()> {
+    let is_other =
+        |kind: FileKind| matches!(kind, FileKind::Manifest(number) if number != in_force);
+    let others: Vec<_> = listing.files().filter(|it| is_other(it.1)).collect();
+    if !others.is_empty() {
+        // A power cut must not bring the one back that was in force before.
+        storage.sync_dir(dir)?;
+    }
+    for (name, _) in others {
+        storage.remove(&dir.join(name))?;
+    }
+    Ok(())
 }
 
 impl Inner {

@@ -1,4 +1,7 @@
 //! The operating system's files, clock and randomness.
+//!
+//! What is made here is its owner's alone: files 0600, directories 0700, less what the umask takes. What was there
+//! keeps its mode.
 
 mod file;
 mod lock;
@@ -13,10 +16,11 @@ use super::raw::RawStorage;
 use super::{DirectoryLock, Entry, Metered, OpenMode, Ring};
 use rustix::fs::{Mode, OFlags};
 use rustix::time::{ClockId, clock_gettime};
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -61,14 +65,13 @@ impl RawStorage for Kernel {
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        match fs::create_dir(path) {
-            Ok(()) => self.sync_dir(parent(path)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        match make_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.create_dir(path.parent().ok_or(error)?)?;
-                self.create_dir(path)
+                // Once more and not again: some places take no directories and say so by this error (`/proc`).
+                make_dir(path)
             }
-            Err(error) => Err(error),
+            made => made,
         }
     }
 
@@ -112,6 +115,10 @@ impl RawStorage for Kernel {
         time(ClockId::Monotonic)
     }
 
+    fn has_machine_clock(&self) -> bool {
+        true
+    }
+
     fn wall_clock(&self) -> Duration {
         time(ClockId::Realtime)
     }
@@ -140,7 +147,17 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
+/// Makes one directory, durable at once, for its owner alone unless it is there.
+fn make_dir(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => Kernel.sync_dir(parent(path)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens a file; one that is made is its owner's alone.
 fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
-    let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+    let mode = Mode::RUSR | Mode::WUSR;
     Ok(rustix::fs::open(path, flags | OFlags::CLOEXEC, mode)?)
 }

@@ -7,6 +7,7 @@ use crate::storage::raw::RawFile;
 use rustix::io::Errno;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 /// What direct transfers are aligned to, as on a drive with small sectors.
 const DIRECT_ALIGNMENT: usize = 512;
@@ -105,12 +106,15 @@ impl RawFile for SimFile {
         })
     }
 
+    /// Takes its time, in which others write: that is not synced.
     fn sync(&self) -> io::Result<()> {
-        self.machine.on_disk(|disk| {
+        let synced = self.machine.on_disk(|disk| {
             disk.tree.file_mut(self.node)?.body.sync();
             disk.write_back();
             Ok(())
-        })
+        });
+        thread::yield_now();
+        synced
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {

@@ -92,6 +92,12 @@ impl SimStorage {
         self.raw().disk().off = true;
     }
 
+    /// Switches the machine on again, for threads of an engine that was left on it to come to their end. A machine that
+    /// [`SimStorage::crash`] gave shares nothing with it any more.
+    pub fn power_on(&self) {
+        self.raw().disk().off = false;
+    }
+
     /// Switches the machine off and gives what is found after it ended so; `seed` chooses among the outcomes.
     #[must_use]
     pub fn crash(&self, seed: u64, crash: Crash) -> Arc<Self> {

@@ -368,6 +368,26 @@ fn rules_choose_their_calls() {
 }
 
 #[test]
+fn after_a_rule_that_halts_every_call_fails() {
+    over_both(|subject| {
+        let file = subject.create("file", Transfer::Buffered);
+        let fault = Fault::FailAfter(Refusal::InputOutput);
+        subject
+            .rules
+            .add(Rule::new(Operation::Sync, fault).after(1).halting());
+        file.write_at(b"one", 0).unwrap();
+        file.sync().unwrap();
+        assert!(!subject.rules.is_halted());
+        file.sync().unwrap_err();
+        assert!(subject.rules.is_halted());
+        let other = subject.open("file", OpenMode::Read, Transfer::Buffered);
+        assert!(other.is_err() && subject.storage.list(subject.dir).is_err());
+        // The rules are cleared for it.
+        assert_eq!(subject.content("file"), b"one");
+    });
+}
+
+#[test]
 fn the_oldest_of_several_rules_decides() {
     over_both(|subject| {
         subject

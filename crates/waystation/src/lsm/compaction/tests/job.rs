@@ -12,6 +12,7 @@ use crate::lsm::compaction::job::JobInput;
 use crate::lsm::compaction::{Grandparent, Hidden, JOB_FORMAT, Job, OutputLimits};
 use crate::lsm::version::UserRange;
 use waystation_format::key::{ValueKind, append};
+use waystation_format::order::Order;
 
 fn job() -> Job {
     let mut first = table(7, internal("a", 9), internal("k", 3), 100);
@@ -115,7 +116,7 @@ fn what_nobody_can_read_is_dropped() {
         ("zzz", 0, put, Keep),
     ];
     let job = job();
-    let mut retain = Retain::new(&job);
+    let mut retain = Retain::new(&job, &Order::Bytewise);
     for (user_key, sequence, kind, expected) in entries {
         let mut key = Vec::new();
         append(&mut key, user_key.as_bytes(), sequence, kind);
@@ -130,7 +131,7 @@ fn what_nobody_can_read_is_dropped() {
 #[test]
 fn the_empty_key_is_a_key() {
     let job = job();
-    let mut retain = Retain::new(&job);
+    let mut retain = Retain::new(&job, &Order::Bytewise);
     assert_eq!(retain.judge(&internal("", 4)).unwrap(), Verdict::Keep);
     assert!(retain.starts_key());
     assert_eq!(retain.judge(&internal("", 3)).unwrap(), Verdict::Shadowed);
@@ -143,7 +144,7 @@ fn the_empty_key_is_a_key() {
 fn tables_are_cut_when_full_or_where_it_is_cheap() {
     let job = job();
     let cuts = |keys: &[(&str, u64)]| {
-        let mut cutter = Cutter::new(&job);
+        let mut cutter = Cutter::new(&job, &Order::Bytewise);
         let cuts = keys
             .iter()
             .map(|(key, bytes)| cutter.cuts_before(key.as_bytes(), *bytes));
@@ -206,7 +207,7 @@ fn graves_hide_what_is_older_in_their_range() {
     job.smallest_snapshot = 100;
     job.hidden = hidden();
     assert_eq!(job.purged_through(), 95);
-    let mut retain = Retain::new(&job);
+    let mut retain = Retain::new(&job, &Order::Bytewise);
     for (key, sequence, verdict) in [
         ("a:1", 3, Verdict::Keep),
         ("b:1", 39, Verdict::Hidden),

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use waystation_format::key::{
     MAX_SEQUENCE, ValueKind, append, compare_internal, trailer, user_key,
 };
+use waystation_format::order::Order;
 
 /// Every entry counts as this many bytes.
 const ENTRY_BYTES: u64 = 4;
@@ -106,7 +107,7 @@ struct Model {
 impl Model {
     fn new() -> Self {
         Self {
-            version: Version::empty(),
+            version: Version::empty(&Order::Bytewise),
             content: BTreeMap::new(),
             next_number: 1,
             last_sequence: 0,
@@ -192,7 +193,7 @@ impl Model {
             hidden: &Hidden::default(),
         };
         let choice = pick(&context);
-        let Some((tables, level, range)) = choice.footprint() else {
+        let Some((tables, level, range)) = choice.footprint(&Order::Bytewise) else {
             return false;
         };
         let claim = Claim::new(tables, level, &range);
@@ -233,7 +234,7 @@ impl Model {
         entries.sort_by(|a, b| compare_internal(a, b));
         let mut outputs = Tables::default();
         let mut input = Entries { entries, at: 0 };
-        merge(job, &mut input, &mut outputs, &|| false).unwrap();
+        merge(job, &Order::Bytewise, &mut input, &mut outputs, &|| false).unwrap();
         let mut change = Change::default();
         for input in &job.inputs {
             change

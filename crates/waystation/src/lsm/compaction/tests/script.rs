@@ -9,6 +9,7 @@ use crate::lsm::table::TableMeta;
 use crate::lsm::version::{Change, UserRange, Version};
 use std::fmt::Write as _;
 use std::path::Path;
+use waystation_format::order::Order;
 
 #[test]
 fn scripts_choose_as_written() {
@@ -86,7 +87,9 @@ fn answer(question: &str) -> String {
 }
 
 fn ask(state: &State, words: &[&str], out: &mut String) {
-    let version = Version::empty().with(&state.change).unwrap();
+    let version = Version::empty(&Order::Bytewise)
+        .with(&state.change)
+        .unwrap();
     let context = Context {
         version: &version,
         shape: &state.shape,

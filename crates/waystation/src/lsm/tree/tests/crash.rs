@@ -8,6 +8,7 @@ use crate::storage::Storage;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::sim::Crash;
 use crate::sync::Arc;
+use waystation_format::order::Order;
 
 const OPERATIONS: [Operation; 6] = [
     Operation::Write,
@@ -23,7 +24,7 @@ fn live(storage: &Arc<dyn Storage>, history: &mut History) -> u64 {
     let mut acknowledged = 0;
     let Ok(tree) = open(storage) else { return 0 };
     for round in 0..8_u64 {
-        let mut memtable = Entries::default();
+        let mut memtable = Entries::new(&Order::Bytewise);
         for key in 0..40_u64 {
             let key = format!("{:04}", key * 7 % (50 + round));
             let value = format!("{round} {}", "x".repeat(30));
@@ -117,7 +118,7 @@ fn after_a_passing_failure_everything_goes_on() {
             rules.add(Rule::new(operation, fault).after(after).times(3));
             let mut history = History::default();
             for round in 0..6_u64 {
-                let mut memtable = Entries::default();
+                let mut memtable = Entries::new(&Order::Bytewise);
                 for key in 0..30_u64 {
                     let value = format!("{round} {}", "x".repeat(30));
                     let key = format!("{:04}", key * 7 % (50 + round));

@@ -8,6 +8,7 @@ use crate::sync::Arc;
 use waystation_format::batch::WriteBatch;
 use waystation_format::filename::{FileKind, log_name, parse};
 use waystation_format::leveldb_log::RecordWriter;
+use waystation_format::order::Order;
 
 fn write_file(storage: &dyn Storage, name: &str, content: &[u8]) {
     let path = dir().join(name);
@@ -23,7 +24,7 @@ fn write_file(storage: &dyn Storage, name: &str, content: &[u8]) {
 fn log(history: &mut History, batches: u64) -> Vec<u8> {
     let mut writer = RecordWriter::new(0);
     let mut content = Vec::new();
-    let mut unused = Entries::default();
+    let mut unused = Entries::new(&Order::Bytewise);
     for _ in 0..batches {
         let mut batch = WriteBatch::new();
         batch.set_sequence(history.last + 1);
@@ -58,7 +59,7 @@ fn logs_left(storage: &dyn Storage) -> usize {
 /// A directory with tables, closed so that LevelDB could have opened it.
 fn closed(storage: &Arc<dyn Storage>, history: &mut History) {
     let tree = open(storage).unwrap();
-    let mut memtable = Entries::default();
+    let mut memtable = Entries::new(&Order::Bytewise);
     for key in 0..60 {
         history.write(&mut memtable, format!("{key:04}").as_bytes(), Some(b"old"));
     }

@@ -8,6 +8,7 @@ use crate::sync::Arc;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tempfile::TempDir;
+use waystation_format::order::Order;
 use waystation_oracle::{LevelDb, Operation, Settings};
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -59,7 +60,7 @@ fn leveldb_writes(db: &LevelDb, random: &mut Random, content: &mut Content, writ
 
 fn tree_writes(tree: &Tree, random: &mut Random, content: &mut Content, flushes: u64) {
     for _ in 0..flushes {
-        let mut memtable = Entries::default();
+        let mut memtable = Entries::new(&Order::Bytewise);
         let mut sequence = tree.flushed_sequence();
         for _ in 0..150 {
             let (key, value) = random.write();

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use waystation_format::filename::{FileKind, parse};
 use waystation_format::key::{InternalKey, ValueKind};
+use waystation_format::order::Order;
 
 /// A tree whose tables hold a few kilobytes and whose levels fill quickly.
 pub(super) fn small() -> TreeSettings {
@@ -137,7 +138,7 @@ impl History {
 pub(super) fn scan(tree: &Tree, snapshot: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut sources = Vec::new();
     tree.sources(&tree.version(), None, None, &mut sources);
-    let mut cursor = MergingIterator::new(sources);
+    let mut cursor = MergingIterator::new(sources, &Order::Bytewise);
     cursor.seek_to_first().unwrap();
     let mut seen = Vec::new();
     let mut last: Option<Vec<u8>> = None;

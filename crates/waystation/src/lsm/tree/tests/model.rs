@@ -6,6 +6,7 @@ use super::{
 use crate::storage::Storage;
 use crate::sync::Arc;
 use proptest::prelude::*;
+use waystation_format::order::Order;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -54,7 +55,7 @@ proptest! {
         let storage: Arc<dyn Storage> = machine(seed);
         let mut tree = open(&storage).unwrap();
         let mut history = History::default();
-        let mut memtable = Entries::default();
+        let mut memtable = Entries::new(&Order::Bytewise);
         let mut oldest = 0;
         for step in steps {
             match step {

@@ -12,9 +12,10 @@ use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::sync::Arc;
 use std::path::Path;
 use waystation_format::filename::table_name;
+use waystation_format::order::Order;
 
 fn fill(tree: &Tree, history: &mut History, keys: std::ops::Range<u32>, step: usize) {
-    let mut memtable = Entries::default();
+    let mut memtable = Entries::new(&Order::Bytewise);
     for key in keys.step_by(step) {
         let value = format!("{key} {}", "v".repeat(80));
         history.write(
@@ -65,7 +66,7 @@ fn load_keys(tree: &Tree, history: &mut History, keys: impl Iterator<Item = u32>
     let keys: Vec<_> = keys.collect();
     let key = |number: u32| format!("{number:08}").into_bytes();
     let ends = [keys[0], keys[keys.len() - 1]].map(key);
-    let mut entries = Entries::default();
+    let mut entries = Entries::new(&Order::Bytewise);
     for number in keys {
         let value = format!("{number} {}", "v".repeat(80));
         history.write(&mut entries, &key(number), Some(value.as_bytes()));
@@ -160,7 +161,7 @@ fn compacting_everything_leaves_nothing_of_what_was_deleted() {
         settle(&tree, history.last);
     }
     let snapshot = history.last;
-    let mut memtable = Entries::default();
+    let mut memtable = Entries::new(&Order::Bytewise);
     for key in 0..1200 {
         history.write(&mut memtable, format!("{key:08}").as_bytes(), None);
     }

@@ -7,6 +7,7 @@ use crate::lsm::version::{Fence, Progress, SIDE_FILE, Version};
 use std::path::Path;
 use waystation_format::filename::{CURRENT, table_name};
 use waystation_format::leveldb_log::{RecordReader, RecordWriter};
+use waystation_format::order::Order;
 
 /// A directory with tables 2 and 3 and 4 in level 1, each installed by its own edit.
 fn filled() -> Fixture {
@@ -105,7 +106,7 @@ fn comparators_are_told_apart() {
             next_file: 3,
             last_sequence: 0,
         };
-        let mut edit = snapshot_edit(&Version::empty(), numbers, Fence::Open);
+        let mut edit = snapshot_edit(&Version::empty(&Order::Bytewise), numbers, Fence::Open);
         edit.comparator = Some(name.to_owned());
         let mut framed = Vec::new();
         RecordWriter::new(0).append(&edit.to_bytes(), &mut framed);

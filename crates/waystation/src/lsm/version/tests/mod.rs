@@ -10,6 +10,7 @@ use crate::sync::Arc;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 use waystation_format::key::{ValueKind, append, compare_internal};
+use waystation_format::order::Order;
 
 fn internal(user_key: &[u8], sequence: u64) -> Vec<u8> {
     let mut key = Vec::new();
@@ -40,7 +41,7 @@ fn numbers(tables: &[Arc<TableMeta>]) -> Vec<u64> {
 
 #[test]
 fn a_change_makes_the_next_version_and_leaves_this_one() {
-    let first = Version::empty()
+    let first = Version::empty(&Order::Bytewise)
         .with(&adding(&[
             (0, table(3, ("a", 30), ("z", 20))),
             (0, table(4, ("a", 50), ("z", 40))),
@@ -67,7 +68,7 @@ fn a_change_makes_the_next_version_and_leaves_this_one() {
 
 #[test]
 fn a_change_that_breaks_the_order_is_refused() {
-    let base = Version::empty()
+    let base = Version::empty(&Order::Bytewise)
         .with(&adding(&[(1, table(1, ("c", 9), ("f", 8)))]))
         .unwrap();
     let refused = [
@@ -102,6 +103,7 @@ fn a_change_that_breaks_the_order_is_refused() {
 
 #[test]
 fn open_ends_reach_everything() {
+    let order = &Order::Bytewise;
     let all = UserRange::default();
     let tail = UserRange {
         smallest: Some(b"m"),
@@ -109,18 +111,21 @@ fn open_ends_reach_everything() {
     };
     let one = UserRange::new(b"c", b"f");
     assert!(
-        all.overlaps(&one) && one.overlaps(&all) && !tail.overlaps(&one) && !one.overlaps(&tail)
+        all.overlaps(order, &one)
+            && one.overlaps(order, &all)
+            && !tail.overlaps(order, &one)
+            && !one.overlaps(order, &tail)
     );
     assert_eq!(
-        one.union(tail),
+        one.union(order, tail),
         UserRange {
             smallest: Some(b"c"),
             largest: None
         }
     );
-    assert_eq!(one.union(all), all);
+    assert_eq!(one.union(order, all), all);
     assert_eq!(
-        one.union(UserRange::new(b"a", b"d")),
+        one.union(order, UserRange::new(b"a", b"d")),
         UserRange::new(b"a", b"f")
     );
 }
@@ -145,7 +150,9 @@ fn level(cuts: &[u8]) -> Version {
             )
         })
         .collect();
-    Version::empty().with(&adding(&tables)).unwrap()
+    Version::empty(&Order::Bytewise)
+        .with(&adding(&tables))
+        .unwrap()
 }
 
 proptest! {
@@ -163,7 +170,7 @@ proptest! {
             largest: (open & 2 == 0).then_some(&high[..]),
         };
         let tables = version.level(3);
-        let looked: Vec<_> = tables.iter().filter(|table| range.overlaps_table(table)).collect();
+        let looked: Vec<_> = tables.iter().filter(|table| range.overlaps_table(&Order::Bytewise, table)).collect();
         let searched: Vec<_> = version.overlapping(3, &range).iter().collect();
         prop_assert_eq!(&looked, &searched);
         prop_assert_eq!(version.overlaps(3, &range), !looked.is_empty());

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use waystation_format::filename::{CURRENT, log_name, manifest_name, table_name};
 use waystation_format::leveldb_log::RecordWriter;
+use waystation_format::order::Order;
 
 pub(super) struct Fixture {
     pub dir: TempDir,
@@ -27,7 +28,7 @@ impl Fixture {
     }
 
     pub(super) fn open(&self) -> Result<(VersionSet, Found)> {
-        VersionSet::open(Arc::clone(&self.storage), self.dir.path())
+        VersionSet::open(Arc::clone(&self.storage), self.dir.path(), &Order::Bytewise)
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -46,7 +47,7 @@ impl Fixture {
     }
 
     pub(super) fn read_manifest(&self) -> Manifest {
-        Manifest::read(&*self.storage, &self.current_manifest()).unwrap()
+        Manifest::read(&*self.storage, &self.current_manifest(), &Order::Bytewise).unwrap()
     }
 
     pub(super) fn names(&self) -> Vec<String> {
@@ -90,7 +91,7 @@ fn a_new_database_is_fenced_from_its_first_moment() {
     let manifest = fixture.read_manifest();
     assert_eq!(manifest.fence, Fence::Closed);
     assert_eq!(
-        Fence::Closed.comparator(),
+        Fence::Closed.comparator(&Order::Bytewise),
         "waystation/1:leveldb.BytewiseComparator"
     );
     assert_eq!(
@@ -290,7 +291,7 @@ fn a_directory_of_leveldb_opens_in_place() {
     // An old LevelDB named its tables otherwise.
     std::fs::rename(fixture.path("000005.ldb"), fixture.path("000005.sst")).unwrap();
     change.added.push((0, fixture.table(8, "a", "z")));
-    let version = Version::empty().with(&change).unwrap();
+    let version = Version::empty(&Order::Bytewise).with(&change).unwrap();
     let numbers = Numbers {
         log_number: 7,
         next_file: 10,
@@ -361,6 +362,7 @@ fn reading_writes_nothing() {
             &*fixture.storage,
             path,
             &Listing::read(&*fixture.storage, path).unwrap(),
+            &Order::Bytewise,
         )
     };
     assert!(read().unwrap().is_none());

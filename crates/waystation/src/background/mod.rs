@@ -1,0 +1,35 @@
+//! Background work of all databases of a process: one scheduler, a few threads, events and deadlines.
+//!
+//! A database joins ([`Member`]) with the jobs it has ([`Jobs`]): writing the log out, flushing, settling, keeping, watching,
+//! compacting. What happens to it (a memtable is full, a device departs, a snapshot is released) is submitted as an
+//! event, and what time brings is a deadline. Nothing polls: a database to which nothing happens wakes no thread.
+//!
+//! - [`plan`]: which job is next, and when the next deadline comes; a pure function of events and times, tested by
+//!   scripts in `testdata/`
+//! - [`scheduler`]: the threads that run what the plan says
+//! - [`member`]: a database among the others: how it joins, submits and leaves
+//!
+//! All databases on the operating system's storage share one scheduler, which begins with the first of them and ends with
+//! the last. A storage with a clock of its own (the simulated machine) has its own, whose timer lets that clock pass.
+
+mod member;
+#[cfg(test)]
+#[cfg(shuttle)]
+mod model_tests;
+mod plan;
+mod scheduler;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;
+
+pub(crate) use member::Member;
+pub(crate) use plan::{Kind, Limits, Next};
+
+/// What a database does in the background.
+pub(crate) trait Jobs: Send + Sync {
+    /// Runs one job of `kind`. It may wait for jobs of lanes before its own.
+    fn run(&self, kind: Kind) -> Next;
+
+    /// A job of `kind` panicked. None of this database begins any more; other databases go on.
+    fn panicked(&self, kind: Kind);
+}
