@@ -1,0 +1,106 @@
+//! What can go wrong, in the words that CouchDB's clients know.
+//!
+//! Each variant is one error word of the protocol; [`Error::word`] and the sentence of `Display` (the protocol's
+//! *reason*) are what a server sends. Status codes are the server's.
+
+use std::borrow::Cow;
+
+/// The result of every fallible call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a document is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// It never was, or this revision of it is not known.
+    Missing,
+    /// It was deleted.
+    Deleted,
+}
+
+/// An error of the document database.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The update names another revision than a leaf of the document.
+    #[error("Document update conflict.")]
+    Conflict,
+    /// There is no such document, or no such revision of it.
+    #[error("{}", match .0 { Absence::Missing => "missing", Absence::Deleted => "deleted" })]
+    NotFound(Absence),
+    /// The request cannot be understood.
+    #[error("{0}")]
+    BadRequest(Cow<'static, str>),
+    /// The identifier is none that a document can have.
+    #[error("{0}")]
+    IllegalId(Cow<'static, str>),
+    /// A field of the document means something else than it holds.
+    #[error("{0}")]
+    DocumentValidation(String),
+    /// A stub names an attachment that the revision before does not have.
+    #[error("Invalid attachment stub in {id} for {name}")]
+    MissingStub {
+        /// The document.
+        id: String,
+        /// The attachment.
+        name: String,
+    },
+    /// The document is larger than is allowed (bytes of JSON).
+    #[error("{id}")]
+    DocumentTooLarge {
+        /// The document.
+        id: String,
+    },
+    /// A selector, an index or another part of a query is wrong.
+    #[error("{reason}")]
+    Query {
+        /// The protocol's word.
+        word: &'static str,
+        /// The sentence.
+        reason: String,
+    },
+    /// Bytes in the engine are not what this crate wrote.
+    #[error(
+        "the record of {what} is damaged: {reason}; restore the database from a backup or a replica"
+    )]
+    Damaged {
+        /// The record.
+        what: String,
+        /// What does not hold.
+        reason: String,
+    },
+    /// The engine refused.
+    #[error(transparent)]
+    Engine(#[from] waystation::Error),
+}
+
+impl Error {
+    /// The protocol's word for this error.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Conflict => "conflict",
+            Self::NotFound(_) => "not_found",
+            Self::BadRequest(_) => "bad_request",
+            Self::IllegalId(_) => "illegal_docid",
+            Self::DocumentValidation(_) => "doc_validation",
+            Self::MissingStub { .. } => "missing_stub",
+            Self::DocumentTooLarge { .. } => "document_too_large",
+            Self::Query { word, .. } => word,
+            Self::Engine(error) if error.is_out_of_space() => "insufficient_storage",
+            Self::Damaged { .. } | Self::Engine(_) => "internal_server_error",
+        }
+    }
+
+    pub(crate) fn missing() -> Self {
+        Self::NotFound(Absence::Missing)
+    }
+
+    pub(crate) fn damaged(what: impl Into<String>, reason: &(impl ToString + ?Sized)) -> Self {
+        let (what, reason) = (what.into(), reason.to_string());
+        Self::Damaged { what, reason }
+    }
+
+    pub(crate) fn query(word: &'static str, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::Query { word, reason }
+    }
+}

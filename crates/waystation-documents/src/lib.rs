@@ -1,0 +1,28 @@
+//! Documents: CouchDB's model over the engine.
+//!
+//! ```text
+//!   shard        documents, changes, local documents, attachments: keys and batches of the engine
+//!   document     a document as its clients write it
+//!   mango        selectors: what they mean, and which documents they match
+//!   tree         revisions of one document, and which of them wins
+//!   json         bodies as canonical text, walked without parsing
+//!   collate      CouchDB's order of JSON values
+//! ```
+//!
+//! This crate speaks no HTTP and knows no async: it is what a server, a drive and a test have in common.
+
+mod attachment;
+pub mod collate;
+mod document;
+mod error;
+pub mod json;
+pub mod mango;
+mod revision;
+pub mod shard;
+pub mod tree;
+
+pub use attachment::{Attachment, AttachmentInfo, ContentDigest, Given};
+pub use document::Document;
+pub use error::{Absence, Error, Result};
+pub use revision::{DIGEST_BYTES, Revision, RevisionId};
+pub use shard::{Edits, Shard};

@@ -1,0 +1,43 @@
+//! Mango: queries as JSON.
+//!
+//! A [`Selector`] is parsed once, normalised as CouchDB does, and matched against many documents. What it needs of a
+//! document it asks by name, so that whoever stores documents decides how much of one is read.
+
+mod condition;
+mod matching;
+mod path;
+mod plan;
+mod projection;
+mod range;
+mod selector;
+mod term;
+
+pub use path::FieldPath;
+pub use plan::{Candidate, Direction, Plan, Sort};
+pub use projection::Projection;
+pub use range::{IdRange, KeyRange};
+pub use selector::Selector;
+
+use crate::json::Json;
+
+/// What a selector is matched against.
+pub trait Fields {
+    /// The value of the top-level field `name`.
+    fn field(&self, name: &str) -> Option<Json<'_>>;
+
+    /// All of it as one value, for conditions that name no field.
+    fn whole(&self) -> Json<'_>;
+}
+
+impl Fields for Json<'_> {
+    fn field(&self, name: &str) -> Option<Json<'_>> {
+        self.member(name)
+    }
+
+    fn whole(&self) -> Json<'_> {
+        *self
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! Scans through an index: documents in the order of its columns, within ranges of them.
+
+use super::scan::{ScanStats, Source, StoredDocument};
+use super::{Shard, keys};
+use crate::collate::AFTER;
+use crate::error::{Error, Result};
+use crate::mango::{Direction, KeyRange};
+use waystation::{DbIterator, IterOptions};
+
+/// A scan through an index, as it stood when the scan began.
+pub struct IndexScan<'a> {
+    source: Source<'a>,
+    entries: DbIterator,
+    /// Ranges of entries' keys that are still to be read, the next one last.
+    ranges: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The range that is being read.
+    range: Option<(Vec<u8>, Vec<u8>)>,
+    direction: Direction,
+    /// The key of the entry that was returned last.
+    position: Vec<u8>,
+}
+
+impl Shard {
+    /// Begins a scan through the index `name` within `ranges` (`None`: all of it), behind the entry `after`, if one is
+    /// named: what [`IndexScan::position`] said.
+    ///
+    /// # Errors
+    /// [`Error::Query`] if there is no such index that is whole; [`Error::Engine`].
+    pub fn scan_index(
+        &self,
+        name: &str,
+        ranges: Option<&[KeyRange]>,
+        direction: Direction,
+        after: Option<&[u8]>,
+    ) -> Result<IndexScan<'_>> {
+        let indexes = self.indexes();
+        let index = indexes
+            .iter()
+            .find(|it| it.definition.name == name && it.is_whole);
+        let index = index.ok_or_else(|| {
+            Error::query(
+                "invalid_index",
+                format!("There is no index {name} that serves queries."),
+            )
+        })?;
+        let source = Source::new(self);
+        let prefix = keys::index(index.number);
+        let within =
+            |begin: &[u8], end: &[u8]| ([&prefix, begin].concat(), [&prefix, end].concat());
+        let mut ranges: Vec<_> = match ranges {
+            None => vec![within(&[], &[AFTER])],
+            Some(ranges) => ranges
+                .iter()
+                .map(|range| within(&range.begin, &range.end))
+                .collect(),
+        };
+        if let Some(after) = after {
+            for (begin, end) in &mut ranges {
+                match direction {
+                    Direction::Ascending => *begin = begin.clone().max([after, &[0]].concat()),
+                    Direction::Descending => *end = end.clone().min(after.to_vec()),
+                }
+            }
+        }
+        ranges.retain(|(begin, end)| begin < end);
+        if direction == Direction::Ascending {
+            ranges.reverse();
+        }
+        let mut options = IterOptions::prefix(prefix);
+        options.snapshot = Some(source.snapshot.clone());
+        Ok(IndexScan {
+            entries: self.db.iter(options)?,
+            source,
+            ranges,
+            range: None,
+            direction,
+            position: Vec::new(),
+        })
+    }
+}
+
+impl IndexScan<'_> {
+    /// The next document; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`].
+    pub fn next_document(&mut self) -> Result<Option<StoredDocument<'_>>> {
+        if !self.go_on()? {
+            return Ok(None);
+        }
+        self.position.clear();
+        self.position.extend_from_slice(self.entries.key());
+        let id = keys::id_of_entry(&self.position)
+            .ok_or_else(|| Error::damaged("an index", "an entry names no document"))?;
+        let head = self.source.read_head(&id)?;
+        let document = self.source.document(id, &head, false)?;
+        let deleted = || Error::damaged("an index", "an entry names a deleted document");
+        document.ok_or_else(deleted).map(Some)
+    }
+
+    /// Goes to the next entry; whether there is one.
+    fn go_on(&mut self) -> Result<bool> {
+        if self.range.is_some() {
+            match self.direction {
+                Direction::Ascending => self.entries.next()?,
+                Direction::Descending => self.entries.prev()?,
+            }
+        }
+        loop {
+            let is_within = |(begin, end): &(Vec<u8>, Vec<u8>)| {
+                let key = self.entries.key();
+                key >= begin.as_slice() && key < end.as_slice()
+            };
+            if self.range.is_some()
+                && self.entries.valid()
+                && self.range.as_ref().is_some_and(is_within)
+            {
+                return Ok(true);
+            }
+            let Some(range) = self.ranges.pop() else {
+                self.range = None;
+                return Ok(false);
+            };
+            match self.direction {
+                Direction::Ascending => self.entries.seek(&range.0)?,
+                Direction::Descending => {
+                    self.entries.seek_for_prev(&range.1)?;
+                    if self.entries.valid() && self.entries.key() == range.1 {
+                        self.entries.prev()?;
+                    }
+                }
+            }
+            self.range = Some(range);
+        }
+    }
+
+    /// The entry that was returned last, to go on behind it.
+    pub fn position(&self) -> &[u8] {
+        &self.position
+    }
+
+    /// What it has cost so far.
+    pub fn stats(&self) -> ScanStats {
+        self.source.stats()
+    }
+}

@@ -1,0 +1,261 @@
+//! The records of a document: its head and its bodies.
+//!
+//! ```text
+//!   head    version u8 | sequence | tree | winner's table of fields
+//!   body    version u8 | attachments | text
+//!   table   count | (name, kind u8, offset, length, [value])*
+//! ```
+//!
+//! A head is small however large the document is: a scan that filters on top-level fields reads heads, and of a body
+//! only what lies behind an offset, if anything. Scalars of up to [`INLINE_BYTES_MAX`] bytes stand in the table itself.
+//! Numbers are varints where no width is named. Never renumber the kinds.
+
+use crate::attachment::AttachmentInfo;
+use crate::json::{Json, Kind, unquote};
+use crate::tree::RevisionTree;
+use waystation_format::FormatError;
+use waystation_format::varint::{Reader, put_length_prefixed, put_u64};
+
+/// The version of both records.
+const VERSION: u8 = 1;
+/// Texts of values up to this long stand in the table (bytes).
+const INLINE_BYTES_MAX: usize = 48;
+/// A table names at most this many fields; of the others the body tells.
+const FIELDS_MAX: usize = 1024;
+
+/// A top-level field of a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Field {
+    /// Its name, unquoted.
+    pub(super) name: String,
+    pub(super) place: Place,
+}
+
+/// Where the text of a field's value is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Here.
+    Inline(String),
+    /// In the body, from the offset on for so many bytes.
+    Body(usize, usize),
+}
+
+/// The top-level fields of a body.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct FieldTable {
+    pub(super) fields: Vec<Field>,
+    /// Whether it names all of them.
+    pub(super) is_complete: bool,
+}
+
+impl FieldTable {
+    /// The table of the object `body`.
+    pub(super) fn of(body: &str) -> Self {
+        let begin = body.as_ptr().addr();
+        let field = |(name, value): (&str, Json<'_>)| {
+            let text = value.text();
+            let is_scalar = !matches!(value.kind(), Kind::Array | Kind::Object);
+            let place = if is_scalar && text.len() <= INLINE_BYTES_MAX {
+                Place::Inline(text.to_owned())
+            } else {
+                Place::Body(text.as_ptr().addr() - begin, text.len())
+            };
+            let name = unquote(name).into_owned();
+            Field { name, place }
+        };
+        let mut members = Json::new(body).members();
+        let fields = members.by_ref().take(FIELDS_MAX).map(field).collect();
+        Self {
+            fields,
+            is_complete: members.next().is_none(),
+        }
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.is_complete));
+        put_u64(out, self.fields.len() as u64);
+        for field in &self.fields {
+            put_length_prefixed(out, field.name.as_bytes());
+            match &field.place {
+                Place::Inline(text) => {
+                    out.push(0);
+                    put_length_prefixed(out, text.as_bytes());
+                }
+                Place::Body(offset, length) => {
+                    out.push(1);
+                    put_u64(out, *offset as u64);
+                    put_u64(out, *length as u64);
+                }
+            }
+        }
+    }
+
+    fn take(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+        let is_complete = reader.u8("flag of a table")? != 0;
+        let count = reader.var_u64("count of fields")?;
+        let mut fields = Vec::new();
+        for _ in 0..count {
+            let name = take_text(reader, "name of a field")?;
+            let place = if reader.u8("place of a field")? == 0 {
+                Place::Inline(take_text(reader, "value of a field")?)
+            } else {
+                let offset = reader.var_u64("offset of a field")? as usize;
+                Place::Body(offset, reader.var_u64("length of a field")? as usize)
+            };
+            fields.push(Field { name, place });
+        }
+        Ok(Self {
+            fields,
+            is_complete,
+        })
+    }
+}
+
+/// What is known of a document without its bodies.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Head {
+    /// Its latest update sequence.
+    pub(super) sequence: u64,
+    pub(super) tree: RevisionTree,
+    /// The fields of the winner.
+    pub(super) fields: FieldTable,
+}
+
+impl Head {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        put_u64(&mut out, self.sequence);
+        self.tree.put(&mut out);
+        self.fields.put(&mut out);
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let mut reader = Reader::new(bytes);
+        check_version(&mut reader)?;
+        let head = Self {
+            sequence: reader.var_u64("sequence of a document")?,
+            tree: RevisionTree::take(&mut reader)?,
+            fields: FieldTable::take(&mut reader)?,
+        };
+        check_end(&reader)?;
+        Ok(head)
+    }
+}
+
+/// One revision's body.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Body {
+    pub(super) attachments: Vec<AttachmentInfo>,
+    pub(super) text: String,
+}
+
+impl Body {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.text.len() + 16);
+        out.push(VERSION);
+        put_u64(&mut out, self.attachments.len() as u64);
+        for attachment in &self.attachments {
+            attachment.put(&mut out);
+        }
+        out.extend_from_slice(self.text.as_bytes());
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let mut reader = Reader::new(bytes);
+        check_version(&mut reader)?;
+        let count = reader.var_u64("count of attachments")?;
+        let mut attachments = Vec::new();
+        for _ in 0..count {
+            attachments.push(AttachmentInfo::take(&mut reader)?);
+        }
+        let offset = reader.offset() as u64;
+        let text = String::from_utf8(reader.rest().to_vec());
+        let reason = "a body is no text";
+        Ok(Self {
+            attachments,
+            text: text.map_err(|_| FormatError::Malformed { offset, reason })?,
+        })
+    }
+}
+
+fn check_version(reader: &mut Reader<'_>) -> Result<(), FormatError> {
+    match reader.u8("version")? {
+        VERSION => Ok(()),
+        _ => Err(FormatError::Malformed {
+            offset: 0,
+            reason: "the record is of a newer version",
+        }),
+    }
+}
+
+fn check_end(reader: &Reader<'_>) -> Result<(), FormatError> {
+    if reader.is_empty() {
+        return Ok(());
+    }
+    Err(FormatError::Malformed {
+        offset: reader.offset() as u64,
+        reason: "something stands behind the record",
+    })
+}
+
+fn take_text(reader: &mut Reader<'_>, what: &'static str) -> Result<String, FormatError> {
+    let offset = reader.offset() as u64;
+    let bytes = reader.length_prefixed(what)?.to_vec();
+    let reason = "a field is no text";
+    String::from_utf8(bytes).map_err(|_| FormatError::Malformed { offset, reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachment::ContentDigest;
+    use crate::tree::Stored;
+
+    #[test]
+    fn records_are_read_back_and_cuts_are_noticed() {
+        let long = "x".repeat(100);
+        let text = format!(r#"{{"a":1,"b":[1,2],"c":"{long}","d":null}}"#);
+        let mut head = Head {
+            sequence: 9,
+            fields: FieldTable::of(&text),
+            ..Head::default()
+        };
+        let stored = Stored {
+            sequence: 9,
+            deleted: false,
+        };
+        head.tree
+            .merge(&["1-a".parse().expect("a revision")], stored);
+        let bytes = head.encode();
+        assert_eq!(Head::decode(&bytes), Ok(head.clone()));
+        for cut in 0..bytes.len() {
+            assert!(Head::decode(&bytes[..cut]).is_err(), "{cut}");
+        }
+        assert_eq!(
+            head.fields.fields[1].place,
+            Place::Body(text.find("[1").expect("b"), 5)
+        );
+        let body = Body {
+            attachments: vec![AttachmentInfo {
+                name: "a.txt".into(),
+                content_type: "text/plain".into(),
+                revpos: 1,
+                digest: ContentDigest::of(b"hello"),
+                length: 5,
+            }],
+            text,
+        };
+        assert_eq!(Body::decode(&body.encode()), Ok(body));
+    }
+
+    #[test]
+    fn a_table_names_no_more_than_it_may() {
+        let members: Vec<String> = (0..=FIELDS_MAX)
+            .map(|at| format!("\"f{at}\":{at}"))
+            .collect();
+        let table = FieldTable::of(&format!("{{{}}}", members.join(",")));
+        assert_eq!((table.fields.len(), table.is_complete), (FIELDS_MAX, false));
+    }
+}

@@ -1,0 +1,289 @@
+//! Scans: documents in the order of their identifiers, by what a selector asks of them.
+//!
+//! A scan reads heads. A field that stands in a head's table costs nothing more; for another one the body is read,
+//! once. So a filter on top-level scalars reads tens of bytes of a document, however large it is.
+
+use super::record::{Body, Head, Place};
+use super::{Shard, decode_body, keys};
+use crate::error::{Error, Result};
+use crate::json::{Json, Kind, quote};
+use crate::mango::{Fields, Selector};
+use crate::revision::Revision;
+use std::cell::{Cell, OnceCell, RefCell};
+use waystation::{DbIterator, IterOptions, Snapshot};
+
+/// What a scan goes through.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ScanOptions {
+    /// The first identifier; `None`: from the beginning.
+    pub from: Option<String>,
+    /// Go on behind `from`, and not at it.
+    pub is_behind: bool,
+    /// The last identifier; `None`: to the end.
+    pub to: Option<String>,
+    /// Documents that were deleted, too.
+    pub deleted: bool,
+}
+
+/// What a scan has cost so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ScanStats {
+    /// Documents whose head was read.
+    pub examined: u64,
+    /// Documents of which the body was read, too.
+    pub bodies: u64,
+    /// Bytes of heads and bodies.
+    pub bytes: u64,
+}
+
+/// A document that a scan has come to. Its fields are read when they are asked for.
+pub struct StoredDocument<'a> {
+    source: &'a Source<'a>,
+    id: String,
+    /// As JSON.
+    quoted_id: String,
+    quoted_revision: String,
+    revision: Revision,
+    head: Head,
+    body: OnceCell<Body>,
+    whole: OnceCell<String>,
+    failure: RefCell<Option<Error>>,
+}
+
+impl StoredDocument<'_> {
+    /// Its identifier.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Its winning revision.
+    pub fn revision(&self) -> &Revision {
+        &self.revision
+    }
+
+    /// The winner's body, in canonical text.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`].
+    pub fn body(&self) -> Result<&str> {
+        Ok(&self.read_body()?.text)
+    }
+
+    fn read_body(&self) -> Result<&Body> {
+        if let Some(body) = self.body.get() {
+            return Ok(body);
+        }
+        let key = keys::body(&self.id, &self.revision);
+        let bytes = self.source.shard.db.get_at(&key, &self.source.snapshot)?;
+        let length = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        self.source.count(ScanStats {
+            bodies: 1,
+            bytes: length,
+            ..ScanStats::default()
+        });
+        let body = decode_body(&self.id, bytes)?;
+        Ok(self.body.get_or_init(|| body))
+    }
+
+    /// The body's text for a selector, which takes no errors: they are kept for the end of the match.
+    fn text(&self) -> Option<&str> {
+        match self.body() {
+            Ok(text) => Some(text),
+            Err(error) => {
+                self.failure.borrow_mut().get_or_insert(error);
+                None
+            }
+        }
+    }
+
+    /// Whether `selector` matches it.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`].
+    pub fn is_matched_by(&self, selector: &Selector) -> Result<bool> {
+        let is_match = selector.matches(self);
+        self.failure.take().map_or(Ok(is_match), Err)
+    }
+}
+
+impl Fields for StoredDocument<'_> {
+    fn field(&self, name: &str) -> Option<Json<'_>> {
+        match name {
+            "_id" => return Some(Json::new(&self.quoted_id)),
+            "_rev" => return Some(Json::new(&self.quoted_revision)),
+            _ => {}
+        }
+        let table = &self.head.fields;
+        match table.fields.iter().find(|field| field.name == name) {
+            Some(field) => match &field.place {
+                Place::Inline(text) => Some(Json::new(text)),
+                Place::Body(offset, length) => {
+                    let text = self.text()?;
+                    let value = text.get(*offset..offset.saturating_add(*length));
+                    if value.is_none() {
+                        let reason = "a field lies outside of the body";
+                        let damaged = Error::damaged(format!("document {}", self.id), reason);
+                        self.failure.borrow_mut().get_or_insert(damaged);
+                    }
+                    value.map(Json::new)
+                }
+            },
+            None if table.is_complete => None,
+            None => Json::new(self.text()?).member(name),
+        }
+    }
+
+    fn whole(&self) -> Json<'_> {
+        let whole = self.whole.get_or_init(|| {
+            let body = self.text().unwrap_or("{}");
+            let rest = body.trim_start_matches('{');
+            let comma = if rest == "}" { "" } else { "," };
+            let (id, revision) = (&self.quoted_id, &self.quoted_revision);
+            format!("{{\"_id\":{id},\"_rev\":{revision}{comma}{rest}")
+        });
+        debug_assert_eq!(Json::new(whole).kind(), Kind::Object);
+        Json::new(whole)
+    }
+}
+
+/// What a scan reads from, as it stood when the scan began.
+pub(super) struct Source<'a> {
+    shard: &'a Shard,
+    pub(super) snapshot: Snapshot,
+    stats: Cell<ScanStats>,
+}
+
+impl<'a> Source<'a> {
+    pub(super) fn new(shard: &'a Shard) -> Self {
+        Self {
+            shard,
+            snapshot: shard.db.snapshot(),
+            stats: Cell::default(),
+        }
+    }
+
+    pub(super) fn stats(&self) -> ScanStats {
+        self.stats.get()
+    }
+
+    fn count(&self, more: ScanStats) {
+        let stats = self.stats.get();
+        self.stats.set(ScanStats {
+            examined: stats.examined + more.examined,
+            bodies: stats.bodies + more.bodies,
+            bytes: stats.bytes + more.bytes,
+        });
+    }
+
+    /// The head of document `id` in an index.
+    pub(super) fn read_head(&self, id: &str) -> Result<Vec<u8>> {
+        let bytes = self.shard.db.get_at(&keys::head(id), &self.snapshot)?;
+        bytes.ok_or_else(|| {
+            Error::damaged(
+                format!("document {id}"),
+                "an index names it, and it is missing",
+            )
+        })
+    }
+
+    /// The document `id` with the head `bytes`; `None` if it is deleted and `deleted` does not ask for it.
+    pub(super) fn document(
+        &self,
+        id: String,
+        bytes: &[u8],
+        deleted: bool,
+    ) -> Result<Option<StoredDocument<'_>>> {
+        let head = Head::decode(bytes);
+        let head = head.map_err(|error| Error::damaged(format!("document {id}"), &error))?;
+        self.count(ScanStats {
+            examined: 1,
+            bytes: bytes.len() as u64,
+            ..ScanStats::default()
+        });
+        let Some(winner) = head.tree.winner() else {
+            return Err(Error::damaged(
+                format!("document {id}"),
+                "it has no revision",
+            ));
+        };
+        if winner.deleted && !deleted {
+            return Ok(None);
+        }
+        let revision = winner.revision.clone();
+        Ok(Some(StoredDocument {
+            source: self,
+            quoted_id: quote(&id),
+            quoted_revision: quote(&revision.to_string()),
+            id,
+            revision,
+            head,
+            body: OnceCell::new(),
+            whole: OnceCell::new(),
+            failure: RefCell::new(None),
+        }))
+    }
+}
+
+/// A scan through a shard in the order of identifiers.
+pub struct Scan<'a> {
+    source: Source<'a>,
+    entries: DbIterator,
+    deleted: bool,
+}
+
+impl Shard {
+    /// Begins a scan.
+    ///
+    /// # Errors
+    /// [`Error::Engine`].
+    pub fn scan(&self, options: &ScanOptions) -> Result<Scan<'_>> {
+        let source = Source::new(self);
+        let mut engine_options = IterOptions::prefix([keys::HEAD]);
+        engine_options.snapshot = Some(source.snapshot.clone());
+        engine_options.upper = options.to.as_ref().map(|id| {
+            let mut behind = keys::head(id);
+            behind.push(0);
+            behind
+        });
+        let mut entries = self.db.iter(engine_options)?;
+        match &options.from {
+            None => entries.seek_to_first()?,
+            Some(id) => {
+                let mut from = keys::head(id);
+                if options.is_behind {
+                    from.push(0);
+                }
+                entries.seek(&from)?;
+            }
+        }
+        Ok(Scan {
+            source,
+            entries,
+            deleted: options.deleted,
+        })
+    }
+}
+
+impl Scan<'_> {
+    /// The next document; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`].
+    pub fn next_document(&mut self) -> Result<Option<StoredDocument<'_>>> {
+        while self.entries.valid() {
+            let id = keys::id_of(self.entries.key());
+            let id = id.ok_or_else(|| Error::damaged("a document", "it has no identifier"))?;
+            let bytes = self.entries.value().to_vec();
+            self.entries.next()?;
+            if let Some(document) = self.source.document(id, &bytes, self.deleted)? {
+                return Ok(Some(document));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What it has cost so far.
+    pub fn stats(&self) -> ScanStats {
+        self.source.stats()
+    }
+}
