@@ -140,8 +140,11 @@ impl Log {
                     .try_for_each(|from| copy_blocks(from, &mut fresh))
             })
             .and_then(|()| fresh.file.file.sync())
-            .and_then(|()| self.storage.rename(&draft, &fresh.file.path))
-            .and_then(|()| self.storage.sync_dir(&self.dir));
+            .and_then(|()| (fresh.file).take_name(&*self.storage, &draft, self.transfer))
+            .and_then(|named| {
+                fresh.file = named;
+                self.storage.sync_dir(&self.dir)
+            });
         match moved {
             Ok(()) => Ok(fresh),
             Err(error) => {

@@ -339,7 +339,7 @@ fn begin_life(
             .write_at(&bytes, segment.file.offset_of(start.lsn))?;
     }
     segment.file.file.sync()?;
-    storage.rename(&draft, &segment.file.path)?;
+    segment.file = segment.file.take_name(storage, &draft, transfer)?;
     segment.end_lsn = blocks.last().map_or(start.lsn, Seal::end_lsn);
     segment.blocks = blocks.iter().map(IndexEntry::from).collect();
     Ok((segment, places))

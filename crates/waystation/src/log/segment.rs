@@ -166,6 +166,22 @@ pub(super) struct SegmentFile {
 }
 
 impl SegmentFile {
+    /// Gives the file that was written under the name `draft` its own, and opens it by that, as errors name the path that
+    /// a file was opened by.
+    pub(super) fn take_name(
+        &self,
+        storage: &dyn Storage,
+        draft: &Path,
+        transfer: Transfer,
+    ) -> Result<Arc<Self>> {
+        storage.rename(draft, &self.path)?;
+        Ok(Arc::new(Self {
+            file: storage.open(&self.path, OpenMode::ReadWrite, transfer, Area::Journal)?,
+            path: self.path.clone(),
+            header: self.header,
+        }))
+    }
+
     /// Where the byte at `lsn` lies in the file.
     pub(super) fn offset_of(&self, lsn: u64) -> u64 {
         SEGMENT_HEADER_BYTES as u64 + (lsn - self.header.start_lsn)

@@ -285,6 +285,35 @@ fn a_file_that_cannot_be_removed_keeps_no_other() {
     running.close();
 }
 
+#[test]
+fn errors_name_a_segment_that_was_drafted_by_its_own_name() {
+    let machine = SimStorage::new(1);
+    let rules = FaultRules::new();
+    let storage: Arc<dyn Storage> = machine.with_faults(&rules);
+    let dir = Path::new("/log");
+    storage.create_dir(dir).expect("create");
+    let running = Running::open_on(&storage, dir, SMALL, 0).expect("open");
+    let names = || {
+        let state = lock(&running.log.writer);
+        let file = Arc::clone(&state.current.file);
+        (state.heals, file.path.clone(), file.file.path().to_owned())
+    };
+    let (_, first, opened) = names();
+    assert_eq!(first, opened, "the first one of a life");
+    rules.add(Rule::new(Operation::Sync, Fault::Fail(Refusal::InputOutput)).times(1));
+    let (_, end) = running.append(b"after a sync that fails");
+    assert!(running.log.sync(end).is_err());
+    let deadline = storage.now() + std::time::Duration::from_secs(30);
+    while names().0 == 0 {
+        assert!(storage.now() < deadline, "it does not heal");
+        std::thread::yield_now();
+    }
+    let (heals, healed, opened) = names();
+    assert_eq!((heals, &healed), (1, &opened));
+    assert_ne!(first, healed);
+    running.close();
+}
+
 /// The newest segment file of `dir` and its first block's offset.
 fn newest_segment(dir: &Path) -> PathBuf {
     let mut names: Vec<_> = std::fs::read_dir(dir)
