@@ -28,6 +28,7 @@ pub mod native;
 pub mod record;
 pub mod report;
 pub mod simulate;
+mod text;
 pub mod units;
 pub mod validate;
 

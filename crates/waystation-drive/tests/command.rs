@@ -88,6 +88,9 @@ fn what_cannot_be_done_is_said_and_leaves_no_file() {
 
     let missing = sentence(&["-N", &size, "nothing", "-o", "out"]);
     assert!(missing.contains("nothing: No such file"), "{missing}");
+    std::os::unix::fs::symlink("/dev/zero", directory.path().join("endless")).unwrap();
+    let endless = sentence(&["-N", &size, "endless", "-o", "out"]);
+    assert!(endless.contains("not a regular file"), "{endless}");
     let many = sentence(&["-N", "1", "a", "b"]);
     assert!(
         many.starts_with("2 inputs for an engine of 1: put tables"),

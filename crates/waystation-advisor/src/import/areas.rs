@@ -29,6 +29,7 @@ use super::RowError;
 use super::ext4;
 use crate::error::{Error, Result};
 use crate::event::{Area, Role};
+use crate::text::read_text;
 use crate::units::parse_bytes;
 
 /// Areas are numbered by one byte.
@@ -88,8 +89,7 @@ struct Ext4Entry {
 impl AreaRules {
     /// Reads a rule file.
     pub fn from_file(path: &Path) -> Result<Self> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| Error::io("read", path, source))?;
+        let text = read_text(path).map_err(|source| Error::io("read", path, source))?;
         let file: RuleFile = toml::from_str(&text).map_err(|error| {
             Error::Usage(format!(
                 "the rule file {} is wrong: {error}",

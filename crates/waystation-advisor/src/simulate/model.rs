@@ -37,6 +37,7 @@ use std::path::Path;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, Result};
+use crate::text::read_text;
 use crate::units::parse_bytes;
 
 /// No step of a device takes longer: an hour.
@@ -309,8 +310,7 @@ impl Machine {
 
     /// Reads a machine from a TOML file.
     pub fn from_file(path: &Path) -> Result<Self> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| Error::io("read", path, source))?;
+        let text = read_text(path).map_err(|source| Error::io("read", path, source))?;
         Self::from_toml(&text).map_err(|error| Error::Usage(format!("{}: {error}", path.display())))
     }
 }

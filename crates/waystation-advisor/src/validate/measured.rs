@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::import::{AreaRules, Format, ImportSettings, import};
 use crate::native::Trace;
+use crate::text::read_text;
 
 /// One row of `measured.csv`: the runs of one arrangement.
 pub(super) struct Measured {
@@ -91,7 +92,7 @@ fn find_trace(directory: &Path, row: &Measured) -> Result<Trace> {
 }
 
 fn read_measured(path: &Path) -> Result<Vec<Measured>> {
-    let text = std::fs::read_to_string(path).map_err(|source| match source.kind() {
+    let text = read_text(path).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => Error::Missing(format!(
             "there is no {}: `place validate` compares the simulator with runs that were measured; --data names a directory with their table and traces (ours: crates/waystation-advisor/testdata)",
             path.display()

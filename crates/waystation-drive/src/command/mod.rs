@@ -11,10 +11,14 @@ use crate::ip::{Engine, Failure, IpError, Job, Settings, TableImage, image, refe
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use waystation_format::key::MAX_SEQUENCE;
+
+/// The longest table that is read, in bytes.
+const TABLE_BYTES_MAX: u64 = 1 << 30;
 
 /// The compaction engine in hardware, simulated.
 #[derive(Debug, Args)]
@@ -178,7 +182,7 @@ impl Run {
 
 /// Reads a table, and looks whether the engine takes it.
 fn read(path: &str) -> Result<TableImage, CommandError> {
-    let bytes = fs::read(path).map_err(|source| in_file(Path::new(path), source))?;
+    let bytes = read_whole(Path::new(path)).map_err(|source| in_file(Path::new(path), source))?;
     let in_table = |source| CommandError::Table {
         path: path.to_owned(),
         source,
@@ -186,6 +190,20 @@ fn read(path: &str) -> Result<TableImage, CommandError> {
     let table = table::read(bytes).map_err(in_table)?;
     image::survey_table(&table).map_err(in_table)?;
     Ok(table)
+}
+
+/// Reads a regular file of no more than [`TABLE_BYTES_MAX`]: a device file in its place must not fill the memory.
+fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
+    let file = fs::File::open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.len() > TABLE_BYTES_MAX {
+        let reason =
+            format!("not a regular file of at most {TABLE_BYTES_MAX} bytes, as a table is");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+    }
+    let mut bytes = Vec::new();
+    file.take(TABLE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// A failure, with the tables of the input at fault.
@@ -216,7 +234,11 @@ struct Target<'a> {
 impl<'a> Target<'a> {
     /// Fails if the file exists: it may be an input.
     fn new(path: &'a Path) -> Result<Self, CommandError> {
-        let file = OpenOptions::new().write(true).create_new(true).open(path);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path);
         Ok(Self {
             path,
             file: file.map_err(|source| in_file(path, source))?,

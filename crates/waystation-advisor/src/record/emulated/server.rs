@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::event::Op;
 use crate::record::session::now;
 use crate::simulate::Clocked;
+use crate::text::read_text;
 
 /// The first node that is an image; the one before it is the control file.
 const FIRST_IMAGE: u64 = CONTROL_NODE + 1;
@@ -52,7 +53,7 @@ struct Server {
 
 /// Mounts the device and serves it until it is unmounted.
 pub(crate) fn serve(file: &Path) -> Result<()> {
-    let text = std::fs::read_to_string(file).map_err(|source| Error::io("read", file, source))?;
+    let text = read_text(file).map_err(|source| Error::io("read", file, source))?;
     let emulation: Emulation = serde_json::from_str(&text).map_err(|error| {
         Error::Usage(format!(
             "{} describes no emulated device: {error}",
