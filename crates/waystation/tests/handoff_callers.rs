@@ -47,11 +47,12 @@ fn stream(db: &Db) -> (Ticket, Vec<u8>) {
 }
 
 /// Lets all callers `ask`, and crashes `machine` as soon as one of them is answered. Each calls what it is given before
-/// the step that is decided: it goes on when the others have come so far, and behind a long put. Returns what is left.
+/// the step that is decided: it goes on when the others have come so far, and behind a long put. Returns what is left;
+/// `seed` decides what a power cut leaves of the writes that were not synced.
 fn crash_when_answered(
     db: &Db,
     machine: &Arc<SimStorage>,
-    crash: Crash,
+    (crash, seed): (Crash, u64),
     ask: impl Fn(&dyn Fn()) -> bool + Sync,
 ) -> Arc<SimStorage> {
     // So that all that is not durable is the put and what is decided behind it.
@@ -75,7 +76,7 @@ fn crash_when_answered(
         for _ in 0..CALLERS {
             scope.spawn(|| {
                 if ask(&put_begins) {
-                    left.get_or_init(|| machine.crash(1, crash));
+                    left.get_or_init(|| machine.crash(seed, crash));
                 }
             });
         }
@@ -180,7 +181,7 @@ fn a_receipt_survives_a_power_cut_for_any_caller() {
             let stream = head.chain(AtLast(end, put_begins));
             east.admit_device(stream).is_ok()
         };
-        let left = crash_when_answered(&east, &machine, Crash::PowerCut, admit);
+        let left = crash_when_answered(&east, &machine, (Crash::PowerCut, seed), admit);
         drop(east);
         assert!(
             state(&open(&left), "car:") == before,
@@ -202,7 +203,7 @@ fn a_refusal_survives_a_power_cut_for_any_caller() {
             put_begins();
             east.refuse_device(&ticket).is_ok()
         };
-        let left = crash_when_answered(&east, &machine, Crash::PowerCut, refuse);
+        let left = crash_when_answered(&east, &machine, (Crash::PowerCut, seed), refuse);
         drop(east);
         let admitted = open(&left).admit_device(&bytes[..]);
         let is_refused = matches!(admitted, Err(Error::Ticket { .. }));
@@ -238,7 +239,7 @@ fn a_ticket_survives_a_power_cut_for_any_caller() {
             };
             ticket.is_some_and(|ticket| *learnt.get_or_init(|| ticket.clone()) == ticket)
         };
-        let left = crash_when_answered(&west, &machine, Crash::PowerCut, learn);
+        let left = crash_when_answered(&west, &machine, (Crash::PowerCut, seed), learn);
         drop(west);
         let exports = open(&left).exports().expect("exports");
         assert_eq!(exports.first(), learnt.get(), "seed {seed}");
@@ -272,7 +273,7 @@ fn gone_after_a_kill(ask: fn(&Db) -> bool, is_gone: fn(&Db) -> bool) {
         let machine = SimStorage::new(seed);
         let db = open(&machine);
         db.put(b"car:1", b"").expect("put");
-        let left = crash_when_answered(&db, &machine, Crash::Process, |put_begins| {
+        let left = crash_when_answered(&db, &machine, (Crash::Process, seed), |put_begins| {
             put_begins();
             ask(&db)
         });
@@ -293,7 +294,7 @@ fn the_ends_of_a_hand_off_survive_a_kill_for_any_caller() {
             put_begins();
             west.complete_export(&receipt).is_ok()
         };
-        let machine = crash_when_answered(&west, &machine, Crash::Process, complete);
+        let machine = crash_when_answered(&west, &machine, (Crash::Process, seed), complete);
         drop(west);
         let west = open(&machine);
         let moved = west.moved_to(b"car").expect("stub");
@@ -303,7 +304,7 @@ fn the_ends_of_a_hand_off_survive_a_kill_for_any_caller() {
             let lifted = west.lift_stub(b"car");
             matches!(lifted, Ok(()) | Err(Error::UnknownDevice { .. }))
         };
-        let machine = crash_when_answered(&west, &machine, Crash::Process, lift);
+        let machine = crash_when_answered(&west, &machine, (Crash::Process, seed), lift);
         drop(west);
         open(&machine)
             .put(b"car:2", b"")
