@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use waystation::backup::Backups;
-use waystation::inspect::{self, Inspection, Resurrection};
+use waystation::inspect::{self, Inspection};
+use waystation::repair::{self, Resurrection};
 use waystation::storage::{OsStorage, Storage};
 use waystation::{Db, Error};
 use waystation_fuzz::drive;
@@ -74,7 +75,7 @@ fn inspect_all(kind: Kind, dir: &Path, name: &str, target: &Path) {
             ControlFlow::Break(())
         }
     });
-    let _ = inspect::repair(
+    let _ = repair::repair(
         &storage,
         dir,
         target,

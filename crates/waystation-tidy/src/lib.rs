@@ -7,10 +7,12 @@
 //!
 //! The test in `tests/repository.rs` applies them to the repository; a new rule needs a line in [`check`].
 
+mod arrows;
 mod book;
 mod rules;
 mod walk;
 
+pub use arrows::check_arrows;
 pub use book::{check_dependencies, check_links, check_unsafe_islands};
 pub use walk::{SourceFile, read_repository};
 

@@ -5,12 +5,15 @@ pub mod backup;
 mod cemetery;
 mod db;
 mod device;
+mod directory;
 pub mod error;
 pub mod inspect;
 mod log;
 mod lsm;
 #[doc(hidden)]
 pub mod parsers;
+pub mod repair;
+mod sst;
 pub mod storage;
 mod sync;
 

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use support::Random;
 use waystation::backup::Backups;
-use waystation::inspect::{Inspection, Place, Resurrection, repair};
+use waystation::inspect::{Inspection, Place};
+use waystation::repair::{Resurrection, repair};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{

@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use waystation::backup::Backups;
-use waystation::inspect::{self, Resurrection};
+use waystation::repair::{self, Resurrection};
 use waystation::storage::{OsStorage, Storage};
 use waystation::{
     Compression, Db, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, WriteBatch,
@@ -142,7 +142,7 @@ fn what_is_made_is_its_owners_alone() {
             .restore(None, &name("restored"), &mut |_| ())
             .expect("restores");
         let storage: Arc<dyn Storage> = OsStorage::new();
-        inspect::repair(
+        repair::repair(
             &storage,
             &name("db"),
             &name("repaired"),

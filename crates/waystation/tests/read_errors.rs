@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use support::failing::{MIB, assert_all, key, not_run, options, put, put_once_healed, value};
-use waystation::inspect::{Resurrection, repair};
+use waystation::repair::{Resurrection, repair};
 use waystation::storage::{OsStorage, Storage};
 use waystation::{Db, Durability, Error, IterOptions, Options};
 

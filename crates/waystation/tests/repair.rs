@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use support::{Content, content};
-use waystation::inspect::{Repaired, Resurrection, repair};
+use waystation::repair::{Repaired, Resurrection, repair};
 use waystation::storage::{OsStorage, Storage};
 use waystation::{Compression, Db, DeviceOptions, Extractor, Options};
 

@@ -11,7 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use support::{Content, Random, content, copy_files, options_with_resting_devices};
-use waystation::inspect::{Inspection, Repaired, Resurrection, repair, repair_in_place};
+use waystation::inspect::Inspection;
+use waystation::repair::{Repaired, Resurrection, repair, repair_in_place};
 use waystation::storage::{Area, OpenMode, OsStorage, SimStorage, Storage, Transfer};
 use waystation::{Compression, Db, Error, Options};
 

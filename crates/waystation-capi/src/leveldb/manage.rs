@@ -6,7 +6,7 @@ use crate::status::value_or_tell;
 use std::ffi::c_char;
 use std::sync::Arc;
 use waystation::Db;
-use waystation::inspect::{Resurrection, repair_in_place};
+use waystation::repair::{Resurrection, repair_in_place};
 use waystation::storage::{OsStorage, Storage};
 
 /// Removes a database; what else is in its directory stays.

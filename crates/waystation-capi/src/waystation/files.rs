@@ -8,7 +8,7 @@ use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use waystation::Compression;
-use waystation::inspect::{Resurrection, repair};
+use waystation::repair::{Resurrection, repair};
 use waystation::storage::{OsStorage, Storage};
 
 /// Closes a database and tells how that went. The handle is gone in any case.

@@ -9,7 +9,7 @@ use crate::progress::{Unit, bar, spinner};
 use serde::Serialize;
 use std::ops::Bound;
 use std::sync::Arc;
-use waystation::inspect::{self, Resurrection};
+use waystation::repair::{self, Resurrection};
 use waystation::storage::{OsStorage, Storage};
 use waystation::{Compression, Options};
 
@@ -71,7 +71,7 @@ pub(super) fn repair(context: &mut Context, args: &Repair) -> Result<(), Failure
     };
     let storage: Arc<dyn Storage> = OsStorage::new();
     let progress = bar("repairing", Unit::Entries, 0, context.quiet);
-    let repaired = inspect::repair(
+    let repaired = repair::repair(
         &storage,
         &args.db,
         &args.target,

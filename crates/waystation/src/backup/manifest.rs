@@ -19,7 +19,7 @@
 
 use super::Backup;
 use super::store::Item;
-use crate::db::own_files;
+use crate::directory::is_of_database;
 use waystation_format::FormatError;
 use waystation_format::checksum::{crc32c, mask};
 use waystation_format::filename::{self, CURRENT, FileKind, LOCK};
@@ -133,7 +133,7 @@ impl Manifest {
             let bytes = reader.fixed_u64("length of a file")?;
             let checksum = reader.fixed_u32("checksum of a file")?;
             // Whatever it says, nothing is written beside a database's own files.
-            let is_ours = own_files::is_of_database(&name) && name != CURRENT && name != LOCK;
+            let is_ours = is_of_database(&name) && name != CURRENT && name != LOCK;
             if !is_ours || items.last().is_some_and(|last| last.name >= name) {
                 return Err(damaged(0, "it names a file that no backup has, or twice"));
             }

@@ -3,9 +3,8 @@
 use super::Progress;
 use super::manifest::Manifest;
 use super::store::{Item, Store, Watch, read_through};
-use crate::db::refuse_used;
+use crate::directory::{refuse_used, replace_file};
 use crate::error::{Error, Result};
-use crate::lsm::version::replace_file;
 use crate::storage::{Area, OpenMode, Storage, Transfer};
 use std::path::Path;
 use waystation_format::filename::{CURRENT, current_content, temporary_name};

@@ -2,8 +2,8 @@
 
 use super::Progress;
 use super::manifest::{Manifest, ManifestError};
+use crate::directory::{read_file, replace_file};
 use crate::error::{Error, Result};
-use crate::lsm::version::{read_file, replace_file};
 use crate::storage::{Area, DirectoryLock, File, OpenMode, Storage, Transfer};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -41,11 +41,6 @@ use waystation_format::checksum::{crc32c, mask};
 use waystation_format::order::Order;
 use waystation_format::varint::{Reader, put_length_prefixed, put_u64};
 
-/// The name of the file. `LevelDB` does not know it and leaves it alone.
-pub(crate) const GRAVES_NAME: &str = "GRAVES";
-/// The name under which a new one is written.
-pub(crate) const GRAVES_DRAFT: &str = "GRAVES.new";
-
 const MAGIC: &[u8; 8] = b"WSGRAVES";
 const FORMAT: u32 = 1;
 /// The format of a file with times.

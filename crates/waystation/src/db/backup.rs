@@ -5,17 +5,17 @@
 //! device table, which may be older than both. So they are taken while nothing is flushed or settled (a sync of the
 //! log long), and from then on held: tables by their version, the log by a [hold](crate::log::Hold).
 
-use super::graves::GRAVES_STATE;
-use super::open::{DEVICES_STATE, LOG_STATE};
 use super::{Core, Db};
 use crate::backup::{BackedUp, Item, Manifest, Progress, Store, Watch, read_through};
-use crate::cemetery::checkpoint::{self, GRAVES_NAME};
+use crate::cemetery::checkpoint;
 use crate::cemetery::ground::Ground;
-use crate::cemetery::vault::vault_name;
-use crate::device::checkpoint::CHECKPOINT_NAME;
+use crate::directory::{
+    CHECKPOINT_NAME, DEVICES_STATE, GRAVES_NAME, GRAVES_STATE, JOURNAL_NAME, LOG_STATE,
+    segment_name, vault_name,
+};
 use crate::error::Result;
 use crate::inspect::{segment_is_sound, table_is_sound};
-use crate::log::{Hold, JOURNAL_NAME, Log, segment_name};
+use crate::log::{Hold, Log};
 use crate::lsm::tree::{Image, ImageTable};
 use crate::lsm::version::State;
 use crate::storage::{Area, Haste, OpenMode, Storage, Transfer};

@@ -1,7 +1,8 @@
 //! Removing a database: its files by their names, and the directory if nothing else is in it.
 
-use super::open::{CURRENT_NAME, LOCK_NAME};
-use super::{Db, own_files};
+use super::Db;
+use super::open::CURRENT_NAME;
+use crate::directory::{LOCK_NAME, is_of_database};
 use crate::error::Result;
 use crate::storage::{OsStorage, Storage};
 use std::path::Path;
@@ -25,7 +26,7 @@ fn destroy(storage: &dyn Storage, dir: &Path) -> Result<()> {
     };
     let lock = storage.lock(&dir.join(LOCK_NAME))?;
     let is_file = |entry: &&crate::storage::Entry| {
-        !entry.is_dir && entry.name != LOCK_NAME && own_files::is_of_database(&entry.name)
+        !entry.is_dir && entry.name != LOCK_NAME && is_of_database(&entry.name)
     };
     // What makes it a database goes first: half of one is never taken for a whole one.
     let (first, rest): (Vec<_>, Vec<_>) = entries

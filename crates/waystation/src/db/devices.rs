@@ -17,7 +17,7 @@ use super::pipeline::Refusal;
 use super::settle::EARLY;
 use super::view::LoggedMemTable;
 use super::{Core, Db};
-use crate::device::checkpoint::{self, CHECKPOINT_DRAFT, CHECKPOINT_NAME, Directory};
+use crate::device::checkpoint::{self, Directory};
 use crate::device::extractor::Extractor;
 use crate::device::index::Index;
 use crate::device::record::DeviceEvent;
@@ -25,8 +25,8 @@ use crate::device::residency::ResidencyClock;
 use crate::device::resident::{NEVER, Resident};
 use crate::device::table::{Departure, Device, DeviceState, DeviceTable};
 use crate::device::upper::Upper;
+use crate::directory::{CHECKPOINT_DRAFT, CHECKPOINT_NAME, replace_file};
 use crate::error::{Error, Result};
-use crate::lsm::version::replace_file;
 use crate::storage::{Duty, Haste, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, Mutex, lock};
@@ -123,7 +123,7 @@ impl Db {
     /// [`Error::Io`], [`Error::Corruption`], or [`Error::Incompatible`] if it was written by a newer version.
     pub fn stored_extractor(path: impl AsRef<std::path::Path>) -> Result<Option<Extractor>> {
         let storage = crate::storage::OsStorage::new();
-        let read = super::open::read_checkpoint(&*storage, path.as_ref())?;
+        let read = checkpoint::read(&*storage, path.as_ref())?;
         Ok(read.map(|saved| saved.directory.extractor))
     }
 

@@ -6,7 +6,8 @@
 //! there, the target is not.
 
 use super::options::{Compression, Durability, Options};
-use super::{Db, DbIterator, IterOptions, Unfinished, WriteBatch, own_files};
+use super::{Db, DbIterator, IterOptions, WriteBatch};
+use crate::directory::{Unfinished, is_own};
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 use crate::sync::Arc;
@@ -157,22 +158,10 @@ fn copy_entries(
     Ok(entries)
 }
 
-/// Refuses a target that is not empty.
-pub(crate) fn refuse_used(storage: &dyn Storage, target: &Path) -> Result<()> {
-    match storage.list(target) {
-        Ok(entries) if !entries.is_empty() => {
-            let reason = format!("{} is not empty; name a new directory", target.display());
-            Err(Error::InvalidArgument(reason))
-        }
-        Err(error) if !error.is_not_found() => Err(error),
-        _ => Ok(()),
-    }
-}
-
 /// Removes what `LevelDB` would not know from a database that was closed cleanly.
 fn remove_own_files(storage: &dyn Storage, dir: &Path) -> Result<()> {
     for entry in storage.list(dir)? {
-        if own_files::is_own(&entry.name) {
+        if is_own(&entry.name) {
             storage.remove(&dir.join(&entry.name))?;
         }
     }

@@ -24,7 +24,8 @@ use super::view::View;
 use crate::cemetery::ground::Ground;
 use crate::cemetery::learned::Learned;
 use crate::cemetery::plot::Plot;
-use crate::cemetery::vault::{self, Site};
+use crate::cemetery::vault::Site;
+use crate::directory::{GRAVES_STATE, vault_name};
 use crate::error::Result;
 use crate::lsm::compaction::Hidden;
 use crate::lsm::retire::{Needs, retire};
@@ -35,8 +36,6 @@ use crate::sync::{Arc, Mutex, MutexGuard, lock};
 use std::path::Path;
 use std::time::Duration;
 
-/// What the tree's state holds while there is a file of graves that belongs to the tables.
-pub(crate) const GRAVES_STATE: &str = "graves";
 /// Tables that hold something dead are purged when the database is closed, if they have at most so many bytes.
 const PURGE_AT_CLOSE_BYTES: u64 = 32 << 20;
 /// When graves take this part of their memory, all that they hide is purged: sooner than they leave it.
@@ -406,7 +405,7 @@ impl Core {
         self.tree.checkpoint(&tables, target, |state| {
             if !ground.is_empty() {
                 for number in ground.vaults().labels().map(|it| it.number) {
-                    let name = vault::vault_name(number);
+                    let name = vault_name(number);
                     link_or_copy(&*self.storage, &self.dir.join(&name), &target.join(&name))?;
                 }
                 write_file(&*self.storage, target, &ground)?;

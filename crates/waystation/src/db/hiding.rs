@@ -2,7 +2,7 @@
 //!
 //! Ranges are looked up once: the cursor remembers how far the floor it found counts. Inside a deleted range, tables
 //! and memtables with nothing but older versions are jumped, unread (see
-//! [`skip_forward`](crate::lsm::iter::InternalIterator::skip_forward)); only what may hold newer ones is walked.
+//! [`skip_forward`](crate::sst::InternalIterator::skip_forward)); only what may hold newer ones is walked.
 //! Graves of keys are asked for key by key; a run of dead keys that was walked is learned, so that the next cursor
 //! jumps it like a deleted range.
 

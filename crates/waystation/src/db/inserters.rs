@@ -253,7 +253,7 @@ fn work<C: Chunk>(queue: &Queue<C>) {
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
-    use crate::lsm::Lookup;
+    use crate::sst::Lookup;
     use waystation_format::batch::{HEADER_BYTES, WriteBatch};
     use waystation_format::log::RecordKind;
     use waystation_format::order::Order;

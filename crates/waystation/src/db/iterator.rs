@@ -13,7 +13,8 @@ use super::snapshot::Snapshot;
 use super::view::View;
 use crate::cemetery::learned::Learned;
 use crate::error::Result;
-use crate::lsm::iter::{InternalIterator, MergingIterator};
+use crate::lsm::iter::Source;
+use crate::sst::{InternalIterator, MergingIterator};
 use crate::sync::Arc;
 pub(crate) use waystation_format::batch::prefix_end;
 use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
@@ -93,7 +94,7 @@ enum Position {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct DbIterator {
-    merged: MergingIterator,
+    merged: MergingIterator<Source>,
     sequence: u64,
     time: u64,
     bounds: Bounds,
@@ -117,7 +118,7 @@ pub struct DbIterator {
 
 impl DbIterator {
     pub(super) fn new(
-        merged: MergingIterator,
+        merged: MergingIterator<Source>,
         (sequence, time): (u64, u64),
         bounds: Bounds,
         view: Arc<View>,

@@ -14,15 +14,15 @@
 //!   unknown which file is in force, no vault is removed, and no other is written.
 
 use super::Core;
-use super::graves::GRAVES_STATE;
 use super::vaults::VaultFiles;
-use crate::cemetery::checkpoint::{self, Checkpoint, GRAVES_DRAFT, GRAVES_NAME, GravesError};
+use crate::cemetery::checkpoint::{self, Checkpoint, GravesError};
 use crate::cemetery::fragments::Fragments;
 use crate::cemetery::ground::Ground;
 use crate::cemetery::vault::{self, Site, Vaults};
+use crate::directory::{GRAVES_DRAFT, GRAVES_NAME, GRAVES_STATE, read_file, replace_file};
 use crate::error::{Error, Result};
 use crate::lsm::tree::Tree;
-use crate::lsm::version::{State, read_file, replace_file};
+use crate::lsm::version::State;
 use crate::storage::Storage;
 use crate::sync::{Arc, lock};
 use std::path::Path;

@@ -17,8 +17,7 @@
 //! - [`times`]: keys with a time to live
 //! - [`check`]: whether tables and the upper level are what was written
 //! - [`backup`]: a copy of the whole at one moment, while writing goes on
-//! - [`unfinished`]: copies, until they are whole
-//! - [`own_files`], [`destroy`]: which files a database consists of, and how it is removed; [`sizes`]: where bytes are
+//! - [`destroy`]: how a database is removed; [`sizes`]: where bytes are
 //! - [`open`]: from a directory to a database and back; [`replay`] and [`inserters`]: what the log holds, into memory
 
 mod awaited;
@@ -45,7 +44,6 @@ mod model_tests;
 mod older;
 mod open;
 mod options;
-pub(crate) mod own_files;
 mod pace;
 mod pipeline;
 mod replay;
@@ -62,18 +60,14 @@ mod times;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tombstone_tests;
-mod unfinished;
 mod vaults;
 mod view;
 mod workers;
 
 pub use devices::{DeviceInfo, DeviceLevel};
 pub use export::Exported;
-pub(crate) use export::refuse_used;
-pub(crate) use graves::GRAVES_STATE;
 pub use handoff::{Digest, EngineId, Export, Receipt, Refusal, Ticket};
 pub use iterator::{DbIterator, IterOptions};
-pub(crate) use open::{DEVICES_STATE, LOCK_NAME, read_checkpoint};
 pub use options::{
     BATCH_BYTES_MAX, Compression, DeviceOptions, Durability, KEY_BYTES_MAX, Options,
     VALUE_BYTES_MAX,
@@ -81,7 +75,6 @@ pub use options::{
 pub use sizes::TableInfo;
 pub use snapshot::Snapshot;
 pub use stats::{AreaStats, DeviceStats, GraveStats, Stats};
-pub(crate) use unfinished::{Unfinished, sync_parent};
 pub use waystation_format::batch::WriteBatch;
 use waystation_format::batch::prefix_end;
 
@@ -90,10 +83,11 @@ use crate::device::resident::ReadPoint;
 use crate::device::upper::{Step, Upper};
 use crate::error::{Error, Result};
 use crate::log::Log;
-use crate::lsm::iter::MergingIterator;
+use crate::lsm::iter::Source;
 use crate::lsm::memtable::Regions;
 use crate::lsm::tree::Tree;
-use crate::lsm::{Lookup, iter::Source};
+use crate::sst::Lookup;
+use crate::sst::MergingIterator;
 use crate::storage::{DirectoryLock, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Arc, Condvar, Mutex, Weak};

@@ -6,7 +6,6 @@ use super::image::{self, Spared};
 use super::kept::read_graves;
 use super::learn::WORTH_LOOKING;
 use super::options::{DeviceOptions, Options};
-use super::own_files::DRAFTS;
 use super::pace::Pace;
 use super::pipeline::Active;
 use super::replay::Replay;
@@ -21,16 +20,19 @@ use crate::background::{Kind, Member};
 use crate::cemetery::ground::Ground;
 use crate::cemetery::plot::Plot;
 use crate::cemetery::vault::Site;
-use crate::device::checkpoint::{self, CHECKPOINT_NAME, CheckpointError, Directory, Saved};
+use crate::device::checkpoint::{self, Directory, Saved};
 use crate::device::ledger::Ledger;
 use crate::device::replay::DeviceReplay;
 use crate::device::upper::Upper;
+use crate::directory::{
+    CHECKPOINT_NAME, DEVICES_STATE, DRAFTS, JOURNAL_NAME, LOCK_NAME, LOG_STATE,
+};
 use crate::error::{Error, Result};
 use crate::log::{self, LogSettings, Record, Recovered, SegmentLengths};
 use crate::lsm::compaction::{Hidden, Shape};
-use crate::lsm::table::TableSettings;
 use crate::lsm::tree::{Tree, TreeSettings};
-use crate::lsm::version::{State, read_file};
+use crate::lsm::version::State;
+use crate::sst::TableSettings;
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
@@ -39,13 +41,6 @@ use std::time::Duration;
 use waystation_format::batch::prefix_end;
 use waystation_format::handoff::EngineId;
 
-/// The name of the lock file, `LevelDB`'s.
-pub(crate) const LOCK_NAME: &str = "LOCK";
-/// What the tree's state holds once the log beside it belongs to it: gone when another program wrote to the
-/// directory since.
-pub(super) const LOG_STATE: &str = "log";
-/// What the tree's state holds once devices are kept apart: their table must be there then.
-pub(crate) const DEVICES_STATE: &str = "devices";
 /// No write has this sequence number.
 const NEVER: u64 = u64::MAX;
 /// The file whose presence makes a directory a database.
@@ -111,7 +106,7 @@ fn open_owned(
     let visible = recovered.log.visible_sequence();
     if visible < flushed {
         let reason = format!("it ends at write {visible}, but tables hold writes up to {flushed}");
-        return Err(Error::corruption(path.join(log::JOURNAL_NAME), 0, reason));
+        return Err(Error::corruption(path.join(JOURNAL_NAME), 0, reason));
     }
     // Before anything else is written that would belong to another program's log if this one were not known.
     if !knows_log {
@@ -232,7 +227,7 @@ fn read_devices(
 ) -> Result<Option<DeviceReplay>> {
     let knows_log = state.contains_key(LOG_STATE);
     let expects_devices = state.contains_key(DEVICES_STATE);
-    let Some(saved) = read_checkpoint(storage, dir)? else {
+    let Some(saved) = checkpoint::read(storage, dir)? else {
         if expects_devices {
             let reason = "it is missing, although there are devices, which it alone tells of; restore it from a copy";
             return Err(Error::corruption(dir.join(CHECKPOINT_NAME), 0, reason));
@@ -290,26 +285,6 @@ fn begin_devices(
 fn fresh_identity(storage: &dyn Storage) -> EngineId {
     let halves = [storage.random(), storage.random()];
     EngineId::from_bytes(halves.map(u64::to_le_bytes).as_flattened())
-}
-
-/// Reads the device table's checkpoint; `None` if there is none.
-pub(crate) fn read_checkpoint(storage: &dyn Storage, dir: &Path) -> Result<Option<Saved>> {
-    let path = dir.join(CHECKPOINT_NAME);
-    let content = match read_file(storage, &path) {
-        Ok(content) => content,
-        Err(error) if error.is_not_found() => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    match checkpoint::decode(&content) {
-        Ok(read) => Ok(Some(read)),
-        Err(CheckpointError::Damaged(offset, reason)) => {
-            Err(Error::corruption(path, offset, reason))
-        }
-        Err(CheckpointError::Newer(reason)) => Err(Error::Incompatible {
-            path,
-            reason: format!("{reason}; use the version that wrote it, or a newer one"),
-        }),
-    }
 }
 
 pub(super) fn tree_settings(options: &Options) -> TreeSettings {

@@ -6,12 +6,10 @@
 //! Where it cannot be taken, as there is no room, it is missing: as much is kept free for it, as far as that depends on this
 //! engine, until it can be ([`Room`](super::room::Room)).
 
+use crate::directory::RESERVE_NAME;
 use crate::error::Result;
 use crate::storage::{Area, OpenMode, Storage, Transfer};
 use std::path::Path;
-
-/// The name of the file.
-pub(crate) const RESERVE_NAME: &str = "RESERVE";
 
 /// Gives the room in `dir` back, if there is any.
 pub(super) fn give_back(storage: &dyn Storage, dir: &Path) -> Result<()> {

@@ -29,14 +29,14 @@
 use super::Core;
 use super::changes::Changes;
 use super::options::Options;
-use super::own_files::is_own;
 use super::pace::FULL_MEMTABLES_MAX;
-use super::reserve::{self, RESERVE_NAME};
-use crate::cemetery::vault::vault_number;
+use super::reserve;
 use crate::device::gather::GATHER_BYTES;
-use crate::device::image::{IMAGE_DRAFT, IMAGE_NAME};
+use crate::directory::{
+    DRAFT_NAME, IMAGE_DRAFT, IMAGE_NAME, RESERVE_NAME, RING_NAME, is_own, segment_number,
+    vault_number,
+};
 use crate::error::{Error, Result};
-use crate::log::{DRAFT_NAME, RING_NAME, segment_number};
 use crate::storage::{Capped, DiskUse, Growth, Storage};
 use crate::sync::Arc;
 use crate::sync::atomic::{

@@ -31,14 +31,13 @@ impl Db {
     /// The tables in force, by level; in level 0 the newest first, deeper by their keys.
     pub fn tables(&self) -> Vec<TableInfo> {
         let view = self.core.views.load();
-        let info =
-            |(level, table): (usize, &crate::sync::Arc<crate::lsm::table::TableMeta>)| TableInfo {
-                level,
-                number: table.number,
-                file_bytes: table.file_bytes,
-                smallest: table.smallest_user_key().to_vec(),
-                largest: table.largest_user_key().to_vec(),
-            };
+        let info = |(level, table): (usize, &crate::sync::Arc<crate::sst::TableMeta>)| TableInfo {
+            level,
+            number: table.number,
+            file_bytes: table.file_bytes,
+            smallest: table.smallest_user_key().to_vec(),
+            largest: table.largest_user_key().to_vec(),
+        };
         view.version.tables().map(info).collect()
     }
 }

@@ -39,18 +39,16 @@ use super::handoff::Frozen;
 use super::ledger::Ledger;
 use super::resident::Resident;
 use super::table::{DeviceState, DeviceTable};
-use crate::storage::Duty;
+use crate::directory::{CHECKPOINT_NAME, read_file};
+use crate::error::{Error, Result};
+use crate::storage::{Duty, Storage};
+use std::path::Path;
 use std::time::Duration;
 use waystation_format::FormatError;
 use waystation_format::checksum::{crc32c, mask};
 use waystation_format::handoff::EngineId;
 use waystation_format::key::MAX_SEQUENCE;
 use waystation_format::varint::{Reader, put_length_prefixed, put_u64};
-
-/// The name of the file. `LevelDB` does not know it and leaves it alone.
-pub(crate) const CHECKPOINT_NAME: &str = "DEVICES";
-/// The name under which a new one is written.
-pub(crate) const CHECKPOINT_DRAFT: &str = "DEVICES.new";
 
 const MAGIC: &[u8; 8] = b"WSDEVICE";
 const FORMAT: u32 = 2;
@@ -357,6 +355,26 @@ pub(super) fn sequence(number: u64) -> Result<u64, FormatError> {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Reads the device table's checkpoint; `None` if there is none.
+pub(crate) fn read(storage: &dyn Storage, dir: &Path) -> Result<Option<Saved>> {
+    let path = dir.join(CHECKPOINT_NAME);
+    let content = match read_file(storage, &path) {
+        Ok(content) => content,
+        Err(error) if error.is_not_found() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match decode(&content) {
+        Ok(read) => Ok(Some(read)),
+        Err(CheckpointError::Damaged(offset, reason)) => {
+            Err(Error::corruption(path, offset, reason))
+        }
+        Err(CheckpointError::Newer(reason)) => Err(Error::Incompatible {
+            path,
+            reason: format!("{reason}; use the version that wrote it, or a newer one"),
+        }),
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::table::Device;
 use super::upper::Upper;
 use crate::error::Result;
 use crate::log::Pass;
-use crate::lsm::iter::InternalIterator;
+use crate::sst::InternalIterator;
 use crate::sync::Arc;
 use std::ops::{Bound, Range};
 use waystation_format::key::{self, ValueKind};

@@ -9,7 +9,7 @@
 //! says the same to the same readers.
 
 use crate::error::Result;
-use crate::lsm::iter::EntryStream;
+use crate::sst::EntryStream;
 use waystation_format::key::{self, ValueKind};
 
 /// The deletions that were taken out of streams.

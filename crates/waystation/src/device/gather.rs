@@ -8,7 +8,7 @@ use super::resident::Resident;
 use super::upper::Upper;
 use crate::error::Result;
 use crate::log::{Pass, Wanted};
-use crate::lsm::iter::EntryStream;
+use crate::sst::EntryStream;
 use crate::storage::Duty;
 use crate::sync::Arc;
 use std::ops::Range;

@@ -6,7 +6,7 @@ use super::resident::ReadPoint;
 use super::table::DeviceTable;
 use crate::error::Result;
 use crate::log::{Log, Pass, Wanted};
-use crate::lsm::Lookup;
+use crate::sst::Lookup;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, raise};
 use waystation_format::handoff::Ticket;

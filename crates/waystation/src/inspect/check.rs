@@ -14,11 +14,10 @@ use super::log::{LogEvent, operations, walk_leveldb_batches};
 use super::table::TableView;
 use super::table_walk::TableWalk;
 use super::{Inspection, manifest::Manifest, summary::NOTE};
+use crate::directory::{CHECKPOINT_NAME, IMAGE_NAME, vault_name};
 
 use crate::cemetery::ground::Ground;
-use crate::cemetery::vault::vault_name;
-use crate::device::checkpoint::{CHECKPOINT_NAME, Saved};
-use crate::device::image::IMAGE_NAME;
+use crate::device::checkpoint::Saved;
 use crate::error::{Error, Result};
 use crate::storage::Area;
 use serde::Serialize;

@@ -10,14 +10,15 @@
 //! both readings say is a problem.
 
 use super::{Inspection, Problem, manifest};
-use crate::cemetery::checkpoint::GRAVES_NAME;
 use crate::cemetery::ground::Ground;
-use crate::db::{DEVICES_STATE, GRAVES_STATE, read_checkpoint};
-use crate::device::checkpoint::{CHECKPOINT_NAME, Saved};
+use crate::device::checkpoint::Saved;
 use crate::device::record::DeviceEvent;
+use crate::directory::{
+    CHECKPOINT_NAME, DEVICES_STATE, GRAVES_NAME, GRAVES_STATE, SIDE_FILE, read_file,
+};
 use crate::error::{Error, Result};
 use crate::log::check_chain;
-use crate::lsm::version::{SIDE_FILE, SideFile, SideFileError, read_file};
+use crate::lsm::version::{SideFile, SideFileError};
 use std::collections::BTreeMap;
 use waystation_format::key::InternalKey;
 use waystation_format::log::RecordKind;
@@ -126,7 +127,7 @@ pub(super) fn should_be_purged(ground: &Ground, purged: u64, key: &[u8]) -> Resu
 impl Inspection {
     /// The checkpoint of the device table; `None` if the directory has none.
     pub(super) fn saved_devices(&self) -> Result<Option<Saved>> {
-        read_checkpoint(&*self.storage, &self.dir)
+        crate::device::checkpoint::read(&*self.storage, &self.dir)
     }
 
     /// What is wrong with the files that say which others are needed.

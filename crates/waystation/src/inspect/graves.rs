@@ -1,16 +1,16 @@
 //! The file of graves, and the vaults it names, looked at from outside.
 
 use super::{Inspection, Place};
-use crate::cemetery::checkpoint::{self, Checkpoint, GRAVES_NAME, GravesError};
+use crate::cemetery::checkpoint::{self, Checkpoint, GravesError};
 use crate::cemetery::floor_of;
 use crate::cemetery::fragments::Fragments;
 use crate::cemetery::ground::Ground;
-use crate::cemetery::vault::{self, Vaults, vault_name};
+use crate::cemetery::vault::{self, Vaults};
+use crate::directory::{GRAVES_NAME, read_file, vault_name};
 use crate::error::{Error, Result};
 use crate::inspect::find::Found;
 use crate::inspect::source::Source;
-use crate::lsm::table::BlockCache;
-use crate::lsm::version::read_file;
+use crate::sst::BlockCache;
 use crate::sync::Arc;
 use std::path::Path;
 use waystation_format::key::MAX_SEQUENCE;
@@ -19,7 +19,7 @@ use waystation_format::key::MAX_SEQUENCE;
 const CACHE_BYTES: usize = 1 << 20;
 
 /// Reads graves from `source`, or says why they cannot be.
-pub(super) fn decode(source: &Source) -> Result<Checkpoint> {
+pub(crate) fn decode(source: &Source) -> Result<Checkpoint> {
     to_graves(source.path(), &source.read_all()?)
 }
 
@@ -35,7 +35,7 @@ fn to_graves(path: &Path, bytes: &[u8]) -> Result<Checkpoint> {
 
 impl Inspection {
     /// The graves in the directory's file, with the vaults it names, and how many ranges it lists; `None` if it has none.
-    pub(super) fn graves(&self) -> Result<Option<(Ground, usize)>> {
+    pub(crate) fn graves(&self) -> Result<Option<(Ground, usize)>> {
         let path = self.dir.join(GRAVES_NAME);
         let read = || match read_file(&*self.storage, &path) {
             Err(error) if error.is_not_found() => Ok(None),
@@ -78,7 +78,7 @@ impl Inspection {
     }
 
     /// Adds the deletions of `key` that the file knows.
-    pub(super) fn find_in_graves(&self, key: &[u8], found: &mut Vec<Found>) -> Result<()> {
+    pub(crate) fn find_in_graves(&self, key: &[u8], found: &mut Vec<Found>) -> Result<()> {
         let Some((ground, _)) = self.graves()? else {
             return Ok(());
         };

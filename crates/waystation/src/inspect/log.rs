@@ -5,8 +5,8 @@ use super::source::Source;
 use super::stream::{Piece, Record, StreamReader};
 use super::{Inspection, Problem};
 use crate::device::record::DeviceEvent;
+use crate::directory::{JOURNAL_NAME, segment_number};
 use crate::error::{Error, Result};
-use crate::log::{JOURNAL_NAME, segment_number};
 use crate::storage::{Area, Storage};
 use std::path::{Path, PathBuf};
 use waystation_format::batch::{BatchIter, HEADER_BYTES, Operation};
@@ -16,16 +16,16 @@ use waystation_format::log::RecordKind;
 use waystation_format::log::{JournalState, SegmentHeader};
 
 /// A segment's file.
-pub(super) struct Segment {
-    pub(super) name: String,
-    pub(super) number: u64,
-    pub(super) source: Source,
+pub(crate) struct Segment {
+    pub(crate) name: String,
+    pub(crate) number: u64,
+    pub(crate) source: Source,
     /// None while the file is only prepared.
-    pub(super) header: Option<SegmentHeader>,
+    pub(crate) header: Option<SegmentHeader>,
 }
 
 /// The `JOURNAL` file; `None` in a directory that only LevelDB has opened.
-pub(super) fn journal(storage: &dyn Storage, dir: &Path) -> Result<Option<JournalState>> {
+pub(crate) fn journal(storage: &dyn Storage, dir: &Path) -> Result<Option<JournalState>> {
     let path = dir.join(JOURNAL_NAME);
     let bytes = match Source::open(storage, &path, Area::Journal) {
         Ok(source) => source.read_all()?,
@@ -38,7 +38,7 @@ pub(super) fn journal(storage: &dyn Storage, dir: &Path) -> Result<Option<Journa
 }
 
 /// The segments in `dir`, oldest first. One that vanishes meanwhile was no longer needed.
-pub(super) fn segments(storage: &dyn Storage, dir: &Path) -> Result<Vec<Segment>> {
+pub(crate) fn segments(storage: &dyn Storage, dir: &Path) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
     for entry in storage.list(dir)? {
         let Some(number) = segment_number(&entry.name) else {
@@ -62,7 +62,7 @@ pub(super) fn segments(storage: &dyn Storage, dir: &Path) -> Result<Vec<Segment>
 }
 
 /// What is met on the way through the log.
-pub(super) enum LogEvent<'a> {
+pub(crate) enum LogEvent<'a> {
     /// A record that ends in the block at `offset` of file `name`.
     Record {
         name: &'a str,
@@ -75,7 +75,7 @@ pub(super) enum LogEvent<'a> {
 
 impl Inspection {
     /// The files of LevelDB's log that hold what is not in tables yet, oldest first.
-    pub(super) fn leveldb_logs(&self) -> Result<Vec<PathBuf>> {
+    pub(crate) fn leveldb_logs(&self) -> Result<Vec<PathBuf>> {
         let mut logs: Vec<(u64, PathBuf)> = self
             .storage
             .list(&self.dir)?
@@ -93,7 +93,7 @@ impl Inspection {
 
     /// Walks through the segments, in the order of the stream; the number of bytes passed so far goes to
     /// `progress`.
-    pub(super) fn walk_log(
+    pub(crate) fn walk_log(
         &self,
         progress: &mut dyn FnMut(u64),
         sink: &mut dyn FnMut(LogEvent<'_>) -> Result<()>,
@@ -170,7 +170,7 @@ type LevelDbBatch<'a> = Result<(u64, u64, BatchIter<'a>), (u64, &'static str)>;
 
 /// Calls `sink` with each batch in one of LevelDB's logs. An incomplete end is normal; damage is handed out and
 /// passed over.
-pub(super) fn walk_leveldb_batches(
+pub(crate) fn walk_leveldb_batches(
     source: &Source,
     sink: &mut dyn FnMut(LevelDbBatch<'_>) -> Result<()>,
 ) -> Result<()> {
@@ -192,7 +192,7 @@ pub(super) fn walk_leveldb_batches(
 
 /// The operations of a record of our own log, each with its sequence number. One that tells of devices may hold some,
 /// those of a device that came from another engine.
-pub(super) fn operations(
+pub(crate) fn operations(
     record: &Record<'_>,
     sink: &mut dyn FnMut(u64, Operation<'_>),
 ) -> Result<(), &'static str> {

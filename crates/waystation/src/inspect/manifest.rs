@@ -19,27 +19,27 @@ const ATTEMPTS: usize = 10;
 
 /// What the MANIFEST says.
 #[derive(Debug, Default)]
-pub(super) struct Manifest {
+pub(crate) struct Manifest {
     /// The name of the MANIFEST file.
-    pub(super) name: String,
-    pub(super) bytes: u64,
-    pub(super) edits: u64,
-    pub(super) comparator: String,
-    pub(super) last_sequence: u64,
-    pub(super) next_file_number: u64,
+    pub(crate) name: String,
+    pub(crate) bytes: u64,
+    pub(crate) edits: u64,
+    pub(crate) comparator: String,
+    pub(crate) last_sequence: u64,
+    pub(crate) next_file_number: u64,
     /// LevelDB's logs from this number on hold what is not in tables.
-    pub(super) log_number: u64,
+    pub(crate) log_number: u64,
     /// A log that is needed although its number is lower; 0 if none. Very old directories only.
-    pub(super) prev_log_number: u64,
+    pub(crate) prev_log_number: u64,
     /// By level: level 0 newest first, the others in key order; in that of file numbers where the order of keys is a
     /// program's.
-    pub(super) levels: [Vec<NewFile>; LEVELS],
+    pub(crate) levels: [Vec<NewFile>; LEVELS],
     /// Whether the file ends within an edit.
-    pub(super) has_torn_tail: bool,
+    pub(crate) has_torn_tail: bool,
 }
 
 /// Reads what is in force in `dir`.
-pub(super) fn read(storage: &dyn Storage, dir: &Path) -> Result<Manifest> {
+pub(crate) fn read(storage: &dyn Storage, dir: &Path) -> Result<Manifest> {
     let mut attempt = 1;
     loop {
         let name = current(storage, dir)?;
@@ -154,27 +154,27 @@ impl Manifest {
     }
 
     /// The name of the key order, without our fence.
-    pub(super) fn order_name(&self) -> &str {
+    pub(crate) fn order_name(&self) -> &str {
         order_name(&self.comparator)
     }
 
     /// Whether keys are in the order of their bytes: in any other one nobody can look, or judge, without the comparator.
-    pub(super) fn is_bytewise(&self) -> bool {
+    pub(crate) fn is_bytewise(&self) -> bool {
         self.order_name() == BYTEWISE_COMPARATOR
     }
 
     /// All tables, level by level.
-    pub(super) fn tables(&self) -> impl Iterator<Item = &NewFile> {
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &NewFile> {
         self.levels.iter().flatten()
     }
 
     /// Whether nothing has changed between two readings.
-    pub(super) fn is_same_as(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         self.name == other.name && self.edits == other.edits
     }
 
     /// Whether LevelDB's log `number` holds what is not in tables yet.
-    pub(super) fn needs_log(&self, number: u64) -> bool {
+    pub(crate) fn needs_log(&self, number: u64) -> bool {
         number >= self.log_number || (number != 0 && number == self.prev_log_number)
     }
 }

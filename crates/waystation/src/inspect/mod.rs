@@ -9,30 +9,26 @@
 //! - [`Inspection::check`]: whether it is what was written
 //! - [`Inspection::find`]: every version of one key
 //! - [`dump()`]: everything in one file
-//!
-//! [`repair()`] takes the lock, reads the same way, and writes what checks to a new database.
 
 mod check;
 mod cross;
 mod dump;
 mod find;
-mod graves;
+pub(crate) mod graves;
 mod image;
-mod log;
-mod manifest;
-mod repair;
-mod segment;
+pub(crate) mod log;
+pub(crate) mod manifest;
+pub(crate) mod segment;
 mod sound;
-mod source;
-mod stream;
+pub(crate) mod source;
+pub(crate) mod stream;
 mod summary;
-mod table;
+pub(crate) mod table;
 mod table_walk;
 
 pub use check::{CheckProgress, CheckReport, Problem};
 pub use dump::{DumpedVersion, Item, ItemSink, dump};
 pub use find::{Found, Place};
-pub use repair::{Gap, Loss, Repaired, RepairedInPlace, Resurrection, repair, repair_in_place};
 pub(crate) use sound::{segment_is_sound, table_is_sound};
 pub use summary::{JournalSummary, LevelSummary, SegmentState, SegmentSummary, Summary};
 

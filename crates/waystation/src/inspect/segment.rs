@@ -14,17 +14,17 @@ use waystation_format::log::{
 
 /// What a segment says of itself, and what was found in it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SegmentSummary {
+pub(crate) struct SegmentSummary {
     /// Present if the segment is sealed.
-    pub(super) footer: Option<SegmentFooter>,
+    pub(crate) footer: Option<SegmentFooter>,
     /// How many blocks check.
-    pub(super) blocks: u64,
+    pub(crate) blocks: u64,
     /// Where the last block that checks ends.
-    pub(super) end_lsn: u64,
+    pub(crate) end_lsn: u64,
 }
 
 /// What is met on the way through a segment.
-pub(super) enum Step<'a> {
+pub(crate) enum Step<'a> {
     /// A block that checks.
     Block {
         offset: u64,
@@ -36,7 +36,7 @@ pub(super) enum Step<'a> {
 }
 
 /// Reads the header; `None` for a file that is prepared, or recycled, and not begun.
-pub(super) fn header(source: &Source, number: Option<u64>) -> Result<Option<SegmentHeader>> {
+pub(crate) fn header(source: &Source, number: Option<u64>) -> Result<Option<SegmentHeader>> {
     if source.bytes() < SEGMENT_HEADER_BYTES as u64 {
         return Ok(None);
     }
@@ -46,15 +46,15 @@ pub(super) fn header(source: &Source, number: Option<u64>) -> Result<Option<Segm
 
 /// What the caller knows from elsewhere about the stream in a segment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
+pub(crate) struct Known {
     /// Below this LSN the log is durable: what does not check there is damage.
-    pub(super) durable_lsn: u64,
+    pub(crate) durable_lsn: u64,
     /// From this LSN on a later segment has the stream (recovery or healing cut this one there).
-    pub(super) cut_lsn: u64,
+    pub(crate) cut_lsn: u64,
 }
 
 /// Walks through the blocks of a segment that was begun.
-pub(super) fn walk(
+pub(crate) fn walk(
     source: &Source,
     header: SegmentHeader,
     known: Known,
@@ -114,7 +114,7 @@ pub(super) fn walk(
 }
 
 /// The footer of a sealed segment: it must name this segment, and check together with the index.
-pub(super) fn footer(source: &Source, header: &SegmentHeader) -> Result<Option<SegmentFooter>> {
+pub(crate) fn footer(source: &Source, header: &SegmentHeader) -> Result<Option<SegmentFooter>> {
     Ok(index_and_footer(source, header)?.map(|(_, footer)| footer))
 }
 
@@ -122,7 +122,7 @@ pub(super) fn footer(source: &Source, header: &SegmentHeader) -> Result<Option<S
 const BYTES_MAX: u64 = 6 << 30;
 
 /// Up to where the file of a segment is worth reading, if its header does not tell.
-pub(super) fn search_end(source: &Source) -> u64 {
+pub(crate) fn search_end(source: &Source) -> u64 {
     source.bytes().min(BYTES_MAX)
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 const UNREADABLE_BYTES: usize = 4096;
 
 /// A file open for inspection, and its length when it was opened.
-pub(super) struct Source {
+pub(crate) struct Source {
     file: Arc<dyn File>,
     path: PathBuf,
     bytes: u64,
@@ -22,7 +22,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) fn open(storage: &dyn Storage, path: &Path, area: Area) -> Result<Self> {
+    pub(crate) fn open(storage: &dyn Storage, path: &Path, area: Area) -> Result<Self> {
         let file = storage.open(path, OpenMode::Read, Transfer::Buffered, area)?;
         let bytes = file.size()?;
         Ok(Self {
@@ -34,29 +34,29 @@ impl Source {
     }
 
     /// The same, where what the medium cannot read is read as zeros.
-    pub(super) fn open_lenient(storage: &dyn Storage, path: &Path, area: Area) -> Result<Self> {
+    pub(crate) fn open_lenient(storage: &dyn Storage, path: &Path, area: Area) -> Result<Self> {
         Ok(Self {
             is_lenient: true,
             ..Self::open(storage, path, area)?
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The file's name, without its directory.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         name_of(&self.path)
     }
 
     /// The file's length in bytes.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Exactly `length` bytes from `offset`; less is damage.
-    pub(super) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
+    pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
         // Checked before anything is allocated: lengths come from files that may be damaged.
         let end = offset.checked_add(length as u64);
         if end.is_none_or(|end| end > self.bytes) {
@@ -108,13 +108,13 @@ impl Source {
     }
 
     /// The whole file, if it is not longer than one of its name can be.
-    pub(super) fn read_all(&self) -> Result<Vec<u8>> {
+    pub(crate) fn read_all(&self) -> Result<Vec<u8>> {
         self.read(0, check_whole(&self.path, self.bytes)?)
     }
 }
 
 /// The last part of a path.
-pub(super) fn name_of(path: &Path) -> String {
+pub(crate) fn name_of(path: &Path) -> String {
     path.file_name()
         .unwrap_or(path.as_os_str())
         .to_string_lossy()

@@ -8,19 +8,19 @@ use waystation_format::log::{BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHead
 
 /// A record as it stands in the log.
 #[derive(Debug)]
-pub(super) struct Record<'a> {
+pub(crate) struct Record<'a> {
     /// Where it starts in the stream.
-    pub(super) lsn: u64,
-    pub(super) header: RecordHeader,
+    pub(crate) lsn: u64,
+    pub(crate) header: RecordHeader,
     /// The operations of a batch.
-    pub(super) payload: &'a [u8],
+    pub(crate) payload: &'a [u8],
     /// Whether its checksum holds for this place and this life of the database.
-    pub(super) is_sound: bool,
+    pub(crate) is_sound: bool,
 }
 
 /// What the stream holds next.
 #[derive(Debug)]
-pub(super) enum Piece<'a> {
+pub(crate) enum Piece<'a> {
     Record(Record<'a>),
     /// Bytes that cannot be a record's header; the rest of the block is passed over.
     Nonsense {
@@ -30,7 +30,7 @@ pub(super) enum Piece<'a> {
 
 /// Puts records together.
 #[derive(Debug, Default)]
-pub(super) struct StreamReader {
+pub(crate) struct StreamReader {
     /// The bytes so far of a record that runs over the end of a block.
     partial: Vec<u8>,
     partial_lsn: u64,
@@ -41,12 +41,12 @@ pub(super) struct StreamReader {
 
 impl StreamReader {
     /// Whether the last block given ended within a record.
-    pub(super) fn is_within_record(&self) -> bool {
+    pub(crate) fn is_within_record(&self) -> bool {
         !self.partial.is_empty()
     }
 
     /// Takes the next whole block, header included, and hands out what ends in it.
-    pub(super) fn block(&mut self, seal: &Seal, block: &[u8], sink: &mut dyn FnMut(Piece<'_>)) {
+    pub(crate) fn block(&mut self, seal: &Seal, block: &[u8], sink: &mut dyn FnMut(Piece<'_>)) {
         let used = (seal.used as usize).min(block.len());
         let follows = self.next_lsn == seal.start_lsn && self.incarnation == seal.incarnation;
         let mut position = BLOCK_HEADER_BYTES;

@@ -15,31 +15,31 @@ use waystation_format::table::{
 use waystation_format::version_edit::NewFile;
 
 /// A table whose footer was read.
-pub(super) struct TableView {
+pub(crate) struct TableView {
     source: Source,
     footer: Footer,
 }
 
 /// A data block as the index names it.
-pub(super) struct IndexedBlock {
-    pub(super) handle: BlockHandle,
+pub(crate) struct IndexedBlock {
+    pub(crate) handle: BlockHandle,
     /// No key of the block stands above this one, and all keys of later blocks do.
-    pub(super) separator: Vec<u8>,
+    pub(crate) separator: Vec<u8>,
 }
 
 /// Takes a version of a key: offset of its block, sequence number, value (none: deleted).
 type VersionSink<'a> = dyn FnMut(u64, u64, Option<&[u8]>) + 'a;
 
 /// A block that checks, unpacked.
-pub(super) struct BlockView {
-    pub(super) offset: u64,
-    pub(super) compression: &'static str,
-    pub(super) data: Block,
+pub(crate) struct BlockView {
+    pub(crate) offset: u64,
+    pub(crate) compression: &'static str,
+    pub(crate) data: Block,
 }
 
 impl TableView {
     /// Opens a table of a version.
-    pub(super) fn open(storage: &dyn Storage, dir: &Path, table: &NewFile) -> Result<Self> {
+    pub(crate) fn open(storage: &dyn Storage, dir: &Path, table: &NewFile) -> Result<Self> {
         let source = match Source::open(storage, &dir.join(table_name(table.number)), Area::Tables)
         {
             Err(error) if error.is_not_found() => {
@@ -53,7 +53,7 @@ impl TableView {
     }
 
     /// A table whose footer ends at `bytes`.
-    pub(super) fn new(source: Source, bytes: u64) -> Result<Self> {
+    pub(crate) fn new(source: Source, bytes: u64) -> Result<Self> {
         let Some(offset) = bytes.checked_sub(FOOTER_BYTES as u64) else {
             return Err(Error::corruption(
                 source.path(),
@@ -67,7 +67,7 @@ impl TableView {
     }
 
     /// The file's name.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.source.name()
     }
 
@@ -76,7 +76,7 @@ impl TableView {
     }
 
     /// The error for damage at `offset`.
-    pub(super) fn damage(&self, offset: u64, reason: &str) -> Error {
+    pub(crate) fn damage(&self, offset: u64, reason: &str) -> Error {
         Error::corruption(self.source.path(), offset, reason)
     }
 
@@ -101,7 +101,7 @@ impl TableView {
     }
 
     /// A block, verified and unpacked.
-    pub(super) fn block(&self, handle: BlockHandle) -> Result<BlockView> {
+    pub(crate) fn block(&self, handle: BlockHandle) -> Result<BlockView> {
         let (payload, compression) = self.payload(handle)?;
         let data = Block::new(payload).map_err(|error| self.damaged(handle.offset, &error))?;
         Ok(BlockView {
@@ -112,7 +112,7 @@ impl TableView {
     }
 
     /// Calls `visit` with each entry of a block, until it answers that it has enough.
-    pub(super) fn each(
+    pub(crate) fn each(
         &self,
         block: &BlockView,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
@@ -126,7 +126,7 @@ impl TableView {
     }
 
     /// The data blocks, in the order of their keys.
-    pub(super) fn index(&self) -> Result<Vec<IndexedBlock>> {
+    pub(crate) fn index(&self) -> Result<Vec<IndexedBlock>> {
         let block = self.block(self.footer.index)?;
         let (mut index, mut failure) = (Vec::new(), None);
         self.each(
@@ -149,7 +149,7 @@ impl TableView {
     }
 
     /// The meta blocks and their names.
-    pub(super) fn meta_blocks(&self) -> Result<Vec<(String, BlockHandle)>> {
+    pub(crate) fn meta_blocks(&self) -> Result<Vec<(String, BlockHandle)>> {
         let block = self.block(self.footer.metaindex)?;
         let mut blocks = Vec::new();
         self.each(&block, &mut |name, value| {
@@ -170,7 +170,7 @@ impl TableView {
     }
 
     /// What the table says of itself; nothing if LevelDB wrote it.
-    pub(super) fn properties(&self) -> Result<Option<Properties>> {
+    pub(crate) fn properties(&self) -> Result<Option<Properties>> {
         let Some(handle) = self.meta_block(PROPERTIES_NAME)? else {
             return Ok(None);
         };
@@ -181,7 +181,7 @@ impl TableView {
     }
 
     /// The filter, if there is one.
-    pub(super) fn filter(&self) -> Result<Option<FilterBlock>> {
+    pub(crate) fn filter(&self) -> Result<Option<FilterBlock>> {
         let Some(handle) = self.meta_block(FILTER_NAME)? else {
             return Ok(None);
         };
@@ -192,7 +192,7 @@ impl TableView {
     }
 
     /// Calls `visit` with each version of `key`; unless keys are in the order of their bytes, every block is read for that.
-    pub(super) fn versions_of(
+    pub(crate) fn versions_of(
         &self,
         key: &[u8],
         is_bytewise: bool,

@@ -6,10 +6,11 @@
 //! what had been written are read back, verified and copied; what had not been written is still in the ring.
 //! Only when the fresh segment is synced does the suspension end.
 
-use super::segment::{BlankSegment, Segment, SegmentFile, Start, segment_name};
+use super::segment::{BlankSegment, Segment, SegmentFile, Start};
 use super::writer_state::WriterState;
 use super::{Log, Suspension};
 use crate::background::Next;
+use crate::directory::{DRAFT_NAME, segment_name};
 use crate::error::{Error, Result};
 use crate::storage::AlignedBuffer;
 use crate::sync::atomic::Ordering::SeqCst;
@@ -21,9 +22,6 @@ use waystation_format::log::{
 
 /// The pause between attempts: short enough that a full disk that was emptied goes unnoticed by most.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
-
-/// The fresh segment's name until it is complete.
-pub(crate) const DRAFT_NAME: &str = "journal-draft.tmp";
 
 /// Blocks to be copied from one damaged or doubtful segment.
 struct Salvage {

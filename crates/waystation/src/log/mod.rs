@@ -42,13 +42,12 @@ mod writer_state;
 
 pub(crate) use assembler::Record;
 pub(crate) use front::Reservation;
-pub(crate) use heal::DRAFT_NAME;
 pub(crate) use hold::Hold;
 pub(crate) use read::{Pass, Wanted};
 pub(crate) use recovery::{LogSettings, Recovered, open};
 pub(crate) use replay::Needs;
 pub(crate) use replay::check_chain;
-pub(crate) use segment::{SegmentLengths, segment_name, segment_number};
+pub(crate) use segment::SegmentLengths;
 
 use crate::error::Error;
 use crate::storage::{Storage, Transfer};
@@ -63,15 +62,6 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use waystation_format::log::Seal;
 use writer_state::WriterState;
-
-/// The name of the staging ring's file in the database directory.
-pub(crate) const RING_NAME: &str = "journal.ring";
-/// The name under which a ring of another size is made, which the storage knows.
-pub(crate) const RING_DRAFT: &str = "journal.ring.new";
-/// The name of the file that says which life owns the log.
-pub(crate) const JOURNAL_NAME: &str = "JOURNAL";
-/// The name under which the next one is written.
-pub(crate) const JOURNAL_DRAFT: &str = "JOURNAL.tmp";
 
 /// The log of one open database.
 pub(crate) struct Log {

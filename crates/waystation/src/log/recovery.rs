@@ -9,9 +9,9 @@
 //!    another size, a first such `JOURNAL` says that nothing is in it, before its file is replaced.
 //! 5. Remove what is superseded.
 
+use super::Log;
 use super::assembler::{Record, TailRecord};
 use super::front::Front;
-use super::heal::DRAFT_NAME;
 use super::layout::Layout;
 use super::publication::Publication;
 use super::read::LogCache;
@@ -19,11 +19,10 @@ use super::replay::{Needs, Replayed, leftover_ring, replay};
 use super::ring::RingBuffer;
 use super::segment::{
     BlankSegment, Inherited, SealedSegment, Segment, SegmentFile, SegmentLengths, Start,
-    segment_name,
 };
 use super::survey::{Found, Survey, survey};
 use super::writer_state::WriterState;
-use super::{JOURNAL_DRAFT, JOURNAL_NAME, Log, RING_NAME};
+use crate::directory::{DRAFT_NAME, JOURNAL_DRAFT, JOURNAL_NAME, RING_NAME, segment_name};
 use crate::error::{Error, Result};
 use crate::storage::{AlignedBuffer, Area, OpenMode, Storage, Transfer};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};

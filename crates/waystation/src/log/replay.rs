@@ -18,8 +18,9 @@
 use super::assembler::{Assembler, Record, TailRecord};
 use super::blocks::BlockSearch;
 use super::pieces::{Extent, Piece, for_each_piece};
+use super::ring::RingBuffer;
 use super::survey::{Found, Survey, missing, survey};
-use super::{RING_NAME, ring::RingBuffer};
+use crate::directory::RING_NAME;
 use crate::error::{Error, Result};
 use crate::storage::{Storage, Transfer};
 use crate::sync::Arc;

@@ -13,21 +13,6 @@ use waystation_format::log::{
     tail_bytes,
 };
 
-const NAME_PREFIX: &str = "journal-";
-const NAME_SUFFIX: &str = ".seg";
-
-/// The name of segment `number` in the database directory. `LevelDB` does not know such names and leaves
-/// these files alone.
-pub(crate) fn segment_name(number: u64) -> String {
-    format!("{NAME_PREFIX}{number:010}{NAME_SUFFIX}")
-}
-
-/// The number of the segment called `name`, if that is a segment's name.
-pub(crate) fn segment_number(name: &str) -> Option<u64> {
-    let digits = name.strip_prefix(NAME_PREFIX)?.strip_suffix(NAME_SUFFIX)?;
-    digits.parse().ok()
-}
-
 /// The first segment of a life is a whole one where so many times as much is left as later ones leave.
 const AT_FIRST: u64 = 4;
 

@@ -4,7 +4,7 @@
 //! ready and not begun), or its own header. The sector that a header lies in is written as a whole or not at
 //! all, so anything else is damage.
 
-use super::segment::{segment_name, segment_number};
+use crate::directory::{segment_name, segment_number};
 use crate::error::{Error, Result};
 use crate::storage::{AlignedBuffer, Area, File, OpenMode, Storage, Transfer};
 use crate::sync::Arc;

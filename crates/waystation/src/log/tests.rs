@@ -5,6 +5,7 @@ mod reading;
 
 use super::*;
 use crate::background::{Jobs, Kind, Limits, Member, Next};
+use crate::directory::{RING_NAME, segment_number};
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::{Haste, OsStorage, SimStorage};
 use crate::sync::lock;

@@ -13,10 +13,11 @@
 //! - after a failure nothing is taken, completed or made durable until the log has healed.
 
 use super::ring::Settled;
-use super::segment::{BlankSegment, Footer, Start, segment_name};
+use super::segment::{BlankSegment, Footer, Start};
 use super::writer_state::{InFlight, Run, WriterState, end_of};
 use super::{Log, LogStats, Suspension};
 use crate::background::Next;
+use crate::directory::segment_name;
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, MutexGuard, lock, wait};

@@ -8,12 +8,12 @@
 //! A vault goes unread once no table needs any of its graves, for all that its label says. Which of them are needed is
 //! looked at when it is written anew, which is worth it once the tables that need any lie over half of it.
 
-use super::table::TableMeta;
 use super::version::{LEVELS, UserRange, Version};
 use crate::cemetery::Cut;
 use crate::cemetery::ground::Ground;
 use crate::cemetery::row::Grave;
 use crate::cemetery::vault::Vault;
+use crate::sst::TableMeta;
 
 /// What may need graves besides tables.
 pub(crate) struct Needs<'a> {

@@ -29,12 +29,13 @@ pub(crate) use image::{Image, ImageTable};
 pub(crate) use load::{Load, Place};
 pub use stats::{LevelStats, TreeStats, WorkStats};
 
-use super::Lookup;
 use super::compaction::{Hidden, Running, Shape};
-use super::iter::{InternalIterator, LevelIterator, Run, Source};
-use super::table::{BlockCache, LookupKey, TableCache, TableMeta, TableSettings};
+use super::iter::{LevelIterator, Run, Source};
 use super::version::{LEVELS, State, UserRange, Version, VersionSet};
 use crate::error::Result;
+use crate::sst::{
+    BlockCache, InternalIterator, Lookup, LookupKey, TableCache, TableMeta, TableSettings,
+};
 use crate::storage::{RateLimit, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex};

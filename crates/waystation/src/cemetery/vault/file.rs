@@ -1,10 +1,11 @@
 //! A vault, open.
 
-use super::label::{Kind, Label, vault_name, vault_number};
+use super::label::{Kind, Label};
 use crate::cemetery::row::Grave;
+use crate::directory::{vault_name, vault_number};
 use crate::error::{Error, Result};
-use crate::lsm::iter::InternalIterator;
-use crate::lsm::table::{BlockCache, LookupKey, Table, TableIterator, TableSettings};
+use crate::sst::InternalIterator;
+use crate::sst::{BlockCache, LookupKey, Table, TableIterator, TableSettings};
 use crate::storage::{Area, OpenMode, Storage, Transfer};
 use crate::sync::Arc;
 use std::ops::Range;

@@ -1,18 +1,5 @@
 //! The label of a vault: its name, and what is known of it without reading it.
 
-const NAME_SUFFIX: &str = ".vault";
-/// The name of vault `number`. `LevelDB` does not know such names and leaves these files alone.
-pub(crate) fn vault_name(number: u64) -> String {
-    format!("{number:06}{NAME_SUFFIX}")
-}
-
-/// The number of the vault called `name`, if that is a vault's name.
-pub(crate) fn vault_number(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(NAME_SUFFIX)?;
-    let are_digits = digits.len() >= 6 && digits.bytes().all(|it| it.is_ascii_digit());
-    are_digits.then(|| digits.parse().ok()).flatten()
-}
-
 /// What graves a vault has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {

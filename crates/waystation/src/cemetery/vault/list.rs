@@ -4,7 +4,7 @@ use super::{Label, Vault};
 use crate::cemetery::ground::Ground;
 use crate::cemetery::row::Grave;
 use crate::error::Result;
-use crate::lsm::table::LookupKey;
+use crate::sst::LookupKey;
 use crate::sync::Arc;
 
 /// The vaults of a ground, the oldest first.

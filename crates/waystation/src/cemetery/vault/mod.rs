@@ -28,6 +28,6 @@ pub(crate) mod walk;
 pub(crate) mod writer;
 
 pub(crate) use file::{Site, Vault, VaultFile, open, remove_others};
-pub(crate) use label::{Kind, Label, vault_name, vault_number};
+pub(crate) use label::{Kind, Label};
 pub(crate) use list::Vaults;
 pub(crate) use walk::Walk;

@@ -7,7 +7,7 @@ use super::writer::VaultWriter;
 use super::{Kind, Label, Site, Vault, Vaults};
 use crate::cemetery::row::Grave;
 use crate::error::{Error, Result};
-use crate::lsm::iter::{InternalIterator, MergingIterator};
+use crate::sst::{InternalIterator, MergingIterator};
 use crate::sync::Arc;
 use waystation_format::key;
 use waystation_format::order::Order;

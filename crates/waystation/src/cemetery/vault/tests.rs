@@ -2,11 +2,12 @@
 
 use super::rewrite::{Rewrite, Task, choose};
 use super::writer::VaultWriter;
-use super::{Kind, Site, Vault, Vaults, Walk, vault_name, vault_number};
+use super::{Kind, Site, Vault, Vaults, Walk};
 use crate::cemetery::checkpoint::{self, Checkpoint, GravesError};
 use crate::cemetery::ground::Ground;
 use crate::cemetery::row::Grave;
-use crate::lsm::table::{BlockCache, TableSettings};
+use crate::directory::{vault_name, vault_number};
+use crate::sst::{BlockCache, TableSettings};
 use crate::storage::{SimStorage, Storage};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -51,7 +52,7 @@ fn write(site: &Site, number: u64, kind: Kind, graves: &[Buried]) -> Vault {
 }
 
 fn all_of(vault: &Vault) -> Vec<Buried> {
-    use crate::lsm::iter::InternalIterator;
+    use crate::sst::InternalIterator;
     let mut cursor = vault.scan();
     cursor.seek_to_first().unwrap();
     let mut all = Vec::new();

@@ -3,8 +3,8 @@
 use super::file::target;
 use super::{Vault, Vaults};
 use crate::error::Result;
-use crate::lsm::iter::InternalIterator;
-use crate::lsm::table::{LookupKey, TableIterator};
+use crate::sst::InternalIterator;
+use crate::sst::{LookupKey, TableIterator};
 use crate::sync::Arc;
 use waystation_format::key;
 

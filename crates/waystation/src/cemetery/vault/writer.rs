@@ -5,7 +5,7 @@ use super::label::{Kind, Label};
 use crate::cemetery::points::hash;
 use crate::cemetery::row::Grave;
 use crate::error::Result;
-use crate::lsm::table::{TableBuilder, TableSettings};
+use crate::sst::{TableBuilder, TableSettings};
 use waystation_format::key::{self, ValueKind};
 use waystation_format::order::Order;
 use waystation_format::varint::put_u64;

@@ -8,10 +8,11 @@
 use super::super::Core;
 use super::super::devices::Devices;
 use super::load::remove;
-use crate::device::image::{Head, Header, IMAGE_DRAFT, IMAGE_NAME, ImageWriter};
+use crate::device::image::{Head, Header, ImageWriter};
 use crate::device::index::{Leaves, Window};
 use crate::device::resident::Resident;
 use crate::device::table::DeviceTable;
+use crate::directory::{IMAGE_DRAFT, IMAGE_NAME};
 use crate::error::Result;
 use crate::storage::{Duty, Haste};
 use crate::sync::Arc;

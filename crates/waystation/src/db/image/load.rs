@@ -1,9 +1,10 @@
 //! Taking what an image shows, instead of reading the log.
 
 use super::super::inserters::{Inserters, Parts};
-use crate::device::image::{self, End, Head, IMAGE_DRAFT, IMAGE_NAME, ImageReader, Next};
+use crate::device::image::{self, End, Head, ImageReader, Next};
 use crate::device::replay::{DeviceReplay, Shown};
 use crate::device::resident::Resident;
+use crate::directory::{IMAGE_DRAFT, IMAGE_NAME};
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 use crate::sync::Arc;

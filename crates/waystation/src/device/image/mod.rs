@@ -50,11 +50,6 @@ use waystation_format::checksum::{crc32c, extend, mask};
 use waystation_format::handoff::EngineId;
 use waystation_format::varint::Reader;
 
-/// The name of the file. `LevelDB` does not know it and leaves it alone.
-pub(crate) const IMAGE_NAME: &str = "INDEXES";
-/// The name under which a new one is written.
-pub(crate) const IMAGE_DRAFT: &str = "INDEXES.new";
-
 const MAGIC: &[u8; 8] = b"WSINDEXS";
 const FORMAT: u32 = 1;
 const HEADER_BYTES: usize = 48;

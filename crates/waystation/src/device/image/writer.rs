@@ -1,8 +1,9 @@
 //! Writes an image, part by part.
 
 use super::section::{Head, Versions, put_part};
-use super::{End, FRAME_BYTES, Header, IMAGE_DRAFT, SECTION_BYTES, section_checksum};
+use super::{End, FRAME_BYTES, Header, SECTION_BYTES, section_checksum};
 use crate::device::index::{Entry, Window};
+use crate::directory::IMAGE_DRAFT;
 use crate::error::Result;
 use crate::storage::{Output, Storage};
 use std::path::Path;

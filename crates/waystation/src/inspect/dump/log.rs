@@ -13,7 +13,7 @@ use waystation_format::log::{BlockHeader, RecordKind, UNIT_BYTES};
 
 /// A segment by itself: without its neighbours and the JOURNAL, so that the end of an open one is taken as it
 /// is, and a record that began in the segment before is passed over.
-pub(super) fn segment_file(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
+pub(crate) fn segment_file(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
     let Some(header) = segment::header(source, None)? else {
         out.fact("state", "prepared: nothing has been written into it yet");
         return Ok(());
@@ -72,7 +72,7 @@ pub(super) fn segment_file(source: &Source, out: &mut Out<'_, '_>) -> Result<()>
 
 /// The ring: every closed block that lies in it, in the order of the stream. Blocks of an earlier lap that
 /// were not overwritten yet are there, too.
-pub(super) fn ring(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
+pub(crate) fn ring(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
     let bytes = source.read_all()?;
     out.fact("ring bytes", bytes.len());
     let mut blocks = BTreeMap::new();
@@ -162,7 +162,7 @@ fn dump_record(record: &Record<'_>, offset: u64, out: &mut Out<'_, '_>) {
 }
 
 /// One of LevelDB's logs.
-pub(super) fn leveldb_log(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
+pub(crate) fn leveldb_log(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
     walk_leveldb_batches(source, &mut |batch| {
         match batch {
             Err((offset, reason)) => out.problem(offset, reason),

@@ -6,14 +6,11 @@ mod log;
 mod tree;
 
 use super::source::Source;
-use crate::cemetery::checkpoint::GRAVES_NAME;
-use crate::cemetery::vault::vault_number;
-use crate::db::own_files::RESERVE_NAME;
-use crate::device::checkpoint::{CHECKPOINT_DRAFT, CHECKPOINT_NAME};
-use crate::device::image::{IMAGE_DRAFT, IMAGE_NAME};
+use crate::directory::{
+    CHECKPOINT_DRAFT, CHECKPOINT_NAME, GRAVES_NAME, IMAGE_DRAFT, IMAGE_NAME, JOURNAL_NAME,
+    RESERVE_NAME, RING_NAME, SIDE_FILE, segment_number, vault_number,
+};
 use crate::error::{Error, Result};
-use crate::log::{JOURNAL_NAME, RING_NAME, segment_number};
-use crate::lsm::version::SIDE_FILE;
 use crate::storage::{Area, Storage};
 use serde::Serialize;
 use std::ops::ControlFlow;

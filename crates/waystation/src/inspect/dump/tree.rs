@@ -3,7 +3,8 @@
 use super::{DumpedVersion, Item, Out};
 use crate::cemetery::checkpoint::{Checkpoint, ListedRange};
 use crate::cemetery::row::Grave;
-use crate::cemetery::vault::{Kind, vault_name};
+use crate::cemetery::vault::Kind;
+use crate::directory::vault_name;
 use crate::error::{Error, Result};
 use crate::inspect::graves;
 use crate::inspect::source::Source;

@@ -4,6 +4,7 @@ use super::super::recovery::read_journal;
 use super::super::replay::{leftover_ring, replay};
 use super::super::survey::survey;
 use super::*;
+use crate::directory::JOURNAL_NAME;
 use std::collections::BTreeSet;
 
 /// The first sequence number of each record found in `dir` behind `flushed`. Changes nothing there.

@@ -1,8 +1,8 @@
 //! What [`super::pick()`] may answer.
 
 use super::Job;
-use crate::lsm::table::TableMeta;
 use crate::lsm::version::UserRange;
+use crate::sst::TableMeta;
 use crate::sync::Arc;
 use waystation_format::order::Order;
 

@@ -8,8 +8,8 @@
 //!   key is its neighbour's first one. Such neighbours go together. (LevelDB itself had this wrong until 1.22.)
 
 use super::{Running, Shape};
-use crate::lsm::table::TableMeta;
 use crate::lsm::version::{LEVELS, UserRange, Version};
+use crate::sst::TableMeta;
 use crate::sync::Arc;
 use std::ops::Range;
 use waystation_format::order::Order;

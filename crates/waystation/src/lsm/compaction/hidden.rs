@@ -5,8 +5,8 @@ use crate::cemetery::ground::Ground;
 use crate::cemetery::learned::Learned;
 use crate::cemetery::vault::{Vault, Walk};
 use crate::error::Result;
-use crate::lsm::table::{TableFacts, TableMeta};
 use crate::lsm::version::UserRange;
+use crate::sst::{TableFacts, TableMeta};
 use crate::sync::Arc;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,7 @@
 
 use super::Hidden;
 use crate::error::{Error, Result};
-use crate::lsm::table::{Compression, TableMeta, TableSettings};
+use crate::sst::{Compression, TableMeta, TableSettings};
 use serde::{Deserialize, Serialize};
 
 /// The version of this description. Never reuse a number.

@@ -4,7 +4,7 @@ use super::cut::Cutter;
 use super::retain::{Retain, Verdict};
 use super::{Counters, Job};
 use crate::error::{Error, Result};
-use crate::lsm::iter::EntryStream;
+use crate::sst::EntryStream;
 use waystation_format::key::{TRAILER_BYTES, user_key};
 use waystation_format::order::Order;
 

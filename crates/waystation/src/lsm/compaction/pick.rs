@@ -24,8 +24,8 @@ use super::expand::{self, Inputs};
 use super::hidden::Burden;
 use super::job::{Grandparent, JOB_FORMAT, Job, JobInput, OutputLayout, OutputLimits};
 use super::{Hidden, Running, Shape};
-use crate::lsm::table::{TableFacts, TableMeta};
 use crate::lsm::version::{LEVELS, UserRange, Version};
+use crate::sst::{TableFacts, TableMeta};
 use crate::sync::Arc;
 
 /// The level nothing sinks out of.

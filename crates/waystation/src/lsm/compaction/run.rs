@@ -6,8 +6,8 @@
 use super::merge::{Output, merge};
 use super::{Counters, Job};
 use crate::error::{Error, Result};
-use crate::lsm::iter::EntryStream;
-use crate::lsm::table::{TableBuilder, TableCache, TableMeta, TableSettings};
+use crate::sst::EntryStream;
+use crate::sst::{TableBuilder, TableCache, TableMeta, TableSettings};
 use crate::storage::{RateLimit, Storage};
 use crate::sync::Arc;
 

@@ -2,10 +2,10 @@
 //!
 //! Tables are opened when the cursor gets to them. A cursor that is made and not used costs two reference counts.
 
-use super::InternalIterator;
 use crate::error::Result;
-use crate::lsm::table::{TableCache, TableIterator, TableMeta};
 use crate::lsm::version::Version;
+use crate::sst::InternalIterator;
+use crate::sst::{TableCache, TableIterator, TableMeta};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use waystation_format::order::Order;
@@ -81,7 +81,7 @@ impl LevelIterator {
         }
     }
 
-    /// A cursor for merges: see [`Table::scan`](crate::lsm::table::Table::scan).
+    /// A cursor for merges: see [`Table::scan`](crate::sst::Table::scan).
     pub(crate) fn for_merge(cache: Arc<TableCache>, run: Run) -> Self {
         Self {
             for_merge: true,

@@ -1,10 +1,11 @@
 //! What a merge of the tree can have as a child: known kinds, so that a step is a jump and not a call through
 //! a pointer.
 
-use super::{InternalIterator, LevelIterator};
+use super::LevelIterator;
 use crate::error::Result;
 use crate::lsm::memtable::MemTableIterator;
-use crate::lsm::table::TableIterator;
+use crate::sst::InternalIterator;
+use crate::sst::TableIterator;
 
 /// A cursor over a part of the tree.
 pub(crate) enum Source {

@@ -3,8 +3,9 @@
 use super::*;
 use crate::error::Error;
 use crate::lsm::memtable::MemTable;
-use crate::lsm::table::tests::{Entries, Move, Place, any_entries, any_move, follow, internal};
-use crate::lsm::table::{LearntFacts, TableMeta, TableSettings};
+use crate::sst::tests::{Entries, Move, Place, any_entries, any_move, follow, internal};
+use crate::sst::{InternalIterator, MergingIterator};
+use crate::sst::{LearntFacts, TableMeta, TableSettings};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -105,7 +106,7 @@ fn follow_with_duplicates(
     entries: &Entries,
     iter: &mut impl InternalIterator,
     moves: &[Move],
-) -> std::result::Result<(), TestCaseError> {
+) -> Result<(), TestCaseError> {
     let distinct = entries.windows(2).all(|pair| pair[0].0 != pair[1].0);
     if distinct {
         return follow(entries, iter, moves);

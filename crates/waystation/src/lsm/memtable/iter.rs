@@ -4,7 +4,7 @@
 use super::MemTable;
 use super::arena::{HEAD, NIL, Node};
 use crate::error::Result;
-use crate::lsm::iter::InternalIterator;
+use crate::sst::InternalIterator;
 use crate::sync::Arc;
 
 /// A cursor over the entries of a memtable.

@@ -31,7 +31,7 @@ mod watch;
 use self::arena::{Entry, NIL};
 use self::skiplist::SkipList;
 use self::watch::Watches;
-use crate::lsm::Lookup;
+use crate::sst::Lookup;
 use crate::sync::Arc;
 use waystation_format::key::{self, ValueKind};
 use waystation_format::order::Order;

@@ -3,8 +3,8 @@
 use super::MemTable;
 use super::arena::{Entry, HEAD, MAX_HEIGHT, NIL};
 use super::skiplist::SkipList;
-use crate::lsm::Lookup;
-use crate::lsm::iter::InternalIterator;
+use crate::sst::InternalIterator;
+use crate::sst::Lookup;
 use crate::sync::Arc;
 use proptest::prelude::*;
 use std::cmp::Reverse;

@@ -106,8 +106,8 @@ impl Watches {
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
-    use crate::lsm::iter::InternalIterator;
     use crate::lsm::memtable::MemTable;
+    use crate::sst::InternalIterator;
     use crate::sync::Arc;
     use proptest::prelude::*;
     use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};

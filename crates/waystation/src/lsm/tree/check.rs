@@ -2,9 +2,10 @@
 
 use super::Tree;
 use crate::error::Result;
-use crate::lsm::iter::{InternalIterator, Source};
-use crate::lsm::table::{TableFacts, TableMeta};
+use crate::lsm::iter::Source;
 use crate::lsm::version::{Change, Version};
+use crate::sst::InternalIterator;
+use crate::sst::{TableFacts, TableMeta};
 use crate::sync::Arc;
 use std::cmp::Ordering;
 use waystation_format::key::{InternalKey, ValueKind, user_key};

@@ -6,8 +6,8 @@
 
 use super::Tree;
 use crate::error::{Error, Result};
-use crate::lsm::table::TableMeta;
 use crate::lsm::version::{State, Version};
+use crate::sst::TableMeta;
 use crate::storage::{Area, OpenMode, Storage, Transfer};
 use crate::sync::Arc;
 use std::path::Path;

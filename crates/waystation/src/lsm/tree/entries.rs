@@ -1,7 +1,7 @@
 //! Entries in memory, sorted all at once: what LevelDB's logs hold, on its way to tables.
 
 use crate::error::Result;
-use crate::lsm::iter::InternalIterator;
+use crate::sst::InternalIterator;
 use waystation_format::batch::BatchIter;
 use waystation_format::key::{MAX_SEQUENCE, TRAILER_BYTES, ValueKind, append};
 use waystation_format::order::Order;

@@ -12,8 +12,8 @@ use crate::lsm::compaction::{
     Claim, Hidden, JOB_FORMAT, Job, JobResult, OutputLayout, OutputLimits, grandparents,
     ranges_from, run,
 };
-use crate::lsm::iter::InternalIterator;
 use crate::lsm::version::{Change, Progress, UserRange, Version};
+use crate::sst::InternalIterator;
 use crate::sync::{Arc, lock};
 use waystation_format::key::user_key;
 use waystation_format::table::Compression;

@@ -5,9 +5,10 @@
 
 use super::Tree;
 use super::entries::Entries;
+use crate::directory::read_file;
 use crate::error::{Error, Result};
 use crate::lsm::compaction::Hidden;
-use crate::lsm::version::{Change, Progress, read_file};
+use crate::lsm::version::{Change, Progress};
 use std::path::Path;
 use waystation_format::filename::log_name;
 use waystation_format::key::MAX_SEQUENCE;

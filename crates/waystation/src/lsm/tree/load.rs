@@ -11,9 +11,9 @@ use super::Tree;
 use super::work::Claimed;
 use crate::error::Result;
 use crate::lsm::compaction::{JobResult, remove_outputs, run};
-use crate::lsm::iter::EntryStream;
-use crate::lsm::table::TableMeta;
 use crate::lsm::version::{Change, LEVELS, Progress, UserRange};
+use crate::sst::EntryStream;
+use crate::sst::TableMeta;
 use crate::sync::{Arc, MutexGuard, lock};
 
 /// A bulk load under way. Dropped without [`Load::install`], it leaves nothing behind.

@@ -2,8 +2,8 @@
 
 use super::Tree;
 use crate::error::Result;
-use crate::lsm::table::TableMeta;
 use crate::lsm::version::Version;
+use crate::sst::TableMeta;
 use crate::sync::Arc;
 
 impl Tree {

@@ -6,9 +6,10 @@ use crate::lsm::compaction::{
     Choice, Claim, Context, Hidden, Job, JobResult, OutputLayout, Running, Workplace, pick,
     pick_burdened, pick_clean, pick_range, run,
 };
-use crate::lsm::iter::{LevelIterator, MergingIterator, Run};
-use crate::lsm::table::TableMeta;
+use crate::lsm::iter::{LevelIterator, Run};
 use crate::lsm::version::{Change, LEVELS, Progress, UserRange, Version};
+use crate::sst::MergingIterator;
+use crate::sst::TableMeta;
 use crate::storage::{RateLimit, at_leisure};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock, wait};

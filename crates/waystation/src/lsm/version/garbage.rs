@@ -8,7 +8,7 @@ use super::Version;
 use super::recover::Listing;
 use super::side::Pin;
 use crate::error::Result;
-use crate::lsm::table::TableMeta;
+use crate::sst::TableMeta;
 use crate::storage::Storage;
 use crate::sync::Arc;
 use std::collections::HashSet;

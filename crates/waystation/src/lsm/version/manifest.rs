@@ -4,9 +4,10 @@
 //! a torn last edit off. An edit that does not check although another begins behind it, or although all its
 //! sectors were written, is damage, and reported: cutting there would lose tables.
 
-use super::{Change, Fence, LEVELS, Version, files};
+use super::{Change, Fence, LEVELS, Version};
+use crate::directory::read_file;
 use crate::error::{Error, Result};
-use crate::lsm::table::{LearntFacts, TableMeta};
+use crate::sst::{LearntFacts, TableMeta};
 use crate::storage::{Area, File, OpenMode, Storage, Transfer};
 use crate::sync::Arc;
 use std::collections::BTreeMap;
@@ -50,7 +51,7 @@ pub(crate) struct Manifest {
 impl Manifest {
     /// Reads the MANIFEST at `path` of a database whose keys are in `order`.
     pub(crate) fn read(storage: &dyn Storage, path: &Path, order: &Order) -> Result<Self> {
-        let content = files::read_file(storage, path)?;
+        let content = read_file(storage, path)?;
         let mut state = Replay::default();
         let mut reader = RecordReader::new(&content);
         loop {

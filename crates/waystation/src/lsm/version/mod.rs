@@ -17,7 +17,6 @@
 //! - for every key, a shallower level holds newer versions than a deeper one.
 
 mod fence;
-mod files;
 mod garbage;
 mod manifest;
 mod range;
@@ -28,14 +27,12 @@ mod side;
 mod tests;
 
 pub(crate) use fence::{Fence, may_be_named, order_name};
-pub(crate) use files::{read_file, replace_file};
 pub(crate) use manifest::Manifest as ManifestFile;
 pub(crate) use range::UserRange;
-pub(crate) use set::SIDE_TEMPORARY;
 pub(crate) use set::{Progress, VersionSet};
-pub(crate) use side::{SIDE_FILE, SideFile, SideFileError, State};
+pub(crate) use side::{SideFile, SideFileError, State};
 
-use super::table::TableMeta;
+use crate::sst::TableMeta;
 use crate::sync::Arc;
 use std::cmp::{Ordering, Reverse};
 use waystation_format::key::trailer;

@@ -1,6 +1,6 @@
 //! Ranges of user keys, both ends included, either end open.
 
-use crate::lsm::table::TableMeta;
+use crate::sst::TableMeta;
 use std::cmp::Ordering;
 use waystation_format::order::Order;
 

@@ -2,10 +2,11 @@
 //!
 //! Nothing is written here; a reader beside a running owner uses the same code.
 
+use super::Version;
 use super::fence::Fence;
 use super::manifest::{Manifest, Numbers};
-use super::side::{Pin, SIDE_FILE, SideFile, SideFileError, State};
-use super::{Version, files};
+use super::side::{Pin, SideFile, SideFileError, State};
+use crate::directory::{SIDE_FILE, read_file};
 use crate::error::{Error, Result};
 use crate::storage::{Entry, Storage};
 use std::collections::HashMap;
@@ -88,7 +89,7 @@ pub(crate) fn recover(
     order: &Order,
 ) -> Result<Option<Recovered>> {
     let current = dir.join(CURRENT);
-    let content = match files::read_file(storage, &current) {
+    let content = match read_file(storage, &current) {
         Ok(content) => content,
         Err(error) if error.is_not_found() => {
             refuse_headless(dir, listing)?;
@@ -197,7 +198,7 @@ fn read_state(
 ) -> Result<Option<State>> {
     let path = dir.join(SIDE_FILE);
     let fenced = manifest.fence == Fence::Closed;
-    let bytes = match files::read_file(storage, &path) {
+    let bytes = match read_file(storage, &path) {
         Ok(bytes) => bytes,
         Err(error) if error.is_not_found() => {
             let reason = "it is missing, although the MANIFEST belongs to it";

@@ -16,8 +16,9 @@
 use super::garbage::{Garbage, Waste};
 use super::manifest::{ManifestWriter, Numbers, change_edit, snapshot_edit};
 use super::recover::{Listing, recover};
-use super::side::{Pin, SIDE_FILE, SideFile, State};
-use super::{Change, Fence, Version, files};
+use super::side::{Pin, SideFile, State};
+use super::{Change, Fence, Version};
+use crate::directory::{SIDE_FILE, SIDE_TEMPORARY, replace_file};
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -29,9 +30,6 @@ use waystation_format::filename::{
 };
 use waystation_format::leveldb_log::RecordWriter;
 use waystation_format::order::Order;
-
-/// The name under which a new side file is written.
-pub(crate) const SIDE_TEMPORARY: &str = "WAYSTATION.new";
 
 /// Why the lock on the newest version is never poisoned.
 const LOCKED: &str = "no thread panics with the version locked";
@@ -240,7 +238,7 @@ impl VersionSet {
         self.write_side_file(&self.dir, &inner.state, pins.clone())?;
         inner.pins = pins;
         let content = current_content(number);
-        files::replace_file(
+        replace_file(
             &*self.storage,
             &self.dir,
             &made[1],
@@ -265,7 +263,7 @@ impl VersionSet {
             state: state.clone(),
         }
         .encode();
-        files::replace_file(&*self.storage, dir, SIDE_TEMPORARY, SIDE_FILE, &content)
+        replace_file(&*self.storage, dir, SIDE_TEMPORARY, SIDE_FILE, &content)
     }
 
     /// What the rooms above keep here.
@@ -305,7 +303,7 @@ impl VersionSet {
         let current = (CURRENT.to_owned(), current_content(number).into());
         for (name, content) in files.into_iter().chain([current]) {
             let temporary = temporary_name(number);
-            files::replace_file(&*self.storage, target, &temporary, &name, &content)?;
+            replace_file(&*self.storage, target, &temporary, &name, &content)?;
         }
         Ok(())
     }

@@ -25,9 +25,6 @@ use waystation_format::FormatError;
 use waystation_format::checksum::{crc32c, mask};
 use waystation_format::varint::{Reader, put_length_prefixed};
 
-/// The name of the file. LevelDB does not know it and leaves it alone.
-pub(crate) const SIDE_FILE: &str = "WAYSTATION";
-
 const MAGIC: &[u8; 8] = b"WAYSTATN";
 const FORMAT: u32 = 1;
 

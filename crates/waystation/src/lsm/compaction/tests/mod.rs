@@ -5,7 +5,7 @@ mod model;
 mod script;
 
 use super::{OutputLayout, Shape};
-use crate::lsm::table::{LearntFacts, TableFacts, TableMeta};
+use crate::sst::{LearntFacts, TableFacts, TableMeta};
 use crate::sync::Arc;
 use waystation_format::key::{ValueKind, append};
 

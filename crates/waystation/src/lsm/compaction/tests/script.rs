@@ -5,8 +5,8 @@
 
 use super::{LAYOUT, SMALL, facts, internal, shared, table};
 use crate::lsm::compaction::{Choice, Claim, Context, Hidden, Running, Shape, pick, pick_range};
-use crate::lsm::table::TableMeta;
 use crate::lsm::version::{Change, UserRange, Version};
+use crate::sst::TableMeta;
 use std::fmt::Write as _;
 use std::path::Path;
 use waystation_format::order::Order;

@@ -1,7 +1,7 @@
 //! Directories that go to and fro between this engine and the real LevelDB, where it is installed.
 
 use super::{Entries, Tree, assert_sound, flush, scan, settle, small};
-use crate::lsm::Lookup;
+use crate::sst::Lookup;
 use crate::storage::Storage;
 use crate::storage::os::OsStorage;
 use crate::sync::Arc;

@@ -213,7 +213,7 @@ fn a_reader_keeps_its_version_and_nothing_more() {
     }
     assert!(tree.stats().held_tables > 0);
     let held = tree.get(&reader, b"00000000", history.last).unwrap();
-    assert!(matches!(held, crate::lsm::Lookup::Found(_)));
+    assert!(matches!(held, crate::sst::Lookup::Found(_)));
     drop(reader);
     tree.remove_garbage();
     assert_eq!(table_files(&*storage), listed_tables(&tree.version()));

@@ -1,9 +1,10 @@
 //! Tests of directories that are not as they were left: each damage has its error, and none is overlooked.
 
 use super::set::{Fixture, add};
+use crate::directory::SIDE_FILE;
 use crate::error::Error;
 use crate::lsm::version::manifest::{Numbers, snapshot_edit};
-use crate::lsm::version::{Fence, Progress, SIDE_FILE, Version};
+use crate::lsm::version::{Fence, Progress, Version};
 use std::path::Path;
 use waystation_format::filename::{CURRENT, table_name};
 use waystation_format::leveldb_log::{RecordReader, RecordWriter};

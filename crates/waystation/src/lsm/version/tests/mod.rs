@@ -5,7 +5,7 @@ mod set;
 mod side;
 
 use super::{Change, UserRange, Version};
-use crate::lsm::table::{LearntFacts, TableMeta};
+use crate::sst::{LearntFacts, TableMeta};
 use crate::sync::Arc;
 use proptest::prelude::*;
 use std::cmp::Ordering;

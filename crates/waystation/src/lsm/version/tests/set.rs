@@ -1,10 +1,10 @@
 //! Tests of the version set over real files: what is installed is found again, and nothing else stays.
 
 use crate::error::Result;
-use crate::lsm::table::TableMeta;
 use crate::lsm::version::manifest::{Manifest, Numbers, snapshot_edit};
 use crate::lsm::version::set::Found;
 use crate::lsm::version::{Change, Fence, Progress, State, Version, VersionSet};
+use crate::sst::TableMeta;
 use crate::storage::Storage;
 use crate::storage::os::OsStorage;
 use crate::sync::Arc;

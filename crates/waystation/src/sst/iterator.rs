@@ -6,7 +6,7 @@
 
 use super::reader::{Table, read_exact, recycle};
 use crate::error::Result;
-use crate::lsm::iter::InternalIterator;
+use crate::sst::InternalIterator;
 use crate::storage::resize;
 use std::sync::Arc;
 use waystation_format::FormatError;

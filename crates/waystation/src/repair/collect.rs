@@ -4,15 +4,15 @@
 //! A deletion of a key is a version among others here, whichever way the engine would take it: what counts is its number.
 //! So is what belongs to a device; that it departed is the deletion of its range.
 
-use super::super::log::operations;
-use super::super::stream::Record;
 use super::tables::FoundTable;
 use crate::cemetery::ground::Ground;
 use crate::cemetery::plot::Plot;
 use crate::device::checkpoint::Saved;
 use crate::device::record::DeviceEvent;
 use crate::error::Result;
-use crate::lsm::table::{TableBuilder, TableSettings};
+use crate::inspect::log::operations;
+use crate::inspect::stream::Record;
+use crate::sst::{TableBuilder, TableSettings};
 use crate::storage::Storage;
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -8,7 +8,7 @@ use super::index::Index;
 use super::iterator::{Access, TableIterator};
 use super::lookup::{LookupKey, PinnedValue};
 use crate::error::{Error, Result};
-use crate::lsm::Lookup;
+use crate::sst::Lookup;
 use crate::storage::{File, WHOLE_BYTES_MAX, resize};
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::cell::Cell;

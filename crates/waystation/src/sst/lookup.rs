@@ -66,3 +66,14 @@ impl Drop for PinnedValue {
         }
     }
 }
+
+/// What one place knows about a key at a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lookup<V> {
+    /// The newest version is this value.
+    Found(V),
+    /// The newest version is a deletion: older places must not be asked.
+    Deleted,
+    /// No version is here: ask older places.
+    Missing,
+}

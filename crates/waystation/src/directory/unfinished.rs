@@ -4,7 +4,6 @@
 //! place, and renamed when it is whole, synced and closed. What a death or a power cut leaves has a name that says what it
 //! is, and the place itself stays free.
 
-use super::export::refuse_used;
 use crate::error::{Error, Result};
 use crate::storage::Storage;
 use std::path::{Path, PathBuf};
@@ -79,5 +78,17 @@ pub(crate) fn sync_parent(storage: &dyn Storage, path: &Path) -> Result<()> {
     match path.parent().filter(|it| !it.as_os_str().is_empty()) {
         Some(parent) => storage.sync_dir(parent),
         None => storage.sync_dir(Path::new(".")),
+    }
+}
+
+/// Refuses a target that is not empty.
+pub(crate) fn refuse_used(storage: &dyn Storage, target: &Path) -> Result<()> {
+    match storage.list(target) {
+        Ok(entries) if !entries.is_empty() => {
+            let reason = format!("{} is not empty; name a new directory", target.display());
+            Err(Error::InvalidArgument(reason))
+        }
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
     }
 }

@@ -9,7 +9,7 @@
 //! Children may hold the same internal key (a version that was replayed into a memtable and had reached a table,
 //! too): each is shown, in the order of children.
 
-use super::{InternalIterator, Source};
+use super::InternalIterator;
 use crate::error::Result;
 use std::cmp::Ordering;
 use waystation_format::key::{self, TRAILER_BYTES, ValueKind};
@@ -19,7 +19,7 @@ const NONE: usize = usize::MAX;
 const HEAD_BYTES: usize = 16;
 
 /// A cursor over the union of several cursors.
-pub(crate) struct MergingIterator<I = Source> {
+pub(crate) struct MergingIterator<I> {
     children: Vec<Child<I>>,
     /// The child whose entry is shown; [`NONE`] if not valid.
     current: usize,

@@ -24,14 +24,14 @@ mod tables;
 pub use in_place::{RepairedInPlace, repair_in_place};
 pub use report::{Gap, Loss, Repaired, Resurrection};
 
-use super::Inspection;
-use super::log::walk_leveldb_batches;
-use super::source::Source;
-use crate::db::{
-    Db, DeviceOptions, Durability, LOCK_NAME, Options, Unfinished, WriteBatch, refuse_used,
+use crate::db::{Db, DeviceOptions, Durability, Options, WriteBatch};
+use crate::directory::{
+    JOURNAL_NAME, LOCK_NAME, RING_NAME, Unfinished, refuse_used, segment_number,
 };
 use crate::error::{Error, Result};
-use crate::log::{JOURNAL_NAME, RING_NAME, segment_number};
+use crate::inspect::Inspection;
+use crate::inspect::log::walk_leveldb_batches;
+use crate::inspect::source::Source;
 use crate::storage::{Area, Storage};
 use collect::{Census, Collected};
 use journal::{Event, Journal};
@@ -220,7 +220,7 @@ impl Job<'_> {
                 Ok(source) => source,
                 Err(error) => {
                     let (_, reason) = damage_of(error)?;
-                    let name = super::source::name_of(path);
+                    let name = crate::inspect::source::name_of(path);
                     sink(Err(Loss::of(name, reason, Resurrection::Possible)))?;
                     continue;
                 }

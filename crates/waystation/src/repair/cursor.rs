@@ -1,10 +1,10 @@
 //! A table from its first entry to its last, past blocks that do not check.
 
-use super::super::source::Source;
-use super::super::table::{IndexedBlock, TableView};
 use super::report::damage_of;
 use super::tables::FoundTable;
 use crate::error::Result;
+use crate::inspect::source::Source;
+use crate::inspect::table::{IndexedBlock, TableView};
 use crate::storage::{Area, Storage};
 use std::cmp::Ordering;
 use std::path::Path;

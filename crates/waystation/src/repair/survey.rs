@@ -6,19 +6,21 @@
 //! - Of the log only what is behind the writes that are in tables counts: behind what the device table says is over, or
 //!   the MANIFEST if there are no devices; all of it, if neither is known. Older parts may be there in pieces.
 
-use super::super::source::Source;
 use super::report::{Loss, Resurrection, damage_of};
 use super::tables::FoundTable;
-use crate::cemetery::checkpoint::{self as graves, Checkpoint, GRAVES_NAME, GravesError};
+use crate::cemetery::checkpoint::{self as graves, Checkpoint, GravesError};
 use crate::cemetery::fragments::Fragments;
 use crate::cemetery::ground::Ground;
-use crate::cemetery::vault::{self, vault_name};
-use crate::db::{DEVICES_STATE, GRAVES_STATE};
-use crate::device::checkpoint::{self as devices, CHECKPOINT_NAME, CheckpointError, Saved};
+use crate::cemetery::vault;
+use crate::device::checkpoint::{self as devices, CheckpointError, Saved};
+use crate::directory::{
+    CHECKPOINT_NAME, DEVICES_STATE, GRAVES_NAME, GRAVES_STATE, JOURNAL_NAME, SIDE_FILE,
+    segment_number, vault_name,
+};
 use crate::error::{Error, Result};
-use crate::log::{JOURNAL_NAME, segment_number};
-use crate::lsm::table::BlockCache;
-use crate::lsm::version::{Fence, ManifestFile, SIDE_FILE, SideFile, SideFileError, State};
+use crate::inspect::source::Source;
+use crate::lsm::version::{Fence, ManifestFile, SideFile, SideFileError, State};
+use crate::sst::BlockCache;
 use crate::storage::{Area, Storage};
 use crate::sync::Arc;
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,12 +11,12 @@
 //! it gives up to a directory `lost` within.) Should the machine stop between the two renames, both directories are whole
 //! under their other names.
 
-use super::super::{CheckReport, Inspection};
 use super::repair;
 use super::report::{Repaired, Resurrection};
-use crate::db::{Db, Options, sync_parent};
-use crate::device::image::IMAGE_NAME;
+use crate::db::{Db, Options};
+use crate::directory::{IMAGE_NAME, sync_parent};
 use crate::error::{Error, Result};
+use crate::inspect::{CheckReport, Inspection};
 use crate::storage::Storage;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::error::{Error, Result};
-use crate::lsm::Lookup;
-use crate::lsm::iter::InternalIterator;
+use crate::sst::InternalIterator;
+use crate::sst::Lookup;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::{Area, OsStorage, SimStorage, Storage};
 use proptest::collection::{btree_map, vec};

@@ -7,13 +7,13 @@
 //! A block that does not check, with nothing behind it that says it was durable, is the end of the log, as for the engine:
 //! what was being written when the process or the machine died.
 
-use super::super::segment::{self, Known, Step};
-use super::super::source::Source;
-use super::super::stream::{Piece, Record, StreamReader};
 use super::report::{Loss, Resurrection, damage_of};
 use super::ring::{RingBlock, RingImage};
+use crate::directory::{JOURNAL_NAME, RING_NAME, segment_name, segment_number};
 use crate::error::Result;
-use crate::log::{JOURNAL_NAME, RING_NAME, segment_name, segment_number};
+use crate::inspect::segment::{self, Known, Step};
+use crate::inspect::source::Source;
+use crate::inspect::stream::{Piece, Record, StreamReader};
 use crate::storage::{Area, Storage};
 use std::path::Path;
 use waystation_format::log::{

@@ -6,11 +6,11 @@
 //! tables it names are gone, and others are there that it never heard of; or such as hold writes that the log need not
 //! hold any more.
 
-use super::super::source::Source;
-use super::super::table::TableView;
 use super::report::{Loss, Resurrection, damage_of};
 use super::survey::{Surveyor, without_manifest};
 use crate::error::Result;
+use crate::inspect::source::Source;
+use crate::inspect::table::TableView;
 use crate::lsm::version::ManifestFile;
 use crate::storage::Area;
 use std::collections::BTreeSet;
