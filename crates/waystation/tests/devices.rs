@@ -326,6 +326,29 @@ fn devices_settle_again_whose_marks_were_lost() {
     assert!(db.check().unwrap().problems.is_empty());
 }
 
+/// What stays in the upper level is in no memtable; a flush makes it survive a power cut all the same.
+#[test]
+fn a_flush_keeps_what_stays_in_the_upper_level() {
+    for seed in 0..20 {
+        let machine = SimStorage::new(seed);
+        let db = open_simulated(&machine, options_with_resting_devices()).expect("open");
+        for number in 0..3_u64 {
+            let key = format!("car:{number}");
+            db.put(key.as_bytes(), &seed.to_le_bytes()).expect("put");
+            if number == 1 {
+                db.flush().expect("flush");
+            }
+        }
+        let left = machine.crash(seed, Crash::PowerCut);
+        drop(db);
+        let db = open_simulated(&left, options_with_resting_devices()).expect("open");
+        for number in 0..2_u64 {
+            let found = db.get(format!("car:{number}").as_bytes()).expect("get");
+            assert!(found.is_some(), "seed {seed}: car:{number} is lost");
+        }
+    }
+}
+
 /// A write that fails leaves no trace of the devices that it would have brought.
 #[test]
 fn failed_writes_leave_no_devices_behind() {

@@ -288,10 +288,17 @@ impl Db {
         self.core.iter(options)
     }
 
-    /// Writes what is in memory to tables.
+    /// Writes what is in memory to tables. Everything written before the call survives a power loss then, what stays in
+    /// the upper level as well.
+    ///
+    /// # Errors
+    /// [`Error::Suspended`] if a table cannot be written or the log cannot be synced; it is tried again in the background.
     pub fn flush(&self) -> Result<()> {
+        let end = self.core.log.reserved_lsn();
         self.core.rotate_now();
-        self.core.wait_flushed()
+        self.core.wait_flushed()?;
+        // The upper level is in no memtable, and a flush of none syncs nothing.
+        self.core.log.sync(end)
     }
 
     /// Makes everything written so far survive a power loss.
