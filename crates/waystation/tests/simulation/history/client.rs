@@ -8,8 +8,17 @@ use crate::support::{Content, Random};
 use crate::twice::twice;
 use std::ops::Bound;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::{Db, Durability, Error, Snapshot};
+
+/// A call that the storage fails is made again at once so often, and after a pause of a millisecond from then on.
+const AT_ONCE_MAX: u32 = 1_000;
+/// After so many failures in a row the storage is made well. Until then a fault that lasts may refuse every write: memory is
+/// full, and no table can be written.
+const WELL_AFTER: u32 = 2_000;
+/// Well storage fails no call for longer than the database takes to try again, which is a second or two.
+const FAILURES_MAX: u32 = 30_000;
 
 /// One client of one life.
 pub(crate) struct Client<'a> {
@@ -23,6 +32,8 @@ pub(crate) struct Client<'a> {
     pub(crate) written: Written,
     /// Snapshots, and what they see.
     pub(crate) held: Vec<(Snapshot, Content)>,
+    /// Calls in a row that the storage failed.
+    pub(crate) failures: u32,
 }
 
 /// How a step ended.
@@ -44,7 +55,6 @@ impl Client<'_> {
         while self.written.count < end && !self.told.is_over() {
             let before = self.random.one_in(6).then(|| self.moment());
             if matches!(self.depart(), Step::Again) {
-                std::thread::yield_now();
                 continue;
             }
             if matches!(self.write(), Step::Over) {
@@ -102,10 +112,14 @@ impl Client<'_> {
         for error in [answers.0, answers.1].into_iter().filter_map(Result::err) {
             match error {
                 Error::UnknownDevice { .. } => {}
-                error if is_of_storage(&error) => return Step::Again,
+                error if is_of_storage(&error) => {
+                    self.wait_for_storage(&error);
+                    return Step::Again;
+                }
                 error => self.fail(&format!("departure: {error}")),
             }
         }
+        self.failures = 0;
         plan::depart(&mut self.written.state, &device);
         if self.random.one_in(4) {
             self.look(None, &self.written.state, "departed");
@@ -140,7 +154,7 @@ impl Client<'_> {
                             self.told.acknowledge(self.number);
                             break Step::Done;
                         }
-                        Ok(_) if !self.told.is_over() => std::thread::yield_now(),
+                        Ok(_) if !self.told.is_over() => self.wait_for_storage(&error),
                         _ => break Step::Over,
                     }
                 }
@@ -148,11 +162,29 @@ impl Client<'_> {
             }
         };
         self.told.long.fetch_sub(u64::from(is_long), SeqCst);
+        self.failures = 0;
         if matches!(step, Step::Done) {
             plan::apply(&mut self.written.state, changes);
             self.written.count += 1;
         }
         step
+    }
+
+    /// A call was failed with `error` and is to be made again: waits, has the storage be well after a while, and ends the run
+    /// if that does not help.
+    fn wait_for_storage(&mut self, error: &Error) {
+        self.failures += 1;
+        if self.failures == WELL_AFTER && !self.rules.is_halted() {
+            self.rules.clear();
+        }
+        if self.failures > FAILURES_MAX {
+            self.fail(&format!("still refused by well storage: {error}"));
+        }
+        if self.failures > AT_ONCE_MAX {
+            std::thread::sleep(Duration::from_millis(1));
+        } else {
+            std::thread::yield_now();
+        }
     }
 
     /// Sometimes, between batches: what moves data, and looks at what was held.

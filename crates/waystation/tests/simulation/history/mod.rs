@@ -18,6 +18,7 @@ use reader::Reader;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 use told::{Counts, Told};
 use waystation::storage::fault::FaultRules;
 use waystation::storage::sim::Crash;
@@ -26,6 +27,9 @@ use waystation::{Db, Options};
 
 const LIVES: usize = 5;
 const DIR: &str = "/db";
+/// Well storage lets one of so many flushes succeed, with these pauses between them.
+const FLUSHES_MAX: usize = 200;
+const FLUSH_PAUSE: Duration = Duration::from_millis(50);
 
 /// Runs all lives of one seed.
 pub(crate) fn run(seed: u64, tally: &Tally) {
@@ -178,6 +182,7 @@ impl History<'_> {
                 random: Random(random.next()),
                 written: oracle.written[number].clone(),
                 held: Vec::new(),
+                failures: 0,
             };
             let clients: Vec<_> = (0..plan.clients).map(client).collect();
             let clients: Vec<_> = clients
@@ -240,9 +245,16 @@ impl History<'_> {
         if !straight {
             rules.clear();
             // It heals by itself once the cause is gone, though not at once.
-            while db.flush().is_err() {
-                std::thread::yield_now();
-            }
+            let mut flushes = (0..FLUSHES_MAX).map(|_| {
+                let flushed = db.flush();
+                if flushed.is_err() {
+                    std::thread::sleep(FLUSH_PAUSE);
+                }
+                flushed
+            });
+            let seed = self.plan.seed;
+            let is_flushed = flushes.any(|flushed| flushed.is_ok());
+            assert!(is_flushed, "seed {seed}: no flush, on well storage");
         }
         let least = told.kept_by_process_crash();
         if let Err(error) = db.close() {
