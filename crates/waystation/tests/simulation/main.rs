@@ -16,7 +16,7 @@
 //! Every fourth seed is another world: [two edges](edges) that hand devices to each other. Every sixteenth is a database
 //! with [little room](narrow).
 //!
-//! `WAYSTATION_SEEDS` sets the number of seeds (default 96), `WAYSTATION_FIRST_SEED` the first; `WAYSTATION_SEED` runs
+//! `WAYSTATION_SEEDS` sets the number of seeds (default 300), `WAYSTATION_FIRST_SEED` the first; `WAYSTATION_SEED` runs
 //! a single one. The first violation ends the run.
 
 mod edges;
@@ -55,7 +55,7 @@ fn recovery_is_a_prefix_that_holds_everything_acknowledged() {
     if let Some(seed) = variable("WAYSTATION_SEED") {
         return run_seed(seed, &Tally::default());
     }
-    let seeds = variable("WAYSTATION_SEEDS").unwrap_or(96);
+    let seeds = variable("WAYSTATION_SEEDS").unwrap_or(300);
     let first = variable("WAYSTATION_FIRST_SEED").unwrap_or(1);
     let (next, tally) = (AtomicU64::new(first), Tally::default());
     let is_violated = AtomicBool::new(false);
