@@ -15,7 +15,7 @@ use super::front::Front;
 use super::layout::Layout;
 use super::publication::Publication;
 use super::read::LogCache;
-use super::replay::{Needs, Replayed, leftover_ring, replay};
+use super::replay::{Needs, Replayed, first_needed, leftover_ring, replay};
 use super::ring::RingBuffer;
 use super::segment::{
     BlankSegment, Inherited, SealedSegment, Segment, SegmentFile, SegmentLengths, Start,
@@ -71,7 +71,7 @@ pub(crate) fn open(
         let reason = "it is missing, although the tables have a log; without it nobody knows what was not in them";
         return Err(Error::corruption(dir.join(JOURNAL_NAME), 0, reason));
     }
-    let past = match &journal {
+    let mut past = match &journal {
         Some(journal) => past_life(&**storage, dir, settings, journal, needs, deliver)?,
         None => Past::none(&**storage, dir, settings)?,
     };
@@ -80,6 +80,7 @@ pub(crate) fn open(
     past.give_room_back(
         &**storage,
         dir,
+        needs,
         journal.map_or(0, |it| it.first_segment),
         settings,
     )?;
@@ -194,16 +195,22 @@ impl Past {
 
     /// Gives back what the log does not hold in its files: an opening that was killed has not come to it, and this one
     /// may have no other room. Names and headers stay, so that the log is what it was until the new life is committed; but
-    /// what the life that began with `first_segment` superseded goes.
+    /// what the life that began with `first_segment` superseded goes, and so do the segments before the first of which there are `needs`.
     fn give_room_back(
-        &self,
+        &mut self,
         storage: &dyn Storage,
         dir: &Path,
+        needs: &Needs,
         first_segment: u64,
         settings: &LogSettings,
     ) -> Result<()> {
         // The `JOURNAL` that was read must not become an older one again.
         storage.sync_dir(dir)?;
+        let segments = &mut self.survey.segments;
+        let needed_from = first_needed(segments, needs.after);
+        for found in segments.extract_if(.., |found| found.header.number < needed_from) {
+            storage.remove(&found.path)?;
+        }
         let (segments, cut) = (&self.survey.segments, self.replayed.cut_lsn);
         let transfer = settings.transfer;
         for (found, end) in live(segments, cut) {

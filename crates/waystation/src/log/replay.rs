@@ -181,6 +181,15 @@ fn needed_part<'c, 'a>(
     }
 }
 
+/// The number of the first segment that is needed, if all records up to `flushed_sequence` are in tables. Those before it
+/// may be there nevertheless: they were kept for use again, or a power cut undid their removal.
+pub(super) fn first_needed(segments: &[Found], flushed_sequence: u64) -> u64 {
+    let chain = chain(segments);
+    let headers = chain.iter().map(|link| &link.segment.header);
+    let mut begins = headers.filter(|header| header.first_sequence <= flushed_sequence + 1);
+    begins.next_back().map_or(0, |header| header.number)
+}
+
 /// Refuses a chain in which a segment is missing, not merely empty or torn.
 fn refuse_missing(dir: &Path, chain: &[Link<'_>], survey: &Survey) -> Result<()> {
     for pair in chain.windows(2) {

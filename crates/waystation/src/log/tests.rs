@@ -230,6 +230,30 @@ fn released_segments_are_recycled_and_not_missed() {
 }
 
 #[test]
+fn an_opening_removes_segments_before_the_first_that_it_needs() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let running = Running::open(dir.path(), SMALL, 0).expect("open");
+    let sequences: Vec<_> = (0..200)
+        .map(|number| running.append(&payload(number, 20_000)).0)
+        .collect();
+    running.close();
+    let count = || {
+        let entries = std::fs::read_dir(dir.path()).expect("list");
+        let names = entries.map(|entry| entry.expect("entry").file_name());
+        let is_segment =
+            |name: &std::ffi::OsString| segment_number(name.to_str().expect("a name")).is_some();
+        names.filter(is_segment).count()
+    };
+    assert!(count() > 6);
+    let flushed = sequences[190];
+    let running = Running::open(dir.path(), SMALL, flushed).expect("open");
+    let left: Vec<_> = running.replayed.keys().copied().collect();
+    assert_eq!(left, sequences[191..]);
+    assert!(count() <= 3, "{} segments", count());
+    running.close();
+}
+
+#[test]
 fn freed_files_wait_for_their_time_unless_they_must_go() {
     let dir = tempfile::tempdir().expect("tempdir");
     let running = Running::open(dir.path(), SMALL, 0).expect("open");
