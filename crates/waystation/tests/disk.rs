@@ -74,7 +74,7 @@ impl Drop for SetOnDrop<'_> {
 
 #[test]
 fn the_limit_is_never_passed_and_leaving_works_at_it() {
-    const LIMIT: u64 = 4 << 20;
+    const LIMIT: u64 = 5 << 20;
     let machine = SimStorage::new(1);
     let db = open(&machine, Some(LIMIT));
     let other = open(&SimStorage::new(2), None);
@@ -164,7 +164,7 @@ fn a_full_file_system_stops_writers_and_not_those_who_leave() {
 /// It would wait for ever for room that cannot be.
 #[test]
 fn what_never_fits_is_refused_at_once() {
-    const LIMIT: u64 = 4 << 20;
+    const LIMIT: u64 = 5 << 20;
     for has_devices in [true, false] {
         let machine = SimStorage::new(4);
         let mut options = options(Some(LIMIT));

@@ -347,6 +347,7 @@ impl Core {
                 self.retire_floors(devices);
             });
         self.free_log(devices, false)?;
+        self.keep_reserve();
         self.draw(devices, drawing)?;
         removed
     }

@@ -106,10 +106,10 @@ impl Core {
     ) -> Result<bool, Error> {
         // The room of these was counted before.
         let is_counted = matches!(event, DeviceEvent::Switched(_) | DeviceEvent::Settled(_));
-        if !is_counted && self.is_short_of_room() {
-            self.check_leaving()?;
-        }
         let payload = event.encode();
+        if !is_counted && self.is_short_of_room() {
+            self.check_leaving(payload.len() as u64)?;
+        }
         let checksum = checksum::crc32c(&payload);
         let reservation = match self.reserve_event(payload.len(), 1, happen) {
             Ok((reservation, ())) => reservation,

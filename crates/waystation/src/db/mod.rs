@@ -549,7 +549,7 @@ impl Core {
         let full = view
             .full
             .iter()
-            .map(|it| it.memory.table.capacity_bytes() as u64);
+            .map(|it| it.memory.table.used_bytes() as u64);
         let active = view.active.memory.table.capacity_bytes();
         self.room.note_memtables(full.sum(), active as u64);
         let level0 = view.version.level(0).len();

@@ -148,6 +148,7 @@ fn open_owned(
         }
     });
     let workers = Workers::start(&core)?;
+    core.make_room_at_start();
     Ok(Db {
         core,
         workers: Some(workers),

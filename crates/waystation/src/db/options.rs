@@ -126,9 +126,9 @@ pub struct Options {
     /// years on, and by default, there is no limit.
     pub deletion_deadline: Option<Duration>,
     /// What all files of the database together may take (bytes). Nothing passes it: short of it, writers hear
-    /// [`Error::DiskFull`], and what leaves goes on. A new database is refused that has no room to work in: about four
-    /// times the ring, two memtables, six short segments (a 16th of a segment, at least 256 KiB) and, with devices, up to 64 MiB
-    /// to settle in; the error names the number. Default: no limit.
+    /// [`Error::DiskFull`], and what leaves goes on. A new database is refused that has no room to work in: about five
+    /// times the ring, two memtables, nine short segments (a 16th of a segment, at least 256 KiB) and, with devices, up to 64
+    /// MiB to settle in; the error names the number. A write of more than half a ring needs its bytes twice. Default: no limit.
     pub disk_bytes_max: Option<u64>,
     /// Memory for deleted keys that hide something in tables still. Beyond half of it, all of that is purged, however
     /// little of a table it is; what does not fit then, as snapshots hold it back, goes to files, and so do keys with a

@@ -109,12 +109,26 @@ impl Core {
             if !only_deletes(changes) {
                 return Err(full);
             }
-            self.check_leaving()?;
+            self.check_leaving(log_bytes as u64)?;
         }
-        let long = self
-            .is_long(log_bytes)
-            .then(|| self.begin_long(changes, room));
-        let _counted = long.transpose()?;
+        if !self.is_long(log_bytes) {
+            return self.commit_counted(changes, room, durability);
+        }
+        let _counted = self.begin_long(changes, room)?;
+        self.commit_counted(changes, room, durability)?;
+        // It is not counted any more then.
+        self.log.write_all();
+        Ok(())
+    }
+
+    /// Writes `changes`, for which there was room.
+    fn commit_counted(
+        &self,
+        changes: &impl Changes,
+        room: usize,
+        durability: Durability,
+    ) -> Result<()> {
+        let log_bytes = changes.payload().len();
         if let Some(devices) = &self.devices {
             return self.write_routed(devices, changes, durability);
         }
@@ -152,23 +166,22 @@ impl Core {
         }
     }
 
-    /// Whether a write of so many bytes goes into the ring piece by piece. It is counted until it is written, as nothing
-    /// refuses it any more once it has begun.
-    fn is_long(&self, log_bytes: usize) -> bool {
+    /// Whether a write of so many bytes goes into the ring piece by piece. It is counted until it is in segments: nothing
+    /// refuses it any more once it has begun, and an opening lays all of it out anew if its end is in the ring alone.
+    pub(super) fn is_long(&self, log_bytes: usize) -> bool {
         log_bytes > self.options.ring_bytes / 2
     }
 
     #[cold]
-    fn begin_long(&self, changes: &impl Changes, room: usize) -> Result<Option<Writing<'_>>> {
-        if only_deletes(changes) {
-            return Ok(None);
-        }
+    fn begin_long(&self, changes: &impl Changes, room: usize) -> Result<Writing<'_>> {
         let log_bytes = changes.payload().len() as u64;
+        if only_deletes(changes) {
+            self.check_leaving(2 * log_bytes)?;
+            return Ok(self.room.count_long(log_bytes));
+        }
         let table_bytes = self.devices.as_ref().map_or(room, |_| 0) as u64;
-        let begun = self
-            .room
-            .begin_long(self.active_bytes(), log_bytes, table_bytes);
-        begun.map(Some)
+        self.room
+            .begin_long(self.active_bytes(), log_bytes, table_bytes)
     }
 
     /// What a write that takes `log_bytes` and `room` bytes of memtable comes to, besides what is counted.

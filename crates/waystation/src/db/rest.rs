@@ -48,7 +48,7 @@ impl Core {
             log::debug!("looking for dead keys failed: {error}");
         }
         self.watch_deletions();
-        self.room.keep(&*self.storage, &self.dir);
+        self.keep_reserve();
         if self.is_at_rest() {
             return self.go_on_resting();
         }
@@ -85,7 +85,8 @@ impl Core {
         let has_deadline = self.options.deletion_deadline.is_some();
         // A deleted range hides much, for all that is known, and nothing comes back before it is flushed.
         let is_worth_it = graves.has_ranges() || graves.points().len() >= MANY_GRAVES;
-        if is_much || is_worth_it || (has_deadline && !graves.is_empty()) {
+        let is_short = self.is_short_of_room();
+        if is_much || is_worth_it || is_short || (has_deadline && !graves.is_empty()) {
             self.rotate_now();
         }
         self.regions.release();

@@ -1,26 +1,19 @@
-//! Room on the disk: some is kept for what gives room back, and for opening again.
-//!
-//! ```text
-//!  free  |<-- puts -->|<- settling ->|<- flushing ->|<- deletions, ->|<- the log's ->|<- files that are ->|
-//!        |            |              |   merging    |   departures   |   last part   |   replaced         |
-//!        ^            ^              ^              ^                ^               ^                    0
-//!     a put has    for puts     for settling    for tables     for leaving       for the log
-//!     room here                                 (see `Capped`)                   (see `Capped`)
-//! ```
-//!
-//! From left to right, each stops where the room of the next begins, and none takes what the next one needs:
-//! - a *put* is refused with `DiskFull` if it would leave less than what settles together, what full and filling memtables
-//!   come to as tables, and the log that is still in the ring. It is counted with its size, before it has its place in the
-//!   log; one that takes more than half a ring is counted until it is written, too;
+//! Room on the disk: some is kept for what gives room back, and for opening again. How much, and why that is enough, says
+//! the table of [`Margins`]; here is what looks at it before it grows:
+//! - a *put* is refused with `DiskFull` where it would touch what is kept. It is counted with its size, before it has its
+//!   place in the log; a long one, of more than half a ring, twice, until it is in segments: till then an opening may have to
+//!   lay all of it out anew;
 //! - *settling* waits while the tables of what would settle do not fit: it stays in the upper level. What has switched is
 //!   counted until it has settled, after an opening as well;
 //! - *flushing* has what puts and settling leave, so that it always comes to its end; *merging*, which needs room for as
 //!   long as a merge takes, leaves it that;
-//! - *deletions and departures* go on until the log needs the rest for what is in the ring. The log makes short segments
-//!   where there is no room for long ones;
+//! - *deletions and departures* go on until the log needs the rest for what is in the ring, and then in what is left of the
+//!   log's segments, as long as the next opening finds its room. The log makes short segments where there is no room for
+//!   long ones. Where they wear down what is kept, what they wrote is flushed, so that the log is freed;
 //! - small files that are *replaced* as a whole (`DEVICES`, `GRAVES`, the MANIFEST) have room for another copy of each: the
 //!   checkpoint that frees the log is always written;
-//! - an *opening* has a file of its own ([`reserve`]), which is not counted as free.
+//! - an *opening* has a file of its own ([`reserve`]), which is not counted as free. It is taken again as soon as there is
+//!   room for it.
 //!
 //! With [`Options::disk_bytes_max`] the bytes of the database's files are counted as they grow, and nothing passes that. On
 //! the file system, which others fill as well, tables and the log look before they grow, writers once they have written a
@@ -37,12 +30,12 @@ use crate::directory::{
     vault_number,
 };
 use crate::error::{Error, Result};
-use crate::storage::{Capped, DiskUse, Growth, Storage};
-use crate::sync::Arc;
+use crate::storage::{Capped, DiskUse, Growth, Margins, Storage, laid_out};
 use crate::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
+use crate::sync::{Arc, Mutex, lock};
 use std::path::Path;
 use waystation_format::filename::{self, FileKind};
 
@@ -58,57 +51,21 @@ const TOGETHER_SHARE: u64 = 16;
 const SHORT_SHARE: u64 = 16;
 /// and this long at least (bytes): several of the longest blocks with their index.
 const SHORT_MIN: u64 = 256 << 10;
-/// So many short segments are kept for deletions and departures, and for the one that each opening begins.
-const SHORT_KEPT: u64 = 2;
-/// An opening begins a segment, and has room for it although the one before it was killed, which wrote a part of its own.
-const OPENING_SEGMENTS: u64 = 2;
 /// Writers look at the file system after this part of a short segment.
 const LOOK_SHARE: u64 = 4;
-/// What is in the ring takes more in a segment, laid out anew: no more than this part of it.
-const LAID_OUT_SHARE: u64 = 16;
 /// Tables take more than what they hold: no more than this part of it.
 const TABLE_SHARE: u64 = 8;
 
-/// How much is kept, by the options alone (bytes).
-#[derive(Debug, Clone, Copy)]
-struct Margins {
-    /// A short segment.
-    short: u64,
-    ring: u64,
-    together: u64,
-}
-
-impl Margins {
-    fn new(options: &Options) -> Self {
-        Self {
-            short: short_segment_bytes(options),
-            ring: options.ring_bytes as u64,
-            together: options
-                .devices
-                .as_ref()
-                .map_or(0, |_| together_bytes(options)),
-        }
-    }
-
-    /// For the log, once deletions and departures are refused.
-    fn for_log(self) -> u64 {
-        self.short + self.ring
-    }
-
-    /// For settling: what is behind it.
-    fn for_settling(self) -> u64 {
-        self.for_log() + SHORT_KEPT * self.short + self.ring
-    }
-
-    /// For puts: the log may make another segment ready for those that were let in.
-    fn for_puts(self) -> u64 {
-        self.for_settling() + self.together + self.short
-    }
-
-    /// What an opening takes besides another copy of what is replaced. If it is killed, what the ring held is in its
-    /// segment, of which the next one keeps that part and then makes a segment of its own.
-    fn for_opening(self) -> u64 {
-        self.ring + self.ring / LAID_OUT_SHARE + OPENING_SEGMENTS * self.short
+/// How much is kept, by the options.
+fn margins(options: &Options) -> Margins {
+    let together = options
+        .devices
+        .as_ref()
+        .map_or(0, |_| together_bytes(options));
+    Margins {
+        short: short_segment_bytes(options),
+        ring: options.ring_bytes as u64,
+        together,
     }
 }
 
@@ -116,8 +73,8 @@ impl Margins {
 pub(super) struct Room {
     disk: Arc<DiskUse>,
     margins: Margins,
-    /// The length of the file `RESERVE`.
-    reserved: AtomicU64,
+    /// Held by the thread that takes `RESERVE`.
+    keeping: Mutex<()>,
     /// What full memtables come to as tables.
     full_bytes: AtomicU64,
     /// What the active memtable can hold.
@@ -147,18 +104,22 @@ pub(super) fn short_segment_bytes(options: &Options) -> u64 {
 
 /// The log makes long segments where this much is left beside them: all that is kept, and may be owed.
 pub(super) fn kept_beside_segments(options: &Options) -> u64 {
-    let margins = Margins::new(options);
+    let margins = margins(options);
     let memtables = (FULL_MEMTABLES_MAX as u64 + 1) * options.memtable_bytes as u64;
-    margins.for_puts() + margins.for_opening() + margins.together + memtables
+    margins.for_puts() + margins.reserve() + margins.together + memtables
 }
 
 /// The least that a database with `options` needs to work with.
 fn needed_bytes(options: &Options) -> u64 {
-    let margins = Margins::new(options);
+    let margins = margins(options);
     let memtables = 2 * options.memtable_bytes as u64;
     let segments = 2 * margins.short;
-    let opening = margins.for_opening() + SHORT_MIN;
-    margins.ring + opening + margins.for_puts() + memtables + segments + SHORT_MIN
+    fixed_bytes(margins) + memtables + segments + SHORT_MIN
+}
+
+/// What a database takes that holds nothing, with what puts leave.
+fn fixed_bytes(margins: Margins) -> u64 {
+    margins.ring + margins.reserve() + margins.for_puts() + SHORT_MIN
 }
 
 /// Refuses a limit that is too small for a new database to work with.
@@ -175,15 +136,18 @@ pub(super) fn check_limit(options: &Options) -> Result<()> {
 /// What the growth of the file `name` has to leave.
 fn growth_of(name: &str) -> Growth {
     match name {
-        RING_NAME | RESERVE_NAME | DRAFT_NAME => return Growth::Vital,
-        IMAGE_NAME | IMAGE_DRAFT => return Growth::Bulk,
+        RING_NAME => return Growth::Vital,
+        RESERVE_NAME => return Growth::Reserve,
+        DRAFT_NAME => return Growth::Fresh,
+        IMAGE_NAME | IMAGE_DRAFT => return Growth::Spare,
         _ => {}
     }
     if segment_number(name).is_some() {
         return Growth::Log;
     }
     match filename::parse(name) {
-        Some(FileKind::Table(_) | FileKind::Log(_) | FileKind::InfoLog) => Growth::Bulk,
+        Some(FileKind::InfoLog) => Growth::Spare,
+        Some(FileKind::Table(_) | FileKind::Log(_)) => Growth::Bulk,
         // Never written, whatever its length.
         Some(FileKind::Lock) => Growth::Vital,
         _ if vault_number(name).is_some() => Growth::Bulk,
@@ -192,6 +156,12 @@ fn growth_of(name: &str) -> Growth {
         // Somebody else's.
         None => Growth::Vital,
     }
+}
+
+/// What `bytes` of entries take as tables.
+#[inline]
+fn as_tables(bytes: u64) -> u64 {
+    bytes + bytes / TABLE_SHARE
 }
 
 /// A long write, counted until this is dropped.
@@ -214,13 +184,13 @@ impl Room {
         dir: &Path,
         options: &Options,
     ) -> Result<(Arc<dyn Storage>, Self)> {
-        let margins = Margins::new(options);
+        let margins = margins(options);
         let limit = options.disk_bytes_max.unwrap_or(u64::MAX);
-        let capped = Capped::new(storage, dir, limit, margins.for_log(), growth_of)?;
+        let capped = Capped::new(storage, dir, limit, margins, growth_of)?;
         let room = Self {
             disk: capped.disk(),
             margins,
-            reserved: AtomicU64::new(0),
+            keeping: Mutex::new(()),
             full_bytes: AtomicU64::new(0),
             active_capacity: AtomicU64::new(0),
             settling: AtomicU64::new(0),
@@ -231,30 +201,28 @@ impl Room {
         Ok((Arc::new(capped), room))
     }
 
-    /// Keeps room for the next opening: in a file, if it fits now; and if not, until it does. For one thread at a time.
+    /// Keeps room for the next opening: in a file, if it fits now; and if not, until it does.
     pub(super) fn keep(&self, storage: &dyn Storage, dir: &Path) {
+        let _one_at_a_time = lock(&self.keeping);
         let copy = self.disk.replaced_bytes();
-        let held = self.reserved.load(Relaxed);
+        let held = self.disk.reserve_bytes();
         // It has room for two copies when it is made.
-        if held >= self.margins.for_opening() + copy / 2 {
+        if held >= self.margins.reserve() + copy / 2 {
+            self.disk.set_reserve(held);
             return;
         }
-        let wanted = self.margins.for_opening() + copy;
-        let free = storage.free_bytes(dir).unwrap_or(0) + self.disk.missing_bytes();
-        self.disk.set_missing(wanted.saturating_sub(held));
-        if free + held < wanted + copy {
+        let wanted = self.margins.reserve() + copy;
+        self.disk.set_reserve(wanted);
+        // What cannot be looked at, the file's creation will tell.
+        let _ = self.disk.look();
+        if self.disk.all_free_bytes() + held < wanted + copy {
             return;
         }
-        self.disk.set_missing(wanted);
         let given_back = reserve::give_back(storage, dir);
-        self.reserved.store(0, Relaxed);
-        match given_back.and_then(|()| reserve::take(storage, dir, wanted)) {
-            Ok(()) => {
-                self.reserved.store(wanted, Relaxed);
-                self.disk.set_missing(0);
-            }
-            Err(error) => log::debug!("nothing can be kept for the next opening yet: {error}"),
+        if let Err(error) = given_back.and_then(|()| reserve::take(storage, dir, wanted)) {
+            log::debug!("nothing can be kept for the next opening yet: {error}");
         }
+        let _ = self.disk.look();
     }
 
     /// Notes how far the log is, about: every writer reads this, so it changes seldom. Under the front's lock.
@@ -290,11 +258,17 @@ impl Room {
         self.disk.set_owed(self.owed(active));
     }
 
-    /// What obligations take: memtables of which the active one holds `active` bytes, and long writes.
+    /// What obligations take: tables of memtables, of which the active one holds `active` bytes, and of what settles; and
+    /// long writes.
     #[inline]
     fn owed(&self, active: u64) -> u64 {
+        self.owed_as_tables(active) + self.writing.load(Relaxed)
+    }
+
+    #[inline]
+    fn owed_as_tables(&self, active: u64) -> u64 {
         let memtables = self.full_bytes.load(Relaxed) + active;
-        memtables + self.settling.load(Relaxed) + self.writing.load(Relaxed)
+        as_tables(memtables) + self.settling.load(Relaxed)
     }
 
     /// What puts leave.
@@ -310,7 +284,7 @@ impl Room {
             return Ok(());
         }
         self.look()?;
-        self.check_ever(bytes)?;
+        self.check_ever(bytes, bytes)?;
         self.check_as_looked(active, bytes)
     }
 
@@ -333,25 +307,43 @@ impl Room {
         })
     }
 
-    /// Refuses a write of `bytes` that would not fit into the limit if nothing else were there.
-    fn check_ever(&self, bytes: u64) -> Result<()> {
+    /// Refuses a write of `bytes` that would not fit into the limit if nothing else were there, as it takes `taken_bytes`.
+    fn check_ever(&self, bytes: u64, taken_bytes: u64) -> Result<()> {
         let limit = self.disk.limit();
-        let margins = self.margins;
-        let fixed = margins.ring + margins.for_opening() + margins.for_puts() + SHORT_MIN;
-        let most = limit.saturating_sub(fixed);
-        if bytes <= most {
+        let most = limit.saturating_sub(fixed_bytes(self.margins));
+        if taken_bytes <= most {
             return Ok(());
         }
+        // Shorter ones take less for each byte: such a one is accepted for sure.
+        let most = u128::from(most) * u128::from(bytes) / u128::from(taken_bytes);
         Err(Error::InvalidArgument(format!(
             "the write takes {bytes} bytes; with a disk_bytes_max of {limit} at most {most} are accepted: write less at \
              once, or raise the limit"
         )))
     }
 
-    /// Refuses a departure, or what else gives room back, where only the log's own part is left.
-    fn check_leaving(&self) -> Result<()> {
+    /// Refuses a departure, or what else gives room back and takes `bytes` of the log, where only the log's own part is left,
+    /// and in the segments that it has, `spare_bytes`, there is no room for it that the next opening does not need.
+    fn check_leaving(&self, active: u64, bytes: u64, spare_bytes: impl Fn() -> u64) -> Result<()> {
         self.look()?;
-        self.check_free(self.margins.for_log() + self.disk.replaced_bytes(), 0)
+        let copy = self.disk.replaced_bytes();
+        // Long writes are counted with what is kept from puts, and may have taken it already.
+        let kept = self.margins.for_log() + copy + self.owed_as_tables(active);
+        self.check_free(kept, bytes).or_else(|full| {
+            let spare = spare_bytes().saturating_sub(laid_out(bytes));
+            let for_opening = self.disk.all_free_bytes() + self.disk.reserve_bytes() + spare;
+            if spare > 0 && for_opening >= self.margins.opening_beside_ring() + copy / 2 {
+                Ok(())
+            } else {
+                Err(full)
+            }
+        })
+    }
+
+    /// Whether deletions, and lives that were killed, have taken from what is kept for them.
+    fn is_worn(&self, active: u64) -> bool {
+        let copy = self.disk.replaced_bytes();
+        self.disk.free_bytes() < self.margins.for_settling() + copy + self.owed_as_tables(active)
     }
 
     /// Whether only what is kept is left.
@@ -364,19 +356,25 @@ impl Room {
         self.disk.free_bytes() > self.kept_from_puts(active).saturating_add(bytes)
     }
 
-    /// Counts a long write of `bytes` until what is returned is dropped; refuses it as [`Self::check`] does. It will take
-    /// `table_bytes` in a memtable.
+    /// Counts a long write of `bytes` until what is returned is dropped; refuses it as [`Self::check`] does. It takes them
+    /// twice until it is in segments, and `table_bytes` in a memtable.
     pub(super) fn begin_long(
         &self,
         active: u64,
         bytes: u64,
         table_bytes: u64,
     ) -> Result<Writing<'_>> {
-        self.check_ever(bytes + table_bytes)?;
-        self.writing.fetch_add(bytes, SeqCst);
-        let writing = Writing { room: self, bytes };
+        self.check_ever(bytes, 2 * bytes + table_bytes)?;
+        let writing = self.count_long(bytes);
         self.check(active, table_bytes)?;
         Ok(writing)
+    }
+
+    /// Counts a long write of `bytes`, which is not refused, until what is returned is dropped.
+    pub(super) fn count_long(&self, bytes: u64) -> Writing<'_> {
+        let bytes = 2 * bytes;
+        self.writing.fetch_add(bytes, SeqCst);
+        Writing { room: self, bytes }
     }
 
     /// How much may settle now (bytes in the log).
@@ -390,14 +388,14 @@ impl Room {
     pub(super) fn begin_settling(&self, active: u64, bytes: u64) -> Result<()> {
         self.look()?;
         let kept = self.margins.for_settling() + self.disk.replaced_bytes() + self.owed(active);
-        self.check_free(kept, bytes + bytes / TABLE_SHARE)?;
+        self.check_free(kept, as_tables(bytes))?;
         self.note_settling(bytes);
         Ok(())
     }
 
     /// Notes what has switched and has not settled (bytes in the log).
     pub(super) fn note_settling(&self, bytes: u64) {
-        self.settling.store(bytes + bytes / TABLE_SHARE, SeqCst);
+        self.settling.store(as_tables(bytes), SeqCst);
         self.note_owed();
     }
 }
@@ -414,15 +412,51 @@ impl Core {
         self.active_reserved.load(Relaxed) as u64
     }
 
-    /// Refuses what gives room back only where neither the disk has room for the log, nor the log itself: deletions and
-    /// departures go on as long as they can be written.
+    /// Refuses what gives room back, and takes `bytes` of the log, only where neither the disk has room for it, nor the log
+    /// itself: deletions and departures go on as long as they can be written, and the database be opened again.
     #[cold]
-    pub(super) fn check_leaving(&self) -> Result<()> {
-        let checked = self.room.check_leaving();
-        checked.or_else(|full| match self.log.spare_bytes() {
-            0 => Err(full),
-            _ => Ok(()),
-        })
+    pub(super) fn check_leaving(&self, bytes: u64) -> Result<()> {
+        let active = self.active_bytes();
+        let checked = self
+            .room
+            .check_leaving(active, bytes, || self.log.spare_bytes());
+        if self.room.is_worn(active) {
+            self.flush_worn();
+        }
+        checked
+    }
+
+    /// Has what holds the log back flushed, if that is not done already and frees some of it.
+    fn flush_worn(&self) {
+        let start = self.views.load().active.start_lsn;
+        let is_much = self.log.reserved_lsn().saturating_sub(start) >= self.room.margins.short;
+        if is_much && self.full_memtables.load(SeqCst) == 0 {
+            self.rotate_now();
+        }
+    }
+
+    /// Makes room, as far as there is any to be made, where lives before this one have worn down what is kept: what they
+    /// wrote is flushed, and their part of the log freed. Nothing is lost if that fails.
+    pub(super) fn make_room_at_start(&self) {
+        if !self.room.is_worn(self.active_bytes()) {
+            return;
+        }
+        self.rotate_now();
+        let made = self.wait_flushed().and_then(|()| {
+            if let Some(devices) = &self.devices {
+                self.free_log(devices, true)?;
+            }
+            self.log.remove_freed(true, true)
+        });
+        if let Err(error) = made {
+            log::warn!("there is little room, and none could be made yet: {error}");
+        }
+        self.keep_reserve();
+    }
+
+    /// Keeps room for the next opening, as far as there is any: whenever some may have come back.
+    pub(super) fn keep_reserve(&self) {
+        self.room.keep(&*self.storage, &self.dir);
     }
 
     /// Looks at the file system again where there is no room for `bytes` more, as far as is known. Before the front's lock

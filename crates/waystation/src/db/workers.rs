@@ -106,6 +106,7 @@ impl Core {
                 self.is_flush_failing.store(false, SeqCst);
                 self.changed.notify_all();
                 self.look_again();
+                self.keep_reserve();
                 self.keep_soon();
                 Next::Again
             }
@@ -203,6 +204,7 @@ impl Core {
             .compact_once(&|| self.oldest_snapshot(), self.is_at_rest());
         if matches!(outcome, Ok(true)) {
             self.adopt_version();
+            self.keep_reserve();
             // The others look, too, before this one may seem to have been the last.
             self.look_again();
         }

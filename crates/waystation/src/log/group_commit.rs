@@ -75,15 +75,7 @@ impl Log {
         self.gather();
         let (end, records_end) = self.close_block();
         self.publication.wait_copied(records_end);
-        let mut state = lock(&self.writer);
-        while state.written_lsn < end && state.suspension.is_none() {
-            let (back, worked) = self.take_any_run(state);
-            state = if worked {
-                back
-            } else {
-                wait(&self.progress, back)
-            };
-        }
+        state = self.write_through(lock(&self.writer), end);
         if state.suspension.is_none() {
             state = self.sync_segments(state);
         }
@@ -91,6 +83,30 @@ impl Log {
         self.durability.notify_all();
         if state.suspension.is_some() {
             self.call_writers();
+        }
+        state
+    }
+
+    /// Writes what is published so far to segments, as far as writes are not suspended, and makes nothing durable.
+    pub(crate) fn write_all(&self) {
+        let (end, records_end) = self.close_block();
+        self.publication.wait_copied(records_end);
+        drop(self.write_through(lock(&self.writer), end));
+    }
+
+    /// Writes the closed blocks, which are copied, up to `end` to segments, unless writes are suspended.
+    fn write_through<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, WriterState>,
+        end: u64,
+    ) -> MutexGuard<'a, WriterState> {
+        while state.written_lsn < end && state.suspension.is_none() {
+            let (back, worked) = self.take_any_run(state);
+            state = if worked {
+                back
+            } else {
+                wait(&self.progress, back)
+            };
         }
         state
     }

@@ -254,6 +254,19 @@ fn an_opening_removes_segments_before_the_first_that_it_needs() {
 }
 
 #[test]
+fn what_is_published_can_be_written_without_being_synced() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let running = Running::open(dir.path(), SMALL, 0).expect("open");
+    running.append(&payload(1, 1000));
+    let staged = || running.log.stats().staged_bytes;
+    assert!(staged() > 0);
+    let durable = running.log.stats().durable_lsn;
+    running.log.write_all();
+    assert_eq!((staged(), running.log.stats().durable_lsn), (0, durable));
+    running.close();
+}
+
+#[test]
 fn freed_files_wait_for_their_time_unless_they_must_go() {
     let dir = tempfile::tempdir().expect("tempdir");
     let running = Running::open(dir.path(), SMALL, 0).expect("open");

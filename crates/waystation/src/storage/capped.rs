@@ -8,10 +8,12 @@
 //! directories (a checkpoint elsewhere) are not counted.
 //!
 //! **Floors.** How much a file's growth has to leave depends on what it is for ([`Growth`]), below the limit and on the
-//! file system alike: tables end first, then the log, and the small files that are replaced as a whole go on to the end.
-//! Else what takes room would take what is needed to give it back.
+//! file system alike: what can wait ends first, then the log and tables, and the small files that are replaced as a whole
+//! go on to the end. Else what takes room would take what is needed to give it back. ([`margins`](super::margins) has the
+//! table, and says why each finds its room.)
 
 use super::forward::forward;
+use super::margins::Margins;
 use super::{Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, Storage, Transfer};
 use crate::error::{Error, Result};
 use rustix::io::Errno;
@@ -28,13 +30,19 @@ use std::time::Duration;
 /// What a file is for, as its growth sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Growth {
-    /// Tables and the like: it leaves what the log may need and what is replaced; and what is owed, if it can wait.
+    /// What is of use and nothing needs: it leaves what the log may need, what is replaced and what is owed.
+    Spare,
+    /// Tables and the like: the same if it can wait; if not, it leaves what is replaced and what an opening needs.
     Bulk,
-    /// Segments of the log: it leaves room for another copy of what is replaced.
+    /// Segments of the log: it leaves room for another copy of what is replaced, and what is missing.
     Log,
+    /// What an opening or a healing begins: it leaves what is missing. To an opening nothing is.
+    Fresh,
     /// Files that are replaced as a whole: it takes what there is.
     Replaced,
-    /// What an opening or a healing makes: it takes what there is.
+    /// Room for an opening in a file: it takes what there is, and is not missing then.
+    Reserve,
+    /// What an opening makes, and others: it takes what there is.
     Vital,
 }
 
@@ -63,15 +71,15 @@ pub(crate) struct DiskUse {
     dir: PathBuf,
     growth_of: GrowthOf,
     limit: u64,
-    /// What tables leave to the log.
-    log_bytes: u64,
+    margins: Margins,
     used: AtomicU64,
     /// The part of it in files that are replaced as a whole.
     replaced: AtomicU64,
     /// What the file system had free when somebody last looked.
     file_system: AtomicU64,
-    /// What is to be kept in addition, as the file that should hold it is not there.
-    missing: AtomicU64,
+    /// How much files that hold room for an opening should have, and have.
+    reserve_wanted: AtomicU64,
+    reserve: AtomicU64,
     /// What tables will take that have to be written.
     owed: AtomicU64,
 }
@@ -91,9 +99,14 @@ impl DiskUse {
     /// What is free, below the limit and on the file system as it was looked at last, without what is missing.
     #[inline]
     pub(crate) fn free_bytes(&self) -> u64 {
+        self.all_free_bytes().saturating_sub(self.missing_bytes())
+    }
+
+    /// The same with what is missing.
+    #[inline]
+    pub(crate) fn all_free_bytes(&self) -> u64 {
         let below_limit = self.limit.saturating_sub(self.used.load(Relaxed));
-        let free = below_limit.min(self.file_system.load(Relaxed));
-        free.saturating_sub(self.missing.load(Relaxed))
+        below_limit.min(self.file_system.load(Relaxed))
     }
 
     /// What another copy of all files that are replaced needs, though they grow.
@@ -102,14 +115,21 @@ impl DiskUse {
         2 * self.replaced.load(Relaxed) + REPLACED_MIN
     }
 
-    /// Says that `bytes` are to be kept in addition.
-    pub(crate) fn set_missing(&self, bytes: u64) {
-        self.missing.store(bytes, Relaxed);
+    /// Says that `bytes` are to be kept for an opening: free, as far as no file has them.
+    pub(crate) fn set_reserve(&self, bytes: u64) {
+        self.reserve_wanted.store(bytes, Relaxed);
     }
 
-    /// What is to be kept in addition.
+    /// The part of that which a file has.
+    pub(crate) fn reserve_bytes(&self) -> u64 {
+        self.reserve.load(Relaxed)
+    }
+
+    /// The part of it which no file has.
+    #[inline]
     pub(crate) fn missing_bytes(&self) -> u64 {
-        self.missing.load(Relaxed)
+        let wanted = self.reserve_wanted.load(Relaxed);
+        wanted.saturating_sub(self.reserve_bytes())
     }
 
     /// Says what tables will take that have to be written.
@@ -125,12 +145,16 @@ impl DiskUse {
     }
 
     fn floor(&self, growth: Growth) -> u64 {
-        let for_log = self.missing_bytes() + self.replaced_bytes();
+        let (missing, copy) = (self.missing_bytes(), self.replaced_bytes());
+        let for_log = missing + copy;
+        let at_leisure = for_log + self.margins.for_log() + self.owed.load(Relaxed);
         match growth {
-            Growth::Bulk if AT_LEISURE.get() => for_log + self.log_bytes + self.owed.load(Relaxed),
-            Growth::Bulk => for_log + self.log_bytes,
+            Growth::Spare => at_leisure,
+            Growth::Bulk if AT_LEISURE.get() => at_leisure,
+            Growth::Bulk => missing.saturating_sub(self.margins.for_lives()) + copy,
             Growth::Log => for_log,
-            Growth::Replaced | Growth::Vital => 0,
+            Growth::Fresh => missing,
+            Growth::Replaced | Growth::Reserve | Growth::Vital => 0,
         }
     }
 
@@ -146,17 +170,26 @@ impl DiskUse {
         let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= most);
         let taken = self.used.fetch_update(SeqCst, SeqCst, fits);
         taken.map_err(|_| Errno::NOSPC)?;
-        if growth == Growth::Replaced {
-            self.replaced.fetch_add(bytes, SeqCst);
-        }
+        self.note_taken(bytes, growth);
         Ok(())
     }
 
+    /// Counts `bytes` with those of the same kind.
+    fn note_taken(&self, bytes: u64, growth: Growth) {
+        match growth {
+            Growth::Replaced => self.replaced.fetch_add(bytes, SeqCst),
+            Growth::Reserve => self.reserve.fetch_add(bytes, SeqCst),
+            _ => 0,
+        };
+    }
+
     fn give_back(&self, bytes: u64, growth: Growth) {
+        match growth {
+            Growth::Replaced => self.replaced.fetch_sub(bytes, SeqCst),
+            Growth::Reserve => self.reserve.fetch_sub(bytes, SeqCst),
+            _ => 0,
+        };
         self.used.fetch_sub(bytes, SeqCst);
-        if growth == Growth::Replaced {
-            self.replaced.fetch_sub(bytes, SeqCst);
-        }
     }
 
     /// Counts the `bytes` of `source` as those of `target`, which it is called from now on.
@@ -196,13 +229,13 @@ pub(crate) struct Capped {
 }
 
 impl Capped {
-    /// `inner`, with at most `limit` bytes in the files of `dir`, of which tables leave `log_bytes` to the log. What is
-    /// there counts, even if it is more.
+    /// `inner`, with at most `limit` bytes in the files of `dir`, of which `margins` are kept. What is there counts, even if
+    /// it is more.
     pub(crate) fn new(
         inner: Arc<dyn Storage>,
         dir: &Path,
         limit: u64,
-        log_bytes: u64,
+        margins: Margins,
         growth_of: GrowthOf,
     ) -> Result<Self> {
         let entries = match inner.list(dir) {
@@ -214,19 +247,18 @@ impl Capped {
             dir: dir.to_owned(),
             growth_of,
             limit,
-            log_bytes,
+            margins,
             used: AtomicU64::new(0),
             replaced: AtomicU64::new(0),
             file_system: AtomicU64::new(u64::MAX),
-            missing: AtomicU64::new(0),
+            reserve_wanted: AtomicU64::new(0),
+            reserve: AtomicU64::new(0),
             owed: AtomicU64::new(0),
         };
         let mut lengths = HashMap::new();
         for entry in entries.into_iter().filter(|entry| !entry.is_dir) {
             disk.used.fetch_add(entry.bytes, SeqCst);
-            if growth_of(&entry.name) == Growth::Replaced {
-                disk.replaced.fetch_add(entry.bytes, SeqCst);
-            }
+            disk.note_taken(entry.bytes, growth_of(&entry.name));
             let bytes = Mutex::new(entry.bytes);
             lengths.insert(dir.join(entry.name), Arc::new(Length { bytes }));
         }
@@ -420,17 +452,24 @@ mod tests {
     use super::*;
 
     const DIR: &str = "/db";
-    const LOG_BYTES: u64 = 50_000;
+    const MARGINS: Margins = Margins {
+        short: 30_000,
+        ring: 20_000,
+        together: 0,
+    };
 
     fn capped(machine: &Arc<SimStorage>, limit: u64) -> Capped {
         let inner: Arc<dyn Storage> = machine.clone();
         let growth_of = |name: &str| match name {
+            "image" => Growth::Spare,
             "table" => Growth::Bulk,
+            "fresh" => Growth::Fresh,
             "log" => Growth::Log,
             "replaced" => Growth::Replaced,
+            "reserve" => Growth::Reserve,
             _ => Growth::Vital,
         };
-        Capped::new(inner, Path::new(DIR), limit, LOG_BYTES, growth_of).expect("list")
+        Capped::new(inner, Path::new(DIR), limit, MARGINS, growth_of).expect("list")
     }
 
     fn create(storage: &Capped, name: &str) -> Arc<dyn File> {
@@ -521,15 +560,28 @@ mod tests {
                 file.preallocate(limit - 1000 - free).expect("fits");
                 file.truncate(0).expect("cut");
             };
-            grow("table", replaced + LOG_BYTES);
-            grow("log", replaced);
-            grow("vital", 0);
-            storage.disk.set_missing(777);
-            grow("table", replaced + LOG_BYTES + 777);
-            grow("log", replaced + 777);
-            grow("vital", 0);
+            let (log, lives) = (MARGINS.for_log(), MARGINS.for_lives());
+            storage.disk.set_owed(555);
+            for missing in [0, 777, lives + 777] {
+                storage.disk.set_reserve(missing);
+                let at_leisure = replaced + missing + log + 555;
+                grow("image", at_leisure);
+                super::at_leisure(|| grow("table", at_leisure));
+                grow("table", replaced + missing.saturating_sub(lives));
+                grow("log", replaced + missing);
+                grow("fresh", missing);
+                grow("vital", 0);
+                // What is in the file is not missing.
+                let reserve = create(&storage, "reserve");
+                reserve.preallocate(missing).expect("fits");
+                grow("log", replaced + missing);
+                drop(reserve);
+                storage
+                    .remove(&Path::new(DIR).join("reserve"))
+                    .expect("remove");
+            }
             assert_counted(&storage, 1000);
-            for name in ["table", "log", "vital", "replaced"] {
+            for name in ["image", "table", "log", "fresh", "vital", "replaced"] {
                 storage.remove(&Path::new(DIR).join(name)).expect("remove");
             }
             assert_counted(&storage, 0);

@@ -27,7 +27,7 @@ pub(crate) fn run(seed: u64, tally: &Tally) {
     let mut random = Random(seed);
     let has_limit = random.one_in(2);
     // More than a new database with these sizes needs; a file system also has room for what is kept beside.
-    let least = if has_limit { 4 << 20 } else { 8 << 20 };
+    let least = if has_limit { 5 << 20 } else { 8 << 20 };
     let room = least + (256 << 10) * random.below(9);
     let machine = SimStorage::new(seed);
     machine.set_capacity((!has_limit).then_some(room));

@@ -236,7 +236,14 @@ impl Core {
     ) -> Result<Logged, Refused> {
         let payload = event.encode();
         let bytes = payload.len() as u64;
-        self.room.check(self.active_bytes(), bytes)?;
+        // One with a large value may be a long write.
+        let is_long = self.is_long(payload.len());
+        let active = self.active_bytes();
+        let counted = is_long.then(|| self.room.begin_long(active, bytes, 0));
+        let _counted = counted.transpose()?;
+        if !is_long {
+            self.room.check(active, bytes)?;
+        }
         self.pace.admit_upper(payload.len(), &*self.storage);
         let operations = event.operations().map_or(0, <[u8]>::len);
         let operations = &payload[payload.len() - operations..];
@@ -257,6 +264,9 @@ impl Core {
             }
         }
         self.log.publish(reservation);
+        if is_long {
+            self.log.write_all();
+        }
         filled.map_err(|error| damaged(0, error.reason()))?;
         self.end_rest();
         self.keep_soon();

@@ -1,0 +1,116 @@
+//! What is kept free on a disk, in one table; and why all that gives room back always finds its own.
+//!
+//! ```text
+//!  free |<-- puts -->|<- settling ->|<- deletions, ->|<- merges ->|<-- flushes, -->|<- files that ->|
+//!       |            |              |   departures   |            |    loads       |  are replaced  |
+//!       ^            ^              ^                ^            ^                ^                0
+//!    a put has    for_puts     for_settling       for_log   (only `owed`      (a part of
+//!    room here                                     + owed     is behind)       `RESERVE`)
+//! ```
+//!
+//! Each kind of growth stops where the room of the next one begins. In what follows,
+//! - `F` is what is free, below the limit and on the file system;
+//! - `R` is the length of the file `RESERVE`, and `M` what is missing of it: `R + M >= reserve + C / 2`;
+//! - `S` is what the log's segments have room for besides all that is in the ring (`Log::spare_bytes`);
+//! - `C` is room for two copies of all files that are replaced as a whole;
+//! - `O` is what is owed: memtables and devices that settle as tables, and long writes.
+//!
+//! **An opening** needs `opening + C / 2`: a short segment, and before it in the same file what only the ring held, laid out
+//! anew, with the beginning of the record that runs into the ring (`laid_out`). It finds `F + R + S` and the bytes of the
+//! ring, which the segments had room for: each opening cuts off what its predecessor did not use, before it takes
+//! anything. So what must hold at any moment, as the process may be killed at it, is
+//!
+//! > (1) `F + R + S >= opening - ring + C / 2`.
+//!
+//! An opening that is killed leaves (1) as it was: until its `JOURNAL` is written, the next one removes its segment; after
+//! that, the ring holds nothing, and the next one cuts the segment off behind what was laid out, or removes it as empty. So
+//! it does not matter how many are killed in a row.
+//!
+//! **A flush** has to find room for what it writes, down to its floor `C + (M - for_lives)`:
+//!
+//! > (2) `F >= C + (M - for_lives) + O`.
+//!
+//! | growth | takes | stops at | (1) holds | (2) holds |
+//! |---|---|---|---|---|
+//! | a put of `b` bytes | `b` of the log, `b` of `O` | `F - M >= for_puts + C + O + b` | `F + R >= reserve + C / 2` | by far |
+//! | a long put | `b`, and `b` until it is in segments, as it may be laid out anew whole | `.. + 2b` | as above | as above |
+//! | settling | `O` | `F - M >= for_settling + C + O` | as above | as above |
+//! | a merge, an image | `F` | `F - M >= for_log + C + O` | as above | what is behind `for_log` |
+//! | a deletion, a departure | `b` of the log | `F - M >= for_log + C + O + b`; or `b < S`, and (1) with `S - b` | either | no `F` is taken from what is in `S` |
+//! | a segment of the log | `F` for `S` | `F >= M + C` | `F + S` stays | what was let in was counted for one segment (`for_puts`) |
+//! | a flush, a load | `F` for `O` | `F >= C + (M - for_lives)` | `F + R >= opening + C / 2` | `F + O` stays |
+//! | a fresh segment after a failure | `F` for `S` | `F >= M` | as for a segment | a short segment is in `for_log` |
+//! | a file that is replaced | `C` | | `C` is for that | as left |
+//! | an opening | `R` for `S`; what is laid out; `R` becomes `M` | | see above | it takes `opening` at most, once, which is in `for_settling`; then a unit of the log each |
+//!
+//! Lives that end before a flush each leave a segment with the few units that they wrote. They take that from what is kept
+//! behind `for_settling`. An opening that finds less than that (`Room::is_worn`) flushes and frees the log before it
+//! returns; a deletion that finds less has the memtable flushed in the background.
+
+/// An opening keeps room for this many short segments more than it needs: what lives lose that are killed before they
+/// flush, and what a flush may use then.
+const LIVES_SEGMENTS: u64 = 1;
+/// So many short segments are kept for deletions and departures.
+const LEAVING_SEGMENTS: u64 = 2;
+/// A record runs into the ring with at most this part of the ring's length before it. Longer ones are counted one by one.
+const ACROSS_SHARE: u64 = 2;
+/// What is in the ring takes more in a segment, laid out anew: no more than this part of it.
+const LAID_OUT_SHARE: u64 = 16;
+
+/// See the module. All in bytes; what depends on the options alone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Margins {
+    /// A short segment of the log.
+    pub(crate) short: u64,
+    /// The staging ring.
+    pub(crate) ring: u64,
+    /// What settles together.
+    pub(crate) together: u64,
+}
+
+impl Margins {
+    /// What only the ring held, as an opening lays it out.
+    fn laid_out(self) -> u64 {
+        laid_out(self.ring + self.ring / ACROSS_SHARE)
+    }
+
+    /// What an opening takes, besides another copy of what is replaced.
+    fn opening(self) -> u64 {
+        self.short + self.laid_out()
+    }
+
+    /// What an opening takes beside what the log's segments have room for.
+    pub(crate) fn opening_beside_ring(self) -> u64 {
+        self.opening() - self.ring
+    }
+
+    /// The part of [`Self::reserve`] that lives may lose, and flushes use.
+    pub(crate) fn for_lives(self) -> u64 {
+        LIVES_SEGMENTS * self.short
+    }
+
+    /// The length of the file `RESERVE`, besides room for another copy of what is replaced.
+    pub(crate) fn reserve(self) -> u64 {
+        self.opening() + self.for_lives()
+    }
+
+    /// What deletions, departures and merges leave: the log writes what is in the ring.
+    pub(crate) fn for_log(self) -> u64 {
+        self.short + self.ring
+    }
+
+    /// What settling leaves.
+    pub(crate) fn for_settling(self) -> u64 {
+        self.for_log() + LEAVING_SEGMENTS * self.short + self.opening()
+    }
+
+    /// What puts leave: the log may make another segment ready for those that were let in.
+    pub(crate) fn for_puts(self) -> u64 {
+        self.for_settling() + self.together + self.short
+    }
+}
+
+/// What `bytes` of records take in a segment, laid out anew.
+pub(crate) fn laid_out(bytes: u64) -> u64 {
+    bytes + bytes / LAID_OUT_SHARE
+}
