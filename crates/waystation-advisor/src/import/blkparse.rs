@@ -28,15 +28,7 @@ impl LineParser for Blkparse {
         let (_cpu, _sequence, time, pid, action) = (next()?, next()?, next()?, next()?, next()?);
         let time_ns = time_ns(time, 1_000_000_000)
             .ok_or_else(|| RowError::new("a time does not parse", time))?;
-        let is_device = device.split_once(',').is_some_and(|(major, minor)| {
-            major
-                .bytes()
-                .chain(minor.bytes())
-                .all(|byte| byte.is_ascii_digit())
-                && !major.is_empty()
-                && !minor.is_empty()
-        });
-        if !is_device {
+        if !is_device(device) {
             return Err(RowError::new(
                 "the row does not begin with a device (major,minor)",
                 device,
@@ -49,11 +41,10 @@ impl LineParser for Blkparse {
         let rwbs = next()?;
         let (op, flags) =
             parse_rwbs(rwbs).ok_or_else(|| RowError::new("the operation is unknown", rwbs))?;
-        let rest = line.find(" + ").map(|at| line.split_at(at));
-        let (sector, count) = match rest {
+        let (sector, count) = match line.split_once(" + ") {
             Some((before, after)) => (
                 before.rsplit(' ').next().unwrap_or(""),
-                after[3..].split(' ').next().unwrap_or(""),
+                after.split(' ').next().unwrap_or(""),
             ),
             None if op == Op::Flush => ("0", "0"),
             None => return Err(RowError::new("the row has no address", line)),
@@ -68,13 +59,12 @@ impl LineParser for Blkparse {
         } else {
             sectors(Some(number(sector)?))?
         };
-        match action {
-            "C" => return out.completed(&device, op, offset, time_ns),
-            "R" => {
-                out.requeued(&device, op, offset);
-                return Ok(());
-            }
-            _ => {}
+        if action == "C" {
+            return out.completed(&device, op, offset, time_ns);
+        }
+        if action == "R" {
+            out.requeued(&device, op, offset);
+            return Ok(());
         }
         let comm = line
             .rsplit_once('[')
@@ -93,4 +83,12 @@ impl LineParser for Blkparse {
             comm,
         })
     }
+}
+
+/// Whether `text` is `major,minor`.
+fn is_device(text: &str) -> bool {
+    text.split_once(',').is_some_and(|(major, minor)| {
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
+        is_number(major) && is_number(minor)
+    })
 }

@@ -24,12 +24,8 @@ impl KernelText {
     /// Takes one line; also the recorder's way in.
     pub(crate) fn take(line: &str, out: &mut Collector<'_>) -> Result<(), RowError> {
         if let Some(lost) = line.split_once("[LOST ").map(|(_, rest)| rest) {
-            out.lost(
-                lost.split(' ')
-                    .next()
-                    .and_then(|count| count.parse().ok())
-                    .unwrap_or(1),
-            );
+            let count = lost.split(' ').next().and_then(|count| count.parse().ok());
+            out.lost(count.unwrap_or(1));
             return Ok(());
         }
         let issue = line.split_once("block_rq_issue: ");

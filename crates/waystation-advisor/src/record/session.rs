@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use super::Stop;
@@ -106,6 +106,22 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
+/// Starts the command whose requests are recorded, if there is one.
+fn start(recording: &Recording) -> Result<Option<Child>> {
+    let Some((program, arguments)) = recording.command.split_first() else {
+        return Ok(None);
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    if let Some(directory) = &recording.directory {
+        command.current_dir(directory);
+    }
+    let child = command.spawn();
+    child
+        .map(Some)
+        .map_err(|source| Error::io("start", Path::new(program), source))
+}
+
 /// Records until the command ends, the time is over or `stop` is asked for. What was recorded until then is kept.
 pub fn record(recording: &Recording, stop: &Stop) -> Result<Recorded> {
     if recording.devices.is_empty() {
@@ -130,29 +146,11 @@ pub fn record(recording: &Recording, stop: &Stop) -> Result<Recorded> {
         ..TraceInfo::default()
     };
     let mut writer = Writer::create(&recording.output, info)?;
-    let mut trace = Tracefs::begin(
-        &devices
-            .iter()
-            .map(|device| device.number)
-            .collect::<Vec<_>>(),
-    )?;
+    let numbers: Vec<_> = devices.iter().map(|device| device.number).collect();
+    let mut trace = Tracefs::begin(&numbers)?;
     let mut collector = Collector::new(&mut writer, rules)?;
     let started = now();
-    let mut child = match recording.command.split_first() {
-        None => None,
-        Some((program, arguments)) => {
-            let mut command = Command::new(program);
-            command.args(arguments);
-            if let Some(directory) = &recording.directory {
-                command.current_dir(directory);
-            }
-            Some(
-                command
-                    .spawn()
-                    .map_err(|source| Error::io("start", Path::new(program), source))?,
-            )
-        }
-    };
+    let mut child = start(recording)?;
     let mut lines = Lines::default();
     let mut exit_code = None;
     let mut outcome = Ok(());

@@ -45,14 +45,31 @@ pub fn render(report: &Report, advice: Option<&str>) -> String {
         &traffic(report),
     );
     page.push_str("<div class=\"grid2\">");
+    reuse_sections(&mut page, report);
+    page.push_str("</div>");
     section(
         &mut page,
+        "Latency",
+        "Half / 99 % / 99.9 % of the requests are faster.",
+        &latency(report),
+    );
+    for area in drawn(report).filter(|area| !area.heat.is_empty()) {
+        addresses(&mut page, area, seconds(report.duration_ns));
+    }
+    page.push_str("</body></html>\n");
+    page
+}
+
+/// How often blocks are touched again, and after how long.
+fn reuse_sections(page: &mut String, report: &Report) {
+    section(
+        page,
         "Touched once, or again",
         "Blocks touched by exactly one request. A cache cannot help with a first access; storage that was there before can.",
         &multiplicity(report),
     );
     section(
-        &mut page,
+        page,
         "Footprint over time",
         "Megabytes of distinct blocks.",
         &over_time(
@@ -67,41 +84,29 @@ pub fn render(report: &Report, advice: Option<&str>) -> String {
         ),
     );
     section(
-        &mut page,
+        page,
         "Misses by cache size",
         "Share of the block accesses that an LRU cache for this area alone would miss.",
         &miss_ratio(report),
     );
     section(
-        &mut page,
+        page,
         "Reuse distance",
         "Share of the block accesses by the bytes of distinct blocks since the block was last touched; first accesses have none.",
         &reuse(report),
     );
     section(
-        &mut page,
+        page,
         "Working set",
         "Mean over time of the bytes touched within so many seconds.",
         &working_set(report),
     );
     section(
-        &mut page,
+        page,
         "Requests outstanding",
         "Mean over each moment.",
         &queue_depth(report),
     );
-    page.push_str("</div>");
-    section(
-        &mut page,
-        "Latency",
-        "Half / 99 % / 99.9 % of the requests are faster.",
-        &latency(report),
-    );
-    for area in drawn(report).filter(|area| !area.heat.is_empty()) {
-        addresses(&mut page, area, seconds(report.duration_ns));
-    }
-    page.push_str("</body></html>\n");
-    page
 }
 
 fn addresses(page: &mut String, area: &AreaReport, span_s: f64) {

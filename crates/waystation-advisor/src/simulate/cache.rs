@@ -164,20 +164,13 @@ pub fn simulate_cache(
             waited_for,
         };
         if !request.moves_data() {
-            let fast = mode == CacheMode::WriteBack && request.op == Op::Flush;
-            steps.push(step(
-                fast,
-                request.op,
-                request.area,
-                request.offset,
-                0,
-                true,
-            ));
+            let (op, at) = (request.op, request.offset);
+            let fast = mode == CacheMode::WriteBack && op == Op::Flush;
+            steps.push(step(fast, op, request.area, at, 0, true));
             continue;
         }
         let area = request.area;
         for block in request.blocks() {
-            let at = block * BLOCK_BYTES;
             let is_write = request.op == Op::Write;
             let dirty = is_write && mode == CacheMode::WriteBack;
             let hit = lru.touch(area, block, dirty);
@@ -190,49 +183,25 @@ pub fn simulate_cache(
             } else {
                 lru.insert(area, block, dirty)
             };
-            if let Some((area, block)) = evicted {
+            let mut push = |fast, op, area, block, waited_for| {
                 let at = block * BLOCK_BYTES;
-                append(
-                    &mut steps,
-                    begun,
-                    step(true, Op::Read, area, at, BLOCK_BYTES, false),
-                );
-                append(
-                    &mut steps,
-                    begun,
-                    step(false, Op::Write, area, at, BLOCK_BYTES, false),
-                );
+                let step = step(fast, op, area, at, BLOCK_BYTES, waited_for);
+                append(&mut steps, begun, step);
+            };
+            if let Some((area, block)) = evicted {
+                push(true, Op::Read, area, block, false);
+                push(false, Op::Write, area, block, false);
             }
             match (is_write, hit) {
-                (false, true) => append(
-                    &mut steps,
-                    begun,
-                    step(true, Op::Read, area, at, BLOCK_BYTES, true),
-                ),
+                (false, true) => push(true, Op::Read, area, block, true),
                 (false, false) => {
-                    append(
-                        &mut steps,
-                        begun,
-                        step(false, Op::Read, area, at, BLOCK_BYTES, true),
-                    );
-                    append(
-                        &mut steps,
-                        begun,
-                        step(true, Op::Write, area, at, BLOCK_BYTES, false),
-                    );
+                    push(false, Op::Read, area, block, true);
+                    push(true, Op::Write, area, block, false);
                 }
                 (true, _) => {
-                    append(
-                        &mut steps,
-                        begun,
-                        step(true, Op::Write, area, at, BLOCK_BYTES, dirty),
-                    );
+                    push(true, Op::Write, area, block, dirty);
                     if !dirty {
-                        append(
-                            &mut steps,
-                            begun,
-                            step(false, Op::Write, area, at, BLOCK_BYTES, true),
-                        );
+                        push(false, Op::Write, area, block, true);
                     }
                 }
             }

@@ -205,6 +205,7 @@ impl Printer<'_> {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "a table: an arm for each kind")]
     fn print(&mut self, line: &Line) -> io::Result<()> {
         match line {
             Line::Fact { name, value } => self.output.line(format_args!("{name}: {value}")),

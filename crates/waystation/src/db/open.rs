@@ -73,19 +73,8 @@ fn open_owned(
     let mut state = tree.state();
     let knows_log = state.contains_key(LOG_STATE);
     let mut devices = read_devices(&*storage, path, &options, &state)?;
-    let settings = LogSettings {
-        lengths: segment_lengths(&options),
-        ring_bytes: options.ring_bytes,
-        cache_bytes: log_cache_bytes(&options),
-        transfer: options.transfer(),
-    };
     let flushed = tree.flushed_sequence();
-    let site = Site {
-        storage: Arc::clone(&storage),
-        dir: path.to_owned(),
-        settings: tree_settings(&options).table,
-        blocks: Arc::clone(tree.blocks()),
-    };
+    let site = site_of_graves(&storage, path, &options, &tree);
     let (ground, has_graves) = read_graves(&site, &state, flushed)?;
     let spared = match &mut devices {
         Some(devices) => image::load(&*storage, path, devices),
@@ -101,7 +90,14 @@ fn open_owned(
     );
     let needs = replay.needs();
     let mut deliver = |record: Record<'_>| replay.record(path, &record);
-    let recovered = log::open(&storage, path, &settings, &needs, knows_log, &mut deliver)?;
+    let recovered = log::open(
+        &storage,
+        path,
+        &log_settings(&options),
+        &needs,
+        knows_log,
+        &mut deliver,
+    )?;
     replay.finish();
     let visible = recovered.log.visible_sequence();
     if visible < flushed {
@@ -135,18 +131,7 @@ fn open_owned(
         replay,
         (ground, has_graves, site),
     ));
-    let of_graves = Arc::downgrade(&core);
-    core.tree.leave_out(Box::new(move |snapshot| {
-        of_graves.upgrade().map_or_else(Hidden::default, |core| {
-            core.hidden_from(&core.views.load(), snapshot)
-        })
-    }));
-    let of_snapshots = Arc::downgrade(&core);
-    core.snapshots.on_release(move |sequence| {
-        if let Some(core) = of_snapshots.upgrade() {
-            core.snapshot_released(sequence);
-        }
-    });
+    connect(&core);
     let workers = Workers::start(&core)?;
     core.make_room_at_start();
     Ok(Db {
@@ -154,6 +139,41 @@ fn open_owned(
         workers: Some(workers),
         _ownership: ownership.clone(),
     })
+}
+
+/// Where graves spill to.
+fn site_of_graves(storage: &Arc<dyn Storage>, path: &Path, options: &Options, tree: &Tree) -> Site {
+    Site {
+        storage: Arc::clone(storage),
+        dir: path.to_owned(),
+        settings: tree_settings(options).table,
+        blocks: Arc::clone(tree.blocks()),
+    }
+}
+
+fn log_settings(options: &Options) -> LogSettings {
+    LogSettings {
+        lengths: segment_lengths(options),
+        ring_bytes: options.ring_bytes,
+        cache_bytes: log_cache_bytes(options),
+        transfer: options.transfer(),
+    }
+}
+
+/// Lets the tree and the snapshots call the database.
+fn connect(core: &Arc<Core>) {
+    let of_graves = Arc::downgrade(core);
+    core.tree.leave_out(Box::new(move |snapshot| {
+        of_graves.upgrade().map_or_else(Hidden::default, |core| {
+            core.hidden_from(&core.views.load(), snapshot)
+        })
+    }));
+    let of_snapshots = Arc::downgrade(core);
+    core.snapshots.on_release(move |sequence| {
+        if let Some(core) = of_snapshots.upgrade() {
+            core.snapshot_released(sequence);
+        }
+    });
 }
 
 fn prepare_directory(storage: &dyn Storage, path: &Path, options: &Options) -> Result<()> {
@@ -328,25 +348,15 @@ fn assemble(
     let called = Arc::clone(&jobs);
     log.on_call(move || called.submit(Kind::Log));
     let image_lsn = replay.spared.lsn;
-    let devices = options
-        .devices
-        .clone()
-        .zip(replay.devices)
-        .map(|(settings, replay)| {
-            let pending = replay.pending();
-            let upper = Arc::new(Upper::new(replay.table, Arc::clone(&log)));
-            // Recovery has made the log durable.
-            upper.note_durable(log.visible_sequence());
-            let directory = replay.directory;
-            Devices::new(
-                upper,
-                settings,
-                directory,
-                pending,
-                image_lsn,
-                storage.now(),
-            )
-        });
+    let settings = options.devices.clone().zip(replay.devices);
+    let devices = settings.map(|(settings, replay)| {
+        let pending = replay.pending();
+        let upper = Arc::new(Upper::new(replay.table, Arc::clone(&log)));
+        // Recovery has made the log durable.
+        upper.note_durable(log.visible_sequence());
+        let (directory, now) = (replay.directory, storage.now());
+        Devices::new(upper, settings, directory, pending, image_lsn, now)
+    });
     let reached = replay.time.max(ground.time());
     let times = Times::new(storage.wall_clock(), storage.now(), reached);
     let cemetery = Cemetery::new(&ground, has_graves, site, log.visible_sequence());

@@ -251,12 +251,8 @@ impl DeviceReplay {
                 operations,
             } => {
                 let stage = if stage == 0 { sequence } else { stage };
-                let arrival = self.arrival(prefix, sequence);
-                let staged = self.staged.entry(stage);
-                let stay = staged.or_insert_with(|| Arc::new(Resident::new(prefix, arrival)));
-                self.table.begin_staged(stay, lsn, sequence);
                 let part = Part::of(payload, operations, lsn);
-                self.table.fill(stay, &part, sequence)?;
+                self.stage(stage, prefix, &part, lsn, sequence)?;
             }
             DeviceEvent::Admitted(admitted) => self.admit(&admitted, payload, sequence, lsn)?,
             DeviceEvent::Refused(ticket) => self.table.ledger.refuse(&ticket),
@@ -267,6 +263,22 @@ impl DeviceReplay {
         let reaped = self.table.reap(sequence, usize::MAX);
         self.table.forget(&reaped.empty);
         Ok(())
+    }
+
+    /// A part of a device arrived from another engine, which is not admitted yet.
+    fn stage(
+        &mut self,
+        stage: u64,
+        prefix: &[u8],
+        part: &Part<'_>,
+        lsn: u64,
+        sequence: u64,
+    ) -> Result<(), FormatError> {
+        let arrival = self.arrival(prefix, sequence);
+        let staged = self.staged.entry(stage);
+        let stay = staged.or_insert_with(|| Arc::new(Resident::new(prefix, arrival)));
+        self.table.begin_staged(stay, lsn, sequence);
+        self.table.fill(stay, part, sequence)
     }
 
     /// Lets a device depart again, unless the checkpoint knows it.

@@ -24,7 +24,7 @@ use super::survey::{Found, Survey, survey};
 use super::writer_state::WriterState;
 use crate::directory::{DRAFT_NAME, JOURNAL_DRAFT, JOURNAL_NAME, RING_NAME, segment_name};
 use crate::error::{Error, Result};
-use crate::storage::{AlignedBuffer, Area, OpenMode, Storage, Transfer};
+use crate::storage::{AlignedBuffer, Area, OpenMode, Ring, Storage, Transfer};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
 use std::collections::VecDeque;
@@ -105,28 +105,14 @@ pub(crate) fn open(
     for (segment, _) in live(&past.survey.segments, cut) {
         segment.file.sync()?;
     }
-    let past_ring_bytes = journal.map_or(0, |journal| journal.ring_bytes);
-    if ![0, settings.ring_bytes as u64].contains(&past_ring_bytes) {
-        // Its file is about to be replaced: from here on a crash must not ask for what it held.
-        storage.sync_dir(dir)?;
-        let state = JournalState {
-            incarnation,
-            ring_bytes: past_ring_bytes,
-            first_segment: number,
-            clean_lsn: current.end_lsn,
-        };
-        write_journal(&**storage, dir, &state)?;
-    }
-    // The past ring is read; this may replace its file by one of another size.
-    let (ring, _) = storage.map_ring(&dir.join(RING_NAME), settings.ring_bytes)?;
-    storage.sync_dir(dir)?;
     let state = JournalState {
         incarnation,
         ring_bytes: settings.ring_bytes as u64,
         first_segment: number,
         clean_lsn: 0,
     };
-    write_journal(&**storage, dir, &state)?;
+    let past_ring_bytes = journal.map_or(0, |journal| journal.ring_bytes);
+    let ring = own(storage, dir, &state, past_ring_bytes, current.end_lsn)?;
     let last_sequence = past
         .replayed
         .last_sequence
@@ -315,6 +301,32 @@ fn survey_committed(
     Ok(survey)
 }
 
+/// Makes the log that of the life in `state`. What the past ring of `past_ring_bytes` held is durable in the life's first
+/// segment, up to `end_lsn`. Returns the ring.
+fn own(
+    storage: &Arc<dyn Storage>,
+    dir: &Path,
+    state: &JournalState,
+    past_ring_bytes: u64,
+    end_lsn: u64,
+) -> Result<Arc<dyn Ring>> {
+    if ![0, state.ring_bytes].contains(&past_ring_bytes) {
+        // Its file is about to be replaced: from here on a crash must not ask for what it held.
+        storage.sync_dir(dir)?;
+        let state = JournalState {
+            ring_bytes: past_ring_bytes,
+            clean_lsn: end_lsn,
+            ..*state
+        };
+        write_journal(&**storage, dir, &state)?;
+    }
+    // This may replace the past ring's file by one of another size.
+    let (ring, _) = storage.map_ring(&dir.join(RING_NAME), state.ring_bytes as usize)?;
+    storage.sync_dir(dir)?;
+    write_journal(&**storage, dir, state)?;
+    Ok(ring)
+}
+
 /// Writes the first segment of the new life, with what only the ring held, and makes it durable.
 fn begin_life(
     storage: &dyn Storage,
@@ -424,7 +436,7 @@ fn assemble(
     dir: &Path,
     settings: &LogSettings,
     journal: &JournalState,
-    ring: Arc<dyn crate::storage::Ring>,
+    ring: Arc<dyn Ring>,
     current: Segment,
     sealed: VecDeque<SealedSegment>,
     last_sequence: u64,

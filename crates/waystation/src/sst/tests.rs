@@ -474,21 +474,10 @@ proptest! {
     }
 }
 
-/// LevelDB's tables have filters by ranges of offsets, and no properties.
-#[test]
-fn tables_of_leveldb_are_read_with_their_filters() {
+/// LevelDB's filter block for `table`: one filter per block, as many offsets as 2 KiB ranges; ranges in which no block begins
+/// stay empty.
+fn leveldb_filters(table: &Table) -> Vec<u8> {
     use waystation_format::bloom;
-    use waystation_format::table::{BlockHandle, Footer};
-    let place = Place::new(0);
-    let entries = numbered(500, 100);
-    let settings = TableSettings {
-        filter_bits_per_key: 0,
-        compression: Compression::None,
-        ..TableSettings::default()
-    };
-    let meta = place.build(1, &settings, &entries);
-    let table = place.cache.get(&meta).unwrap();
-    // One filter per block, as many offsets as 2 KiB ranges; ranges in which no block begins stay empty.
     let (mut filters, mut starts) = (Vec::new(), Vec::new());
     for position in 0..table.index().len() {
         let handle = table.index().handle(position);
@@ -511,6 +500,23 @@ fn tables_of_leveldb_are_read_with_their_filters() {
         filters.extend_from_slice(&start.to_le_bytes());
     }
     filters.push(11);
+    filters
+}
+
+/// LevelDB's tables have filters by ranges of offsets, and no properties.
+#[test]
+fn tables_of_leveldb_are_read_with_their_filters() {
+    use waystation_format::table::{BlockHandle, Footer};
+    let place = Place::new(0);
+    let entries = numbered(500, 100);
+    let settings = TableSettings {
+        filter_bits_per_key: 0,
+        compression: Compression::None,
+        ..TableSettings::default()
+    };
+    let meta = place.build(1, &settings, &entries);
+    let table = place.cache.get(&meta).unwrap();
+    let filters = leveldb_filters(&table);
     // The same table with this filter block, then a metaindex, in place of the old footer.
     let mut bytes = std::fs::read(place.cache.path(1)).unwrap();
     let footer = Footer::decode(&bytes[bytes.len() - 48..]).unwrap();

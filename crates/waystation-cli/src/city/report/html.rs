@@ -307,6 +307,11 @@ fn inside(page: &mut String, report: &Report) {
             ]
         },
     );
+    vehicles(page, report);
+}
+
+/// Where they are, and for how long.
+fn vehicles(page: &mut String, report: &Report) {
     plot(
         page,
         report,
