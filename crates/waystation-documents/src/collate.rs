@@ -7,7 +7,7 @@
 
 mod key;
 
-pub(crate) use key::{AFTER, END, KEY_VERSION, key_of, put_key};
+pub(crate) use key::{AFTER, END, KEY_VERSION, key_of, put_key, put_number};
 
 use crate::json::{Json, Kind, compare_numbers, unquote};
 use icu_collator::options::CollatorOptions;

@@ -3,6 +3,7 @@
 //! Each variant is one error word of the protocol; [`Error::word`] and the sentence of `Display` (the protocol's
 //! *reason*) are what a server sends. Status codes are the server's.
 
+use crate::views::ScriptError;
 use std::borrow::Cow;
 
 /// The result of every fallible call of this crate.
@@ -58,6 +59,15 @@ pub enum Error {
         /// The sentence.
         reason: String,
     },
+    /// A validation function forbids the update.
+    #[error("{0}")]
+    Forbidden(String),
+    /// A validation function wants another user for the update.
+    #[error("{0}")]
+    Unauthorized(String),
+    /// A function of a design document failed.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
     /// Bytes in the engine are not what this crate wrote.
     #[error(
         "the record of {what} is damaged: {reason}; restore the database from a backup or a replica"
@@ -85,6 +95,9 @@ impl Error {
             Self::MissingStub { .. } => "missing_stub",
             Self::DocumentTooLarge { .. } => "document_too_large",
             Self::Query { word, .. } => word,
+            Self::Forbidden(_) => "forbidden",
+            Self::Unauthorized(_) => "unauthorized",
+            Self::Script(error) => error.word(),
             Self::Engine(error) if error.is_out_of_space() => "insufficient_storage",
             Self::Damaged { .. } | Self::Engine(_) => "internal_server_error",
         }

@@ -3,6 +3,7 @@
 //! ```text
 //!   shard        documents, changes, local documents, attachments: keys and batches of the engine
 //!   document     a document as its clients write it
+//!   views        map and reduce: rows that a design document's functions make of documents
 //!   mango        selectors: what they mean, and which documents they match
 //!   tree         revisions of one document, and which of them wins
 //!   json         bodies as canonical text, walked without parsing
@@ -20,6 +21,7 @@ pub mod mango;
 mod revision;
 pub mod shard;
 pub mod tree;
+pub mod views;
 
 pub use attachment::{Attachment, AttachmentInfo, ContentDigest, Given};
 pub use document::Document;

@@ -33,7 +33,7 @@ pub(crate) fn put_key(out: &mut Vec<u8>, value: Json<'_>) {
     out.push(kind as u8 + 1);
     match kind {
         Kind::Null | Kind::False | Kind::True => {}
-        Kind::Number => out.extend_from_slice(&number_key(value.text())),
+        Kind::Number => put_number(out, value.text()),
         Kind::String => put_text(out, value.text()),
         Kind::Array => {
             value.elements().for_each(|element| put_key(out, element));
@@ -60,6 +60,11 @@ pub(crate) fn key_of(value: Json<'_>) -> Vec<u8> {
 fn put_text(out: &mut Vec<u8>, quoted: &str) {
     let Ok(()) = COLLATOR.write_sort_key_to(&unquote(quoted), out);
     out.push(END);
+}
+
+/// Appends the number `text`.
+pub(crate) fn put_number(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(&number_key(text));
 }
 
 /// The nearest double, in the order of its bytes.

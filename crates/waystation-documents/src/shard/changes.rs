@@ -32,7 +32,16 @@ impl Shard {
     /// # Errors
     /// [`Error::Engine`].
     pub fn changes(&self, since: u64, descending: bool) -> Result<Changes<'_>> {
-        let snapshot = self.db.snapshot();
+        self.changes_at(since, descending, self.db.snapshot())
+    }
+
+    /// The changes as they stood at `snapshot`.
+    pub(super) fn changes_at(
+        &self,
+        since: u64,
+        descending: bool,
+        snapshot: Snapshot,
+    ) -> Result<Changes<'_>> {
         let mut options = IterOptions::prefix([keys::CHANGE]);
         options.snapshot = Some(snapshot.clone());
         let mut entries = self.db.iter(options)?;

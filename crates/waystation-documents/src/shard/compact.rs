@@ -148,6 +148,7 @@ impl Shard {
         self.index_document(id, &head, &mut pending)?;
         match winner {
             None => {
+                self.purge_rows(id, &mut pending.batch)?;
                 pending.batch.delete(&keys::head(id));
                 pending.batch.delete(&keys::change(head.sequence));
                 pending.state.sequence += 1;

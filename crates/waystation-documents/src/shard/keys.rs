@@ -9,7 +9,10 @@
 //!   l id                a local document
 //!   m name              what is kept of the shard itself
 //!   s sequence          the change of a document, at its latest sequence
+//!   v signature         a group of views: how far it is built
+//!   w group view key 00 id number length   a row of a view: the key's sort key, the identifier's length at the end
 //!   x name              the definition of an index
+//!   y group id          the rows of a document in a group of views
 //! ```
 //!
 //! Identifiers stand in their own order: a zero byte is written as `00 ff`, and `00 01` ends an identifier.
@@ -30,6 +33,9 @@ pub(super) const ENTRIES: u8 = b'k';
 pub(super) const LOCAL: u8 = b'l';
 pub(super) const DEFINITION: u8 = b'x';
 pub(super) const CHANGE: u8 = b's';
+pub(super) const GROUP: u8 = b'v';
+pub(super) const ROW: u8 = b'w';
+pub(super) const ROWS: u8 = b'y';
 
 /// The key of the shard's own record.
 pub(super) const SHARD: &[u8] = b"mshard";
@@ -40,6 +46,12 @@ const END: [u8; 2] = [0, 1];
 fn named(space: u8, id: &str) -> Vec<u8> {
     let mut key = Vec::with_capacity(id.len() + 3);
     key.push(space);
+    put_id(&mut key, id);
+    key
+}
+
+/// Appends an identifier, ended.
+pub(super) fn put_id(key: &mut Vec<u8>, id: &str) {
     for byte in id.bytes() {
         match byte {
             0 => key.extend_from_slice(&ESCAPED_ZERO),
@@ -47,7 +59,6 @@ fn named(space: u8, id: &str) -> Vec<u8> {
         }
     }
     key.extend_from_slice(&END);
-    key
 }
 
 /// The key of the head of document `id`.

@@ -18,6 +18,7 @@ mod read;
 mod record;
 mod scan;
 mod update;
+mod views;
 
 pub use changes::{Change, Changes};
 pub use compact::Compacted;
@@ -27,12 +28,14 @@ pub use local::LocalDocument;
 pub use read::{Opened, Revisions, Version};
 pub use scan::{Scan, ScanOptions, ScanStats, StoredDocument};
 pub use update::{Edits, Updated};
+pub use views::ViewRows;
 
 use crate::error::{Error, Result};
 use index::{Index, Indexes};
 use record::{Body, Head};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use views::Builds;
 use waystation::{Db, Durability, Options, Snapshot, WriteBatch};
 use waystation_format::FormatError;
 use waystation_format::varint::{Reader, put_u64};
@@ -135,6 +138,7 @@ pub struct Shard {
     attaching: RwLock<()>,
     /// Replaced under the lock of `state`.
     indexes: RwLock<Indexes>,
+    builds: Builds,
 }
 
 impl Shard {
@@ -163,6 +167,7 @@ impl Shard {
             state: Mutex::new(state),
             attaching: RwLock::new(()),
             indexes: RwLock::default(),
+            builds: Builds::default(),
         };
         shard.load_indexes()?;
         Ok(shard)

@@ -107,7 +107,8 @@ impl Shard {
         named.into_iter().map(open).collect()
     }
 
-    fn opened(
+    /// The version `revision` of the document `id` with the head `head`.
+    pub(super) fn opened(
         &self,
         id: &str,
         head: Head,

@@ -11,17 +11,17 @@ use waystation::storage::{SimStorage, Storage};
 mod histories;
 mod indexes;
 
-fn shard() -> (tempfile::TempDir, Shard) {
+pub(super) fn shard() -> (tempfile::TempDir, Shard) {
     let dir = tempfile::tempdir().expect("a directory");
     let shard = Shard::open(dir.path(), Options::default()).expect("a shard");
     (dir, shard)
 }
 
-fn document(json: &str) -> Document {
+pub(super) fn document(json: &str) -> Document {
     Document::parse(json.as_bytes()).expect(json)
 }
 
-fn put(shard: &Shard, json: &str) -> Updated {
+pub(super) fn put(shard: &Shard, json: &str) -> Updated {
     let updated = shard.update(
         &[document(json)],
         Edits::Interactive,
@@ -30,7 +30,7 @@ fn put(shard: &Shard, json: &str) -> Updated {
     updated.expect("the engine takes it").remove(0)
 }
 
-fn replicate(shard: &Shard, json: &str) -> Updated {
+pub(super) fn replicate(shard: &Shard, json: &str) -> Updated {
     let updated = shard.update(
         &[document(json)],
         Edits::Replicated,
@@ -39,7 +39,7 @@ fn replicate(shard: &Shard, json: &str) -> Updated {
     updated.expect("the engine takes it").remove(0)
 }
 
-fn changes(shard: &Shard, since: u64) -> Vec<(u64, String, bool)> {
+pub(super) fn changes(shard: &Shard, since: u64) -> Vec<(u64, String, bool)> {
     let changes = shard.changes(since, false).expect("changes");
     let changes = changes.map(|change| change.expect("a change"));
     changes

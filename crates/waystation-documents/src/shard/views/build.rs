@@ -1,0 +1,353 @@
+//! Building: documents go through the map functions of a group, in the order of their update sequences.
+//!
+//! A step takes some changed documents at a snapshot, maps them without a lock, and writes what follows in one batch
+//! under the lock of updates. If something was purged since the snapshot the step is done again: a purge takes the rows
+//! of a document away at once, and a step must not bring them back. One thread at a time builds a group of a shard;
+//! others wait, and find the work done.
+
+use super::super::{Shard, State, keys};
+use super::record::{self, Group, Place};
+use super::whole::{Members, whole};
+use crate::error::{Error, Result};
+use crate::json::{Json, canonical};
+use crate::views::{Defined, DesignDocument, Limits, PREFIX, Sandbox, Signature};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use waystation::{Durability, IterOptions, KEY_BYTES_MAX, Snapshot, WriteBatch};
+
+/// Changed documents of a step, and bytes of rows that end it early.
+const STEP_DOCUMENTS: usize = 256;
+const STEP_BYTES: usize = 4 << 20;
+
+/// Who builds which group.
+#[derive(Debug, Default)]
+pub(in crate::shard) struct Builds(Mutex<HashMap<Signature, Arc<Mutex<()>>>>);
+
+impl Builds {
+    fn of(&self, signature: Signature) -> Arc<Mutex<()>> {
+        let mut builds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(builds.entry(signature).or_default())
+    }
+
+    fn forget(&self, signature: Signature) {
+        let mut builds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        builds.remove(&signature);
+    }
+}
+
+/// What the map functions made of a document.
+struct Mapped {
+    id: String,
+    rows: Vec<(Place, Vec<u8>)>,
+}
+
+/// Some changed documents, mapped.
+struct Step {
+    documents: Vec<Mapped>,
+    /// The group has everything up to here once the step is written.
+    sequence: u64,
+    /// What had been purged when it was read.
+    purges: u64,
+}
+
+/// Maps documents of one group.
+struct Mapper<'a> {
+    design: &'a DesignDocument,
+    sandbox: Sandbox,
+    functions: String,
+}
+
+impl<'a> Mapper<'a> {
+    fn new(design: &'a DesignDocument, limits: Limits) -> Result<Self> {
+        let (sandbox, functions) = design.mappers(limits)?;
+        Ok(Self {
+            design,
+            sandbox,
+            functions: Defined::list(&functions),
+        })
+    }
+
+    /// The rows of the document `json`.
+    fn map(&mut self, id: &str, json: &str) -> Result<Vec<(Place, Vec<u8>)>> {
+        let lines = self.sandbox.call("map", &[json, &self.functions]);
+        self.sandbox.pass_on_log(self.design.id());
+        let mut rows = Vec::new();
+        for (map, line) in lines?.split('\n').enumerate() {
+            let Ok(line) = canonical(line.as_bytes()) else {
+                log::warn!(
+                    "{}: what is emitted for {id} is nested too deeply and left out",
+                    self.design.id()
+                );
+                continue;
+            };
+            for (number, pair) in (0..).zip(Json::new(&line).elements()) {
+                rows.extend(self.row(id, map, number, pair));
+            }
+        }
+        Ok(rows)
+    }
+
+    fn row(&self, id: &str, map: usize, number: u32, pair: Json<'_>) -> Option<(Place, Vec<u8>)> {
+        let (key, value) = (pair.element(0)?, pair.element(1)?);
+        let sort_key = self.design.order.key_of(key);
+        // The key of a row has its document's identifier, too, and numbers.
+        if sort_key.len() + 2 * id.len() + 64 > KEY_BYTES_MAX {
+            log::warn!(
+                "{}: a key that is emitted for {id} is too long and left out",
+                self.design.id()
+            );
+            return None;
+        }
+        let place = Place {
+            map,
+            sort_key,
+            number,
+        };
+        Some((place, record::encode_row(key.text(), value.text())))
+    }
+}
+
+impl Shard {
+    /// Brings the index of the views of `design` up to the update sequence at which the call began. Returns the
+    /// sequence that it reached. Work that was done is kept if it fails or the process ends: the next call goes on.
+    ///
+    /// # Errors
+    /// [`Error::Script`] if a function is wrong or exceeds its limits; [`Error::Query`] `not_found` if
+    /// [`Shard::clean_up_views`] removes the index meanwhile; [`Error::Engine`], [`Error::Damaged`].
+    pub fn build_views(&self, design: &DesignDocument, limits: Limits) -> Result<u64> {
+        let target = self.lock().sequence;
+        if !design.has_views() {
+            return Ok(target);
+        }
+        let build = self.builds.of(design.signature());
+        let _alone = build.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut group = self.group_or_new(design)?;
+        if group.sequence >= target {
+            return Ok(group.sequence);
+        }
+        let mut mapper = Mapper::new(design, limits)?;
+        while group.sequence < target {
+            let step = self.map_step(&group, &mut mapper)?;
+            if let Some(changed) = self.write_step(design.signature(), &group, step)? {
+                group = changed;
+            }
+        }
+        Ok(group.sequence)
+    }
+
+    /// Removes the rows of all groups of views but those with the signatures `kept`: what `_view_cleanup` does with
+    /// the signatures of all design documents. Returns how many groups it removed.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`].
+    pub fn clean_up_views(&self, kept: &[Signature]) -> Result<usize> {
+        let mut removed = 0;
+        for (signature, group) in self.groups()? {
+            if kept.contains(&signature) {
+                continue;
+            }
+            let mut batch = WriteBatch::new();
+            batch.delete(&record::group(signature));
+            for space in record::spaces_of(group.number) {
+                batch.delete_prefix(&space);
+            }
+            let _updates = self.lock();
+            self.db.write(&batch, Durability::ProcessCrash)?;
+            self.builds.forget(signature);
+            removed += 1;
+        }
+        Ok(removed)
+    }
+
+    /// The update sequence up to which the index of the views of `design` is built: 0 if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`].
+    pub fn views_sequence(&self, design: &DesignDocument) -> Result<u64> {
+        let group = self.group_at(design.signature(), &self.db.snapshot())?;
+        Ok(group.map_or(0, |group| group.sequence))
+    }
+
+    pub(super) fn group_at(
+        &self,
+        signature: Signature,
+        snapshot: &Snapshot,
+    ) -> Result<Option<Group>> {
+        decode_group(self.db.get_at(&record::group(signature), snapshot)?)
+    }
+
+    fn group_or_new(&self, design: &DesignDocument) -> Result<Group> {
+        let key = record::group(design.signature());
+        let mut state = self.lock();
+        if let Some(known) = decode_group(self.db.get(&key)?)? {
+            return Ok(known);
+        }
+        let group = Group::new(state.next_index, design.map_count());
+        let mut batch = WriteBatch::new();
+        batch.put(&key, &group.encode());
+        let changed = State {
+            next_index: state.next_index + 1,
+            ..*state
+        };
+        self.commit(&mut state, changed, batch)?;
+        Ok(group)
+    }
+
+    fn groups(&self) -> Result<Vec<(Signature, Group)>> {
+        let mut entries = self.db.iter(IterOptions::prefix([keys::GROUP]))?;
+        entries.seek_to_first()?;
+        let mut groups = Vec::new();
+        while entries.valid() {
+            let signature = record::signature_of(entries.key());
+            let signature = signature.ok_or_else(|| damaged("its key is no signature"))?;
+            groups.extend(
+                decode_group(Some(entries.value().to_vec()))?.map(|group| (signature, group)),
+            );
+            entries.next()?;
+        }
+        Ok(groups)
+    }
+
+    /// Maps the next documents that have changed.
+    fn map_step(&self, group: &Group, mapper: &mut Mapper<'_>) -> Result<Step> {
+        let snapshot = self.db.snapshot();
+        let state = self.db.get_at(keys::SHARD, &snapshot)?.unwrap_or_default();
+        let state = State::decode(&state).map_err(|error| Error::damaged("the shard", &error))?;
+        let mut step = Step {
+            documents: Vec::new(),
+            sequence: state.sequence,
+            purges: state.purges,
+        };
+        let mut bytes = 0;
+        for change in self.changes_at(group.sequence, false, snapshot.clone())? {
+            let change = change?;
+            if step.documents.len() >= STEP_DOCUMENTS || bytes >= STEP_BYTES {
+                break;
+            }
+            let is_mapped = mapper.design.includes_design || !change.id.starts_with(PREFIX);
+            let rows = if is_mapped && !change.deleted {
+                self.map_document(&change.id, mapper, &snapshot)?
+            } else {
+                Vec::new()
+            };
+            bytes += rows
+                .iter()
+                .map(|(place, row)| place.sort_key.len() + row.len())
+                .sum::<usize>();
+            step.documents.push(Mapped {
+                id: change.id,
+                rows,
+            });
+            step.sequence = change.sequence;
+        }
+        if step.documents.len() < STEP_DOCUMENTS && bytes < STEP_BYTES {
+            step.sequence = state.sequence;
+        }
+        Ok(step)
+    }
+
+    fn map_document(
+        &self,
+        id: &str,
+        mapper: &mut Mapper<'_>,
+        snapshot: &Snapshot,
+    ) -> Result<Vec<(Place, Vec<u8>)>> {
+        let head = self.head_at(id, snapshot)?.ok_or_else(Error::missing)?;
+        let winner = head
+            .tree
+            .winner()
+            .ok_or_else(Error::missing)?
+            .revision
+            .clone();
+        let opened = self.opened(id, head, &winner, snapshot)?;
+        let members = Members {
+            conflicts: true,
+            deleted_conflicts: true,
+            local_sequence: mapper.design.has_local_sequence,
+        };
+        mapper.map(id, &whole(id, &opened, members))
+    }
+
+    /// Writes what follows from a step. Returns the group as it is then; `None` if the step has to be done again.
+    fn write_step(&self, signature: Signature, group: &Group, step: Step) -> Result<Option<Group>> {
+        let state = self.lock();
+        let known = decode_group(self.db.get(&record::group(signature))?)?;
+        let Some(mut changed) = known.filter(|known| known.number == group.number) else {
+            let reason = "The index of the view was removed while it was built; query it again.";
+            return Err(Error::query("not_found", reason));
+        };
+        if state.purges != step.purges {
+            return Ok(None);
+        }
+        let mut batch = WriteBatch::new();
+        for Mapped { id, rows } in step.documents {
+            let places: Vec<Place> = rows.iter().map(|(place, _)| place.clone()).collect();
+            self.forget_rows(&id, &mut changed, &places, &mut batch)?;
+            for (place, row) in &rows {
+                batch.put(&place.key(changed.number, &id), row);
+                if let Some(count) = changed.counts.get_mut(place.map) {
+                    *count += 1;
+                }
+            }
+            if !places.is_empty() {
+                batch.put(
+                    &record::places_of(changed.number, &id),
+                    &record::encode_places(&places),
+                );
+            }
+        }
+        changed.sequence = step.sequence;
+        batch.put(&record::group(signature), &changed.encode());
+        self.db.write(&batch, Durability::ProcessCrash)?;
+        Ok(Some(changed))
+    }
+
+    /// Takes the rows of document `id` out of the group; the ones at `replaced` are written over.
+    fn forget_rows(
+        &self,
+        id: &str,
+        group: &mut Group,
+        replaced: &[Place],
+        batch: &mut WriteBatch,
+    ) -> Result<bool> {
+        let key = record::places_of(group.number, id);
+        let Some(places) = self.db.get(&key)? else {
+            return Ok(false);
+        };
+        let places = record::decode_places(&places);
+        let places = places
+            .map_err(|error| Error::damaged(format!("the rows of {id} in a view"), &error))?;
+        for place in places {
+            if let Some(count) = group.counts.get_mut(place.map) {
+                *count = count.saturating_sub(1);
+            }
+            // Both lists are in the order in which the maps emitted.
+            if !replaced.contains(&place) {
+                batch.delete(&place.key(group.number, id));
+            }
+        }
+        if replaced.is_empty() {
+            batch.delete(&key);
+        }
+        Ok(true)
+    }
+
+    /// Takes the rows of document `id`, which is purged, out of all groups.
+    pub(in crate::shard) fn purge_rows(&self, id: &str, batch: &mut WriteBatch) -> Result<()> {
+        for (signature, mut group) in self.groups()? {
+            if self.forget_rows(id, &mut group, &[], batch)? {
+                batch.put(&record::group(signature), &group.encode());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn decode_group(bytes: Option<Vec<u8>>) -> Result<Option<Group>> {
+    let group = bytes.map(|bytes| Group::decode(&bytes)).transpose();
+    group.map_err(|error| damaged(&error.to_string()))
+}
+
+fn damaged(reason: &str) -> Error {
+    Error::damaged("a group of views", reason)
+}

@@ -1,0 +1,24 @@
+//! Indexes of views: the rows of groups of views, kept by the shard whose documents they come from.
+//!
+//! ```text
+//!   record    the bytes: a group, a row, the rows of a document
+//!   build     documents through the map functions into rows; removal of what nothing names
+//!   rows      rows in the ranges of a query
+//!   whole     documents as functions and clients see them
+//! ```
+//!
+//! Invariants: the rows of a group are what its map functions make of all documents up to the group's sequence, and of
+//! purged documents nothing; for each document that has rows there is one record that names them. Rows, these records
+//! and the group's sequence change in one batch, so that they agree after any crash. A power cut keeps a prefix of all
+//! batches: no index is ahead of its documents.
+
+mod build;
+mod record;
+mod rows;
+mod whole;
+
+pub(super) use build::Builds;
+pub use rows::ViewRows;
+
+#[cfg(test)]
+mod tests;
