@@ -16,6 +16,70 @@
 
   const LOGGED_LENGTH_MAX = 65536;
 
+  // Built-in functions look at no clock. Those that could go on for hours over a list that takes no memory, or over
+  // every place of one text in another, refuse to.
+  const LENGTH_MAX = 1 << 24;
+  const COMPARISONS_MAX = 2 ** 33;
+
+  function check_length(list) {
+    if (list === null || typeof list !== "object" || ArrayBuffer.isView(list)) {
+      return;
+    }
+    const length = Object.getOwnPropertyDescriptor(list, "length");
+    if (length === undefined ? "length" in list : typeof length.value !== "number") {
+      throw new TypeError("the length of a list must be a number of its own");
+    }
+    if (length !== undefined && length.value > LENGTH_MAX) {
+      throw new RangeError("a list is longer than " + LENGTH_MAX);
+    }
+  }
+
+  function check_lists(list, given) {
+    check_length(list);
+    given.forEach(check_length);
+  }
+
+  function check_nested(list, given) {
+    check_length(list);
+    const depth = given.length === 0 ? 1 : Number(given[0]);
+    if (Array.isArray(list) && depth > 0) {
+      list.forEach((element) => check_nested(element, [depth - 1]));
+    }
+  }
+
+  function check_texts(text, given) {
+    if (given[0] !== null && typeof given[0] === "object" && !(given[0] instanceof RegExp)) {
+      given[0] = String(given[0]);
+    }
+    if (typeof given[0] === "string" && String(text).length * given[0].length > COMPARISONS_MAX) {
+      throw new RangeError("texts are too long to look for one in the other");
+    }
+  }
+
+  function bound(prototype, names, check) {
+    for (const name of names) {
+      const native = prototype[name];
+      const bounded = {
+        [name](...given) {
+          check(this, given);
+          return Reflect.apply(native, this, given);
+        },
+      };
+      defineProperty(prototype, name, {value: bounded[name], writable: true, configurable: true});
+    }
+  }
+
+  const through_lists = ["copyWithin", "fill", "join", "reverse", "shift", "slice", "sort", "splice", "toLocaleString", "unshift"];
+  bound(Array.prototype, through_lists, check_length);
+  bound(Array.prototype, ["concat"], check_lists);
+  bound(Array.prototype, ["flat"], check_nested);
+  bound(String.prototype, ["includes", "indexOf", "lastIndexOf", "replace", "replaceAll", "split"], check_texts);
+  Array.prototype.flatMap = function (work, self) {
+    return this.map(work, self).flat();
+  };
+  // A proxy could show a check another length than a function that follows.
+  delete global.Proxy;
+
   function fail(word, reason) {
     throw ["error", word, reason];
   }

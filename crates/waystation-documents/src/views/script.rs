@@ -5,8 +5,9 @@
 //! and each sandbox its memory and stack; a function that exceeds one of them ends with a typed error, and costs its
 //! own design document only.
 //!
-//! The time of a call is looked at between steps of the script, and inside of regular expressions. A single call of a
-//! built-in function is not interrupted: its work is bounded by the memory that its arguments may take.
+//! The time of a call is looked at between steps of the script, and inside of regular expressions. A single call of
+//! another built-in function is not interrupted: the memory bounds its work, and the prelude refuses lists and texts
+//! with which it would not.
 
 use rquickjs::function::Rest;
 use rquickjs::{CaughtError, Context, Ctx, Function, Object, Runtime, Value};
@@ -376,6 +377,38 @@ mod tests {
             mapped(&mut sandbox, "function(doc) { emit(1, 2); }", "{}")?,
             "[[1,2]]"
         );
+        Ok(())
+    }
+
+    #[test]
+    fn built_in_functions_do_not_go_on_for_hours() -> Result<(), ScriptError> {
+        let mut sandbox = sandbox();
+        let long = [
+            "new Array(4294967295).join('')",
+            "new Array(4294967295).sort()",
+            "[1].concat(new Array(4294967295))",
+            "[[new Array(4294967295)]].flat(2)",
+            "[1].flatMap(function() { return new Array(4294967295); })",
+            "String(new Array(4294967295))",
+            "Array.prototype.fill.call({length: 9e15}, 1)",
+            "Array.prototype.slice.call({get length() { return 9e15; }})",
+            "Array.prototype.reverse.call(Object.create({length: 9e15}))",
+            "Array.prototype.shift.call({length: {valueOf: function() { return 9e15; }}})",
+            "'a'.repeat(2000000).indexOf('a'.repeat(1000000) + 'b')",
+            "'a'.repeat(2000000).split({toString: function() { return 'a'.repeat(1000000) + 'b'; }})",
+        ];
+        for source in long {
+            let source = format!("function(doc) {{ emit(1, 1); {source}; }}");
+            assert_eq!(mapped(&mut sandbox, &source, "{}")?, "[]", "{source}");
+        }
+        let usual = "function(doc) { (function() { emit([
+            Array.prototype.slice.call(arguments, 1), [3, 1, 2].sort(), [1].concat([2], 3).join(), [[1], [[2]]].flat(),
+            [1, 2].flatMap(function(it) { return [it, it]; }), Array.prototype.join.call('ab', '-'),
+            Array.prototype.join.call(new Uint8Array(2)), 'a,b'.split(','), 'a1b2'.split(/[0-9]/), 'aXa'.replace('a', 'b'),
+            'aa'.replace(/a/g, 'b'), 'abc'.indexOf('c'), 'abc'.includes('d'), 'x' + [1, 2], [5, 6].splice(0, 1)
+        ], 0); })(1, 2, 3); }";
+        let expected = r#"[[[[2,3],[1,2,3],"1,2,3",[1,[2]],[1,1,2,2],"a-b","0,0",["a","b"],["a","b",""],"bXa","bb",2,false,"x1,2",[5]],0]]"#;
+        assert_eq!(mapped(&mut sandbox, usual, "{}")?, expected);
         Ok(())
     }
 
