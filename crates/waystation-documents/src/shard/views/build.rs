@@ -1,11 +1,12 @@
 //! Building: documents go through the map functions of a group, in the order of their update sequences.
 //!
 //! A step takes some changed documents at a snapshot, maps them without a lock, and writes what follows in one batch
-//! under the lock of updates. If something was purged since the snapshot the step is done again: a purge takes the rows
-//! of a document away at once, and a step must not bring them back. One thread at a time builds a group of a shard;
+//! under the lock of updates. A purge takes the rows of a document away at once, and a step must not bring them back: if
+//! something was purged since the snapshot, a step writes rows only of documents that are as it has seen them. Others
+//! are gone, or have a later change and are mapped again. One thread at a time builds a group of a shard;
 //! others wait, and find the work done.
 
-use super::super::{Shard, State, keys};
+use super::super::{Shard, State, decode_head, keys};
 use super::record::{self, Group, Place};
 use super::whole::{Members, whole};
 use crate::error::{Error, Result};
@@ -38,6 +39,8 @@ impl Builds {
 /// What the map functions made of a document.
 struct Mapped {
     id: String,
+    /// The update sequence of what was mapped.
+    sequence: u64,
     rows: Vec<(Place, Vec<u8>)>,
 }
 
@@ -128,9 +131,7 @@ impl Shard {
         let mut mapper = Mapper::new(design, limits)?;
         while group.sequence < target {
             let step = self.map_step(&group, &mut mapper)?;
-            if let Some(changed) = self.write_step(design.signature(), &group, step)? {
-                group = changed;
-            }
+            group = self.write_step(design.signature(), &group, step)?;
         }
         Ok(group.sequence)
     }
@@ -141,22 +142,19 @@ impl Shard {
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`].
     pub fn clean_up_views(&self, kept: &[Signature]) -> Result<usize> {
-        let mut removed = 0;
-        for (signature, group) in self.groups()? {
-            if kept.contains(&signature) {
-                continue;
-            }
-            let mut batch = WriteBatch::new();
-            batch.delete(&record::group(signature));
+        let _updates = self.lock();
+        let mut groups = self.groups()?;
+        groups.retain(|(signature, _)| !kept.contains(signature));
+        let mut batch = WriteBatch::new();
+        for (signature, group) in &groups {
+            batch.delete(&record::group(*signature));
             for space in record::spaces_of(group.number) {
                 batch.delete_prefix(&space);
             }
-            let _updates = self.lock();
-            self.db.write(&batch, Durability::ProcessCrash)?;
-            self.builds.forget(signature);
-            removed += 1;
+            self.builds.forget(*signature);
         }
-        Ok(removed)
+        self.db.write(&batch, Durability::ProcessCrash)?;
+        Ok(groups.len())
     }
 
     /// The update sequence up to which the index of the views of `design` is built: 0 if there is none.
@@ -236,6 +234,7 @@ impl Shard {
                 .sum::<usize>();
             step.documents.push(Mapped {
                 id: change.id,
+                sequence: change.sequence,
                 rows,
             });
             step.sequence = change.sequence;
@@ -268,19 +267,25 @@ impl Shard {
         mapper.map(id, &whole(id, &opened, members))
     }
 
-    /// Writes what follows from a step. Returns the group as it is then; `None` if the step has to be done again.
-    fn write_step(&self, signature: Signature, group: &Group, step: Step) -> Result<Option<Group>> {
+    /// Writes what follows from a step. Returns the group as it is then.
+    fn write_step(&self, signature: Signature, group: &Group, step: Step) -> Result<Group> {
         let state = self.lock();
         let known = decode_group(self.db.get(&record::group(signature))?)?;
         let Some(mut changed) = known.filter(|known| known.number == group.number) else {
             let reason = "The index of the view was removed while it was built; query it again.";
             return Err(Error::query("not_found", reason));
         };
-        if state.purges != step.purges {
-            return Ok(None);
-        }
+        let is_certain = state.purges == step.purges;
         let mut batch = WriteBatch::new();
-        for Mapped { id, rows } in step.documents {
+        for Mapped {
+            id,
+            sequence,
+            mut rows,
+        } in step.documents
+        {
+            if !is_certain && !self.is_at(&id, sequence)? {
+                rows.clear();
+            }
             let places: Vec<Place> = rows.iter().map(|(place, _)| place.clone()).collect();
             self.forget_rows(&id, &mut changed, &places, &mut batch)?;
             for (place, row) in &rows {
@@ -299,7 +304,13 @@ impl Shard {
         changed.sequence = step.sequence;
         batch.put(&record::group(signature), &changed.encode());
         self.db.write(&batch, Durability::ProcessCrash)?;
-        Ok(Some(changed))
+        Ok(changed)
+    }
+
+    /// Whether document `id` is there, and its latest update sequence is `sequence`.
+    fn is_at(&self, id: &str, sequence: u64) -> Result<bool> {
+        let head = decode_head(id, self.db.get(&keys::head(id))?)?;
+        Ok(head.is_some_and(|head| head.sequence == sequence))
     }
 
     /// Takes the rows of document `id` out of the group; the ones at `replaced` are written over.

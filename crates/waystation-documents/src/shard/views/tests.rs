@@ -214,6 +214,47 @@ fn a_purge_and_updates_beside_a_build_leave_no_rows_behind() -> Result<()> {
 }
 
 #[test]
+fn work_that_was_done_is_kept_where_a_build_fails() -> Result<()> {
+    let (_dir, shard) = shard();
+    let map = "doc => { if (doc.n === 'fatal') throw 'fatal_error'; emit(doc.n) }";
+    let design = design(&[("v", map, "")]);
+    let number = |at: usize| {
+        if at == 400 {
+            "\"fatal\"".to_owned()
+        } else {
+            at.to_string()
+        }
+    };
+    let documents: Vec<_> = (0..600)
+        .map(|at| document(&format!(r#"{{"_id":"d{at:03}","n":{}}}"#, number(at))))
+        .collect();
+    for updated in shard.update(&documents, Edits::Interactive, Durability::ProcessCrash)? {
+        updated?;
+    }
+    let failed = shard
+        .build_views(&design, Limits::default())
+        .expect_err("a document is fatal");
+    assert_eq!(failed.word(), "map_runtime_error");
+    let done = shard.views_sequence(&design)?;
+    assert!((1..=400).contains(&done), "{done}");
+    let stale = shard.view_rows(
+        &design,
+        "v",
+        &query(&[("update", "false")]),
+        Limits::default(),
+    )?;
+    assert_eq!((stale.total_rows(), stale.count() as u64), (done, done));
+    let leaf = shard.open_winner("d400")?.version.revision;
+    put(
+        &shard,
+        &format!(r#"{{"_id":"d400","_rev":"{leaf}","n":400}}"#),
+    )?;
+    let expected: Vec<String> = (0..600).map(|at| format!("d{at:03} {at} null")).collect();
+    assert_eq!(rows(&[&shard], &design, &query(&[]))?, expected);
+    Ok(())
+}
+
+#[test]
 fn views_that_nothing_names_are_removed() -> Result<()> {
     let (_dir, shard) = shard();
     put(&shard, r#"{"_id":"a"}"#)?;
