@@ -54,3 +54,17 @@ pub use query::{Grouping, Update, ViewQuery};
 pub use row::{Link, ViewRow};
 pub(crate) use script::{Defined, Sandbox};
 pub use script::{Limits, ScriptError};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Servers hand queries from thread to thread.
+    #[test]
+    fn what_answers_are_read_from_can_change_threads() {
+        fn can_move<T: Send + 'static>() {}
+        can_move::<MergedRows>();
+        can_move::<MergedGroups>();
+        can_move::<DesignFunctions>();
+    }
+}

@@ -47,7 +47,7 @@ pub enum Grouping {
     reason = "the protocol has these switches"
 )]
 pub struct ViewQuery {
-    /// These keys only, in this order (`key`, `keys`).
+    /// These keys only, in this order.
     pub keys: Option<Vec<String>>,
     /// The first key.
     pub start_key: Option<String>,
@@ -79,8 +79,6 @@ pub struct ViewQuery {
     pub update_seq: bool,
     /// Whether rows of several shards are brought into one order.
     pub sorted: bool,
-    /// Whether `keys` is a list, and not a single `key`.
-    is_list: bool,
 }
 
 impl Default for ViewQuery {
@@ -102,7 +100,6 @@ impl Default for ViewQuery {
             update: Update::Before,
             update_seq: false,
             sorted: true,
-            is_list: false,
         }
     }
 }
@@ -116,8 +113,8 @@ impl ViewQuery {
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool> {
         match name {
             "key" => {
-                self.keys = Some(vec![key(name, value)?]);
-                self.is_list = false;
+                self.start_key = Some(key(name, value)?);
+                self.end_key.clone_from(&self.start_key);
             }
             "keys" => {
                 let list = key(name, value)?;
@@ -126,7 +123,6 @@ impl ViewQuery {
                 }
                 let elements = Json::new(&list).elements();
                 self.keys = Some(elements.map(|it| it.text().to_owned()).collect());
-                self.is_list = true;
             }
             "startkey" | "start_key" => self.start_key = Some(key(name, value)?),
             "endkey" | "end_key" => self.end_key = Some(key(name, value)?),
@@ -193,7 +189,7 @@ impl ViewQuery {
         if reduces && self.conflicts {
             return Err(refused("`conflicts` is invalid for reduce views."));
         }
-        if reduces && self.is_list && self.grouping != Grouping::Exact {
+        if reduces && self.keys.is_some() && self.grouping != Grouping::Exact {
             return Err(refused(
                 "Multi-key fetches for reduce views must use `group=true`",
             ));

@@ -12,6 +12,7 @@ use waystation::Durability;
 
 mod histories;
 mod queries;
+mod random;
 
 /// A design document whose views are `views`: names, maps, reducers.
 pub(super) fn design(views: &[(&str, &str, &str)]) -> DesignDocument {
