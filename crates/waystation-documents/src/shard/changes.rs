@@ -1,5 +1,6 @@
 //! The feed of changes: every document once, at its latest sequence.
 
+use super::record::Head;
 use super::{Shard, decode_head, keys};
 use crate::error::{Error, Result};
 use crate::revision::Revision;
@@ -60,7 +61,8 @@ impl Shard {
 }
 
 impl Changes<'_> {
-    fn read(&mut self) -> Result<Option<Change>> {
+    /// The next change, and the head of its document.
+    pub(super) fn read(&mut self) -> Result<Option<(Change, Head)>> {
         if !self.entries.valid() {
             return Ok(None);
         }
@@ -86,7 +88,7 @@ impl Changes<'_> {
         } else {
             self.entries.next()?;
         }
-        Ok(Some(change))
+        Ok(Some((change, head)))
     }
 }
 
@@ -94,6 +96,7 @@ impl Iterator for Changes<'_> {
     type Item = Result<Change>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.read().transpose()
+        let change = self.read().transpose()?;
+        Some(change.map(|(change, _)| change))
     }
 }

@@ -28,7 +28,7 @@ pub use local::LocalDocument;
 pub use read::{Opened, Revisions, Version};
 pub use scan::{Scan, ScanOptions, ScanStats, StoredDocument};
 pub use update::{Edits, Updated};
-pub use views::ViewRows;
+pub use views::{ViewRows, ViewsInfo};
 
 use crate::error::{Error, Result};
 use index::{Index, Indexes};

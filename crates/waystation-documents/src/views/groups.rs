@@ -39,7 +39,7 @@ impl Part {
 }
 
 /// The groups of a shard's rows, in the order of the rows.
-pub struct ShardGroups {
+struct ShardGroups {
     rows: Peekable<ViewRows>,
     reduction: Reduction,
     grouping: Grouping,
@@ -47,13 +47,9 @@ pub struct ShardGroups {
 }
 
 impl ShardGroups {
-    /// Reduces `rows` as `view` says, by the grouping of `query`.
-    ///
-    /// # Errors
-    /// [`Error::Query`] if the view has no reduce function, [`Error::Script`] if that is none.
-    pub fn new(rows: ViewRows, view: &View, query: &ViewQuery, limits: Limits) -> Result<Self> {
+    fn new(rows: ViewRows, reducer: &Reducer, query: &ViewQuery, limits: Limits) -> Result<Self> {
         Ok(Self {
-            reduction: Reduction::new(reducer_of(view)?, limits)?,
+            reduction: Reduction::new(reducer, limits)?,
             grouping: query.grouping,
             order: rows.order(),
             rows: rows.peekable(),
@@ -100,20 +96,17 @@ impl ShardGroups {
     }
 }
 
-/// An iterator of parts that the public one does not show.
-struct Parts(ShardGroups);
-
-impl Iterator for Parts {
+impl Iterator for ShardGroups {
     type Item = Result<Part>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.read().transpose()
+        self.read().transpose()
     }
 }
 
 /// The groups of an answer: of all shards, in order, after `skip` and up to `limit`.
 pub struct MergedGroups {
-    merge: Merge<Parts>,
+    merge: Merge<ShardGroups>,
     /// The group that others may still join.
     waiting: Option<Part>,
     reduction: Reduction,
@@ -123,20 +116,25 @@ pub struct MergedGroups {
 }
 
 impl MergedGroups {
-    /// The groups of `shards`, all of which reduced `view` for the same `query`.
+    /// Reduces the rows of `shards`, all of which were asked the same `query` of `view`.
     ///
     /// # Errors
-    /// As [`ShardGroups::new`].
+    /// [`Error::Query`] if the view has no reduce function, [`Error::Script`] if that is none.
     pub fn new(
-        shards: Vec<ShardGroups>,
+        shards: Vec<ViewRows>,
         view: &View,
         query: &ViewQuery,
         limits: Limits,
     ) -> Result<Self> {
+        let missing = "Reduce is invalid for map-only views.";
+        let reducer = view.reducer.as_ref();
+        let reducer = reducer.ok_or_else(|| Error::query("query_parse_error", missing))?;
+        let groups = |rows| ShardGroups::new(rows, reducer, query, limits);
+        let shards: Result<_> = shards.into_iter().map(groups).collect();
         Ok(Self {
-            merge: Merge::new(shards.into_iter().map(Parts).collect()),
+            merge: Merge::new(shards?),
             waiting: None,
-            reduction: Reduction::new(reducer_of(view)?, limits)?,
+            reduction: Reduction::new(reducer, limits)?,
             descending: query.descending,
             skip: query.skip,
             limit: query.limit.unwrap_or(u64::MAX),
@@ -210,9 +208,4 @@ fn group_of(row: &ViewRow, grouping: Grouping, order: RowOrder) -> (String, Vec<
         }
         Grouping::Level(_) | Grouping::Exact => (row.key.clone(), row.sort_key.clone()),
     }
-}
-
-fn reducer_of(view: &View) -> Result<&Reducer> {
-    let missing = || Error::query("query_parse_error", "Reduce is invalid for map-only views.");
-    view.reducer.as_ref().ok_or_else(missing)
 }

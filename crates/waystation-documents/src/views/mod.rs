@@ -47,7 +47,7 @@ mod script;
 pub(crate) use design::PREFIX;
 pub use design::{DesignDocument, Signature, View};
 pub use function::DesignFunctions;
-pub use groups::{MergedGroups, ShardGroups, ViewGroup};
+pub use groups::{MergedGroups, ViewGroup};
 pub use merge::MergedRows;
 pub(crate) use order::RowOrder;
 pub use query::{Grouping, Update, ViewQuery};

@@ -6,13 +6,13 @@
 //! are gone, or have a later change and are mapped again. One thread at a time builds a group of a shard;
 //! others wait, and find the work done.
 
-use super::super::{Shard, State, decode_head, keys};
+use super::super::{Opened, Shard, State, decode_head, keys};
 use super::record::{self, Group, Place};
 use super::whole::{Members, whole};
 use crate::error::{Error, Result};
 use crate::json::{Json, canonical};
 use crate::views::{Defined, DesignDocument, Limits, PREFIX, Sandbox, Signature};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use waystation::{Durability, IterOptions, KEY_BYTES_MAX, Snapshot, WriteBatch};
 
@@ -70,12 +70,17 @@ impl<'a> Mapper<'a> {
         })
     }
 
-    /// The rows of the document `json`.
-    fn map(&mut self, id: &str, json: &str) -> Result<Vec<(Place, Vec<u8>)>> {
-        let lines = self.sandbox.call("map", &[json, &self.functions]);
-        self.sandbox.pass_on_log(self.design.id());
+    /// The rows of the document `id`.
+    fn map(&mut self, id: &str, opened: &Opened) -> Result<Vec<(Place, Vec<u8>)>> {
+        let members = Members {
+            conflicts: true,
+            deleted_conflicts: true,
+            local_sequence: self.design.has_local_sequence,
+        };
+        let json = whole(id, opened, members);
+        let lines = self.sandbox.call("map", &[&json, &self.functions])?;
         let mut rows = Vec::new();
-        for (map, line) in lines?.split('\n').enumerate() {
+        for (map, line) in lines.split('\n').enumerate() {
             let Ok(line) = canonical(line.as_bytes()) else {
                 log::warn!(
                     "{}: what is emitted for {id} is nested too deeply and left out",
@@ -110,6 +115,17 @@ impl<'a> Mapper<'a> {
     }
 }
 
+/// Figures about the index of a group of views.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ViewsInfo {
+    /// Documents up to this update sequence are in it.
+    pub update_sequence: u64,
+    /// Rows of all its maps.
+    pub rows: u64,
+    /// About how many bytes of storage they take; what is in memory still counts for nothing.
+    pub bytes: u64,
+}
+
 impl Shard {
     /// Brings the index of the views of `design` up to the update sequence at which the call began. Returns the
     /// sequence that it reached. Work that was done is kept if it fails or the process ends: the next call goes on.
@@ -130,8 +146,9 @@ impl Shard {
         }
         let mut mapper = Mapper::new(design, limits)?;
         while group.sequence < target {
-            let step = self.map_step(&group, &mut mapper)?;
-            group = self.write_step(design.signature(), &group, step)?;
+            let step = self.map_step(&group, &mut mapper);
+            mapper.sandbox.pass_on_log(design.id());
+            group = self.write_step(design.signature(), &group, step?)?;
         }
         Ok(group.sequence)
     }
@@ -157,13 +174,24 @@ impl Shard {
         Ok(groups.len())
     }
 
-    /// The update sequence up to which the index of the views of `design` is built: 0 if there is none.
+    /// Figures about the index of the views of `design`: all zero if there is none.
     ///
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`].
-    pub fn views_sequence(&self, design: &DesignDocument) -> Result<u64> {
-        let group = self.group_at(design.signature(), &self.db.snapshot())?;
-        Ok(group.map_or(0, |group| group.sequence))
+    pub fn views_info(&self, design: &DesignDocument) -> Result<ViewsInfo> {
+        let Some(group) = self.group_at(design.signature(), &self.db.snapshot())? else {
+            return Ok(ViewsInfo::default());
+        };
+        let mut bytes = 0;
+        for space in record::spaces_of(group.number) {
+            let end = [space.as_slice(), &[0xff]].concat();
+            bytes += self.db.approximate_bytes(&space, &end)?;
+        }
+        Ok(ViewsInfo {
+            update_sequence: group.sequence,
+            rows: group.counts.iter().sum(),
+            bytes,
+        })
     }
 
     pub(super) fn group_at(
@@ -213,58 +241,34 @@ impl Shard {
         let state = State::decode(&state).map_err(|error| Error::damaged("the shard", &error))?;
         let mut step = Step {
             documents: Vec::new(),
-            sequence: state.sequence,
+            sequence: group.sequence,
             purges: state.purges,
         };
         let mut bytes = 0;
-        for change in self.changes_at(group.sequence, false, snapshot.clone())? {
-            let change = change?;
-            if step.documents.len() >= STEP_DOCUMENTS || bytes >= STEP_BYTES {
-                break;
-            }
-            let is_mapped = mapper.design.includes_design || !change.id.starts_with(PREFIX);
-            let rows = if is_mapped && !change.deleted {
-                self.map_document(&change.id, mapper, &snapshot)?
-            } else {
-                Vec::new()
+        let mut changes = self.changes_at(group.sequence, false, snapshot.clone())?;
+        while step.documents.len() < STEP_DOCUMENTS && bytes < STEP_BYTES {
+            let Some((change, head)) = changes.read()? else {
+                step.sequence = state.sequence;
+                return Ok(step);
             };
-            bytes += rows
-                .iter()
-                .map(|(place, row)| place.sort_key.len() + row.len())
-                .sum::<usize>();
+            let is_mapped = mapper.design.includes_design || !change.id.starts_with(PREFIX);
+            let rows = match change.leaves.first() {
+                Some(winner) if is_mapped && !change.deleted => {
+                    let opened = self.opened(&change.id, head, winner, &snapshot)?;
+                    mapper.map(&change.id, &opened)?
+                }
+                _ => Vec::new(),
+            };
+            let row_bytes = |(place, row): &(Place, Vec<u8>)| place.sort_key.len() + row.len();
+            bytes += rows.iter().map(row_bytes).sum::<usize>();
+            step.sequence = change.sequence;
             step.documents.push(Mapped {
                 id: change.id,
                 sequence: change.sequence,
                 rows,
             });
-            step.sequence = change.sequence;
-        }
-        if step.documents.len() < STEP_DOCUMENTS && bytes < STEP_BYTES {
-            step.sequence = state.sequence;
         }
         Ok(step)
-    }
-
-    fn map_document(
-        &self,
-        id: &str,
-        mapper: &mut Mapper<'_>,
-        snapshot: &Snapshot,
-    ) -> Result<Vec<(Place, Vec<u8>)>> {
-        let head = self.head_at(id, snapshot)?.ok_or_else(Error::missing)?;
-        let winner = head
-            .tree
-            .winner()
-            .ok_or_else(Error::missing)?
-            .revision
-            .clone();
-        let opened = self.opened(id, head, &winner, snapshot)?;
-        let members = Members {
-            conflicts: true,
-            deleted_conflicts: true,
-            local_sequence: mapper.design.has_local_sequence,
-        };
-        mapper.map(id, &whole(id, &opened, members))
     }
 
     /// Writes what follows from a step. Returns the group as it is then.
@@ -328,11 +332,11 @@ impl Shard {
         let places = record::decode_places(&places);
         let places = places
             .map_err(|error| Error::damaged(format!("the rows of {id} in a view"), &error))?;
+        let replaced: HashSet<&Place> = replaced.iter().collect();
         for place in places {
             if let Some(count) = group.counts.get_mut(place.map) {
                 *count = count.saturating_sub(1);
             }
-            // Both lists are in the order in which the maps emitted.
             if !replaced.contains(&place) {
                 batch.delete(&place.key(group.number, id));
             }

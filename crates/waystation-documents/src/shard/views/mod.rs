@@ -18,6 +18,7 @@ mod rows;
 mod whole;
 
 pub(super) use build::Builds;
+pub use build::ViewsInfo;
 pub use rows::ViewRows;
 
 #[cfg(test)]

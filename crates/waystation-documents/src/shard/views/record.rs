@@ -77,7 +77,7 @@ impl Group {
 }
 
 /// Where a row of a known group and document stands.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) map: usize,
     pub(super) sort_key: Vec<u8>,

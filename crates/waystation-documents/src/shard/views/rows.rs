@@ -96,8 +96,8 @@ impl ViewRows {
         self.sequence
     }
 
-    /// How many rows of the view stand before the first range of the query. It goes through them: call it before the
-    /// first row is read, and only if the answer names it.
+    /// How many rows of the view stand before the first range of the query; the protocol's `offset` adds the rows that
+    /// were skipped. It goes through them: call it before the first row is read, and only if the answer names it.
     ///
     /// # Errors
     /// [`Error::Engine`].

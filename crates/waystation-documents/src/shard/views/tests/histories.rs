@@ -120,7 +120,7 @@ fn apply(shard: &Shard, step: &Step, design: &DesignDocument) {
 
 /// An index never has more documents than the shard, and after an update it has all of them.
 fn check(shard: &Shard, design: &DesignDocument) {
-    let sequence = shard.views_sequence(design).expect("a sequence");
+    let sequence = shard.views_info(design).expect("figures").update_sequence;
     assert!(
         sequence <= shard.info().update_sequence,
         "the index is ahead of its documents"
