@@ -50,7 +50,7 @@ impl ShardGroups {
     fn new(rows: ViewRows, reducer: &Reducer, query: &ViewQuery, limits: Limits) -> Result<Self> {
         Ok(Self {
             reduction: Reduction::new(reducer, limits)?,
-            grouping: query.grouping,
+            grouping: query.grouping(),
             order: rows.order(),
             rows: rows.peekable(),
         })

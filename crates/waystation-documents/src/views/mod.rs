@@ -50,7 +50,7 @@ pub use function::DesignFunctions;
 pub use groups::{MergedGroups, ViewGroup};
 pub use merge::MergedRows;
 pub(crate) use order::RowOrder;
-pub use query::{Grouping, Update, ViewQuery};
+pub use query::{Update, ViewQuery};
 pub use row::{Link, ViewRow};
 pub(crate) use script::{Defined, Sandbox};
 pub use script::{Limits, ScriptError};

@@ -18,10 +18,9 @@ pub enum Update {
 }
 
 /// Which rows are reduced together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Grouping {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grouping {
     /// All.
-    #[default]
     Whole,
     /// Those whose keys are arrays with the same first elements, so many; and those of equal keys.
     Level(usize),
@@ -32,12 +31,12 @@ pub enum Grouping {
 /// What is asked of a view. Keys are canonical JSON.
 ///
 /// ```
-/// use waystation_documents::views::{Grouping, ViewQuery};
+/// use waystation_documents::views::ViewQuery;
 /// let mut query = ViewQuery::default();
 /// query.set("startkey", r#"["a", 1]"#)?;
 /// query.set("group_level", "1")?;
 /// assert_eq!(query.start_key.as_deref(), Some(r#"["a",1]"#));
-/// assert_eq!(query.grouping, Grouping::Level(1));
+/// assert_eq!(query.group_level, Some(1));
 /// assert!(query.set("descending", "maybe").is_err());
 /// # Ok::<(), waystation_documents::Error>(())
 /// ```
@@ -47,7 +46,7 @@ pub enum Grouping {
     reason = "the protocol has these switches"
 )]
 pub struct ViewQuery {
-    /// These keys only, in this order.
+    /// These keys only, in this order; rows that are not reduced stand in the reverse order if the answer descends.
     pub keys: Option<Vec<String>>,
     /// The first key.
     pub start_key: Option<String>,
@@ -71,8 +70,11 @@ pub struct ViewQuery {
     pub conflicts: bool,
     /// Whether rows are reduced; `None`: if the view has a reduce function.
     pub reduce: Option<bool>,
-    /// Which rows are reduced together.
-    pub grouping: Grouping,
+    /// Whether rows of equal keys are reduced together, and not all rows.
+    pub group: bool,
+    /// Rows whose keys are arrays with the same first elements, so many, are reduced together, and so are rows of equal
+    /// keys of other kinds; 0: all rows. It counts more than `group`.
+    pub group_level: Option<usize>,
     /// Whether the index is brought up to date.
     pub update: Update,
     /// Whether the answer names the update sequence.
@@ -96,7 +98,8 @@ impl Default for ViewQuery {
             include_docs: false,
             conflicts: false,
             reduce: None,
-            grouping: Grouping::Whole,
+            group: false,
+            group_level: None,
             update: Update::Before,
             update_seq: false,
             sorted: true,
@@ -122,7 +125,13 @@ impl ViewQuery {
                     return Err(refused("`keys` must be an array of strings."));
                 }
                 let elements = Json::new(&list).elements();
-                self.keys = Some(elements.map(|it| it.text().to_owned()).collect());
+                let mut keys: Vec<String> = elements.map(|it| it.text().to_owned()).collect();
+                // A list of one key is that key.
+                match keys.pop() {
+                    Some(only) if keys.is_empty() => return self.set("key", &only),
+                    last => keys.extend(last),
+                }
+                self.keys = Some(keys);
             }
             "startkey" | "start_key" => self.start_key = Some(key(name, value)?),
             "endkey" | "end_key" => self.end_key = Some(key(name, value)?),
@@ -135,21 +144,10 @@ impl ViewQuery {
             "include_docs" => self.include_docs = boolean(value)?,
             "conflicts" => self.conflicts = boolean(value)?,
             "reduce" => self.reduce = Some(boolean(value)?),
-            "group" => {
-                let exact = boolean(value)?;
-                self.grouping = if exact {
-                    Grouping::Exact
-                } else {
-                    Grouping::Whole
-                };
-            }
+            "group" => self.group = boolean(value)?,
             "group_level" => {
                 let level = usize::try_from(count(value)?).unwrap_or(usize::MAX);
-                self.grouping = if level == 0 {
-                    Grouping::Whole
-                } else {
-                    Grouping::Level(level)
-                };
+                self.group_level = Some(level);
             }
             "update" | "stale" => self.update = update(name, &text(value))?,
             "update_seq" => self.update_seq = boolean(value)?,
@@ -158,6 +156,16 @@ impl ViewQuery {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Which rows are reduced together.
+    pub(crate) fn grouping(&self) -> Grouping {
+        match self.group_level {
+            Some(0) => Grouping::Whole,
+            Some(level) => Grouping::Level(level),
+            None if self.group => Grouping::Exact,
+            None => Grouping::Whole,
+        }
     }
 
     /// Whether the rows of `view` are reduced.
@@ -180,7 +188,7 @@ impl ViewQuery {
             return Err(refused("Reduce is invalid for map-only views."));
         }
         let reduces = self.reduces(view);
-        if !reduces && self.grouping != Grouping::Whole {
+        if !reduces && self.grouping() != Grouping::Whole {
             return Err(refused("Invalid use of grouping on a map view."));
         }
         if reduces && self.include_docs {
@@ -189,7 +197,8 @@ impl ViewQuery {
         if reduces && self.conflicts {
             return Err(refused("`conflicts` is invalid for reduce views."));
         }
-        if reduces && self.keys.is_some() && self.grouping != Grouping::Exact {
+        let has_several = self.keys.as_ref().is_some_and(|keys| keys.len() > 1);
+        if reduces && has_several && self.grouping() != Grouping::Exact {
             return Err(refused(
                 "Multi-key fetches for reduce views must use `group=true`",
             ));
@@ -209,9 +218,10 @@ impl ViewQuery {
             (start, end)
         };
         if first > last {
-            return Err(refused(
-                "No rows can match your key range, reverse your start_key and end_key or set descending=true",
-            ));
+            let other = !self.descending;
+            return Err(refused(format!(
+                "No rows can match your key range, reverse your start_key and end_key or set descending={other}"
+            )));
         }
         Ok(())
     }
@@ -236,7 +246,7 @@ fn text(value: &str) -> String {
 }
 
 fn boolean(value: &str) -> Result<bool> {
-    match text(value).as_str() {
+    match text(value).to_lowercase().as_str() {
         "true" => Ok(true),
         "false" => Ok(false),
         other => Err(refused(format!(
@@ -291,12 +301,19 @@ mod tests {
     #[test]
     fn parameters_that_do_not_go_together_are_refused() {
         // Parameters, and whether a view without and one with a reduce function takes them.
-        let cases: [(Parameters<'_>, [bool; 2]); 16] = [
+        let cases: [(Parameters<'_>, [bool; 2]); 20] = [
             (&[("key", "1")], [true, true]),
             (&[("keys", "[1,2]")], [true, false]),
             (&[("keys", "[1,2]"), ("group", "true")], [false, true]),
             (&[("keys", "[1,2]"), ("reduce", "false")], [true, true]),
-            (&[("keys", "[1]"), ("startkey", "1")], [false, false]),
+            (&[("keys", "[1,2]"), ("startkey", "1")], [false, false]),
+            (&[("keys", "[1]"), ("startkey", "0")], [true, true]),
+            (&[("keys", "[]")], [true, true]),
+            (&[("group", "true"), ("group_level", "0")], [true, true]),
+            (
+                &[("group_level", "1"), ("keys", "[1,2]"), ("group", "true")],
+                [false, false],
+            ),
             (&[("keys", "1")], [false, false]),
             (&[("reduce", "true")], [false, true]),
             (&[("group_level", "2")], [false, true]),

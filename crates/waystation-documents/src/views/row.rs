@@ -16,7 +16,7 @@ pub struct ViewRow {
     pub value: String,
     /// The key's sort key.
     pub(crate) sort_key: Vec<u8>,
-    /// The place among the `keys` of the query for which it was found.
+    /// Which of the ranges of the query it was found in.
     pub(crate) place: usize,
     /// Which of the rows that the document emitted under this view.
     pub(crate) number: u32,

@@ -72,7 +72,7 @@ impl Shard {
         };
         if group.is_some() {
             rows.entries = Some(entries_of(&self.db, &rows.prefix, snapshot)?);
-            rows.ranges = rows.ranges_of(query);
+            rows.ranges = rows.ranges_of(query, query.reduces(view));
             rows.first = rows.ranges.front().cloned();
         }
         Ok(rows)
@@ -126,7 +126,8 @@ impl ViewRows {
         self.order
     }
 
-    fn ranges_of(&self, query: &ViewQuery) -> VecDeque<Range> {
+    /// The ranges in the order in which they are read.
+    fn ranges_of(&self, query: &ViewQuery, reduces: bool) -> VecDeque<Range> {
         let Some(keys) = &query.keys else {
             return VecDeque::from([self.range(
                 query,
@@ -136,7 +137,12 @@ impl ViewRows {
             )]);
         };
         let range = |(place, key): (usize, &String)| self.range(query, place, Some(key), Some(key));
-        keys.iter().enumerate().map(range).collect()
+        // CouchDB turns the whole answer round, but not groups.
+        if query.descending && !reduces {
+            keys.iter().rev().enumerate().map(range).collect()
+        } else {
+            keys.iter().enumerate().map(range).collect()
+        }
     }
 
     /// The range from the key `start` to the key `end`, in the direction of the query.

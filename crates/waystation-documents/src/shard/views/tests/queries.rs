@@ -62,7 +62,7 @@ fn ranges_lists_and_directions() -> Result<()> {
         (&[("key", "1.0"), ("descending", "true")], "baB"),
         (&[("key", "3")], ""),
         (&[("keys", "[2,1,2,7]")], "cBabc"),
-        (&[("keys", "[2,1]"), ("descending", "true")], "cbaB"),
+        (&[("keys", "[2,1]"), ("descending", "true")], "baBc"),
         (&[("keys", "[2,1]"), ("skip", "1"), ("limit", "2")], "Ba"),
         (&[("keys", "[]")], ""),
         (&[("startkey", "2")], "cdefg"),
@@ -157,7 +157,7 @@ fn groups_of_several_shards_are_reduced_again() -> Result<()> {
     let shards = shards()?;
     let both: Vec<&Shard> = shards.shards.iter().collect();
     let script = "function(keys, values, again) { return sum(values); }";
-    let cases: [(Parameters<'_>, &[&str]); 10] = [
+    let cases: [(Parameters<'_>, &[&str]); 11] = [
         (&[], &["null 36"]),
         (
             &[("group", "true")],
@@ -185,6 +185,10 @@ fn groups_of_several_shards_are_reduced_again() -> Result<()> {
         (
             &[("group", "true"), ("keys", "[2,1,2]")],
             &["2 4", "1 6", "2 4"],
+        ),
+        (
+            &[("group", "true"), ("keys", "[2,1]"), ("descending", "true")],
+            &["2 4", "1 6"],
         ),
         (&[("key", "1")], &["null 6"]),
         (&[("startkey", "2"), ("endkey", "[1,\"a\"]")], &["null 15"]),
