@@ -212,6 +212,46 @@ fn graves_are_purged_after_a_crash() {
     }
 }
 
+/// A device departs on its way to the tree: what was deleted on that way is in its index alone, and a snapshot of between
+/// does not see it, wherever the graves are.
+#[test]
+fn graves_of_a_device_that_left_on_its_way_outlast_its_snapshots() {
+    for graves_bytes in [0, 64 << 20] {
+        let machine = SimStorage::new(8);
+        let rules = FaultRules::new();
+        let options = Options {
+            graves_bytes,
+            ..options_with_resting_devices()
+        };
+        let db = Db::open_with(machine.with_faults(&rules), DIR, options).unwrap();
+        for number in 0..10 {
+            db.put(&key(3, number), &[7; 500]).unwrap();
+        }
+        let fault = Fault::Fail(Refusal::InputOutput);
+        rules.add(Rule::new(Operation::Open, fault).on(".ldb"));
+        assert!(db.settle(b"car3").is_err());
+        for number in 0..9 {
+            db.delete(&key(3, number)).unwrap();
+        }
+        let snapshot = db.snapshot();
+        let state = State::from([(key(3, 9), vec![7; 500])]);
+        db.depart(b"car3").unwrap();
+        rules.clear();
+        for number in 0..4_u8 {
+            db.put(b"setting", &[number]).unwrap();
+            db.flush().unwrap();
+            // A while goes by in which nobody writes: whoever looks after graves does so.
+            machine.sleep(Duration::from_secs(60));
+            db.wait_idle().unwrap();
+            let told = format!("flush {number}, {graves_bytes} bytes of graves");
+            compare(&db, Some(&snapshot), &state, &told);
+        }
+        drop(snapshot);
+        wait_until_none_is_left(&db);
+        assert_eq!(db.stats().graves.spilled, 0);
+    }
+}
+
 /// A directory that is older than its extractor holds keys of devices that never arrived.
 #[test]
 fn deletions_reach_what_is_older_than_the_extractor() {

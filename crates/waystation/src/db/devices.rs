@@ -374,6 +374,9 @@ impl Core {
                 return;
             }
             left -= reaped.indexes.len();
+            if reaped.has_left {
+                self.look_for_needs_again();
+            }
             if !reaped.empty.is_empty() {
                 self.log.at_front(|_, _| table.forget(&reaped.empty));
             }

@@ -28,7 +28,7 @@ use crate::cemetery::vault::Site;
 use crate::directory::{GRAVES_STATE, vault_name};
 use crate::error::Result;
 use crate::lsm::compaction::Hidden;
-use crate::lsm::retire::{Needs, retire};
+use crate::lsm::retire::{Needs, Outside, retire};
 use crate::lsm::tree::link_or_copy;
 use crate::sync::atomic::AtomicU64;
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -60,7 +60,12 @@ pub(super) struct Cemetery {
     pub(super) site: Site,
     pub(super) next_vault: AtomicU64,
     pub(super) tending: Mutex<Tending>,
+    /// Counts when indexes were given up that graves were kept for.
+    given_up: AtomicU64,
 }
+
+/// What a look for graves that nothing needs goes by: the view's generation, and how often indexes had been given up.
+pub(super) type LookedAt = (u64, u64);
 
 /// What becomes of a plot.
 pub(super) struct Burial<'c> {
@@ -94,6 +99,7 @@ impl Cemetery {
             looked: Mutex::default(),
             look_at: Mutex::default(),
             opened_at,
+            given_up: AtomicU64::new(0),
         }
     }
 }
@@ -335,10 +341,20 @@ impl Core {
             devices.is_some_and(|it| it.upper.table.may_hold(start, end, sequence))
         };
         let needs = Needs {
-            memtables_from,
+            outside: self.outside(memtables_from),
             upper: &upper,
         };
         retire(ground, &view.version, &needs).map(Arc::new)
+    }
+
+    /// Which deletions hide what is in no table, memtables holding writes from `memtables_from` on. To be asked with the
+    /// view loaded: what left on its way to the tree is known before a flush buries the deletions of then.
+    pub(super) fn outside(&self, memtables_from: u64) -> Outside {
+        let devices = self.devices.as_ref();
+        Outside {
+            memtables_from,
+            indexes: devices.map_or_else(Vec::new, |it| it.upper.table.left_on_the_way()),
+        }
     }
 
     /// Retires the graves that nothing needs any more, if it is time to look or `always`.
@@ -356,10 +372,11 @@ impl Core {
             return;
         }
         let view = self.views.load();
-        if !always && kept.looked_at == Some(view.generation()) {
+        let looked_at = Some(self.looked_at(&view));
+        if !always && kept.looked_at == looked_at {
             return;
         }
-        kept.looked_at = Some(view.generation());
+        kept.looked_at = looked_at;
         if let Some(ground) = self.retired(&view.ground, &view, view.memtables_from()) {
             self.views.change(|view| view.ground = ground);
             kept.is_stale = true;
@@ -370,11 +387,23 @@ impl Core {
         kept.look_at = ended + ended.saturating_sub(begun) * LOOK_SHARE;
     }
 
+    /// What a look at `view` goes by. To be asked before the look.
+    pub(super) fn looked_at(&self, view: &View) -> LookedAt {
+        (view.generation(), self.cemetery.given_up.load(SeqCst))
+    }
+
+    /// An index was given up that graves were kept for: has them be looked at again.
+    pub(super) fn look_for_needs_again(&self) {
+        self.cemetery.given_up.fetch_add(1, SeqCst);
+        self.end_rest();
+    }
+
     /// Whether everything in the tree has been looked at for graves that it does not need.
     pub(super) fn has_looked_for_needs(&self) -> bool {
         let view = self.views.load();
         let looked = |kept: &Kept| {
-            let has_looked = view.ground.is_empty() || kept.looked_at == Some(view.generation());
+            let has_looked =
+                view.ground.is_empty() || kept.looked_at == Some(self.looked_at(&view));
             has_looked && self.has_tended_vaults(&view, kept)
         };
         self.cemetery.kept.try_lock().is_ok_and(|it| looked(&it))

@@ -14,6 +14,7 @@
 //!   unknown which file is in force, no vault is removed, and no other is written.
 
 use super::Core;
+use super::graves::LookedAt;
 use super::vaults::VaultFiles;
 use crate::cemetery::checkpoint::{self, Checkpoint, GravesError};
 use crate::cemetery::fragments::Fragments;
@@ -47,8 +48,8 @@ pub(super) struct Kept {
     pub(super) vaults: VaultFiles,
     /// When to look again for graves to retire.
     pub(super) look_at: Duration,
-    /// The view that was looked at last.
-    pub(super) looked_at: Option<u64>,
+    /// What was looked at last.
+    pub(super) looked_at: Option<LookedAt>,
 }
 
 impl Kept {

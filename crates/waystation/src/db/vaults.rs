@@ -14,6 +14,7 @@
 //! comes of it takes its place: what no table, memtable or stay holds then will not come later.
 
 use super::Core;
+use super::graves::LookedAt;
 use super::kept::Kept;
 use super::times::micros;
 use super::view::View;
@@ -43,8 +44,8 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 /// How far somebody looked for what to do to vaults.
 #[derive(Debug, Default)]
 pub(super) struct Tending {
-    /// The view that was looked at last, with nothing to do.
-    looked_at: Option<u64>,
+    /// What was looked at last, with nothing to do.
+    looked_at: Option<LookedAt>,
     /// When to look again.
     look_at: Duration,
     /// Nothing is tried before, as something failed.
@@ -161,7 +162,7 @@ impl Core {
         let vaults = view.ground.vaults();
         let is_there = |number: u64| vaults.labels().any(|it| it.number == number);
         let is_read = |file: &Arc<VaultFile>| Arc::strong_count(file) > 1;
-        let has_looked = || lock(&self.cemetery.tending).looked_at == Some(view.generation());
+        let has_looked = || lock(&self.cemetery.tending).looked_at == Some(self.looked_at(view));
         let mut files = kept.vaults.files.iter();
         files.all(|file| is_there(file.number) || is_read(file))
             && kept.vaults.named.iter().all(|number| is_there(*number))
@@ -199,7 +200,7 @@ impl Core {
         let Some(view) = self.settled_view().filter(|_| begun >= look_at) else {
             return Ok(());
         };
-        let looked = Some(view.generation());
+        let looked = Some(self.looked_at(&view));
         let task = self.task(&view, looked_at == looked);
         let done = task
             .as_ref()
@@ -245,17 +246,17 @@ impl Core {
             let is_late = |span| label.earliest().saturating_add(span) <= time;
             past > 0 && past * share >= all || deadline.is_some_and(is_late)
         };
-        let memtables_from = view.memtables_from();
-        let is_worn = |vault: &Vault| !knows_needs && is_worn(vault, &view.version, memtables_from);
+        let outside = self.outside(view.memtables_from());
+        let is_worn = |vault: &Vault| !knows_needs && is_worn(vault, &view.version, &outside);
         choose(view.ground.vaults(), time, is_due, is_worn)
     }
 
     /// Does `task` to vaults of `view`.
     fn rewrite(&self, view: &View, task: &Task) -> Result<()> {
-        let memtables_from = view.memtables_from();
+        let outside = self.outside(view.memtables_from());
         let mut runs = Runs::new(&view.version, view.ground.last_number());
         let mut is_needed =
-            |grave: &Grave<'_>| grave.sequence >= memtables_from || runs.need(grave);
+            |grave: &Grave<'_>| outside.needs(grave.sequence, grave.sequence) || runs.need(grave);
         let mut rewrite = Rewrite {
             site: &self.cemetery.site,
             new_number: &|| self.new_vault_number(),

@@ -13,12 +13,31 @@ pub(crate) struct Reaped {
     pub(crate) indexes: Vec<Index>,
     /// Devices that may be forgotten.
     pub(crate) empty: Vec<Arc<Device>>,
+    /// Whether a stay was among them that left on its way to the tree.
+    pub(crate) has_left: bool,
 }
 
 impl DeviceTable {
     /// How many stays are over whose index is still there.
     pub(crate) fn count_over(&self) -> usize {
         lock(&self.over).len()
+    }
+
+    /// From which sequence numbers to which (both excluded) stays were on their way to the tree that departed before they
+    /// came there, and that somebody may still read. In order, and apart from each other: many stays switch at once.
+    pub(crate) fn left_on_the_way(&self) -> Vec<(u64, u64)> {
+        let over = lock(&self.over);
+        let mut spans: Vec<_> = over.iter().filter_map(|it| it.left_on_the_way()).collect();
+        drop(over);
+        spans.sort_unstable();
+        spans.dedup_by(|next, last| {
+            let meets = next.0 < last.1;
+            if meets {
+                last.1 = last.1.max(next.1);
+            }
+            meets
+        });
+        spans
     }
 
     /// Gives up the indexes of stays that no reader at `oldest_snapshot` or later needs, `at_most` so many.
@@ -45,6 +64,7 @@ impl DeviceTable {
             }
         }
         for stay in due {
+            reaped.has_left |= stay.left_on_the_way().is_some();
             let (index, bytes) = stay.reap();
             self.note_shrinking(bytes);
             reaped.indexes.push(index);

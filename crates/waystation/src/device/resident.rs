@@ -229,6 +229,14 @@ impl Resident {
             && point.generation < self.installed.load(SeqCst)
     }
 
+    /// The sequence numbers of its switch and of its departure, if it departed before it was in the tree. Deletions of
+    /// between the two are graves, and what they hide is in the index alone.
+    pub(super) fn left_on_the_way(&self) -> Option<(u64, u64)> {
+        let (switch, departed) = (self.switch(), self.departed());
+        let has_left = switch != NEVER && departed != NEVER;
+        (has_left && self.installed.load(SeqCst) == NEVER).then_some((switch, departed))
+    }
+
     /// Puts a version into the index; the key is without the prefix. Returns by how much the index grew (bytes; it may
     /// have shrunk). Of an index that was given up nothing is left: what is replayed may come after that.
     pub(crate) fn insert(&self, key: &[u8], entry: &Entry) -> i64 {

@@ -3,7 +3,8 @@
 //! A table may hold what a deletion at `d` hides iff its keys go round the grave's and it has versions below `d` and
 //! was not purged through `d` (every merge leaves out what graves hide from all readers, and notes how far it knew
 //! them); or, if the deletion had a date, through the number at which it was dug. Who reads through an older version of
-//! the tree reads an older ground as well, so only the newest counts.
+//! the tree reads an older ground as well, so only the newest counts. What a deletion hides may also be in no table:
+//! [`Outside`].
 //!
 //! A vault goes unread once no table needs any of its graves, for all that its label says. Which of them are needed is
 //! looked at when it is written anew, which is worth it once the tables that need any lie over half of it.
@@ -15,10 +16,31 @@ use crate::cemetery::row::Grave;
 use crate::cemetery::vault::Vault;
 use crate::sst::TableMeta;
 
-/// What may need graves besides tables.
-pub(crate) struct Needs<'a> {
+/// Which deletions may hide what is in no table, by their sequence numbers.
+pub(crate) struct Outside {
     /// Memtables hold writes from this sequence number on.
     pub(crate) memtables_from: u64,
+    /// Deletions of keys between these numbers (both excluded) hide what readers find in indexes alone.
+    pub(crate) indexes: Vec<(u64, u64)>,
+}
+
+impl Outside {
+    /// Whether one of the deletions of keys from `first` to `last` (both included) may.
+    pub(crate) fn needs(&self, first: u64, last: u64) -> bool {
+        let meets = |&(after, before): &(u64, u64)| after < last && first < before;
+        last >= self.memtables_from || self.indexes.iter().any(meets)
+    }
+
+    /// Whether one of those in `vault` may, for all that its label says.
+    fn needs_of(&self, vault: &Vault) -> bool {
+        let (first, last) = vault.label().sequences;
+        self.needs(first, last)
+    }
+}
+
+/// What may need graves besides tables.
+pub(crate) struct Needs<'a> {
+    pub(crate) outside: Outside,
     /// Whether anything from the first key (included) to the second (excluded) with a sequence number below the last
     /// one is on its way to the tree.
     pub(crate) upper: &'a IsOnItsWay<'a>,
@@ -37,20 +59,19 @@ fn may_hold(table: &TableMeta, sequence: u64, number: u64) -> bool {
 /// The ground without the graves that nothing in `version` needs; `None` if all are needed.
 pub(crate) fn retire(ground: &Ground, version: &Version, needs: &Needs<'_>) -> Option<Ground> {
     let mut runs = Runs::new(version, ground.last_number());
+    let outside = &needs.outside;
     let keeps_vault = |vault: &Vault| {
-        let label = vault.label();
-        !label.counts()
-            || is_needed_in_memory_by(needs, label.sequences.1)
+        !vault.label().counts()
+            || outside.needs_of(vault)
             || tables_that_need(version, vault).next().is_some()
     };
-    let is_needed_in_memory = |sequence| is_needed_in_memory_by(needs, sequence);
     let is_kept: Vec<bool> = ground
         .points()
         .iter()
-        .map(|grave| is_needed_in_memory(grave.sequence) || runs.need(&grave))
+        .map(|grave| outside.needs(grave.sequence, grave.sequence) || runs.need(&grave))
         .collect();
     let keeps_range = |start: &[u8], end: Option<&[u8]>, cut: &Cut| {
-        is_needed_in_memory(cut.below)
+        cut.below >= outside.memtables_from
             || range_is_needed(version, start, end, cut.below)
             || (needs.upper)(start, end, cut.below)
     };
@@ -69,10 +90,6 @@ pub(crate) fn retire(ground: &Ground, version: &Version, needs: &Needs<'_>) -> O
     Some(ground.retain(keeps_point, keeps_range, keeps_vault))
 }
 
-fn is_needed_in_memory_by(needs: &Needs<'_>, sequence: u64) -> bool {
-    sequence >= needs.memtables_from
-}
-
 /// The tables that may hold what a grave of `vault` hides, for all that its label says.
 fn tables_that_need<'v>(
     version: &'v Version,
@@ -88,10 +105,10 @@ fn tables_that_need<'v>(
     })
 }
 
-/// Whether half of `vault` or more is needed by no table of `version`, and so should be left out; memtables hold writes
-/// from `memtables_from` on.
-pub(crate) fn is_worn(vault: &Vault, version: &Version, memtables_from: u64) -> bool {
-    if vault.label().sequences.1 >= memtables_from {
+/// Whether half of `vault` or more is needed by no table of `version`, and so should be left out; what it has may be needed
+/// `outside` of them.
+pub(crate) fn is_worn(vault: &Vault, version: &Version, outside: &Outside) -> bool {
+    if outside.needs_of(vault) {
         return false;
     }
     let tables = tables_that_need(version, vault);
