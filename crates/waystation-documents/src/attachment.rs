@@ -35,6 +35,8 @@ pub enum Given {
     Bytes(Vec<u8>),
     /// Nothing: the revision before has them.
     Stub,
+    /// Nothing yet: so many bytes follow the document, and take this one's place before it is written.
+    Follows(u64),
 }
 
 /// An attachment of a document that is to be written.
@@ -63,8 +65,13 @@ impl Attachment {
             return Err(Error::BadRequest(reason.into()));
         }
         let is_stub = json.member("stub").and_then(Json::boolean) == Some(true);
+        let follows = json.member("follows").and_then(Json::boolean) == Some(true);
+        let length = json.member("length").and_then(Json::integer);
         let content = if is_stub {
             Given::Stub
+        } else if follows {
+            let length = length.and_then(|it| u64::try_from(it).ok());
+            Given::Follows(length.ok_or_else(|| wrong("follows without a length"))?)
         } else {
             let data = json.member("data").and_then(Json::string);
             let data = data.ok_or_else(|| wrong("has neither data nor a stub"))?;

@@ -104,6 +104,9 @@ impl Document {
         let revision = self.revision.as_ref().or_else(|| self.history.first());
         let revision =
             revision.ok_or_else(|| Error::BadRequest("Document must have a _rev".into()))?;
+        if revision.generation == 0 {
+            return Err(Error::BadRequest("Invalid rev format".into()));
+        }
         if self.history.is_empty() {
             return Ok(vec![revision.clone()]);
         }

@@ -51,6 +51,29 @@ pub enum Error {
         /// The document.
         id: String,
     },
+    /// There is no such database.
+    #[error("Database does not exist.")]
+    NoDatabase,
+    /// There is a database of this name.
+    #[error("The database could not be created, the file already exists.")]
+    DatabaseExists,
+    /// No database can have this name.
+    #[error(
+        "Name: '{0}'. Only lowercase characters (a-z), digits (0-9), and any of the characters _, $, (, ), +, -, and / are allowed. Must begin with a letter."
+    )]
+    IllegalDatabaseName(String),
+    /// A file or directory beside the engine's refused.
+    #[error(
+        "cannot {operation} {path}: {reason}; check the permissions and the space on its device"
+    )]
+    File {
+        /// What was tried.
+        operation: &'static str,
+        /// The file.
+        path: std::path::PathBuf,
+        /// What the operating system said.
+        reason: String,
+    },
     /// A selector, an index or another part of a query is wrong.
     #[error("{reason}")]
     Query {
@@ -88,7 +111,9 @@ impl Error {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Conflict => "conflict",
-            Self::NotFound(_) => "not_found",
+            Self::NotFound(_) | Self::NoDatabase => "not_found",
+            Self::DatabaseExists => "file_exists",
+            Self::IllegalDatabaseName(_) => "illegal_database_name",
             Self::BadRequest(_) => "bad_request",
             Self::IllegalId(_) => "illegal_docid",
             Self::DocumentValidation(_) => "doc_validation",
@@ -99,7 +124,7 @@ impl Error {
             Self::Unauthorized(_) => "unauthorized",
             Self::Script(error) => error.word(),
             Self::Engine(error) if error.is_out_of_space() => "insufficient_storage",
-            Self::Damaged { .. } | Self::Engine(_) => "internal_server_error",
+            Self::Damaged { .. } | Self::Engine(_) | Self::File { .. } => "internal_server_error",
         }
     }
 

@@ -1,9 +1,10 @@
 //! Documents: CouchDB's model over the engine.
 //!
 //! ```text
+//!   database     shards of one name, and the catalogue of names
 //!   shard        documents, changes, local documents, attachments: keys and batches of the engine
-//!   document     a document as its clients write it
 //!   views        map and reduce: rows that a design document's functions make of documents
+//!   document     a document as its clients write it; render: as they read it
 //!   mango        selectors: what they mean, and which documents they match
 //!   tree         revisions of one document, and which of them wins
 //!   json         bodies as canonical text, walked without parsing
@@ -14,17 +15,21 @@
 
 mod attachment;
 pub mod collate;
+pub mod database;
 mod document;
 mod error;
 pub mod json;
 pub mod mango;
+mod render;
 mod revision;
 pub mod shard;
 pub mod tree;
 pub mod views;
 
 pub use attachment::{Attachment, AttachmentInfo, ContentDigest, Given};
+pub use database::{Catalogue, Database};
 pub use document::Document;
 pub use error::{Absence, Error, Result};
+pub use render::{Rendering, Shown, array, render};
 pub use revision::{DIGEST_BYTES, Revision, RevisionId};
-pub use shard::{Edits, Shard};
+pub use shard::{Edits, Shard, Updated};

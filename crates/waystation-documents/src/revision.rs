@@ -86,7 +86,7 @@ impl FromStr for RevisionId {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision {
-    /// How many updates led to this version, counted from 1.
+    /// How many updates led to this version, counted from 1; 0 for local documents, whose revisions have no history.
     pub generation: u64,
     /// Tells versions of one generation apart.
     pub id: RevisionId,
@@ -148,7 +148,7 @@ impl FromStr for Revision {
         let is_number = !generation.is_empty() && generation.bytes().all(|it| it.is_ascii_digit());
         let generation = generation.parse().ok().filter(|_| is_number);
         Ok(Self {
-            generation: generation.filter(|it| *it > 0).ok_or_else(invalid)?,
+            generation: generation.ok_or_else(invalid)?,
             id: id.parse()?,
         })
     }
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn revisions_are_read_back() -> Result<()> {
-        for text in ["1-967a00dff5e02add41819138abb3284d", "12-x", "3-a-b"] {
+        for text in ["1-967a00dff5e02add41819138abb3284d", "12-x", "3-a-b", "0-1"] {
             let revision: Revision = text.parse()?;
             assert_eq!(revision.to_string(), text);
             let mut bytes = Vec::new();
@@ -185,7 +185,6 @@ mod tests {
             "",
             "1",
             "-a",
-            "0-a",
             "1-",
             "x-a",
             "+1-a",

@@ -28,18 +28,49 @@ pub struct Changes<'a> {
 }
 
 impl Shard {
-    /// The changes after `since`, the oldest first; or all up to the end, the latest first, if `descending`.
+    /// The changes after `since`, the oldest first.
     ///
     /// # Errors
     /// [`Error::Engine`].
-    pub fn changes(&self, since: u64, descending: bool) -> Result<Changes<'_>> {
-        self.changes_at(since, descending, self.db.snapshot())
+    pub fn changes(&self, since: u64) -> Result<Changes<'_>> {
+        self.changes_at(since, self.db.snapshot())
     }
 
-    /// The changes as they stood at `snapshot`.
-    pub(super) fn changes_at(
+    /// The changes before `until`, the latest first.
+    ///
+    /// # Errors
+    /// [`Error::Engine`].
+    pub fn changes_before(&self, until: u64) -> Result<Changes<'_>> {
+        self.changes_from(
+            &keys::change(until.saturating_sub(1)),
+            true,
+            self.db.snapshot(),
+        )
+    }
+
+    /// How many documents have changed after `since`.
+    ///
+    /// # Errors
+    /// [`Error::Engine`].
+    pub fn count_changes(&self, since: u64) -> Result<u64> {
+        let mut entries = self.db.iter(IterOptions::prefix([keys::CHANGE]))?;
+        entries.seek(&keys::change(since.saturating_add(1)))?;
+        let mut count = 0;
+        while entries.valid() {
+            count += 1;
+            entries.next()?;
+        }
+        Ok(count)
+    }
+
+    /// The changes after `since` as they stood at `snapshot`, the oldest first.
+    pub(super) fn changes_at(&self, since: u64, snapshot: Snapshot) -> Result<Changes<'_>> {
+        self.changes_from(&keys::change(since.saturating_add(1)), false, snapshot)
+    }
+
+    fn changes_from(
         &self,
-        since: u64,
+        key: &[u8],
         descending: bool,
         snapshot: Snapshot,
     ) -> Result<Changes<'_>> {
@@ -47,9 +78,9 @@ impl Shard {
         options.snapshot = Some(snapshot.clone());
         let mut entries = self.db.iter(options)?;
         if descending {
-            entries.seek_to_last()?;
+            entries.seek_for_prev(key)?;
         } else {
-            entries.seek(&keys::change(since.saturating_add(1)))?;
+            entries.seek(key)?;
         }
         Ok(Changes {
             shard: self,

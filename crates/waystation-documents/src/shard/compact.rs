@@ -151,12 +151,12 @@ impl Shard {
                 self.purge_rows(id, &mut pending.batch)?;
                 pending.batch.delete(&keys::head(id));
                 pending.batch.delete(&keys::change(head.sequence));
-                pending.state.sequence += 1;
+                pending.state.sequence = self.clock.next();
             }
             Some((winner, _)) => {
                 let body = super::decode_body(id, self.db.get(&keys::body(id, &winner))?)?;
                 head.fields = FieldTable::of(&body.text);
-                let sequence = pending.state.sequence + 1;
+                let sequence = self.clock.next();
                 pending.move_change(id, head.sequence, sequence);
                 head.sequence = sequence;
                 pending.batch.put(&keys::head(id), &head.encode());

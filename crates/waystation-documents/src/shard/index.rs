@@ -212,6 +212,12 @@ impl Shard {
         whole.map(candidate).collect()
     }
 
+    /// What its indexes hold, whether they are whole or not.
+    pub fn index_definitions(&self) -> Vec<IndexDefinition> {
+        let indexes = self.indexes();
+        indexes.iter().map(|it| it.definition.clone()).collect()
+    }
+
     /// Reads the definitions; those that are not whole are filled.
     pub(super) fn load_indexes(&self) -> Result<()> {
         let mut entries = self.db.iter(IterOptions::prefix([keys::DEFINITION]))?;

@@ -18,6 +18,8 @@ pub struct IndexScan<'a> {
     direction: Direction,
     /// The key of the entry that was returned last.
     position: Vec<u8>,
+    /// Bytes of what all keys of the index begin with.
+    prefix_bytes: usize,
 }
 
 impl Shard {
@@ -57,8 +59,10 @@ impl Shard {
         if let Some(after) = after {
             for (begin, end) in &mut ranges {
                 match direction {
-                    Direction::Ascending => *begin = begin.clone().max([after, &[0]].concat()),
-                    Direction::Descending => *end = end.clone().min(after.to_vec()),
+                    Direction::Ascending => {
+                        *begin = begin.clone().max([&prefix, after, &[0]].concat());
+                    }
+                    Direction::Descending => *end = end.clone().min([&prefix, after].concat()),
                 }
             }
         }
@@ -66,6 +70,7 @@ impl Shard {
         if direction == Direction::Ascending {
             ranges.reverse();
         }
+        let prefix_bytes = prefix.len();
         let mut options = IterOptions::prefix(prefix);
         options.snapshot = Some(source.snapshot.clone());
         Ok(IndexScan {
@@ -75,6 +80,7 @@ impl Shard {
             range: None,
             direction,
             position: Vec::new(),
+            prefix_bytes,
         })
     }
 }
@@ -134,9 +140,10 @@ impl IndexScan<'_> {
         }
     }
 
-    /// The entry that was returned last, to go on behind it.
+    /// The entry that was returned last, to go on behind it, in this shard or another one. Positions are in the order
+    /// of the index.
     pub fn position(&self) -> &[u8] {
-        &self.position
+        self.position.get(self.prefix_bytes..).unwrap_or_default()
     }
 
     /// What it has cost so far.

@@ -6,7 +6,7 @@
 //! that syncs are shared.
 //!
 //! Invariants: a head's sequence is that of its one change; the winner of a head's tree, and every other leaf, has a
-//! body; sequences are handed out once, in order.
+//! body; sequences are handed out once, in order, by a clock that the shards of a database share.
 
 mod changes;
 mod compact;
@@ -34,6 +34,7 @@ use crate::error::{Error, Result};
 use index::{Index, Indexes};
 use record::{Body, Head};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use views::Builds;
 use waystation::{Db, Durability, Options, Snapshot, WriteBatch};
@@ -102,6 +103,25 @@ impl State {
     }
 }
 
+/// Hands out update sequences. The shards of a database share one, so that their changes stand in one order.
+#[derive(Debug, Clone, Default)]
+pub struct Clock(Arc<AtomicU64>);
+
+impl Clock {
+    /// The sequence that was handed out last.
+    pub fn latest(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    fn pass(&self, sequence: u64) {
+        self.0.fetch_max(sequence, Ordering::SeqCst);
+    }
+}
+
 /// Figures about a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardInfo {
@@ -133,6 +153,7 @@ pub struct ShardInfo {
 /// ```
 pub struct Shard {
     db: Arc<Db>,
+    clock: Clock,
     state: Mutex<State>,
     /// Shared by updates while attachments are written that no body names yet; a sweep has it alone.
     attaching: RwLock<()>,
@@ -147,14 +168,14 @@ impl Shard {
     /// # Errors
     /// As [`Db::open`]; [`Error::Damaged`].
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self> {
-        Self::over(Arc::new(Db::open(path, options)?))
+        Self::over(Arc::new(Db::open(path, options)?), Clock::default())
     }
 
-    /// The shard in an open database, which holds nothing else.
+    /// The shard in an open engine, which holds nothing else; its sequences come from `clock`.
     ///
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`].
-    pub fn over(db: Arc<Db>) -> Result<Self> {
+    pub fn over(db: Arc<Db>, clock: Clock) -> Result<Self> {
         let state = match db.get(keys::SHARD)? {
             Some(bytes) => {
                 let state = State::decode(&bytes);
@@ -162,8 +183,10 @@ impl Shard {
             }
             None => State::default(),
         };
+        clock.pass(state.sequence);
         let shard = Self {
             db,
+            clock,
             state: Mutex::new(state),
             attaching: RwLock::new(()),
             indexes: RwLock::default(),

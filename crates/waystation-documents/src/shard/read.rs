@@ -57,6 +57,16 @@ impl Shard {
         self.opened(id, head, &revision, &snapshot)
     }
 
+    /// The winning revision of document `id`, and whether it deletes the document; `None` if it never was.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`].
+    pub fn winner(&self, id: &str) -> Result<Option<(Revision, bool)>> {
+        let head = self.head_at(id, &self.db.snapshot())?;
+        let winner = head.as_ref().and_then(|head| head.tree.winner());
+        Ok(winner.map(|leaf| (leaf.revision.clone(), leaf.deleted)))
+    }
+
     /// The version `revision` of document `id`, deleted or not.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! once. So a filter on top-level scalars reads tens of bytes of a document, however large it is.
 
 use super::record::{Body, Head, Place};
-use super::{Shard, decode_body, keys};
+use super::{Opened, Shard, Version, decode_body, keys};
 use crate::error::{Error, Result};
 use crate::json::{Json, Kind, quote};
 use crate::mango::{Fields, Selector};
@@ -14,13 +14,21 @@ use waystation::{DbIterator, IterOptions, Snapshot};
 
 /// What a scan goes through.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says one thing of the way"
+)]
 pub struct ScanOptions {
-    /// The first identifier; `None`: from the beginning.
+    /// The identifier that comes first; `None`: from the beginning.
     pub from: Option<String>,
     /// Go on behind `from`, and not at it.
     pub is_behind: bool,
-    /// The last identifier; `None`: to the end.
+    /// The identifier that comes last; `None`: to the end.
     pub to: Option<String>,
+    /// End before `to`, and not at it.
+    pub is_before: bool,
+    /// From the highest identifier to the lowest; `from` is then above `to`.
+    pub descending: bool,
     /// Documents that were deleted, too.
     pub deleted: bool,
 }
@@ -67,6 +75,25 @@ impl StoredDocument<'_> {
     /// [`Error::Engine`], [`Error::Damaged`].
     pub fn body(&self) -> Result<&str> {
         Ok(&self.read_body()?.text)
+    }
+
+    /// The document whole.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`].
+    pub fn opened(&self) -> Result<Opened> {
+        let body = self.read_body()?;
+        let stored = self.head.tree.stored(&self.revision).flatten();
+        Ok(Opened {
+            version: Version {
+                revision: self.revision.clone(),
+                deleted: stored.is_some_and(|stored| stored.deleted),
+                sequence: stored.map_or(0, |stored| stored.sequence),
+                body: body.text.clone(),
+                attachments: body.attachments.clone(),
+            },
+            tree: self.head.tree.clone(),
+        })
     }
 
     fn read_body(&self) -> Result<&Body> {
@@ -229,6 +256,7 @@ pub struct Scan<'a> {
     source: Source<'a>,
     entries: DbIterator,
     deleted: bool,
+    descending: bool,
 }
 
 impl Shard {
@@ -238,28 +266,34 @@ impl Shard {
     /// [`Error::Engine`].
     pub fn scan(&self, options: &ScanOptions) -> Result<Scan<'_>> {
         let source = Source::new(self);
+        let bound = |id: &String, is_after: bool| {
+            let mut key = keys::head(id);
+            if is_after {
+                key.push(0);
+            }
+            key
+        };
+        let (from, to) = (options.from.as_ref(), options.to.as_ref());
         let mut engine_options = IterOptions::prefix([keys::HEAD]);
         engine_options.snapshot = Some(source.snapshot.clone());
-        engine_options.upper = options.to.as_ref().map(|id| {
-            let mut behind = keys::head(id);
-            behind.push(0);
-            behind
-        });
+        if options.descending {
+            engine_options.lower = to.map(|id| bound(id, options.is_before));
+            engine_options.upper = from.map(|id| bound(id, !options.is_behind));
+        } else {
+            engine_options.lower = from.map(|id| bound(id, options.is_behind));
+            engine_options.upper = to.map(|id| bound(id, !options.is_before));
+        }
         let mut entries = self.db.iter(engine_options)?;
-        match &options.from {
-            None => entries.seek_to_first()?,
-            Some(id) => {
-                let mut from = keys::head(id);
-                if options.is_behind {
-                    from.push(0);
-                }
-                entries.seek(&from)?;
-            }
+        if options.descending {
+            entries.seek_to_last()?;
+        } else {
+            entries.seek_to_first()?;
         }
         Ok(Scan {
             source,
             entries,
             deleted: options.deleted,
+            descending: options.descending,
         })
     }
 }
@@ -274,7 +308,11 @@ impl Scan<'_> {
             let id = keys::id_of(self.entries.key());
             let id = id.ok_or_else(|| Error::damaged("a document", "it has no identifier"))?;
             let bytes = self.entries.value().to_vec();
-            self.entries.next()?;
+            if self.descending {
+                self.entries.prev()?;
+            } else {
+                self.entries.next()?;
+            }
             if let Some(document) = self.source.document(id, &bytes, self.deleted)? {
                 return Ok(Some(document));
             }

@@ -40,7 +40,7 @@ pub(super) fn replicate(shard: &Shard, json: &str) -> Updated {
 }
 
 pub(super) fn changes(shard: &Shard, since: u64) -> Vec<(u64, String, bool)> {
-    let changes = shard.changes(since, false).expect("changes");
+    let changes = shard.changes(since).expect("changes");
     let changes = changes.map(|change| change.expect("a change"));
     changes
         .map(|change| (change.sequence, change.id, change.deleted))

@@ -170,6 +170,10 @@ impl Shard {
                 digest: ContentDigest::of(bytes),
                 length: bytes.len() as u64,
             }),
+            Given::Follows(_) => {
+                let reason = format!("The bytes of attachment {} are missing", attachment.name);
+                Err(Error::BadRequest(reason.into()))
+            }
             Given::Stub => {
                 let mut known = earlier.attachments.iter();
                 let found = known.find(|it| it.name == attachment.name);
@@ -191,7 +195,7 @@ impl Shard {
         pending: &mut Pending,
     ) -> Updated {
         let id = &document.id;
-        let sequence = pending.state.sequence + 1;
+        let sequence = self.clock.next();
         let before = head
             .tree
             .winner()

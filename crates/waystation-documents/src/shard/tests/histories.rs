@@ -36,7 +36,7 @@ fn open(storage: &Arc<SimStorage>) -> Shard {
     };
     let storage: Arc<dyn Storage> = Arc::clone(storage) as Arc<dyn Storage>;
     let db = Db::open_with(storage, "/shard", options).expect("the engine opens");
-    Shard::over(Arc::new(db)).expect("a shard")
+    Shard::over(Arc::new(db), Clock::default()).expect("a shard")
 }
 
 /// What must be there: of each document its body, if it is not deleted, and its latest sequence.

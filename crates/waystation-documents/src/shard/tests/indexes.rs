@@ -300,7 +300,7 @@ proptest! {
     ) {
         let storage: Arc<dyn Storage> = SimStorage::new(1);
         let db = Db::open_with(storage, "/shard", Options::default()).expect("the engine opens");
-        let shard = Shard::over(Arc::new(db)).expect("a shard");
+        let shard = Shard::over(Arc::new(db), Clock::default()).expect("a shard");
         let columns = [vec!["a"], vec!["a", "b"], vec!["o.k", "a"]];
         for (at, (a, b, k)) in documents.iter().enumerate() {
             if at == documents.len() / 2 {

@@ -245,7 +245,7 @@ impl Shard {
             purges: state.purges,
         };
         let mut bytes = 0;
-        let mut changes = self.changes_at(group.sequence, false, snapshot.clone())?;
+        let mut changes = self.changes_at(group.sequence, snapshot.clone())?;
         while step.documents.len() < STEP_DOCUMENTS && bytes < STEP_BYTES {
             let Some((change, head)) = changes.read()? else {
                 step.sequence = state.sequence;

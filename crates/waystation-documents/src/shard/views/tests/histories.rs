@@ -3,6 +3,7 @@
 use super::*;
 use crate::collate::key_of;
 use crate::json::Json;
+use crate::shard::Clock;
 use proptest::prelude::*;
 use std::sync::Arc;
 use waystation::storage::sim::Crash;
@@ -46,7 +47,7 @@ fn open(storage: &Arc<SimStorage>) -> Shard {
     };
     let storage: Arc<dyn Storage> = Arc::clone(storage) as Arc<dyn Storage>;
     let db = Db::open_with(storage, "/shard", options).expect("the engine opens");
-    Shard::over(Arc::new(db)).expect("a shard")
+    Shard::over(Arc::new(db), Clock::default()).expect("a shard")
 }
 
 /// The rows that a brute-force map and sort makes of all documents.

@@ -1,0 +1,368 @@
+//! The catalogue: which databases there are.
+//!
+//! ```text
+//!   DIR/catalogue/              an engine directory: names, definitions, and what a server keeps of itself
+//!   DIR/databases/UUID/RANGE/   an engine directory for each shard
+//! ```
+//!
+//! A database exists while the catalogue names it. Its directories are made before that, and removed after: what a
+//! crash leaves without a name is removed at the next opening. A database that is created again has another directory,
+//! so it waits for nothing that is left of the one before.
+
+use super::{Database, Definition, file_error};
+use crate::error::{Error, Result};
+use crate::json::{Json, canonical, quote};
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use waystation::{Db, Durability, IterOptions, Options, WriteBatch};
+
+/// What keys of databases begin with.
+const DATABASE: u8 = b'd';
+/// What keys of the server's own records begin with.
+const RECORD: u8 = b'r';
+/// The longest name of a database (bytes).
+const NAME_BYTES_MAX: usize = 238;
+/// Shards that a database may have.
+const SHARDS_MAX: usize = 64;
+
+/// How databases are kept.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How shards are opened.
+    pub options: Options,
+    /// Databases that are open at once, at least; of more, those used longest ago are closed as soon as nothing uses
+    /// them.
+    pub open_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let options = Options {
+            memtable_bytes: 8 << 20,
+            cache_bytes: 16 << 20,
+            ring_bytes: 1 << 20,
+            log_segment_bytes: 4 << 20,
+            ..Options::default()
+        };
+        Self {
+            options,
+            open_max: 100,
+        }
+    }
+}
+
+/// The databases in a directory. See the module.
+pub struct Catalogue {
+    directory: PathBuf,
+    settings: Settings,
+    db: Db,
+    databases: RwLock<BTreeMap<String, Arc<Database>>>,
+    /// Held while the catalogue changes.
+    changing: Mutex<()>,
+    /// When databases were used last, counted in uses.
+    uses: Mutex<HashMap<String, u64>>,
+}
+
+impl Catalogue {
+    /// Opens the databases in `directory`, which is made if it is missing.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], among others if another process has it open; [`Error::File`], [`Error::Damaged`].
+    pub fn open(directory: impl AsRef<Path>, settings: Settings) -> Result<Self> {
+        let directory = directory.as_ref().to_owned();
+        make_directory(&directory.join("databases"))?;
+        let db = Db::open(directory.join("catalogue"), settings.options.clone())?;
+        let catalogue = Self {
+            directory,
+            settings,
+            db,
+            databases: RwLock::default(),
+            changing: Mutex::default(),
+            uses: Mutex::default(),
+        };
+        let named = catalogue.read()?;
+        catalogue.remove_unnamed(&named)?;
+        *catalogue
+            .databases
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = named;
+        Ok(catalogue)
+    }
+
+    fn read(&self) -> Result<BTreeMap<String, Arc<Database>>> {
+        let mut entries = self.db.iter(IterOptions::prefix([DATABASE]))?;
+        entries.seek_to_first()?;
+        let mut named = BTreeMap::new();
+        while entries.valid() {
+            let name = String::from_utf8(entries.key()[1..].to_vec());
+            let name = name.map_err(|error| Error::damaged("a database's name", &error))?;
+            let definition = decode(&name, entries.value())?;
+            named.insert(name.clone(), self.database(&name, &definition));
+            entries.next()?;
+        }
+        Ok(named)
+    }
+
+    fn database(&self, name: &str, definition: &Definition) -> Arc<Database> {
+        let directory = self.directory.join("databases").join(&definition.uuid);
+        let options = self.settings.options.clone();
+        Arc::new(Database::new(name, directory, definition, options))
+    }
+
+    /// Removes what creations and deletions left that a crash interrupted.
+    fn remove_unnamed(&self, named: &BTreeMap<String, Arc<Database>>) -> Result<()> {
+        let parent = self.directory.join("databases");
+        let refused = |error: &std::io::Error| file_error("list", &parent, error);
+        for entry in std::fs::read_dir(&parent).map_err(|error| refused(&error))? {
+            let path = entry.map_err(|error| refused(&error))?.path();
+            if !named.values().any(|database| database.directory == path) {
+                remove_directory(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of all databases, in order.
+    pub fn names(&self) -> Vec<String> {
+        let databases = self.databases.read();
+        let databases = databases.unwrap_or_else(PoisonError::into_inner);
+        databases.keys().cloned().collect()
+    }
+
+    /// The database `name`.
+    ///
+    /// # Errors
+    /// [`Error::NoDatabase`]; [`Error::IllegalDatabaseName`].
+    pub fn get(&self, name: &str) -> Result<Arc<Database>> {
+        check_name(name)?;
+        let databases = self.databases.read();
+        let databases = databases.unwrap_or_else(PoisonError::into_inner);
+        let database = databases.get(name).cloned().ok_or(Error::NoDatabase)?;
+        drop(databases);
+        self.note_use(name);
+        Ok(database)
+    }
+
+    /// Makes the database `name` of `shards` shards, which exists when it returns, whatever happens then.
+    ///
+    /// # Errors
+    /// [`Error::DatabaseExists`], [`Error::IllegalDatabaseName`], [`Error::BadRequest`], [`Error::Engine`].
+    pub fn create(&self, name: &str, shards: usize) -> Result<Arc<Database>> {
+        check_name(name)?;
+        if shards == 0 || shards > SHARDS_MAX {
+            let reason = format!("The `q` value should be a positive integer up to {SHARDS_MAX}.");
+            return Err(Error::BadRequest(reason.into()));
+        }
+        let _changing = self.change();
+        if self.get(name).is_ok() {
+            return Err(Error::DatabaseExists);
+        }
+        let definition = Definition {
+            uuid: random_uuid()?,
+            shards,
+            security: String::new(),
+        };
+        let database = self.database(name, &definition);
+        make_directory(&database.directory)?;
+        drop(database.shards()?);
+        // A name in the catalogue leads to files that a power cut leaves.
+        sync_directory(&database.directory)?;
+        sync_directory(&self.directory.join("databases"))?;
+        self.save(name, &definition)?;
+        let mut databases = self
+            .databases
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        databases.insert(name.to_owned(), Arc::clone(&database));
+        drop(databases);
+        self.note_use(name);
+        Ok(database)
+    }
+
+    /// Deletes the database `name` with all it holds, which is gone when it returns.
+    ///
+    /// # Errors
+    /// [`Error::NoDatabase`], [`Error::IllegalDatabaseName`], [`Error::Engine`]; [`Error::File`]: then the database is
+    /// gone, and the next opening removes what is left of its files.
+    pub fn delete(&self, name: &str) -> Result<()> {
+        check_name(name)?;
+        let database = {
+            let _changing = self.change();
+            let database = self.get(name)?;
+            let mut batch = WriteBatch::new();
+            batch.delete(&key(DATABASE, name));
+            self.db.write(&batch, Durability::PowerLoss)?;
+            let mut databases = self
+                .databases
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            databases.remove(name);
+            database
+        };
+        self.uses().remove(name);
+        database.retire();
+        remove_directory(&database.directory)
+    }
+
+    /// Says who may do what in `database`; `security` is canonical JSON.
+    ///
+    /// # Errors
+    /// [`Error::NoDatabase`], [`Error::Engine`].
+    pub fn set_security(&self, database: &Database, security: &str) -> Result<()> {
+        let _changing = self.change();
+        if self.get(&database.name)?.uuid != database.uuid {
+            return Err(Error::NoDatabase);
+        }
+        let definition = Definition {
+            uuid: database.uuid.clone(),
+            shards: database.shard_count,
+            security: security.to_owned(),
+        };
+        self.save(&database.name, &definition)?;
+        let mut kept = database
+            .security
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        security.clone_into(&mut kept);
+        Ok(())
+    }
+
+    /// A record of the server itself.
+    ///
+    /// # Errors
+    /// [`Error::Engine`].
+    pub fn record(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.db.get(&key(RECORD, name))?)
+    }
+
+    /// Keeps a record of the server itself, through power cuts.
+    ///
+    /// # Errors
+    /// [`Error::Engine`].
+    pub fn put_record(&self, name: &str, value: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.put(&key(RECORD, name), value);
+        Ok(self.db.write(&batch, Durability::PowerLoss)?)
+    }
+
+    fn save(&self, name: &str, definition: &Definition) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        batch.put(&key(DATABASE, name), &encode(definition));
+        Ok(self.db.write(&batch, Durability::PowerLoss)?)
+    }
+
+    fn change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn uses(&self) -> MutexGuard<'_, HashMap<String, u64>> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the database is used, and closes others if too many are open.
+    fn note_use(&self, name: &str) {
+        let mut uses = self.uses();
+        let now = uses.values().max().copied().unwrap_or_default() + 1;
+        uses.insert(name.to_owned(), now);
+        if uses.len() <= self.settings.open_max {
+            return;
+        }
+        let mut by_age: Vec<(u64, String)> =
+            uses.iter().map(|(it, at)| (*at, it.clone())).collect();
+        by_age.sort();
+        let databases = self.databases.read();
+        let databases = databases.unwrap_or_else(PoisonError::into_inner);
+        let surplus = by_age.len() - self.settings.open_max;
+        for (_, name) in by_age.into_iter().take(surplus) {
+            let is_closed = databases
+                .get(&name)
+                .is_none_or(|database| !database.is_open() || database.close());
+            if is_closed {
+                uses.remove(&name);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Catalogue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Catalogue");
+        shown
+            .field("directory", &self.directory)
+            .finish_non_exhaustive()
+    }
+}
+
+fn key(space: u8, name: &str) -> Vec<u8> {
+    [&[space], name.as_bytes()].concat()
+}
+
+fn encode(definition: &Definition) -> Vec<u8> {
+    let security = match definition.security.as_str() {
+        "" => "null",
+        security => security,
+    };
+    let (uuid, shards) = (quote(&definition.uuid), definition.shards);
+    format!(r#"{{"uuid":{uuid},"shards":{shards},"security":{security}}}"#).into_bytes()
+}
+
+fn decode(name: &str, bytes: &[u8]) -> Result<Definition> {
+    let damaged = |reason: &str| Error::damaged(format!("database {name}"), reason);
+    let text = canonical(bytes).map_err(|error| damaged(&error.to_string()))?;
+    let json = Json::new(&text);
+    let uuid = json.member("uuid").and_then(Json::string);
+    let shards = json.member("shards").and_then(Json::integer);
+    let shards = shards.and_then(|it| usize::try_from(it).ok());
+    let security = json.member("security").map_or("null", Json::text);
+    Ok(Definition {
+        uuid: uuid.ok_or_else(|| damaged("it has no uuid"))?.into_owned(),
+        shards: shards
+            .filter(|it| (1..=SHARDS_MAX).contains(it))
+            .ok_or_else(|| damaged("it has no shards"))?,
+        security: if security == "null" { "" } else { security }.to_owned(),
+    })
+}
+
+/// Checks that a database may be called `name`.
+fn check_name(name: &str) -> Result<()> {
+    let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'$' | b'(' | b')' | b'+' | b'-' | b'/');
+    let is_system = matches!(name, "_users" | "_replicator" | "_global_changes");
+    let begins = name
+        .bytes()
+        .next()
+        .is_some_and(|it| it.is_ascii_lowercase());
+    if is_system || begins && name.bytes().all(is_allowed) && name.len() <= NAME_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::IllegalDatabaseName(name.to_owned()))
+}
+
+/// 32 random hexadecimal digits.
+fn random_uuid() -> Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| Error::File {
+        operation: "take random numbers from",
+        path: PathBuf::from("the operating system"),
+        reason: error.to_string(),
+    })?;
+    Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
+}
+
+fn make_directory(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).map_err(|error| file_error("create", path, &error))
+}
+
+fn sync_directory(path: &Path) -> Result<()> {
+    let synced = std::fs::File::open(path).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| file_error("sync", path, &error))
+}
+
+fn remove_directory(path: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(file_error("remove", path, &error))
+        }
+        _ => Ok(()),
+    }
+}

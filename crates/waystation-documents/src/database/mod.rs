@@ -1,0 +1,413 @@
+//! A database: documents over several shards in one process.
+//!
+//! ```text
+//!   catalogue    which databases there are; creates and deletes them
+//!   ring         which shard holds a document
+//!   update       writes, sorted by shard
+//!   listing      documents in the order of their identifiers, page by page
+//!   feed         changes in the order of the database's clock, page by page
+//!   find         Mango queries, page by page
+//!   design       indexes, as design documents define them
+//!   sequence     how far a reader of changes has come
+//! ```
+//!
+//! Long answers are read in pages: a page is of one moment, and between pages nothing is held. So a slow reader pins
+//! neither files nor memory, and a database can be deleted at any time.
+//!
+//! Invariants: whoever uses the shards holds the gate for reading; a database is closed or deleted under the gate for
+//! writing. A deleted database answers [`Error::NoDatabase`] for ever; a new one of its name is another `Database`.
+
+mod catalogue;
+mod design;
+mod feed;
+mod find;
+mod listing;
+mod request;
+mod ring;
+mod sequence;
+mod update;
+
+pub use catalogue::{Catalogue, Settings};
+pub use design::IndexInfo;
+pub use feed::{Feed, FeedPage, FeedRow, Filter};
+pub use find::{FindPage, FindStats, Finder};
+pub use listing::{ListPage, Listed, Listing};
+pub use request::{FindRequest, IndexRequest};
+pub use sequence::Sequence;
+
+use crate::attachment::AttachmentInfo;
+use crate::error::{Error, Result};
+use crate::revision::Revision;
+use crate::shard::{Clock, LocalDocument, Opened, Revisions, Shard};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use waystation::Options;
+
+/// What the catalogue keeps of a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Definition {
+    /// 32 hexadecimal digits; its directory has this name.
+    uuid: String,
+    /// How many shards it has.
+    shards: usize,
+    /// Who may do what, as canonical JSON; empty: the default.
+    security: String,
+}
+
+/// Where a database stands.
+enum State {
+    Closed,
+    Open(Vec<Shard>),
+    Deleted,
+}
+
+/// Figures about a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatabaseInfo {
+    /// Documents that are there.
+    pub documents: u64,
+    /// Documents that were deleted, and are remembered for replicas.
+    pub deleted: u64,
+    /// The end of its changes.
+    pub update_sequence: Sequence,
+    /// How often something was purged.
+    pub purge_sequence: u64,
+    /// Bytes that its files take.
+    pub file_bytes: u64,
+    /// Bytes of tables that hold something of it.
+    pub active_bytes: u64,
+}
+
+/// Documents over several shards. See the module.
+pub struct Database {
+    name: String,
+    directory: PathBuf,
+    uuid: String,
+    shard_count: usize,
+    security: Mutex<String>,
+    options: Options,
+    state: RwLock<State>,
+    /// Indexes may differ from what the design documents define.
+    indexes_are_stale: AtomicBool,
+    /// Held while indexes are made equal to the definitions.
+    indexing: Mutex<()>,
+}
+
+/// The shards, while they cannot be closed.
+struct Shards<'a>(RwLockReadGuard<'a, State>);
+
+impl std::ops::Deref for Shards<'_> {
+    type Target = [Shard];
+
+    fn deref(&self) -> &[Shard] {
+        match &*self.0 {
+            State::Open(shards) => shards,
+            State::Closed | State::Deleted => &[],
+        }
+    }
+}
+
+impl Shards<'_> {
+    /// The shard of document `id`.
+    fn of(&self, id: &str) -> &Shard {
+        &self[ring::shard_of(id, self.len())]
+    }
+}
+
+impl Database {
+    fn new(name: &str, directory: PathBuf, definition: &Definition, options: Options) -> Self {
+        Self {
+            name: name.to_owned(),
+            directory,
+            uuid: definition.uuid.clone(),
+            shard_count: definition.shards,
+            security: Mutex::new(definition.security.clone()),
+            options,
+            state: RwLock::new(State::Closed),
+            indexes_are_stale: AtomicBool::new(true),
+            indexing: Mutex::new(()),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Names this database and no other one, also none of the same name.
+    pub fn uuid(&self) -> &str {
+        &self.uuid
+    }
+
+    /// The names of its shards' ranges.
+    pub fn ranges(&self) -> Vec<String> {
+        let range = |number| ring::range_name(number, self.shard_count);
+        (0..self.shard_count).map(range).collect()
+    }
+
+    /// The name of the range that holds document `id`.
+    pub fn range_of(&self, id: &str) -> String {
+        ring::range_name(ring::shard_of(id, self.shard_count), self.shard_count)
+    }
+
+    /// Who may do what, as canonical JSON; empty: the default.
+    pub fn security(&self) -> String {
+        let security = self.security.lock();
+        security.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells sequences of this database from others'.
+    fn instance(&self) -> u32 {
+        crc32fast::hash(self.uuid.as_bytes())
+    }
+
+    /// The shards; they are opened if they are not.
+    fn shards(&self) -> Result<Shards<'_>> {
+        loop {
+            let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+            match &*state {
+                State::Open(_) => return Ok(Shards(state)),
+                State::Deleted => return Err(Error::NoDatabase),
+                State::Closed => drop(state),
+            }
+            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            if matches!(*state, State::Closed) {
+                *state = State::Open(self.open_shards()?);
+                self.indexes_are_stale.store(true, Ordering::SeqCst);
+            }
+        }
+    }
+
+    fn open_shards(&self) -> Result<Vec<Shard>> {
+        let clock = Clock::default();
+        let open = |range: String| {
+            let db = waystation::Db::open(self.directory.join(range), self.options.clone())?;
+            Shard::over(std::sync::Arc::new(db), clock.clone())
+        };
+        self.ranges().into_iter().map(open).collect()
+    }
+
+    /// Closes the shards, if nothing uses them. Returns whether they are closed.
+    fn close(&self) -> bool {
+        let Ok(mut state) = self.state.try_write() else {
+            return false;
+        };
+        if matches!(*state, State::Open(_)) {
+            *state = State::Closed;
+        }
+        true
+    }
+
+    fn is_open(&self) -> bool {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        matches!(*state, State::Open(_))
+    }
+
+    /// Waits for what uses the shards, closes them, and refuses all that comes.
+    fn retire(&self) {
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = State::Deleted;
+    }
+
+    /// Figures about it.
+    ///
+    /// # Errors
+    /// [`Error::NoDatabase`], [`Error::Engine`], [`Error::File`].
+    pub fn info(&self) -> Result<DatabaseInfo> {
+        let shards = self.shards()?;
+        let mut info = DatabaseInfo {
+            documents: 0,
+            deleted: 0,
+            update_sequence: self.end_of(&shards),
+            purge_sequence: 0,
+            file_bytes: bytes_below(&self.directory)?,
+            active_bytes: 0,
+        };
+        for shard in shards.iter() {
+            let figures = shard.info();
+            info.documents += figures.documents;
+            info.deleted += figures.deleted;
+            info.purge_sequence += figures.purge_sequence;
+            info.active_bytes += shard.db().approximate_bytes(&[], &[0xff])?;
+        }
+        Ok(info)
+    }
+
+    /// The end of its changes.
+    ///
+    /// # Errors
+    /// [`Error::NoDatabase`], [`Error::Engine`].
+    pub fn update_sequence(&self) -> Result<Sequence> {
+        Ok(self.end_of(&self.shards()?))
+    }
+
+    fn end_of(&self, shards: &[Shard]) -> Sequence {
+        let position = |shard: &Shard| shard.info().update_sequence;
+        Sequence {
+            instance: self.instance(),
+            positions: shards.iter().map(position).collect(),
+        }
+    }
+
+    /// The winner of document `id`.
+    ///
+    /// # Errors
+    /// As [`Shard::open_winner`]; [`Error::NoDatabase`].
+    pub fn open_winner(&self, id: &str) -> Result<Opened> {
+        self.shards()?.of(id).open_winner(id)
+    }
+
+    /// The version `revision` of document `id`, deleted or not.
+    ///
+    /// # Errors
+    /// As [`Shard::open_revision`]; [`Error::NoDatabase`].
+    pub fn open_revision(&self, id: &str, revision: &Revision) -> Result<Opened> {
+        self.shards()?.of(id).open_revision(id, revision)
+    }
+
+    /// Several versions of document `id`.
+    ///
+    /// # Errors
+    /// As [`Shard::open_revisions`]; [`Error::NoDatabase`].
+    pub fn open_revisions(
+        &self,
+        id: &str,
+        revisions: &Revisions,
+        latest: bool,
+    ) -> Result<Vec<Result<Opened, Revision>>> {
+        self.shards()?.of(id).open_revisions(id, revisions, latest)
+    }
+
+    /// Which of `revisions` of document `id` are not stored here, and stored ones from which they may descend.
+    ///
+    /// # Errors
+    /// As [`Shard::missing_revisions`]; [`Error::NoDatabase`].
+    pub fn missing_revisions(
+        &self,
+        id: &str,
+        revisions: &[Revision],
+    ) -> Result<(Vec<Revision>, Vec<Revision>)> {
+        self.shards()?.of(id).missing_revisions(id, revisions)
+    }
+
+    /// The bytes of an attachment of document `id`.
+    ///
+    /// # Errors
+    /// As [`Shard::attachment`]; [`Error::NoDatabase`].
+    pub fn attachment(&self, id: &str, info: &AttachmentInfo) -> Result<Vec<u8>> {
+        self.shards()?.of(id).attachment(info)
+    }
+
+    /// The local document `name`, which is without `_local/`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NoDatabase`].
+    pub fn open_local(&self, name: &str) -> Result<LocalDocument> {
+        self.shards()?.of(name).open_local(name)
+    }
+
+    /// All local documents, by name.
+    ///
+    /// # Errors
+    /// [`Error::NoDatabase`], [`Error::Engine`], [`Error::Damaged`].
+    pub fn local_documents(&self) -> Result<Vec<LocalDocument>> {
+        let mut found = Vec::new();
+        for shard in self.shards()?.iter() {
+            found.extend(shard.local_documents()?);
+        }
+        found.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(found)
+    }
+
+    /// Gives space back: bodies of superseded revisions, attachments that nothing names, and what tables hold of both.
+    ///
+    /// # Errors
+    /// As [`Shard::compact`]; [`Error::NoDatabase`].
+    pub fn compact(&self) -> Result<()> {
+        for shard in self.shards()?.iter() {
+            shard.compact()?;
+            let db = shard.db();
+            db.compact_range(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)?;
+        }
+        Ok(())
+    }
+
+    /// Has all that was written survive a power cut when it returns.
+    ///
+    /// # Errors
+    /// [`Error::NoDatabase`], [`Error::Engine`].
+    pub fn sync(&self) -> Result<()> {
+        let shards = self.shards()?;
+        shards.iter().try_for_each(|shard| Ok(shard.db().sync()?))
+    }
+
+    /// Ancestors of each leaf that are remembered.
+    ///
+    /// # Errors
+    /// [`Error::NoDatabase`], [`Error::Engine`].
+    pub fn revs_limit(&self) -> Result<u64> {
+        let shards = self.shards()?;
+        Ok(shards.first().map_or(0, |shard| shard.info().revs_limit))
+    }
+
+    /// Has `limit` (at least one) ancestors of each leaf remembered from now on.
+    ///
+    /// # Errors
+    /// As [`Shard::set_revs_limit`]; [`Error::NoDatabase`].
+    pub fn set_revs_limit(&self, limit: u64) -> Result<()> {
+        let shards = self.shards()?;
+        shards
+            .iter()
+            .try_for_each(|shard| shard.set_revs_limit(limit))
+    }
+
+    /// Removes the leaves `revisions` of document `id` with all traces. Returns the ones that were leaves.
+    ///
+    /// # Errors
+    /// As [`Shard::purge`]; [`Error::NoDatabase`].
+    pub fn purge(&self, id: &str, revisions: &[Revision]) -> Result<Vec<Revision>> {
+        let purged = self.shards()?.of(id).purge(id, revisions)?;
+        self.note_design(id);
+        Ok(purged)
+    }
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Database");
+        shown
+            .field("name", &self.name)
+            .field("directory", &self.directory)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An error of the file system outside of the engine.
+fn file_error(operation: &'static str, path: &Path, error: &std::io::Error) -> Error {
+    Error::File {
+        operation,
+        path: path.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+/// Bytes that the files below `directory` take; a file that goes meanwhile counts nothing.
+fn bytes_below(directory: &Path) -> Result<u64> {
+    let refused = |error: &std::io::Error| file_error("list", directory, error);
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory).map_err(|error| refused(&error))? {
+        let entry = entry.map_err(|error| refused(&error))?;
+        let Ok(metadata) = entry.metadata() else {
+            continue;
+        };
+        bytes += if metadata.is_dir() {
+            bytes_below(&entry.path())?
+        } else {
+            metadata.len()
+        };
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;
