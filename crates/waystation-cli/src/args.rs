@@ -1,10 +1,13 @@
 //! What can be said on the command line. Help is part of the interface: every command shows examples.
 
 mod backup;
+mod serve;
 
 pub(crate) use backup::{
     BackupDirectory, BackupsCommand, MakeBackup, PruneBackups, Restore, VerifyBackups,
 };
+
+pub(crate) use serve::Serve;
 
 use crate::output::JsonTarget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -190,6 +193,9 @@ Examples:
   waystation city --html city.html --json city.json
   waystation city grid.csv.gz --readings-per-second 2 --value-bytes 1000 --until 600")]
     City(crate::city::args::City),
+    /// Serve databases of documents over HTTP, as CouchDB does
+    #[command(after_help = serve::EXAMPLES)]
+    Serve(Serve),
     /// Compact tables through the compaction engine in hardware, simulated
     #[command(after_help = "\
 Examples:

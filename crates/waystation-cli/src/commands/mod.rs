@@ -9,6 +9,7 @@ mod ip;
 mod maintain;
 mod place;
 mod read;
+mod serve;
 mod write;
 
 use crate::args::{Cli, Command};
@@ -44,6 +45,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Devices(command) => devices::devices(&mut context, command),
         Command::Place(command) => place::place(&context, command),
         Command::City(args) => crate::city::city(&mut context, &args),
+        Command::Serve(args) => serve::serve(&mut context, args),
         Command::Ip(command) => ip::ip(&mut context, &command),
         Command::Compact(args) => maintain::compact(&mut context, args),
         Command::ExportLeveldb(args) => maintain::export(&mut context, &args),

@@ -1,0 +1,132 @@
+//! `serve`: the document server, until a signal stops it.
+
+use super::{Context, require_path};
+use crate::args::Serve;
+use crate::failure::{CANNOT_OPEN, DAMAGED, Failure, USAGE};
+use std::io::Write;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+use waystation_documents::Error;
+use waystation_server::{Admin, Server, ServerError, Settings, Stopper};
+
+/// The exit code of a command that a second signal ended.
+const INTERRUPTED: i32 = 130;
+/// Threads for blocking work beside those of requests: opening and closing.
+const SPARE_THREADS: usize = 4;
+/// How long the databases may take to close.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// Prints the warnings of engine and server.
+struct Log;
+
+impl log::Log for Log {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.level() <= log::Level::Warn
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            // With nobody to read it, the log is lost.
+            let _ = writeln!(
+                std::io::stderr(),
+                "waystation: {}: {}",
+                record.level().as_str().to_lowercase(),
+                record.args()
+            );
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+pub(super) fn serve(context: &mut Context, args: Serve) -> Result<(), Failure> {
+    require_path(&args.directory)?;
+    if log::set_logger(&Log).is_ok() {
+        log::set_max_level(log::LevelFilter::Warn);
+    }
+    let settings = Settings {
+        listen: args.listen,
+        admins: admins(&args)?,
+        shards: usize::from(args.q),
+        sync: args.sync,
+        cors_origins: args.cors_origin,
+        ..Settings::new(args.directory)
+    };
+    let runtime = Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(settings.workers + SPARE_THREADS)
+        .build()
+        .map_err(|error| {
+            Failure::new(CANNOT_OPEN, format!("no threads can be started: {error}"))
+        })?;
+    let served = run(context, &runtime, settings);
+    runtime.shutdown_timeout(CLOSING);
+    served
+}
+
+fn run(context: &mut Context, runtime: &Runtime, settings: Settings) -> Result<(), Failure> {
+    let server = runtime.block_on(Server::bind(settings)).map_err(failure)?;
+    runtime.block_on(stop_at_signals(server.stopper()))?;
+    let url = format!("http://{}/", server.address());
+    context
+        .output
+        .line(&format!("Waystation listens at {url}"))?;
+    context.output.flush()?;
+    runtime.block_on(server.run());
+    Ok(())
+}
+
+/// Has the first signal stop the server, and the second one end the process.
+async fn stop_at_signals(stopper: Stopper) -> Result<(), Failure> {
+    let refused = |error| Failure::new(CANNOT_OPEN, format!("signals cannot be heard: {error}"));
+    let mut interrupts = signal(SignalKind::interrupt()).map_err(refused)?;
+    let mut terminations = signal(SignalKind::terminate()).map_err(refused)?;
+    tokio::spawn(async move {
+        for is_second in [false, true] {
+            tokio::select! {
+                _ = interrupts.recv() => {}
+                _ = terminations.recv() => {}
+            }
+            if is_second {
+                std::process::exit(INTERRUPTED);
+            }
+            stopper.stop();
+        }
+    });
+    Ok(())
+}
+
+fn admins(args: &Serve) -> Result<Vec<Admin>, Failure> {
+    let mut lines = args.admin.clone();
+    lines.extend(std::env::var("WAYSTATION_ADMIN").ok());
+    if let Some(path) = &args.admin_file {
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|error| Failure::file("read", path, error))?;
+        lines.extend(
+            text.lines()
+                .filter(|line| !line.trim().is_empty())
+                .map(ToOwned::to_owned),
+        );
+    }
+    let admin = |line: String| match line.split_once(':') {
+        Some((name, password)) if !name.is_empty() && !password.is_empty() => Ok(Admin {
+            name: name.to_owned(),
+            password: password.to_owned(),
+        }),
+        _ => Err(Failure::new(
+            USAGE,
+            "an administrator is written NAME:PASSWORD, neither of them empty",
+        )),
+    };
+    lines.into_iter().map(admin).collect()
+}
+
+fn failure(error: ServerError) -> Failure {
+    match error {
+        ServerError::Documents(Error::Engine(error)) => error.into(),
+        ServerError::Documents(Error::Damaged { .. }) => Failure::new(DAMAGED, error.to_string()),
+        ServerError::NoAdmin(_) => Failure::new(USAGE, error.to_string()),
+        _ => Failure::new(CANNOT_OPEN, error.to_string()),
+    }
+}

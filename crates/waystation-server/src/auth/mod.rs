@@ -1,0 +1,241 @@
+//! Who calls, and what the caller may do.
+//!
+//! A caller is named by a password in each request (Basic) or by a session's cookie. Server administrators come from the
+//! settings; other users are documents in `_users`. Without any administrator every caller is one: such a server listens
+//! on loopback addresses only.
+
+mod password;
+mod session;
+mod users;
+
+pub(crate) use users::prepare as prepare_user;
+
+use crate::app::App;
+use crate::failure::{Failure, Outcome};
+use crate::settings::Settings;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::header::{AUTHORIZATION, COOKIE, HeaderMap};
+use password::Verified;
+use std::sync::Arc;
+use waystation_documents::Database;
+use waystation_documents::json::{Json, Kind};
+
+/// The role of server administrators.
+const ADMIN: &str = "_admin";
+
+/// Who calls.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct User {
+    /// `None`: not said.
+    pub(crate) name: Option<String>,
+    pub(crate) roles: Vec<String>,
+    /// How the caller was named.
+    pub(crate) by: Option<&'static str>,
+    /// A cookie that prolongs the session.
+    pub(crate) cookie: Option<String>,
+}
+
+/// What a server knows of its users.
+pub(crate) struct Authority {
+    admins: Vec<crate::settings::Admin>,
+    secret: [u8; 32],
+    session_seconds: u64,
+    pub(crate) password_iterations: u32,
+    verified: Verified,
+}
+
+impl Authority {
+    pub(crate) fn new(settings: &Settings, secret: [u8; 32]) -> Self {
+        Self {
+            admins: settings.admins.clone(),
+            secret,
+            session_seconds: settings.session_timeout.as_secs(),
+            password_iterations: settings.password_iterations,
+            verified: Verified::default(),
+        }
+    }
+
+    /// Whether every caller is an administrator.
+    fn is_open(&self) -> bool {
+        self.admins.is_empty()
+    }
+}
+
+/// Names the caller of a request with these headers.
+pub(crate) async fn identify(app: &Arc<App>, headers: &HeaderMap) -> Outcome<User> {
+    let text = |name| headers.get(name).and_then(|it| it.to_str().ok());
+    if let Some(basic) = text(AUTHORIZATION).and_then(|it| it.strip_prefix("Basic ")) {
+        let (name, password) = credentials(basic)?;
+        let user = login(app, name, password).await?;
+        return user.ok_or_else(|| Failure::unauthorized("Name or password is incorrect."));
+    }
+    let cookies = text(COOKIE).unwrap_or_default().split(';');
+    let mut sessions = cookies.filter_map(|it| it.trim().strip_prefix("AuthSession="));
+    if let Some(cookie) = sessions.next().filter(|cookie| !cookie.is_empty()) {
+        let cookie = cookie.to_owned();
+        let user = app.run(move |app| session::resume(app, &cookie)).await?;
+        if let Some(user) = user {
+            return Ok(user);
+        }
+    }
+    let open = || User {
+        roles: vec![ADMIN.to_owned()],
+        ..User::default()
+    };
+    Ok(if app.authority.is_open() {
+        open()
+    } else {
+        User::default()
+    })
+}
+
+/// The user of this name, if the password is right.
+pub(crate) async fn login(app: &Arc<App>, name: String, password: String) -> Outcome<Option<User>> {
+    app.run(move |app| {
+        let Some(known) = users::find(app, &name)? else {
+            return Ok(None);
+        };
+        let is_right = known.verify(&app.authority, &password);
+        Ok(is_right.then(|| User {
+            name: Some(name),
+            roles: known.roles,
+            by: Some("default"),
+            cookie: None,
+        }))
+    })
+    .await
+}
+
+/// A cookie of a new session of `name`.
+pub(crate) async fn open_session(app: &Arc<App>, name: String) -> Outcome<String> {
+    app.run(move |app| session::open(app, &name)).await
+}
+
+/// A cookie that ends the session.
+pub(crate) const CLOSING_COOKIE: &str = "AuthSession=; Version=1; Path=/; HttpOnly";
+
+fn credentials(basic: &str) -> Outcome<(String, String)> {
+    let wrong = || Failure::bad_request("Authorization header has invalid base64 or no colon");
+    let bytes = STANDARD.decode(basic.trim()).map_err(|_| wrong())?;
+    let text = String::from_utf8(bytes).map_err(|_| wrong())?;
+    let (name, password) = text.split_once(':').ok_or_else(wrong)?;
+    Ok((name.to_owned(), password.to_owned()))
+}
+
+impl User {
+    /// Whether the caller is a server administrator.
+    pub(crate) fn is_admin(&self) -> bool {
+        self.roles.iter().any(|role| role == ADMIN)
+    }
+
+    /// Refuses other callers than server administrators.
+    pub(crate) fn require_admin(&self) -> Outcome<()> {
+        let refused = || Failure::unauthorized("You are not a server admin.");
+        self.is_admin().then_some(()).ok_or_else(refused)
+    }
+
+    /// Whether the caller administrates `database`.
+    pub(crate) fn is_admin_of(&self, database: &Database) -> bool {
+        self.is_admin() || self.is_listed(&database.security(), "admins")
+    }
+
+    /// Refuses other callers than administrators of `database`.
+    pub(crate) fn require_admin_of(&self, database: &Database) -> Outcome<()> {
+        let refused = || Failure::unauthorized("You are not a db or server admin.");
+        self.is_admin_of(database).then_some(()).ok_or_else(refused)
+    }
+
+    /// Refuses callers that may not read and write `database`. Users reach their own documents in `_users`.
+    pub(crate) fn require_member(&self, database: &Database) -> Outcome<()> {
+        let security = database.security();
+        let is_public = !security.is_empty() && !has_entries(&security, "members");
+        let is_member = is_public
+            || self.is_admin_of(database)
+            || self.is_listed(&security, "members")
+            || database.name() == users::DATABASE && self.name.is_some();
+        match (is_member, &self.name) {
+            (true, _) => Ok(()),
+            (false, None) => {
+                let reason = "You are not authorized to access this db.";
+                Err(Failure::unauthorized(reason))
+            }
+            (false, Some(_)) => {
+                let reason = "You are not allowed to access this db.";
+                Err(Failure::forbidden(reason))
+            }
+        }
+    }
+
+    /// Refuses callers that may not read or write document `id` of `database`: in `_users`, others' documents are
+    /// hidden, and there is nothing but documents.
+    pub(crate) fn require_document(&self, database: &Database, id: &str) -> Outcome<()> {
+        if database.name() != users::DATABASE || self.is_admin_of(database) {
+            return Ok(());
+        }
+        let own = self.name.as_ref().map(|name| users::id_of(name));
+        if own.as_deref() == Some(id) {
+            return Ok(());
+        }
+        Err(Failure::not_found("missing"))
+    }
+
+    /// Refuses callers that may not read all of `database`, who in `_users` are all but its administrators.
+    pub(crate) fn require_all(&self, database: &Database) -> Outcome<()> {
+        if database.name() == users::DATABASE {
+            self.require_admin_of(database)?;
+        }
+        Ok(())
+    }
+
+    fn is_listed(&self, security: &str, list: &str) -> bool {
+        let json = Json::new(security);
+        let holds = |kind: &str, value: &str| {
+            let values = json.member(list).and_then(|it| it.member(kind));
+            let mut values = values.iter().flat_map(|values| values.elements());
+            values.any(|it| it.string().as_deref() == Some(value))
+        };
+        let by_name = self.name.as_ref().is_some_and(|name| holds("names", name));
+        by_name || self.roles.iter().any(|role| holds("roles", role))
+    }
+}
+
+fn has_entries(security: &str, list: &str) -> bool {
+    let list = Json::new(security).member(list);
+    ["names", "roles"].iter().any(|kind| {
+        let values = list.and_then(|list| list.member(kind));
+        values.is_some_and(|values| values.elements().next().is_some())
+    })
+}
+
+/// Checks the security object of a database.
+pub(crate) fn check_security(json: Json<'_>) -> Outcome<()> {
+    let wrong = |what: &str| {
+        Err(Failure::bad_request(format!(
+            "{what} must be a JSON list of strings"
+        )))
+    };
+    if json.kind() != Kind::Object {
+        return Err(Failure::bad_request("Request body must be a JSON object"));
+    }
+    for list in ["admins", "members"] {
+        let Some(object) = json.member(list) else {
+            continue;
+        };
+        if object.kind() != Kind::Object {
+            return Err(Failure::bad_request(format!(
+                "{list} must be a JSON object"
+            )));
+        }
+        for kind in ["names", "roles"] {
+            let Some(values) = object.member(kind) else {
+                continue;
+            };
+            let is_text = |value: Json<'_>| value.kind() == Kind::String;
+            if values.kind() != Kind::Array || !values.elements().all(is_text) {
+                return wrong(kind);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,280 @@
+//! Documents in the order of their identifiers: `_all_docs` and its kin.
+
+use crate::app::App;
+use crate::failure::{Failure, Outcome};
+use crate::handlers::open::Wanted;
+use crate::query::Query;
+use crate::reply::{self, Pages, Reply};
+use crate::request::Call;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use waystation_documents::Database;
+use waystation_documents::database::{Listed, Listing};
+use waystation_documents::json::{Json, Kind, quote};
+use waystation_documents::shard::ScanOptions;
+
+/// Keys that are looked up at once.
+const KEYS_AT_ONCE: usize = 256;
+
+/// A listing as it was asked for.
+#[derive(Clone)]
+struct Request {
+    listing: Listing,
+    /// These documents and no others, in this order: canonical JSON of the keys.
+    keys: Option<VecDeque<String>>,
+    wanted: Wanted,
+    with_documents: bool,
+}
+
+pub(crate) async fn all_documents(call: Call) -> Outcome<Reply> {
+    list(call, None).await
+}
+
+pub(crate) async fn design_documents(call: Call) -> Outcome<Reply> {
+    list(call, Some(("_design/", "_design0"))).await
+}
+
+async fn list(mut call: Call, within: Option<(&str, &str)>) -> Outcome<Reply> {
+    call.allow("GET,POST")?;
+    let database = call.database().await?;
+    call.user.require_all(&database)?;
+    if call.method == "POST" {
+        let text = call.take_object().await?;
+        take_members(&mut call.query, Json::new(&text));
+    }
+    let request = Request::parse(&call.query, within)?;
+    let app = call.app;
+    let begin = request.head(&app, &database).await?;
+    Ok(reply::pages("application/json", move |pages| async move {
+        let written = request.write(&app, &database, &pages, begin).await;
+        if written == Ok(true) {
+            // If the client has gone, the answer is at its end too.
+            let _ = pages.send("\n").await;
+        }
+        (pages, written.map(drop))
+    }))
+}
+
+pub(crate) async fn queries(mut call: Call) -> Outcome<Reply> {
+    call.allow("POST")?;
+    let database = call.database().await?;
+    call.user.require_all(&database)?;
+    let text = call.take_object().await?;
+    let queries = Json::new(&text).member("queries");
+    let queries = queries.filter(|queries| queries.kind() == Kind::Array);
+    let queries =
+        queries.ok_or_else(|| Failure::bad_request("`queries` member must be an array."))?;
+    let parse = |json| {
+        let mut query = call.query.clone();
+        take_members(&mut query, json);
+        Request::parse(&query, None)
+    };
+    let requests: Vec<Request> = queries.elements().map(parse).collect::<Outcome<_>>()?;
+    let app = call.app;
+    Ok(reply::pages("application/json", move |pages| async move {
+        let written = async {
+            let mut lead = "{\"results\":[\r\n";
+            for request in requests {
+                let begin = lead.to_owned() + &request.head(&app, &database).await?;
+                lead = ",\r\n";
+                if !request.write(&app, &database, &pages, begin).await? {
+                    return Ok(());
+                }
+            }
+            let begun = if lead.starts_with('{') { lead } else { "" };
+            // If the client has gone, the answer is at its end too.
+            let _ = pages.send(format!("{begun}\r\n]}}\n")).await;
+            Ok(())
+        };
+        let written = written.await;
+        (pages, written)
+    }))
+}
+
+/// Takes the members of a body as parameters: texts as they stand, other values as JSON.
+fn take_members(query: &mut Query, json: Json<'_>) {
+    for (name, value) in json.members() {
+        query.set(&waystation_documents::json::unquote(name), value.text());
+    }
+}
+
+impl Request {
+    fn parse(query: &Query, within: Option<(&str, &str)>) -> Outcome<Self> {
+        let text = |names: [&str; 2]| -> Outcome<Option<String>> {
+            for name in names {
+                if let Some(json) = query.json(name)? {
+                    let key = Json::new(&json).string().map(std::borrow::Cow::into_owned);
+                    return Ok(Some(key.unwrap_or_default()));
+                }
+            }
+            Ok(None)
+        };
+        let descending = query.is_true("descending");
+        let mut scan = ScanOptions {
+            from: text(["startkey", "start_key"])?,
+            to: text(["endkey", "end_key"])?,
+            is_before: query.boolean("inclusive_end")? == Some(false),
+            descending,
+            ..ScanOptions::default()
+        };
+        if let Some(key) = query.json("key")? {
+            let key = Json::new(&key).string().map(std::borrow::Cow::into_owned);
+            // No document has a key that is no text.
+            let key = key.unwrap_or_default();
+            scan.from = Some(key.clone());
+            scan.to = Some(key);
+            scan.is_before = false;
+        }
+        if let Some((begin, end)) = within {
+            let (first, last) = if descending {
+                (end, begin)
+            } else {
+                (begin, end)
+            };
+            scan.from.get_or_insert_with(|| first.to_owned());
+            scan.to.get_or_insert_with(|| last.to_owned());
+        }
+        let keys = match query.json("keys")? {
+            None => None,
+            Some(text) => {
+                let json = Json::new(&text);
+                if json.kind() != Kind::Array {
+                    return Err(Failure::bad_request("`keys` body member must be an array."));
+                }
+                let keys = json.elements().map(|key| key.text().to_owned());
+                let mut keys: VecDeque<String> = keys.collect();
+                if descending {
+                    keys = keys.into_iter().rev().collect();
+                }
+                Some(keys)
+            }
+        };
+        let with_documents = query.boolean("include_docs")? == Some(true);
+        Ok(Self {
+            listing: Listing {
+                scan,
+                skip: query.whole("skip")?.unwrap_or(0),
+                limit: query.whole("limit")?,
+                with_documents,
+            },
+            keys,
+            wanted: Wanted::parse(query)?,
+            with_documents,
+        })
+    }
+
+    /// What stands before the rows.
+    async fn head(&self, app: &Arc<App>, database: &Arc<Database>) -> Outcome<String> {
+        let (database, listing) = (Arc::clone(database), self.listing.clone());
+        let by_key = self.keys.is_some();
+        let work = move |_: &App| {
+            let total = database.info()?.documents;
+            let offset = if by_key {
+                None
+            } else {
+                database.offset(&listing)?
+            };
+            Ok((total, offset))
+        };
+        let (total, offset) = app.run(work).await?;
+        let offset = offset.map_or("null".to_owned(), |offset| offset.min(total).to_string());
+        Ok(format!(
+            "{{\"total_rows\":{total},\"offset\":{offset},\"rows\":[\r\n"
+        ))
+    }
+
+    /// Writes `begin`, all rows and the end; whether the client is still there.
+    async fn write(
+        mut self,
+        app: &Arc<App>,
+        database: &Arc<Database>,
+        pages: &Pages,
+        begin: String,
+    ) -> Outcome<bool> {
+        let mut lead = begin;
+        let mut is_first = true;
+        loop {
+            let database = Arc::clone(database);
+            let (request, rows, is_end) = app
+                .run(move |_| {
+                    let (rows, is_end) = self.next(&database)?;
+                    Ok((self, rows, is_end))
+                })
+                .await?;
+            self = request;
+            if !rows.is_empty() {
+                let between = if is_first { "" } else { ",\r\n" };
+                is_first = false;
+                let page = format!("{lead}{between}{}", rows.join(",\r\n"));
+                lead.clear();
+                if pages.send(page).await.is_err() {
+                    return Ok(false);
+                }
+            }
+            if is_end {
+                let sent = pages.send(format!("{lead}\r\n]}}")).await;
+                return Ok(sent.is_ok());
+            }
+        }
+    }
+
+    /// The next rows, and whether they are the last.
+    fn next(&mut self, database: &Database) -> Outcome<(Vec<String>, bool)> {
+        let Some(keys) = &mut self.keys else {
+            let page = database.list(&self.listing)?;
+            let rows = page
+                .rows
+                .iter()
+                .map(|row| self.row(database, &quote(&row.id), row));
+            let rows = rows.collect::<Outcome<Vec<String>>>()?;
+            let is_end = page.rest.is_none();
+            if let Some(rest) = page.rest {
+                self.listing = rest;
+            }
+            return Ok((rows, is_end));
+        };
+        let mut some = Vec::new();
+        while some.len() < KEYS_AT_ONCE && self.listing.limit != Some(0) {
+            let Some(key) = keys.pop_front() else { break };
+            if self.listing.skip > 0 {
+                self.listing.skip -= 1;
+                continue;
+            }
+            self.listing.limit = self.listing.limit.map(|limit| limit - 1);
+            some.push(key);
+        }
+        let is_end = keys.is_empty() || self.listing.limit == Some(0);
+        let row = |key: &String| match Json::new(key).string() {
+            None => Ok(format!("{{\"key\":{key},\"error\":\"not_found\"}}")),
+            Some(id) => match database.list_one(&id, self.with_documents)? {
+                None => Ok(format!("{{\"key\":{key},\"error\":\"not_found\"}}")),
+                Some(listed) => self.row(database, key, &listed),
+            },
+        };
+        let rows = some.iter().map(row).collect::<Outcome<_>>()?;
+        Ok((rows, is_end))
+    }
+
+    fn row(&self, database: &Database, key: &str, listed: &Listed) -> Outcome<String> {
+        let revision = quote(&listed.revision.to_string());
+        let deleted = if listed.deleted {
+            ",\"deleted\":true"
+        } else {
+            ""
+        };
+        let document = match (&listed.opened, self.with_documents) {
+            (_, false) => String::new(),
+            (None, true) => ",\"doc\":null".to_owned(),
+            (Some(opened), true) => {
+                format!(
+                    ",\"doc\":{}",
+                    self.wanted.json(database, &listed.id, opened)?
+                )
+            }
+        };
+        let id = quote(&listed.id);
+        Ok(format!(
+            "{{\"id\":{id},\"key\":{key},\"value\":{{\"rev\":{revision}{deleted}}}{document}}}"
+        ))
+    }
+}

@@ -1,0 +1,389 @@
+//! The feed of changes: read once, waited for, or followed for as long as the client listens.
+//!
+//! ```text
+//!   normal        what has changed; then the end
+//!   longpoll      the same, and if there is nothing, what changes next
+//!   continuous    a line for each change, without end
+//!   eventsource   the same as events for browsers
+//! ```
+
+use crate::app::App;
+use crate::failure::{Failure, Outcome};
+use crate::handlers::open::Wanted;
+use crate::query::Query;
+use crate::reply::{self, Gone, Pages, Reply};
+use crate::request::Call;
+use hyper::StatusCode;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use waystation_documents::database::{Feed, FeedRow, Filter};
+use waystation_documents::json::{Json, Kind, quote};
+use waystation_documents::mango::Selector;
+use waystation_documents::{Database, array};
+
+/// A feed waits this long for a change, unless it says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FeedKind {
+    Normal,
+    LongPoll,
+    Continuous,
+    Events,
+}
+
+/// A feed as it was asked for.
+#[derive(Clone)]
+struct Request {
+    kind: FeedKind,
+    feed: Feed,
+    /// All leaves, and not only winners.
+    all_leaves: bool,
+    with_documents: bool,
+    wanted: Wanted,
+    /// Something is sent so often, to show that the connection lives.
+    heartbeat: Option<Duration>,
+    timeout: Duration,
+}
+
+pub(crate) async fn changes(mut call: Call) -> Outcome<Reply> {
+    call.allow("GET,POST")?;
+    let database = call.database().await?;
+    call.user.require_all(&database)?;
+    let body = match call.method.as_str() {
+        "POST" => call.take_object().await?,
+        _ => "{}".to_owned(),
+    };
+    let since = since(&call, Json::new(&body));
+    let (parsed, query) = (Arc::clone(&database), call.query.clone());
+    let work = move |_: &App| {
+        let request = Request::parse(&parsed, &query, Json::new(&body), &since)?;
+        Ok((request, format!("\"{}\"", parsed.update_sequence()?)))
+    };
+    let (request, tag) = call.app.run(work).await?;
+    let is_tagged = request.kind == FeedKind::Normal && call.method == "GET";
+    if is_tagged && call.has(&tag) {
+        let mut reply = reply::empty(StatusCode::NOT_MODIFIED);
+        reply::set(&mut reply, "ETag", &tag);
+        return Ok(reply);
+    }
+    let content_type = match request.kind {
+        FeedKind::Events => "text/event-stream",
+        _ => "application/json",
+    };
+    let follower = Follower {
+        updates: call.app.watch(&database),
+        stopping: call.app.stopping.clone(),
+        app: call.app,
+        database,
+        request,
+        rows: 0,
+    };
+    let mut reply = reply::pages(content_type, move |pages| async move {
+        let outcome = match follower.follow(&pages).await {
+            Ok(()) | Err(End::Gone) => Ok(()),
+            Err(End::Failed(failure)) => Err(failure),
+        };
+        (pages, outcome)
+    });
+    if is_tagged {
+        reply::set(&mut reply, "ETag", &tag);
+    }
+    Ok(reply)
+}
+
+/// Where the feed is to begin: browsers that come back say it in a header.
+fn since(call: &Call, body: Json<'_>) -> String {
+    let header = call.header("last-event-id");
+    if call.query.get("feed") == Some("eventsource") && !header.is_empty() {
+        return header.to_owned();
+    }
+    let named = call.query.get("since").or(call.query.get("last-event-id"));
+    let in_body = body.member("since").map(|since| match since.string() {
+        Some(text) => text.into_owned(),
+        None => since.text().to_owned(),
+    });
+    named
+        .map(ToOwned::to_owned)
+        .or(in_body)
+        .unwrap_or_else(|| "0".to_owned())
+}
+
+impl Request {
+    fn parse(database: &Database, query: &Query, body: Json<'_>, since: &str) -> Outcome<Self> {
+        let kind = match query.get("feed") {
+            None | Some("normal") => FeedKind::Normal,
+            Some("longpoll") => FeedKind::LongPoll,
+            Some("continuous" | "live") => FeedKind::Continuous,
+            Some("eventsource") => FeedKind::Events,
+            Some(_) => {
+                return Err(Failure::bad_request(
+                    "Supported `feed` types: normal, continuous, live, longpoll, eventsource",
+                ));
+            }
+        };
+        let all_leaves = match query.get("style") {
+            None | Some("main_only") => false,
+            Some("all_docs") => true,
+            Some(_) => {
+                return Err(Failure::bad_request(
+                    "Supported `style` values: main_only, all_docs",
+                ));
+            }
+        };
+        let number = |name: &str, reason: &str| -> Outcome<Option<u64>> {
+            let text = query.get(name);
+            let parsed = text.map(|text| text.parse().map_err(|_| Failure::bad_request(reason)));
+            parsed.transpose()
+        };
+        let limit = number(
+            "limit",
+            "The limit parameter should be a non-negative integer",
+        )?;
+        let timeout = number(
+            "timeout",
+            "The timeout parameter should be a non-negative integer",
+        )?;
+        let heartbeat = match query.get("heartbeat") {
+            None | Some("false") => None,
+            Some("true") => Some(TIMEOUT),
+            Some(_) => {
+                let reason = "Invalid heartbeat value. Expecting a positive integer value (in milliseconds).";
+                number("heartbeat", reason)?
+                    .filter(|it| *it > 0)
+                    .map(Duration::from_millis)
+            }
+        };
+        let with_documents = query.is_true("include_docs");
+        let descending = query.is_true("descending");
+        Ok(Self {
+            kind,
+            all_leaves,
+            feed: Feed {
+                since: database.sequence(since)?,
+                until: descending.then_some(u64::MAX),
+                filter: filter(database, query, body)?,
+                // A feed of no changes is one of one change, as CouchDB has it.
+                limit: limit.map(|limit| limit.max(1)),
+                with_documents,
+            },
+            with_documents,
+            wanted: Wanted::parse(query)?,
+            heartbeat,
+            timeout: timeout.map_or(TIMEOUT, Duration::from_millis),
+        })
+    }
+
+    fn row(&self, database: &Database, row: &FeedRow) -> Outcome<String> {
+        let count = if self.all_leaves { row.leaves.len() } else { 1 };
+        let leaves = row.leaves.iter().take(count);
+        let leaves = array(leaves.map(|leaf| format!("{{\"rev\":{}}}", quote(&leaf.to_string()))));
+        let deleted = if row.deleted { ",\"deleted\":true" } else { "" };
+        let document = match &row.opened {
+            Some(opened) => format!(",\"doc\":{}", self.wanted.json(database, &row.id, opened)?),
+            None if self.with_documents => ",\"doc\":null".to_owned(),
+            None => String::new(),
+        };
+        let (sequence, id) = (quote(&row.sequence.to_string()), quote(&row.id));
+        let text =
+            format!("{{\"seq\":{sequence},\"id\":{id},\"changes\":{leaves}{deleted}{document}}}");
+        Ok(match self.kind {
+            FeedKind::Events => format!("data: {text}\nid: {sequence}\n\n"),
+            FeedKind::Continuous => text + "\n",
+            FeedKind::Normal | FeedKind::LongPoll => text,
+        })
+    }
+
+    /// Whether rows stand in one JSON object.
+    fn is_framed(&self) -> bool {
+        matches!(self.kind, FeedKind::Normal | FeedKind::LongPoll)
+    }
+}
+
+fn filter(database: &Database, query: &Query, body: Json<'_>) -> Outcome<Filter> {
+    match query.get("filter") {
+        None | Some("") => Ok(Filter::All),
+        Some("_design") => Ok(Filter::Design),
+        Some("_doc_ids") => {
+            let in_query = query.json("doc_ids")?;
+            let ids = match &in_query {
+                Some(text) => Some(Json::new(text)),
+                None => body.member("doc_ids"),
+            };
+            let ids = ids.filter(|ids| ids.kind() == Kind::Array);
+            let missing =
+                || Failure::bad_request("`doc_ids` filter parameter is not a list of doc ids.");
+            let ids = ids.ok_or_else(missing)?.elements().filter_map(Json::string);
+            Ok(Filter::Ids(
+                ids.map(Into::into).collect::<HashSet<String>>(),
+            ))
+        }
+        Some("_selector") => {
+            let missing = || Failure::bad_request("Selector must be specified in POST payload");
+            let selector = body.member("selector").ok_or_else(missing)?;
+            Ok(Filter::Selector(Selector::parse(selector)?))
+        }
+        Some("_view") => Err(Failure::not_implemented()),
+        Some(name) => {
+            let Some((design, _)) = name.split_once('/') else {
+                let reason = "`filter` parameter must be of the form `designname/filtername`";
+                return Err(Failure::bad_request(reason));
+            };
+            database.open_winner(&format!("_design/{design}"))?;
+            Err(Failure::not_implemented())
+        }
+    }
+}
+
+/// Why a feed ends before its time.
+enum End {
+    Gone,
+    Failed(Failure),
+}
+
+impl From<Gone> for End {
+    fn from(_: Gone) -> Self {
+        Self::Gone
+    }
+}
+
+impl From<Failure> for End {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// A client that follows a feed.
+struct Follower {
+    app: Arc<App>,
+    database: Arc<Database>,
+    request: Request,
+    updates: watch::Receiver<u64>,
+    stopping: watch::Receiver<bool>,
+    /// Rows that were sent.
+    rows: u64,
+}
+
+impl Follower {
+    async fn follow(mut self, pages: &Pages) -> Result<(), End> {
+        if self.request.is_framed() {
+            pages.send("{\"results\":[\n").await?;
+        }
+        loop {
+            // What changes from here on wakes the feed, whether this page has it or not.
+            self.updates.borrow_and_update();
+            let (rows, is_end) = self.read().await?;
+            self.send(pages, &rows).await?;
+            if is_end && (self.is_done() || !self.wait(pages).await?) {
+                break;
+            }
+        }
+        self.finish(pages).await
+    }
+
+    /// Reads the next page.
+    async fn read(&mut self) -> Outcome<(Vec<String>, bool)> {
+        let (database, mut request) = (Arc::clone(&self.database), self.request.clone());
+        let work = move |_: &App| {
+            let page = match database.changes(&mut request.feed) {
+                // The feed of a deleted database ends.
+                Err(waystation_documents::Error::NoDatabase) => {
+                    return Ok((request, Vec::new(), true));
+                }
+                page => page?,
+            };
+            let rows = page.rows.iter().map(|row| request.row(&database, row));
+            let rows = rows.collect::<Outcome<Vec<String>>>()?;
+            Ok((request, rows, page.is_end))
+        };
+        let (request, rows, is_end) = self.app.run(work).await?;
+        self.request = request;
+        Ok((rows, is_end))
+    }
+
+    async fn send(&mut self, pages: &Pages, rows: &[String]) -> Result<(), Gone> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let (lead, between) = match (self.request.is_framed(), self.rows) {
+            (false, _) => ("", ""),
+            (true, 0) => ("", ",\n"),
+            (true, _) => (",\n", ",\n"),
+        };
+        self.rows += rows.len() as u64;
+        pages.send(format!("{lead}{}", rows.join(between))).await
+    }
+
+    /// Whether the client has all that it wants, once there are no more changes.
+    fn is_done(&self) -> bool {
+        let is_full = self.request.feed.limit == Some(0);
+        let is_upwards = self.request.feed.until.is_none();
+        is_full
+            || !is_upwards
+            || match self.request.kind {
+                FeedKind::Normal => true,
+                FeedKind::LongPoll => self.rows > 0,
+                FeedKind::Continuous | FeedKind::Events => false,
+            }
+    }
+
+    /// Waits for a change, and shows meanwhile that the connection lives; whether there may be one.
+    async fn wait(&mut self, pages: &Pages) -> Result<bool, Gone> {
+        let deadline = Instant::now() + self.request.timeout;
+        let stopping = &mut self.stopping;
+        let stopped = async move {
+            // Without a server to tell it, a feed ends too.
+            let _ = stopping.wait_for(|is_told| *is_told).await.is_ok();
+        };
+        tokio::pin!(stopped);
+        loop {
+            let until = match self.request.heartbeat {
+                Some(heartbeat) => Instant::now() + heartbeat,
+                None => deadline,
+            };
+            tokio::select! {
+                changed = self.updates.changed() => return Ok(changed.is_ok()),
+                () = &mut stopped => return Ok(false),
+                () = pages.gone() => return Err(Gone),
+                () = sleep_until(until) => {
+                    if self.request.heartbeat.is_none() {
+                        return Ok(false);
+                    }
+                    let beat = match self.request.kind {
+                        FeedKind::Events => "event: heartbeat\ndata: \n\n",
+                        _ => "\n",
+                    };
+                    pages.send(beat).await?;
+                }
+            }
+        }
+    }
+
+    async fn finish(self, pages: &Pages) -> Result<(), End> {
+        let (database, feed) = (Arc::clone(&self.database), self.request.feed.clone());
+        let is_cut = feed.limit.is_some();
+        let work = move |_: &App| {
+            let pending = if is_cut {
+                database.pending(&feed)
+            } else {
+                Ok(0)
+            };
+            match pending {
+                Err(waystation_documents::Error::NoDatabase) => Ok(0),
+                pending => Ok(pending?),
+            }
+        };
+        let pending = self.app.run(work).await?;
+        let last = quote(&self.request.feed.since.to_string());
+        let end = format!("\"last_seq\":{last},\"pending\":{pending}}}\n");
+        let text = match self.request.kind {
+            FeedKind::Normal | FeedKind::LongPoll => format!("\n],\n{end}"),
+            FeedKind::Continuous => format!("{{{end}"),
+            FeedKind::Events => String::new(),
+        };
+        Ok(pages.send(text).await?)
+    }
+}

@@ -1,0 +1,140 @@
+//! Databases: made, described, deleted; who may use them; where their documents are.
+
+use crate::auth;
+use crate::failure::{Failure, Outcome};
+use crate::handlers::documents;
+use crate::query::encode;
+use crate::reply::{self, Reply};
+use crate::request::Call;
+use hyper::StatusCode;
+use waystation_documents::json::{Json, quote};
+use waystation_documents::{Database, Error};
+
+/// Who may do what, if a database says nothing.
+const SECURITY: &str = r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#;
+
+/// Whether a database of the server itself has this name.
+pub(crate) fn is_system(name: &str) -> bool {
+    matches!(name, "_users" | "_replicator" | "_global_changes")
+}
+
+pub(crate) async fn database(call: Call) -> Outcome<Reply> {
+    match call.method.as_str() {
+        "GET" => info(&call).await,
+        "PUT" => create(&call).await,
+        "DELETE" => delete(&call).await,
+        "POST" => documents::create(call).await,
+        _ => Err(Failure::method("DELETE,GET,HEAD,POST,PUT")),
+    }
+}
+
+async fn info(call: &Call) -> Outcome<Reply> {
+    let database = call.database().await?;
+    let text = call.app.run(move |_| Ok(info_json(&database)?)).await?;
+    Ok(reply::ok(text))
+}
+
+/// What is told of a database.
+pub(crate) fn info_json(database: &Database) -> Result<String, Error> {
+    let info = database.info()?;
+    let (file, active) = (info.file_bytes, info.active_bytes);
+    let shards = database.ranges().len();
+    Ok(format!(
+        "{{\"instance_start_time\":\"0\",\"db_name\":{},\"purge_seq\":{},\"update_seq\":{},\
+         \"sizes\":{{\"file\":{file},\"external\":{active},\"active\":{active}}},\"props\":{{}},\
+         \"doc_del_count\":{},\"doc_count\":{},\"disk_format_version\":8,\"compact_running\":false,\
+         \"cluster\":{{\"q\":{shards},\"n\":1,\"w\":1,\"r\":1}}}}",
+        quote(database.name()),
+        quote(&format!("{}-waystation", info.purge_sequence)),
+        quote(&info.update_sequence.to_string()),
+        info.deleted,
+        info.documents,
+    ))
+}
+
+async fn create(call: &Call) -> Outcome<Reply> {
+    call.user.require_admin()?;
+    let shards = match call.query.get("q") {
+        None => call.app.settings.shards,
+        // What is no number is refused as 0 is.
+        Some(text) => text.parse().unwrap_or(0),
+    };
+    if call.query.is_true("partitioned") {
+        return Err(Failure::not_implemented());
+    }
+    let name = call.segments[0].clone();
+    let location = format!("/{}", encode(&name));
+    call.app
+        .run(move |app| Ok(app.catalogue.create(&name, shards)?))
+        .await?;
+    let mut reply = reply::json(StatusCode::CREATED, r#"{"ok":true}"#.to_owned());
+    reply::set(&mut reply, "Location", &location);
+    Ok(reply)
+}
+
+async fn delete(call: &Call) -> Outcome<Reply> {
+    call.user.require_admin()?;
+    if call.query.get("rev").is_some() {
+        let reason = "You tried to DELETE a database with a ?rev= parameter. Did you mean to DELETE a document instead?";
+        return Err(Failure::bad_request(reason));
+    }
+    let name = call.segments[0].clone();
+    call.app
+        .run(move |app| {
+            let database = app.catalogue.get(&name)?;
+            app.catalogue.delete(&name)?;
+            app.forget(&database);
+            Ok(())
+        })
+        .await?;
+    Ok(reply::ok(r#"{"ok":true}"#))
+}
+
+pub(crate) async fn security(mut call: Call) -> Outcome<Reply> {
+    call.allow("PUT,GET")?;
+    let database = call.database().await?;
+    if call.method == "GET" {
+        let security = database.security();
+        let is_default = security.is_empty();
+        return Ok(reply::ok(if is_default { SECURITY } else { &security }));
+    }
+    call.user.require_admin_of(&database)?;
+    if database.name() == "_users" {
+        return Err(Failure::forbidden(
+            "You can't edit the security object of the user database.",
+        ));
+    }
+    let text = call.take_json().await?;
+    auth::check_security(Json::new(&text))?;
+    call.app
+        .run(move |app| Ok(app.catalogue.set_security(&database, &text)?))
+        .await?;
+    Ok(reply::ok(r#"{"ok":true}"#))
+}
+
+pub(crate) async fn shards(call: Call) -> Outcome<Reply> {
+    call.allow("GET")?;
+    let database = call.database().await?;
+    let node = "[\"nonode@nohost\"]";
+    let text = match call.segments.get(2..) {
+        Some([]) | None => {
+            let range = |range: &String| format!("\"{range}\":{node}");
+            let ranges: Vec<String> = database.ranges().iter().map(range).collect();
+            format!("{{\"shards\":{{{}}}}}", ranges.join(","))
+        }
+        Some(id) => {
+            let range = database.range_of(&id.join("/"));
+            format!("{{\"range\":\"{range}\",\"nodes\":{node}}}")
+        }
+    };
+    Ok(reply::ok(text))
+}
+
+/// One copy of each shard is always in agreement.
+pub(crate) async fn sync_shards(call: Call) -> Outcome<Reply> {
+    call.allow("POST")?;
+    let database = call.database().await?;
+    call.user.require_admin_of(&database)?;
+    let ok = r#"{"ok":true}"#.to_owned();
+    Ok(reply::json(StatusCode::ACCEPTED, ok))
+}

@@ -1,0 +1,131 @@
+//! Documents on their way out: which members and attachments a request wants.
+
+use crate::failure::{Failure, Outcome};
+use crate::handlers::maintenance::revisions_of;
+use crate::multipart;
+use crate::query::Query;
+use waystation_documents::json::{Json, Kind};
+use waystation_documents::shard::Opened;
+use waystation_documents::{Database, Rendering, Revision, Shown, render};
+
+/// What a request wants of documents.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    rendering: Rendering,
+    /// Attachments with their bytes.
+    pub(crate) attachments: bool,
+    /// Of these, only those that are newer than all of these revisions.
+    since: Vec<Revision>,
+}
+
+impl Wanted {
+    pub(crate) fn parse(query: &Query) -> Outcome<Self> {
+        let meta = query.is_true("meta");
+        let since = match query.json("atts_since")? {
+            Some(text) => revisions_in(&text)?,
+            None => Vec::new(),
+        };
+        Ok(Self {
+            rendering: Rendering {
+                revisions: query.is_true("revs"),
+                revisions_info: meta || query.is_true("revs_info"),
+                conflicts: meta || query.is_true("conflicts"),
+                deleted_conflicts: meta || query.is_true("deleted_conflicts"),
+                local_sequence: query.is_true("local_seq"),
+                attachments: Vec::new(),
+            },
+            attachments: query.is_true("attachments") || !since.is_empty(),
+            since,
+        })
+    }
+
+    /// The same with the revisions since which attachments are wanted.
+    pub(crate) fn since(&self, since: Vec<Revision>) -> Self {
+        let attachments = self.attachments || !since.is_empty();
+        let rendering = self.rendering.clone();
+        Self {
+            rendering,
+            attachments,
+            since,
+        }
+    }
+
+    /// Whether only what the revision's name vouches for is wanted.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.rendering == Rendering::default()
+    }
+
+    /// Which attachments are wanted with their bytes, in the version's order.
+    fn with_bytes(&self, opened: &Opened) -> Vec<bool> {
+        let path = opened.tree.path(&opened.version.revision);
+        let known = self.since.iter().filter(|since| path.contains(since));
+        let newest = known.map(|since| since.generation).max().unwrap_or(0);
+        let infos = opened.version.attachments.iter();
+        infos
+            .map(|info| self.attachments && info.revpos > newest)
+            .collect()
+    }
+
+    /// The document as JSON, attachments within it.
+    pub(crate) fn json(&self, database: &Database, id: &str, opened: &Opened) -> Outcome<String> {
+        let mut rendering = self.rendering.clone();
+        for (info, is_wanted) in opened
+            .version
+            .attachments
+            .iter()
+            .zip(self.with_bytes(opened))
+        {
+            rendering.attachments.push(match is_wanted {
+                true => Shown::Data(database.attachment(id, info)?),
+                false => Shown::Stub,
+            });
+        }
+        Ok(render(id, opened, &rendering))
+    }
+
+    /// The document in parts, attachments behind it: the type and the body. `None` if no attachment is wanted.
+    pub(crate) fn related(
+        &self,
+        database: &Database,
+        id: &str,
+        opened: &Opened,
+    ) -> Outcome<Option<(String, Vec<u8>)>> {
+        let with_bytes = self.with_bytes(opened);
+        if !with_bytes.contains(&true) {
+            return Ok(None);
+        }
+        let mut rendering = self.rendering.clone();
+        let mut follow = Vec::new();
+        for (info, is_wanted) in opened.version.attachments.iter().zip(with_bytes) {
+            rendering.attachments.push(if is_wanted {
+                Shown::Follows
+            } else {
+                Shown::Stub
+            });
+            if is_wanted {
+                follow.push((info, database.attachment(id, info)?));
+            }
+        }
+        let text = render(id, opened, &rendering);
+        let follow: Vec<(&str, &str, &[u8])> = follow
+            .iter()
+            .map(|(info, bytes)| {
+                (
+                    info.name.as_str(),
+                    info.content_type.as_str(),
+                    bytes.as_slice(),
+                )
+            })
+            .collect();
+        Ok(Some(multipart::related(&text, &follow)))
+    }
+}
+
+/// The revisions in a JSON array.
+pub(crate) fn revisions_in(text: &str) -> Outcome<Vec<Revision>> {
+    let json = Json::new(text);
+    if json.kind() != Kind::Array {
+        return Err(Failure::bad_request("Invalid rev list"));
+    }
+    revisions_of(json)
+}

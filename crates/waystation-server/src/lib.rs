@@ -1,0 +1,31 @@
+//! The server: CouchDB's HTTP interface over the document database.
+//!
+//! ```text
+//!   server       sockets, limits of connections, stopping
+//!   route        from a path to a handler
+//!   handlers     one file for each topic of the interface
+//!   auth         who calls, and what the caller may do
+//!   app          what all requests share: the databases, bounded blocking work, wake-ups of feeds
+//!   request, query, reply, failure, multipart    HTTP on the way in and out
+//! ```
+//!
+//! The engine blocks, so all of its work runs on blocking threads of a bounded number ([`app`]); the reactor only moves
+//! bytes. Long answers are read page by page, each when the client has taken the one before: a slow client holds no
+//! thread, no snapshot and no more memory than a page.
+
+mod app;
+mod auth;
+mod clock;
+mod failure;
+mod handlers;
+mod multipart;
+mod query;
+mod reply;
+mod request;
+mod route;
+mod server;
+mod settings;
+mod uuids;
+
+pub use server::{Server, ServerError, Stopper};
+pub use settings::{Admin, Settings};

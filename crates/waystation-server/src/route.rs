@@ -1,0 +1,172 @@
+//! From a request to its handler, and from a handler's answer to the client.
+//!
+//! The first segment of a path names a database or an endpoint of the server; in a database, segments that begin with an
+//! underscore name endpoints, others documents. Identifiers of design and local documents are two segments.
+
+use crate::app::App;
+use crate::auth::{self, User};
+use crate::failure::{Failure, Outcome};
+use crate::handlers::{
+    all_docs, attachments, bulk, changes, cors, databases, documents, find, local, maintenance,
+    replication, server, sessions,
+};
+use crate::query::{Query, segments};
+use crate::reply::{self, Reply};
+use crate::request::Call;
+use crate::uuids::{hex, random};
+use hyper::body::Incoming;
+use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, SERVER};
+use hyper::{Method, Request};
+use std::convert::Infallible;
+use std::sync::Arc;
+
+/// The header that names a request, in the client's log and the server's.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
+/// The program and its version.
+const PRODUCT: HeaderValue = HeaderValue::from_static(concat!(
+    "Waystation/",
+    env!("CARGO_PKG_VERSION"),
+    " (CouchDB)"
+));
+
+/// Answers a request, whatever it is.
+pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Result<Reply, Infallible> {
+    let headers = request.headers().clone();
+    let mut reply = match cors::preflight(&app.settings, request.method(), &headers) {
+        Some(reply) => reply,
+        None => match handle(&app, request).await {
+            Ok(reply) => reply,
+            Err(failure) => reply::failed(&failure),
+        },
+    };
+    cors::mark(&app.settings, &headers, &mut reply);
+    finish(&headers, &mut reply);
+    Ok(reply)
+}
+
+/// Sets what every answer has.
+fn finish(request: &HeaderMap, reply: &mut Reply) {
+    let headers = reply.headers_mut();
+    headers.insert(SERVER, PRODUCT);
+    let revalidate = HeaderValue::from_static("must-revalidate");
+    headers.entry(CACHE_CONTROL).or_insert(revalidate);
+    let given = request.get(&REQUEST_ID).cloned();
+    let id = given.or_else(|| HeaderValue::from_str(&hex(&random::<5>())).ok());
+    if let Some(id) = id {
+        headers.insert(REQUEST_ID, id);
+    }
+}
+
+async fn handle(app: &Arc<App>, request: Request<Incoming>) -> Outcome<Reply> {
+    let (head, body) = request.into_parts();
+    let mut method = head.method;
+    if method == Method::POST
+        && let Some(other) = head.headers.get("x-http-method-override")
+    {
+        let other = Method::from_bytes(other.as_bytes());
+        method = other.map_err(|_| Failure::bad_request("X-HTTP-Method-Override is no method"))?;
+    }
+    let segments = segments(head.uri.path())?;
+    let query = Query::parse(head.uri.query().unwrap_or_default())?;
+    let is_login = segments[0] == "_session" && method == Method::POST;
+    let user = match auth::identify(app, &head.headers).await {
+        // What was wrong in an old cookie or header is no reason to refuse a new login.
+        Err(_) if is_login => User::default(),
+        user => user?,
+    };
+    let cookie = user.cookie.clone();
+    let call = Call {
+        app: Arc::clone(app),
+        // What a HEAD does not send is cut off on the way out.
+        method: if method == Method::HEAD {
+            Method::GET
+        } else {
+            method
+        },
+        segments,
+        query,
+        headers: head.headers,
+        user,
+        body: Some(body),
+    };
+    let mut reply = to_handler(call).await?;
+    if let Some(cookie) = cookie.filter(|_| !reply.headers().contains_key("set-cookie")) {
+        reply::set(&mut reply, "Set-Cookie", &cookie);
+    }
+    Ok(reply)
+}
+
+async fn to_handler(call: Call) -> Outcome<Reply> {
+    let names: Vec<&str> = call.segments.iter().map(String::as_str).collect();
+    match names.as_slice() {
+        [""] => server::welcome(&call),
+        ["_up"] => server::up(&call),
+        ["_all_dbs"] => server::all_databases(call).await,
+        ["_dbs_info"] => server::databases_info(call).await,
+        ["_uuids"] => server::uuids(&call),
+        ["_session"] => sessions::session(call).await,
+        ["_active_tasks"] => server::active_tasks(&call),
+        ["_membership"] => server::membership(&call),
+        ["_node", _] => server::node(&call),
+        ["_utils", ..] | ["favicon.ico"] => Err(Failure::not_found("missing")),
+        [name, ..] if name.starts_with('_') && !databases::is_system(name) => server::other(&call),
+        [_] => databases::database(call).await,
+        [_, "_all_docs"] => all_docs::all_documents(call).await,
+        [_, "_all_docs", "queries"] => all_docs::queries(call).await,
+        [_, "_design_docs"] => all_docs::design_documents(call).await,
+        [_, "_local_docs"] => local::local_documents(call).await,
+        [_, "_bulk_docs"] => bulk::bulk_documents(call).await,
+        [_, "_bulk_get"] => bulk::bulk_get(call).await,
+        [_, "_changes"] => changes::changes(call).await,
+        [_, "_revs_diff"] => replication::revisions_difference(call).await,
+        [_, "_missing_revs"] => replication::missing_revisions(call).await,
+        [_, "_find"] => find::find(call).await,
+        [_, "_explain"] => find::explain(call).await,
+        [_, "_index", ..] => find::index(call).await,
+        [_, "_security"] => databases::security(call).await,
+        [_, "_shards", ..] => databases::shards(call).await,
+        [_, "_sync_shards"] => databases::sync_shards(call).await,
+        [_, "_compact", ..] => maintenance::compact(call).await,
+        [_, "_view_cleanup"] => maintenance::view_cleanup(call).await,
+        [_, "_ensure_full_commit"] => maintenance::full_commit(call).await,
+        [_, "_revs_limit" | "_purged_infos_limit"] => maintenance::limits(call).await,
+        [_, "_purge"] => maintenance::purge(call).await,
+        [_, "_purged_infos"] => maintenance::purged(call).await,
+        [_, "_local", name] => {
+            let name = (*name).to_owned();
+            local::local_document(call, name).await
+        }
+        [_, "_design", _, name, ..] if name.starts_with('_') => design_endpoint(&call),
+        [_, "_design", name] => {
+            let id = format!("_design/{name}");
+            documents::document(call, id).await
+        }
+        [_, "_design", name, rest @ ..] => {
+            let (id, name) = (format!("_design/{name}"), rest.join("/"));
+            attachments::attachment(call, id, name).await
+        }
+        [_, name, ..] if name.starts_with("_partition") => Err(Failure::not_implemented()),
+        [_, id] if id.starts_with("_local/") => {
+            let name = id["_local/".len()..].to_owned();
+            local::local_document(call, name).await
+        }
+        [_, id] => {
+            let id = (*id).to_owned();
+            documents::document(call, id).await
+        }
+        [_, id, rest @ ..] => {
+            let (id, name) = ((*id).to_owned(), rest.join("/"));
+            attachments::attachment(call, id, name).await
+        }
+        [] => Err(Failure::not_found("missing")),
+    }
+}
+
+/// What design documents offer beside themselves: none of it is there yet.
+fn design_endpoint(call: &Call) -> Outcome<Reply> {
+    match call.segments[3].as_str() {
+        "_view" | "_info" | "_update" | "_show" | "_list" | "_rewrite" | "_search" | "_nouveau"
+        | "_search_info" | "_nouveau_info" => Err(Failure::not_implemented()),
+        _ => Err(Failure::not_found("missing")),
+    }
+}

@@ -1,0 +1,250 @@
+//! Sockets: connections of a bounded number, their timeouts, and stopping.
+//!
+//! A server that is told to stop takes no more connections and lets requests end; feeds end at once. After a while it
+//! leaves what is still going on.
+
+use crate::app::App;
+use crate::route;
+use crate::settings::Settings;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Sleep, sleep, timeout};
+
+/// The longest head of a request (bytes).
+const HEAD_BYTES_MAX: usize = 64 << 10;
+/// A pause after a connection could not be taken, as when there are no file descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a server did not start or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// Anybody could do anything.
+    #[error(
+        "{0} can be reached from other machines, and there is no administrator: name one with --admin, or listen on 127.0.0.1"
+    )]
+    NoAdmin(SocketAddr),
+    /// The address cannot be listened on.
+    #[error(
+        "cannot listen on {address}: {source}; choose another address or stop what listens there"
+    )]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The databases cannot be opened.
+    #[error(transparent)]
+    Documents(#[from] waystation_documents::Error),
+}
+
+/// Tells a server to stop.
+#[derive(Debug, Clone)]
+pub struct Stopper(watch::Sender<bool>);
+
+impl Stopper {
+    /// Has the server take no more requests, and end those it has.
+    pub fn stop(&self) {
+        self.0.send_replace(true);
+    }
+}
+
+/// A server that listens.
+pub struct Server {
+    app: Arc<App>,
+    listener: TcpListener,
+    address: SocketAddr,
+    stopper: Stopper,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Server");
+        shown
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Opens the databases and listens. Call it within a tokio runtime, with its timers and sockets.
+    ///
+    /// # Errors
+    /// [`ServerError`].
+    pub async fn bind(settings: Settings) -> Result<Self, ServerError> {
+        let address = settings.listen;
+        if settings.admins.is_empty() && !address.ip().is_loopback() {
+            return Err(ServerError::NoAdmin(address));
+        }
+        let refused = |source| ServerError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        let (stop, stopping) = watch::channel(false);
+        let opened = tokio::task::spawn_blocking(|| App::open(settings, stopping)).await;
+        let app = opened.map_err(|error| refused(io::Error::other(error)))??;
+        Ok(Self {
+            app: Arc::new(app),
+            listener,
+            address,
+            stopper: Stopper(stop),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What stops it.
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Serves until it is told to stop, and has ended what it began.
+    pub async fn run(self) {
+        let graceful = GracefulShutdown::new();
+        let places = Arc::new(Semaphore::new(self.app.settings.connections_max));
+        let mut stopping = self.app.stopping.clone();
+        loop {
+            let accepted = async {
+                let place = Arc::clone(&places).acquire_owned().await;
+                (self.listener.accept().await, place)
+            };
+            let (accepted, place) = tokio::select! {
+                accepted = accepted => accepted,
+                _ = stopping.wait_for(|is_told| *is_told) => break,
+            };
+            match accepted {
+                Ok((stream, _)) => self.serve(stream, place.ok(), &graceful),
+                Err(error) => {
+                    log::warn!("a connection was not taken: {error}");
+                    sleep(PAUSE).await;
+                }
+            }
+        }
+        drop(self.listener);
+        if timeout(self.app.settings.stop_timeout, graceful.shutdown())
+            .await
+            .is_err()
+        {
+            log::warn!("some requests did not end in time");
+        }
+    }
+
+    fn serve(
+        &self,
+        stream: TcpStream,
+        place: Option<tokio::sync::OwnedSemaphorePermit>,
+        graceful: &GracefulShutdown,
+    ) {
+        // Answers are written whole: waiting for more only delays them.
+        let _ = stream.set_nodelay(true);
+        let app = Arc::clone(&self.app);
+        let stream = Impatient::new(stream, app.settings.stall_timeout);
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(app.settings.idle_timeout)
+            .max_buf_size(HEAD_BYTES_MAX);
+        let service = service_fn(move |request| route::answer(Arc::clone(&app), request));
+        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                log::debug!("a connection ended: {error}");
+            }
+            drop(place);
+        });
+    }
+}
+
+/// A stream that fails when its client takes nothing for a while.
+struct Impatient {
+    stream: TcpStream,
+    patience: Duration,
+    /// Runs while the client takes nothing.
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl Impatient {
+    fn new(stream: TcpStream, patience: Duration) -> Self {
+        Self {
+            stream,
+            patience,
+            waiting: None,
+        }
+    }
+
+    /// Passes on what a write came to, and ends the patience if it came to nothing for too long.
+    fn judge<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        outcome: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            self.waiting = None;
+            return outcome;
+        }
+        let patience = self.patience;
+        let waiting = self
+            .waiting
+            .get_or_insert_with(|| Box::pin(sleep(patience)));
+        match waiting.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Impatient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Impatient {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.judge(context, outcome)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.judge(context, outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,82 @@
+//! What a server is told when it starts.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A server administrator, who may do everything.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Admin {
+    /// The name.
+    pub name: String,
+    /// The password, in clear.
+    pub password: String,
+}
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Admin");
+        shown.field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// How a server serves.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The directory of the databases, made if it is missing.
+    pub directory: PathBuf,
+    /// Where to listen. Port 0: any that is free.
+    pub listen: SocketAddr,
+    /// The administrators. None: every caller is one, and the server listens on loopback addresses only.
+    pub admins: Vec<Admin>,
+    /// Shards of a new database that asks for no other number.
+    pub shards: usize,
+    /// Whether each write survives a power cut before it is answered, and not only the death of the process.
+    pub sync: bool,
+    /// Origins that browsers may call from; `*` for all.
+    pub cors_origins: Vec<String>,
+    /// Connections at once; more wait.
+    pub connections_max: usize,
+    /// Requests that work in the engine at once; more wait.
+    pub workers: usize,
+    /// The longest body of a request (bytes).
+    pub body_bytes_max: usize,
+    /// All bodies that are in memory at once (bytes), at least `body_bytes_max`.
+    pub bodies_bytes_max: usize,
+    /// The longest document (bytes of JSON, without attachments).
+    pub document_bytes_max: usize,
+    /// How long a connection may be idle, or take to send the head of a request.
+    pub idle_timeout: Duration,
+    /// How long a client may send or take nothing in the middle of a body.
+    pub stall_timeout: Duration,
+    /// How long requests may go on once the server is to stop.
+    pub stop_timeout: Duration,
+    /// How long a session lasts that is not used.
+    pub session_timeout: Duration,
+    /// Rounds of PBKDF2 for new passwords.
+    pub password_iterations: u32,
+}
+
+impl Settings {
+    /// The defaults for the databases in `directory`.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 5984)),
+            admins: Vec::new(),
+            shards: 2,
+            sync: false,
+            cors_origins: Vec::new(),
+            connections_max: 1024,
+            workers: 16,
+            body_bytes_max: 64 << 20,
+            bodies_bytes_max: 256 << 20,
+            document_bytes_max: 8_000_000,
+            idle_timeout: Duration::from_secs(120),
+            stall_timeout: Duration::from_secs(60),
+            stop_timeout: Duration::from_secs(10),
+            session_timeout: Duration::from_secs(600),
+            password_iterations: 600_000,
+        }
+    }
+}
