@@ -50,9 +50,13 @@ pub fn compare(one: Json<'_>, other: Json<'_>) -> Ordering {
     compare_by(one, other, &compare_texts)
 }
 
-/// Compares two values with texts in the order of their bytes, as CouchDB compares identifiers.
+/// Compares two values with texts in the order of their bytes and behind all other values, as CouchDB compares
+/// identifiers.
 pub fn compare_raw(one: Json<'_>, other: Json<'_>) -> Ordering {
-    compare_by(one, other, &|one: &str, other: &str| one.cmp(other))
+    let is_text = |json: Json<'_>| json.kind() == Kind::String;
+    let texts = |one: &str, other: &str| one.cmp(other);
+    let by_kind = is_text(one).cmp(&is_text(other));
+    by_kind.then_with(|| compare_by(one, other, &texts))
 }
 
 fn compare_by(one: Json<'_>, other: Json<'_>, texts: &impl Fn(&str, &str) -> Ordering) -> Ordering {

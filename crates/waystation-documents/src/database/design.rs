@@ -240,7 +240,14 @@ impl Database {
     /// # Errors
     /// [`Error::Query`] if the design document is of another language; [`Error::Conflict`] if somebody else changes it.
     pub fn create_index(&self, request: &IndexRequest) -> Result<(IndexInfo, bool)> {
-        let digest = Md5::digest(format!("{:?}", (&request.columns, &request.partial)));
+        let columns = crate::array(request.columns.iter().map(|name| quote(name)));
+        let parts = [
+            Some(&columns),
+            request.partial.as_ref(),
+            request.name.as_ref(),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().map(|it| quote(it)).collect();
+        let digest = Md5::digest(parts.concat());
         let generated = format!("{:032x}", u128::from_le_bytes(digest.into()));
         let design = request.design.as_ref().unwrap_or(&generated);
         let index = IndexInfo {

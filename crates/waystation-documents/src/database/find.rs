@@ -382,7 +382,7 @@ impl Database {
              \"conflicts\":{conflicts}}},\"covering\":false,\"ranges\":{ranges}}}",
             quote(&self.name),
             finder.index.to_json(),
-            request.selector_text,
+            request.selector.to_json(),
         ))
     }
 }

@@ -12,8 +12,6 @@ const LIMIT: u64 = 25;
 pub struct FindRequest {
     /// Which documents are wanted.
     pub selector: Selector,
-    /// The same as canonical JSON, as it was asked.
-    pub selector_text: String,
     /// In which order.
     pub sort: Sort,
     /// The same as canonical JSON.
@@ -68,7 +66,6 @@ impl FindRequest {
         };
         let request = Self {
             selector: Selector::parse(selector)?,
-            selector_text: selector.text().to_owned(),
             sort: Sort::parse(Json::new(sort))?,
             sort_text: sort.to_owned(),
             fields: Projection::parse(Json::new(fields))?,
@@ -151,14 +148,12 @@ impl IndexRequest {
             return Err(Error::query("invalid_index", reason));
         }
         let partial = index.member("partial_filter_selector");
-        partial.map(Selector::parse).transpose()?;
+        let partial = partial.map(Selector::parse).transpose()?;
         check_members(index, &["fields", "partial_filter_selector"])?;
         Ok(Self {
             columns: field_names(fields),
             is_descending: sort.direction == crate::mango::Direction::Descending,
-            partial: partial
-                .map(|it| it.text().to_owned())
-                .filter(|it| it != "{}"),
+            partial: partial.map(|it| it.to_json()).filter(|it| it != "{}"),
             design,
             name,
         })

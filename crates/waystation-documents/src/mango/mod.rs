@@ -5,6 +5,7 @@
 
 mod condition;
 mod matching;
+mod normal;
 mod path;
 mod plan;
 mod projection;
