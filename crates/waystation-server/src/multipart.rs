@@ -52,12 +52,11 @@ pub(crate) fn parts<'a>(body: &'a [u8], boundary: &str) -> Outcome<Vec<Part<'a>>
         let line = find(rest, b"\r\n").ok_or_else(cut)?;
         rest = &rest[line + 2..];
         // A part without headers begins with an empty line.
-        let (head, body) = match rest.strip_prefix(b"\r\n") {
-            Some(body) => (&rest[..0], body),
-            None => {
-                let end = find(rest, b"\r\n\r\n").ok_or_else(cut)?;
-                (&rest[..end], &rest[end + 4..])
-            }
+        let (head, body) = if let Some(body) = rest.strip_prefix(b"\r\n") {
+            (&rest[..0], body)
+        } else {
+            let end = find(rest, b"\r\n\r\n").ok_or_else(cut)?;
+            (&rest[..end], &rest[end + 4..])
         };
         let end = find(body, next.as_bytes()).ok_or_else(cut)?;
         parts.push(Part {

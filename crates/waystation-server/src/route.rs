@@ -101,14 +101,14 @@ async fn to_handler(call: Call) -> Outcome<Reply> {
     match names.as_slice() {
         [""] => server::welcome(&call),
         ["_up"] => server::up(&call),
-        ["_all_dbs"] => server::all_databases(call).await,
+        ["_all_dbs"] => server::all_databases(&call),
         ["_dbs_info"] => server::databases_info(call).await,
         ["_uuids"] => server::uuids(&call),
         ["_session"] => sessions::session(call).await,
         ["_active_tasks"] => server::active_tasks(&call),
         ["_membership"] => server::membership(&call),
         ["_node", _] => server::node(&call),
-        ["_utils", ..] | ["favicon.ico"] => Err(Failure::not_found("missing")),
+        ["_utils", ..] | ["favicon.ico"] | [] => Err(Failure::not_found("missing")),
         [name, ..] if name.starts_with('_') && !databases::is_system(name) => server::other(&call),
         [_] => databases::database(call).await,
         [_, "_all_docs"] => all_docs::all_documents(call).await,
@@ -158,7 +158,6 @@ async fn to_handler(call: Call) -> Outcome<Reply> {
             let (id, name) = ((*id).to_owned(), rest.join("/"));
             attachments::attachment(call, id, name).await
         }
-        [] => Err(Failure::not_found("missing")),
     }
 }
 

@@ -17,7 +17,8 @@ pub(crate) fn random<const COUNT: usize>() -> [u8; COUNT] {
 
 /// `bytes` as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
 }
 
 /// Makes identifiers.

@@ -24,7 +24,7 @@ pub(crate) struct Serve {
     /// Where to listen; port 0 takes any that is free
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5984")]
     pub(crate) listen: SocketAddr,
-    /// An administrator; on a command line others can see the password, so prefer --admin-file or the variable WAYSTATION_ADMIN
+    /// An administrator; on a command line others can see the password, so prefer --admin-file or the environment (`WAYSTATION_ADMIN`)
     #[arg(long, value_name = "NAME:PASSWORD")]
     pub(crate) admin: Vec<String>,
     /// A file with administrators, one NAME:PASSWORD a line

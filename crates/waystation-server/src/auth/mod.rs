@@ -97,7 +97,7 @@ pub(crate) async fn login(app: &Arc<App>, name: String, password: String) -> Out
             return Ok(None);
         };
         let is_right = known.verify(&app.authority, &password);
-        Ok(is_right.then(|| User {
+        Ok(is_right.then_some(User {
             name: Some(name),
             roles: known.roles,
             by: Some("default"),
@@ -178,6 +178,14 @@ impl User {
             return Ok(());
         }
         Err(Failure::not_found("missing"))
+    }
+
+    /// Refuses callers that may not write document `id`: design documents belong to the administrators.
+    pub(crate) fn require_writer(&self, database: &Database, id: &str) -> Outcome<()> {
+        if id.starts_with("_design/") {
+            self.require_admin_of(database)?;
+        }
+        Ok(())
     }
 
     /// Refuses callers that may not read all of `database`, who in `_users` are all but its administrators.

@@ -5,6 +5,7 @@ use super::{ADMIN, Authority};
 use crate::app::App;
 use crate::failure::{Failure, Outcome};
 use crate::uuids::{hex, random};
+use std::borrow::Cow;
 use waystation_documents::json::{Json, Kind, quote, unquote};
 use waystation_documents::{Document, Error};
 
@@ -91,7 +92,7 @@ pub(super) fn find(app: &App, name: &str) -> Outcome<Option<Known>> {
     let text = |member: &str| {
         body.member(member)
             .and_then(Json::string)
-            .map(|it| it.into_owned())
+            .map(Cow::into_owned)
     };
     let roles = body.member("roles");
     let roles = roles.iter().flat_map(|roles| roles.elements());
@@ -106,7 +107,7 @@ pub(super) fn find(app: &App, name: &str) -> Outcome<Option<Known>> {
         name: name.to_owned(),
         roles: roles
             .filter_map(Json::string)
-            .map(|it| it.into_owned())
+            .map(Cow::into_owned)
             .collect(),
         salt: text("salt").unwrap_or_default(),
         secret,

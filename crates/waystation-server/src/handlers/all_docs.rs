@@ -24,6 +24,8 @@ struct Request {
     keys: Option<VecDeque<String>>,
     wanted: Wanted,
     with_documents: bool,
+    /// Whether the end of the changes is wanted with the rows.
+    with_sequence: bool,
 }
 
 pub(crate) async fn all_documents(call: Call) -> Outcome<Reply> {
@@ -109,6 +111,11 @@ impl Request {
             }
             Ok(None)
         };
+        let is_range = ["key", "startkey", "start_key", "endkey", "end_key"];
+        if query.get("keys").is_some() && is_range.iter().any(|name| query.get(name).is_some()) {
+            let reason = "`keys` is incompatible with `key`, `start_key` and `end_key`";
+            return Err(Failure::query(reason));
+        }
         let descending = query.is_true("descending");
         let mut scan = ScanOptions {
             from: text(["startkey", "start_key"])?,
@@ -160,27 +167,37 @@ impl Request {
             keys,
             wanted: Wanted::parse(query)?,
             with_documents,
+            with_sequence: query.boolean("update_seq")? == Some(true),
         })
     }
 
     /// What stands before the rows.
     async fn head(&self, app: &Arc<App>, database: &Arc<Database>) -> Outcome<String> {
         let (database, listing) = (Arc::clone(database), self.listing.clone());
-        let by_key = self.keys.is_some();
+        let (by_key, with_sequence) = (self.keys.is_some(), self.with_sequence);
         let work = move |_: &App| {
-            let total = database.info()?.documents;
+            let info = database.info()?;
             let offset = if by_key {
                 None
             } else {
                 database.offset(&listing)?
             };
-            Ok((total, offset))
+            let offset = offset.map(|offset| offset.min(info.documents));
+            let offset = offset.map_or("null".to_owned(), |offset| offset.to_string());
+            let sequence = if with_sequence {
+                format!(
+                    ",\"update_seq\":{}",
+                    quote(&info.update_sequence.to_string())
+                )
+            } else {
+                String::new()
+            };
+            let total = info.documents;
+            Ok(format!(
+                "{{\"total_rows\":{total},\"offset\":{offset}{sequence},\"rows\":[\r\n"
+            ))
         };
-        let (total, offset) = app.run(work).await?;
-        let offset = offset.map_or("null".to_owned(), |offset| offset.min(total).to_string());
-        Ok(format!(
-            "{{\"total_rows\":{total},\"offset\":{offset},\"rows\":[\r\n"
-        ))
+        app.run(work).await
     }
 
     /// Writes `begin`, all rows and the end; whether the client is still there.

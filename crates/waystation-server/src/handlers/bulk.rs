@@ -33,10 +33,7 @@ pub(crate) async fn bulk_documents(mut call: Call) -> Outcome<Reply> {
         for document in &mut documents {
             let allowed = user
                 .require_document(&database, &document.id)
-                .and_then(|()| match document.id.starts_with("_design/") {
-                    true => user.require_admin_of(&database),
-                    false => Ok(()),
-                })
+                .and_then(|()| user.require_writer(&database, &document.id))
                 .and_then(|()| {
                     auth::prepare_user(&app.authority, database.name(), is_admin, document)
                 });
@@ -233,15 +230,7 @@ fn in_mixed(
         let wanted = wanted.since(asked.since.clone());
         for found in found(database, asked, latest)? {
             match found {
-                Ok(opened) => match wanted.related(database, &asked.id, &opened)? {
-                    Some((content_type, body)) => {
-                        writer.part(&format!("Content-Type: {content_type}\r\n"), &body);
-                    }
-                    None => {
-                        let text = wanted.json(database, &asked.id, &opened)?;
-                        writer.part("Content-Type: application/json\r\n", text.as_bytes());
-                    }
-                },
+                Ok(opened) => wanted.part(&mut writer, database, &asked.id, &opened)?,
                 Err((revision, reason)) => {
                     let text = error_row(&asked.id, &revision, reason);
                     let head = "Content-Type: application/json; error=\"true\"\r\n";

@@ -29,13 +29,12 @@ pub(crate) async fn document(call: Call, id: String) -> Outcome<Reply> {
 async fn read(call: Call, database: Arc<Database>, id: String) -> Outcome<Reply> {
     let wanted = Wanted::parse(&call.query)?;
     if let Some(text) = call.query.get("open_revs") {
-        let revisions = match text {
-            "all" => Revisions::Leaves,
-            _ => {
-                let text = canonical(text.as_bytes());
-                let text = text.map_err(|_| Failure::bad_request("invalid UTF-8 JSON"))?;
-                Revisions::Named(revisions_in(&text)?)
-            }
+        let revisions = if text == "all" {
+            Revisions::Leaves
+        } else {
+            let text = canonical(text.as_bytes());
+            let text = text.map_err(|_| Failure::bad_request("invalid UTF-8 JSON"))?;
+            Revisions::Named(revisions_in(&text)?)
         };
         return open_revisions(call, database, id, revisions, wanted).await;
     }
@@ -51,16 +50,16 @@ async fn read(call: Call, database: Arc<Database>, id: String) -> Outcome<Reply>
         .app
         .run(move |_| {
             let opened = open(&database, &id, named.as_ref(), latest)?;
-            let parts = match in_parts {
-                true => wanted.related(&database, &id, &opened)?,
-                false => None,
+            let parts = if in_parts {
+                wanted.related(&database, &id, &opened)?
+            } else {
+                None
             };
-            let (content_type, body) = match parts {
-                Some(parts) => parts,
-                None => {
-                    let text = wanted.json(&database, &id, &opened)? + "\n";
-                    ("application/json".to_owned(), text.into_bytes())
-                }
+            let (content_type, body) = if let Some(parts) = parts {
+                parts
+            } else {
+                let text = wanted.json(&database, &id, &opened)? + "\n";
+                ("application/json".to_owned(), text.into_bytes())
             };
             Ok((opened.version.revision, content_type, body))
         })
@@ -142,15 +141,7 @@ fn in_mixed(
                     text.as_bytes(),
                 );
             }
-            Ok(opened) => match wanted.related(database, id, opened)? {
-                Some((content_type, body)) => {
-                    writer.part(&format!("Content-Type: {content_type}\r\n"), &body);
-                }
-                None => {
-                    let text = wanted.json(database, id, opened)?;
-                    writer.part("Content-Type: application/json\r\n", text.as_bytes());
-                }
-            },
+            Ok(opened) => wanted.part(&mut writer, database, id, opened)?,
         }
     }
     Ok(writer.finish("mixed"))
@@ -257,9 +248,7 @@ pub(crate) async fn save(
     database: Arc<Database>,
     mut document: Document,
 ) -> Outcome<Reply> {
-    if document.id.starts_with("_design/") {
-        call.user.require_admin_of(&database)?;
-    }
+    call.user.require_writer(&database, &document.id)?;
     let edits = match call.query.get("new_edits") {
         Some("false") => Edits::Replicated,
         _ => Edits::Interactive,

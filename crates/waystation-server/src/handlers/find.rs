@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::reply::{self, Reply};
 use crate::request::Call;
+use std::fmt::Write;
 use std::sync::Arc;
 use tokio::time::Instant;
 use waystation_documents::Database;
@@ -70,17 +71,19 @@ fn tail(finder: &Finder, with_stats: bool, elapsed_ms: f64) -> String {
     if finder.is_empty() {
         return String::new();
     }
+    // Writing into a string cannot fail.
     let mut tail = format!(",\r\n\"bookmark\":{}", quote(&finder.bookmark()));
     if with_stats {
         let stats = finder.stats();
         let (examined, returned) = (stats.examined, stats.returned);
-        tail += &format!(
+        let _ = write!(
+            tail,
             ",\r\n\"execution_stats\":{{\"total_keys_examined\":{examined},\"total_docs_examined\":{examined},\
              \"total_quorum_docs_examined\":0,\"results_returned\":{returned},\"execution_time_ms\":{elapsed_ms:.3}}}"
         );
     }
     if let Some(warning) = finder.warning() {
-        tail += &format!(",\r\n\"warning\":{}", quote(&warning));
+        let _ = write!(tail, ",\r\n\"warning\":{}", quote(&warning));
     }
     tail
 }

@@ -15,9 +15,10 @@ fn revision(document: &LocalDocument) -> String {
 fn json(document: &LocalDocument) -> String {
     let id = quote(&format!("_local/{}", document.name));
     let members = Json::new(&document.body).members();
-    let members: String = members
+    let members: Vec<String> = members
         .map(|(name, value)| format!(",{name}:{}", value.text()))
         .collect();
+    let members = members.concat();
     format!("{{\"_id\":{id},\"_rev\":{}{members}}}", revision(document))
 }
 
@@ -65,9 +66,10 @@ pub(crate) async fn local_documents(call: Call) -> Outcome<Reply> {
     let with_documents = call.query.is_true("include_docs");
     let row = |document: &LocalDocument| {
         let id = quote(&format!("_local/{}", document.name));
-        let doc = match with_documents {
-            true => format!(",\"doc\":{}", json(document)),
-            false => String::new(),
+        let doc = if with_documents {
+            format!(",\"doc\":{}", json(document))
+        } else {
+            String::new()
         };
         format!(
             "{{\"id\":{id},\"key\":{id},\"value\":{{\"rev\":{}}}{doc}}}",

@@ -75,12 +75,30 @@ impl Wanted {
             .iter()
             .zip(self.with_bytes(opened))
         {
-            rendering.attachments.push(match is_wanted {
-                true => Shown::Data(database.attachment(id, info)?),
-                false => Shown::Stub,
+            rendering.attachments.push(if is_wanted {
+                Shown::Data(database.attachment(id, info)?)
+            } else {
+                Shown::Stub
             });
         }
         Ok(render(id, opened, &rendering))
+    }
+
+    /// Adds the document to a body of several: alone, or with the attachments that are wanted behind it.
+    pub(crate) fn part(
+        &self,
+        writer: &mut multipart::Writer,
+        database: &Database,
+        id: &str,
+        opened: &Opened,
+    ) -> Outcome<()> {
+        if let Some((content_type, body)) = self.related(database, id, opened)? {
+            writer.part(&format!("Content-Type: {content_type}\r\n"), &body);
+        } else {
+            let text = self.json(database, id, opened)?;
+            writer.part("Content-Type: application/json\r\n", text.as_bytes());
+        }
+        Ok(())
     }
 
     /// The document in parts, attachments behind it: the type and the body. `None` if no attachment is wanted.

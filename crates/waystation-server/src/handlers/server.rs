@@ -122,7 +122,7 @@ fn names(query: &Query, user: &User, mut names: Vec<String>) -> Outcome<Vec<Stri
         .collect())
 }
 
-pub(crate) async fn all_databases(call: Call) -> Outcome<Reply> {
+pub(crate) fn all_databases(call: &Call) -> Outcome<Reply> {
     call.allow("GET")?;
     let names = names(&call.query, &call.user, call.app.catalogue.names())?;
     Ok(reply::ok(array(names.iter().map(|name| quote(name)))))
