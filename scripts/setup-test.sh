@@ -3,11 +3,24 @@
 #   libleveldb-dev, libsnappy-dev   the real LevelDB: written by one, read by the other, and back
 #   g++                             the linker, and C++ of build scripts
 #   verilator                       the compaction engine, simulated
+#   nodejs, npm                     CouchDB's JavaScript clients against the document server
 # With arguments: these packages instead (`make area` asks for yosys so).
 set -euo pipefail
 exec </dev/null
 packages=(g++ make libleveldb-dev libsnappy-dev verilator)
+# Node may have come another way than through apt.
+command -v node >/dev/null && command -v npm >/dev/null || packages+=(nodejs npm)
 [ $# -eq 0 ] || packages=("$@")
+
+# The JavaScript clients, as package-lock.json names them; nothing is done when they are there.
+install_clients() {
+    local clients lock
+    clients="$(dirname "$0")/../crates/waystation-server/tests/js"
+    lock="$clients/node_modules/.package-lock.json"
+    [ ! -e "$lock" ] || [ "$clients/package-lock.json" -nt "$lock" ] || return 0
+    echo "setup: installing JavaScript clients" >&2
+    (cd "$clients" && npm ci --silent --no-audit --no-fund >/dev/null)
+}
 
 if ! command -v dpkg-query >/dev/null; then
     echo "setup: this is no Debian; please install the equivalents of: ${packages[*]}" >&2
@@ -20,7 +33,10 @@ for package in "${packages[@]}"; do
     state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$state" = installed ] || missing+=("$package")
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
+if [ ${#missing[@]} -eq 0 ]; then
+    [ $# -gt 0 ] || install_clients
+    exit 0
+fi
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
@@ -34,3 +50,4 @@ echo "setup: installing ${missing[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive
 "${as_root[@]}" apt-get -qq -o DPkg::Lock::Timeout=600 update
 "${as_root[@]}" apt-get -qq -o DPkg::Lock::Timeout=600 install -y --no-install-recommends "${missing[@]}" >/dev/null
+[ $# -gt 0 ] || install_clients

@@ -1,0 +1,198 @@
+//! The server as a process: kill -9 in the middle of a bulk load loses nothing that was acknowledged, signals stop it,
+//! and it refuses what it should.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops where something is not as it should be"
+)]
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Kills of the server.
+const KILLS: usize = 5;
+/// Clients that load at once.
+const CLIENTS: usize = 3;
+
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn start(directory: &Path) -> Self {
+        let mut child = command(&["--listen", "127.0.0.1:0"], directory)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line.trim().rsplit("http://").next().unwrap();
+        let address = address.trim_end_matches('/').to_owned();
+        Self { child, address }
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([name, &id])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(arguments: &[&str], directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_waystation"));
+    command
+        .arg("serve")
+        .arg(directory)
+        .args(arguments)
+        .env_remove("WAYSTATION_ADMIN");
+    command
+}
+
+/// The answer to a request; `None` if the connection was cut.
+fn ask(address: &str, method: &str, path: &str, body: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .ok()?;
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    stream.write_all((head + body).as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    // A whole answer says how long it is.
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let length = head
+        .to_lowercase()
+        .split("content-length: ")
+        .nth(1)?
+        .lines()
+        .next()?
+        .parse()
+        .ok()?;
+    (body.len() == length).then_some(answer)
+}
+
+/// Loads documents until the server is gone; those that were acknowledged are noted.
+fn load(address: &str, name: &str, stop: &AtomicBool, acknowledged: &Mutex<BTreeSet<String>>) {
+    for batch in 0.. {
+        let ids: Vec<String> = (0..20)
+            .map(|at| format!("{name}-{batch:05}-{at:02}"))
+            .collect();
+        let docs = ids
+            .iter()
+            .map(|id| format!("{{\"_id\":\"{id}\",\"text\":\"{}\"}}", "x".repeat(500)));
+        let body = format!("{{\"docs\":[{}]}}", docs.collect::<Vec<_>>().join(","));
+        let answer = ask(address, "POST", "/load/_bulk_docs", &body);
+        let Some(answer) = answer.filter(|_| !stop.load(Ordering::SeqCst)) else {
+            return;
+        };
+        assert_eq!(answer.matches("\"ok\":true").count(), ids.len(), "{answer}");
+        acknowledged.lock().unwrap().extend(ids);
+    }
+}
+
+#[test]
+fn a_kill_in_the_middle_of_a_load_loses_nothing_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let acknowledged = Mutex::new(BTreeSet::new());
+    for round in 0..KILLS {
+        let served = Served::start(directory.path());
+        if round == 0 {
+            assert!(ask(&served.address, "PUT", "/load", "").is_some());
+        }
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for client in 0..CLIENTS {
+                let name = format!("{round}-{client}");
+                let (address, stop, acknowledged) = (&served.address, &stop, &acknowledged);
+                scope.spawn(move || load(address, &name, stop, acknowledged));
+            }
+            std::thread::sleep(Duration::from_millis(200 + 130 * round as u64));
+            served.signal("-KILL");
+            stop.store(true, Ordering::SeqCst);
+        });
+        drop(served);
+        let served = Served::start(directory.path());
+        let acknowledged = acknowledged.lock().unwrap();
+        assert!(
+            !acknowledged.is_empty(),
+            "nothing was loaded before the kill"
+        );
+        for id in acknowledged.iter() {
+            let answer = ask(&served.address, "GET", &format!("/load/{id}"), "");
+            let is_there = answer
+                .as_ref()
+                .is_some_and(|it| it.starts_with("HTTP/1.1 200"));
+            assert!(is_there, "{id} was acknowledged and is lost: {answer:?}");
+        }
+        let info = ask(&served.address, "GET", "/load", "").unwrap();
+        let count = info
+            .split("\"doc_count\":")
+            .nth(1)
+            .unwrap()
+            .split(',')
+            .next()
+            .unwrap();
+        assert!(
+            count.parse::<usize>().unwrap() >= acknowledged.len(),
+            "{info}"
+        );
+    }
+}
+
+#[test]
+fn the_first_signal_lets_requests_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut served = Served::start(directory.path());
+    ask(&served.address, "PUT", "/cars", "").unwrap();
+    let mut feed = TcpStream::connect(&served.address).unwrap();
+    feed.write_all(b"GET /cars/_changes?feed=continuous HTTP/1.1\r\nHost: x\r\n\r\n")
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    served.signal("-TERM");
+    let mut answer = String::new();
+    feed.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("last_seq"), "{answer}");
+    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_server_that_cannot_serve_says_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let refused = |arguments: &[&str], code: i32, reason: &str| {
+        let output = command(arguments, directory.path()).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{error}");
+        assert!(error.contains(reason), "{error}");
+    };
+    refused(&["--listen", "0.0.0.0:0"], 2, "no administrator");
+    refused(&["--admin", "ann"], 2, "NAME:PASSWORD");
+    refused(&["--admin-file", "/nowhere/admins"], 3, "/nowhere/admins");
+    let served = Served::start(directory.path());
+    refused(&["--listen", &served.address], 3, "cannot listen");
+    refused(&["--listen", "127.0.0.1:0"], 3, "catalogue");
+}
