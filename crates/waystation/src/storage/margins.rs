@@ -1,11 +1,11 @@
 //! What is kept free on a disk, in one table; and why all that gives room back always finds its own.
 //!
 //! ```text
-//!  free |<-- puts -->|<- settling ->|<- deletions, ->|<- merges ->|<-- flushes, -->|<- files that ->|
-//!       |            |              |   departures   |            |    loads       |  are replaced  |
-//!       ^            ^              ^                ^            ^                ^                0
-//!    a put has    for_puts     for_settling       for_log   (only `owed`      (a part of
-//!    room here                                     + owed     is behind)       `RESERVE`)
+//!  free |<-- puts -->|<- settling ->|<- deletions, departures, ->|<- flushes, loads, ->|<- files that are ->|
+//!       |            |              |           merges           |       the log       |      replaced      |
+//!       ^            ^              ^                            ^                     ^                    0
+//!    a put has    for_puts     for_settling                   for_log           missing of `RESERVE`
+//!    room here    + owed         + owed                        + owed
 //! ```
 //!
 //! Each kind of growth stops where the room of the next one begins. In what follows,
