@@ -3,6 +3,7 @@
 //! ```text
 //!   design     a design document: its views, filters and validation, and the signature of its rows
 //!   script     the sandbox in which its functions run
+//!   memory     the memory of a sandbox
 //!   query      what is asked of a view
 //!   row        a row, and the order of rows
 //!   merge      rows of several shards in one order
@@ -37,6 +38,7 @@
 mod design;
 mod function;
 mod groups;
+mod memory;
 mod merge;
 mod order;
 mod query;

@@ -9,6 +9,7 @@
 //! another built-in function is not interrupted: the memory bounds its work, and the prelude refuses lists and texts
 //! with which it would not.
 
+use super::memory::{Meter, MeteredAllocator};
 use rquickjs::function::Rest;
 use rquickjs::{CaughtError, Context, Ctx, Function, Object, Runtime, Value};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ const HOST: &str = "__waystation";
 /// How much a design document's functions may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Memory of a sandbox (bytes).
+    /// Memory of a sandbox (bytes); an empty one takes half a mebibyte.
     pub memory_bytes: usize,
     /// Stack of a call (bytes). The thread that calls must have as much, and 256 KiB more.
     pub stack_bytes: usize,
@@ -97,8 +98,9 @@ impl ScriptError {
     }
 }
 
-/// The time of the call that is running.
+/// The time of the call that is running, and the memory of the sandbox.
 struct Watch {
+    meter: Arc<Meter>,
     clock: Arc<OsStorage>,
     /// When it is over, on that clock (nanoseconds).
     deadline: AtomicU64,
@@ -111,9 +113,14 @@ impl Watch {
         let deadline = u64::try_from(deadline).unwrap_or(u64::MAX);
         self.deadline.store(deadline, Ordering::Relaxed);
         self.is_over.store(false, Ordering::Relaxed);
+        self.meter.begin();
     }
 
+    /// Whether the script has to stop.
     fn look(&self) -> bool {
+        if self.meter.is_over() {
+            return true;
+        }
         let is_over = self.clock.now().as_nanos() >= self.deadline.load(Ordering::Relaxed).into();
         self.is_over.fetch_or(is_over, Ordering::Relaxed) || is_over
     }
@@ -146,10 +153,12 @@ impl Sandbox {
     /// A sandbox whose `require` finds what stands in the JSON object `root`.
     pub(crate) fn new(limits: Limits, root: &str) -> Result<Self, ScriptError> {
         let memory = |_| ScriptError::Memory(limits.memory_bytes);
-        let runtime = Runtime::new().map_err(memory)?;
-        runtime.set_memory_limit(limits.memory_bytes);
+        let meter = Meter::new();
+        let allocator = MeteredAllocator(Arc::clone(&meter));
+        let runtime = Runtime::new_with_alloc(allocator).map_err(memory)?;
         runtime.set_max_stack_size(limits.stack_bytes);
         let watch = Arc::new(Watch {
+            meter: Arc::clone(&meter),
             clock: OsStorage::new(),
             deadline: AtomicU64::new(u64::MAX),
             is_over: AtomicBool::new(false),
@@ -166,6 +175,7 @@ impl Sandbox {
             ctx.eval::<(), _>(PRELUDE)
                 .map_err(|error| (ctx.clone(), error))
         })?;
+        meter.set_limit(limits.memory_bytes);
         sandbox.call("set_root", &[root])?;
         Ok(sandbox)
     }
@@ -206,12 +216,18 @@ impl Sandbox {
         &mut self,
         work: impl for<'js> FnOnce(&Ctx<'js>) -> Result<T, (Ctx<'js>, rquickjs::Error)>,
     ) -> Result<T, ScriptError> {
+        if self.watch.meter.is_over() {
+            self.context.runtime().run_gc();
+        }
         self.watch.begin(self.limits.time);
         let (watch, limits) = (&self.watch, self.limits);
         self.context.with(|ctx| {
             let done = work(&ctx);
-            done.map_err(|(ctx, error)| {
-                let caught = CaughtError::from_error(&ctx, error);
+            let caught = done.map_err(|(ctx, error)| CaughtError::from_error(&ctx, error));
+            if watch.meter.is_over() {
+                return Err(ScriptError::Memory(limits.memory_bytes));
+            }
+            caught.map_err(|caught| {
                 if watch.is_over.load(Ordering::Relaxed) {
                     return ScriptError::Time(limits.time);
                 }
@@ -429,6 +445,36 @@ mod tests {
             let error = mapped(&mut sandbox, source, "{}").expect_err(source);
             assert_eq!(error, ScriptError::Memory(8 << 20), "{source}");
         }
+    }
+
+    /// Memory ends at every step that a sandbox takes: while it is made, compiles, maps and answers.
+    #[test]
+    fn memory_may_end_anywhere() {
+        let source = "function(doc) { var seen = new Map(), self = {}; self.self = self;
+            for (var name in doc) { seen.set(name, [name, self, function() { return seen; }]); }
+            var texts = Array.from(seen.keys()).map(function(it) { return it.replace(/[a-c]/g, 'x') + it; });
+            class Car { constructor(n) { this.n = n; } get twice() { return [this.n, this.n]; } }
+            function* cars() { yield* texts.map(function(it) { return new Car(it); }); }
+            try { for (var car of cars()) emit(car.twice, JSON.parse(JSON.stringify({car, at: new Date(0)}))); }
+            catch (error) { emit(String(error), require('views/lib/one')); } }";
+        let document = format!(
+            "{{{}}}",
+            ["a", "b", "c", "d"]
+                .map(|it| format!(r#""{it}":[1,"{it}"]"#))
+                .join(",")
+        );
+        let mut mapped_with = Vec::new();
+        for kibibytes in 16..1200 {
+            let limits = Limits {
+                memory_bytes: kibibytes << 10,
+                ..Limits::default()
+            };
+            let sandbox = Sandbox::new(limits, r#"{"views":{"lib":{"one":"exports.one = 1;"}}}"#);
+            let line = sandbox.and_then(|mut sandbox| mapped(&mut sandbox, source, &document));
+            mapped_with.push(line.is_ok_and(|line| line.contains("1970")));
+        }
+        assert_eq!(mapped_with.first(), Some(&false));
+        assert_eq!(mapped_with.last(), Some(&true));
     }
 
     #[test]
