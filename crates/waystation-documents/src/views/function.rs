@@ -144,7 +144,7 @@ mod tests {
         let body = canonical(body.as_bytes()).expect(body);
         let design = DesignDocument::parse("_design/d", &body)?;
         let limits = Limits {
-            time: std::time::Duration::from_millis(200),
+            time: std::time::Duration::from_secs(1),
             ..Limits::default()
         };
         DesignFunctions::new(&design, limits)
