@@ -9,7 +9,8 @@ use std::time::Duration;
 #[derive(Default)]
 pub(crate) struct Snapshots {
     held: Mutex<BTreeMap<Point, usize>>,
-    /// Called with the sequence number of the oldest snapshot when that is released.
+    /// Called with the sequence number of the oldest snapshot when that is released. Another one may have the same number,
+    /// and a later time.
     oldest_released: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
 }
 
@@ -107,8 +108,7 @@ impl Clone for Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         let mut held = lock(&self.registry.held);
-        let oldest = |held: &BTreeMap<Point, usize>| held.keys().next().map(|point| point.0);
-        let before = oldest(&held);
+        let is_oldest = held.keys().next() == Some(&self.point());
         let Some(count) = held.get_mut(&self.point()) else {
             return;
         };
@@ -117,12 +117,8 @@ impl Drop for Snapshot {
             return;
         }
         held.remove(&self.point());
-        let after = oldest(&held);
         drop(held);
-        if before == Some(self.sequence)
-            && after != before
-            && let Some(act) = self.registry.oldest_released.get()
-        {
+        if is_oldest && let Some(act) = self.registry.oldest_released.get() {
             act(self.sequence);
         }
     }
