@@ -104,19 +104,26 @@ impl Client<'_> {
             return Step::Done;
         };
         let depart = || self.db.depart(&device);
-        let answers = if self.random.one_in(3) {
-            twice(depart)
+        let answers: Vec<_> = if self.random.one_in(3) {
+            let (one, other) = twice(depart);
+            vec![one, other]
         } else {
-            (depart(), Ok(()))
+            vec![depart()]
         };
-        for error in [answers.0, answers.1].into_iter().filter_map(Result::err) {
+        // Of two callers one may be told that it is gone, and the other one that the storage failed.
+        let is_gone = |answer: &Result<(), Error>| {
+            matches!(answer, Ok(()) | Err(Error::UnknownDevice { .. }))
+        };
+        let is_any_gone = answers.iter().any(is_gone);
+        for error in answers.into_iter().filter_map(Result::err) {
             match error {
                 Error::UnknownDevice { .. } => {}
-                error if is_of_storage(&error) => {
+                error if !is_of_storage(&error) => self.fail(&format!("departure: {error}")),
+                _ if is_any_gone => {}
+                error => {
                     self.wait_for_storage(&error);
                     return Step::Again;
                 }
-                error => self.fail(&format!("departure: {error}")),
             }
         }
         self.failures = 0;
