@@ -65,7 +65,7 @@ fn judge_all() -> Result<bool, String> {
         unexplained += usize::from(told.is_none() && mutant.survives.is_none());
         let told = told.unwrap_or_else(|| match &mutant.survives {
             Some(reason) => format!("survives: {reason}"),
-            None => "SURVIVES, and nobody says why".to_owned(),
+            None => "SURVIVES without a reason".to_owned(),
         });
         println!("{:44} {told}", mutant.name);
     }

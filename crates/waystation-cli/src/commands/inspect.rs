@@ -61,7 +61,7 @@ fn print_summary(output: &mut Output, summary: &Summary) -> Result<(), Failure> 
     let order = &summary.key_order;
     if summary.has_own_order {
         output.line(format_args!(
-            "order      {order}: a program's own, which nobody knows here; commands that need the order of keys refuse it"
+            "order      {order}: a program's own, unknown here; commands that need the order of keys refuse it"
         ))?;
     }
     let readable = if summary.is_plain_leveldb && summary.has_own_order {

@@ -342,7 +342,7 @@ fn tell_of_panic(jobs: &dyn Jobs, kind: Kind) {
         "a background job ({kind:?}) panicked; its database does nothing more in the background"
     );
     if catch_unwind(AssertUnwindSafe(|| jobs.panicked(kind))).is_err() {
-        log::error!("those that wait for it cannot be told");
+        log::error!("the callers that wait for it cannot be told");
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn open(
 ) -> Result<Recovered> {
     let journal = read_journal(&**storage, dir)?;
     if expected && journal.is_none() {
-        let reason = "it is missing, although the tables have a log; without it nobody knows what was not in them";
+        let reason = "it is missing, although the tables have a log; writes that were in no table are lost with it";
         return Err(Error::corruption(dir.join(JOURNAL_NAME), 0, reason));
     }
     let mut past = match &journal {

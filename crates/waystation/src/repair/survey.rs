@@ -287,7 +287,7 @@ impl Surveyor<'_> {
         let (reason, resurrection) = if is_fenced == Some(false) || self.has(GRAVES_NAME) {
             (lost, Resurrection::Impossible)
         } else {
-            let reason = format!("{lost}; nobody knows whether there was a file of graves");
+            let reason = format!("{lost}; whether there was a file of graves is unknown");
             (reason, Resurrection::Possible)
         };
         self.lose(SIDE_FILE, reason, resurrection);
@@ -383,7 +383,7 @@ impl Surveyor<'_> {
                 Err(reason) => reason.to_owned(),
             },
         };
-        let reason = format!("{lost}; if the end of the log is lost too, nobody knows");
+        let reason = format!("{lost}; without it a lost end of the log goes unnoticed");
         self.lose(JOURNAL_NAME, reason, Resurrection::Impossible);
         Ok(None)
     }

@@ -272,7 +272,7 @@ impl Site {
         if let Err(error) = self.storage.remove(&self.path(number))
             && !error.is_not_found()
         {
-            log::warn!("a vault that nobody needs stays for now: {error}");
+            log::warn!("a vault that is not needed any more stays for now: {error}");
         }
     }
 }
