@@ -5,8 +5,15 @@ use std::io;
 use std::path::Path;
 
 /// Directories that hold what was built, measured or given, by name anywhere in the tree.
-const SKIPPED_DIRECTORIES: [&str; 6] =
-    [".git", "target", "data", "testdata", "corpus", "artifacts"];
+const SKIPPED_DIRECTORIES: [&str; 7] = [
+    ".git",
+    "target",
+    "data",
+    "testdata",
+    "corpus",
+    "artifacts",
+    "node_modules",
+];
 /// Endings of files the rules understand.
 const ENDINGS: [&str; 8] = ["rs", "toml", "md", "sh", "mk", "sv", "v", "yml"];
 /// Files the rules understand although their names have no ending.

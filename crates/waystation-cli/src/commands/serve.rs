@@ -67,18 +67,22 @@ pub(super) fn serve(context: &mut Context, args: Serve) -> Result<(), Failure> {
 
 fn run(context: &mut Context, runtime: &Runtime, settings: Settings) -> Result<(), Failure> {
     let server = runtime.block_on(Server::bind(settings)).map_err(failure)?;
-    runtime.block_on(stop_at_signals(server.stopper()))?;
+    {
+        // Signals are heard by the runtime's driver.
+        let _entered = runtime.enter();
+        stop_at_signals(server.stopper())?;
+    }
     let url = format!("http://{}/", server.address());
     context
         .output
-        .line(&format!("Waystation listens at {url}"))?;
+        .line(format!("Waystation listens at {url}"))?;
     context.output.flush()?;
     runtime.block_on(server.run());
     Ok(())
 }
 
 /// Has the first signal stop the server, and the second one end the process.
-async fn stop_at_signals(stopper: Stopper) -> Result<(), Failure> {
+fn stop_at_signals(stopper: Stopper) -> Result<(), Failure> {
     let refused = |error| Failure::new(CANNOT_OPEN, format!("signals cannot be heard: {error}"));
     let mut interrupts = signal(SignalKind::interrupt()).map_err(refused)?;
     let mut terminations = signal(SignalKind::terminate()).map_err(refused)?;

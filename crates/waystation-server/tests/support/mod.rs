@@ -22,7 +22,7 @@ pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     stopper: Stopper,
     thread: Option<std::thread::JoinHandle<()>>,
-    _directory: Option<tempfile::TempDir>,
+    directory_kept: Option<tempfile::TempDir>,
 }
 
 impl Running {
@@ -30,7 +30,7 @@ impl Running {
     pub(crate) fn start(change: impl FnOnce(&mut Settings)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut running = Self::start_in(directory.path(), change);
-        running._directory = Some(directory);
+        running.directory_kept = Some(directory);
         running
     }
 
@@ -59,7 +59,7 @@ impl Running {
             address,
             stopper,
             thread: Some(thread),
-            _directory: None,
+            directory_kept: None,
         }
     }
 
@@ -100,9 +100,9 @@ impl Running {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
         for header in headers {
-            head += &format!("{header}\r\n");
+            head.extend([header, "\r\n"]);
         }
-        head += &format!("Content-Length: {}\r\n\r\n", body.len());
+        head.extend(["Content-Length: ", &body.len().to_string(), "\r\n\r\n"]);
         stream.write_all(head.as_bytes()).unwrap();
         // The server may refuse a body before it has read it.
         let _ = stream.write_all(body);
