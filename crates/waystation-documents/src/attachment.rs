@@ -46,7 +46,7 @@ pub struct Attachment {
     pub name: String,
     /// Its media type.
     pub content_type: String,
-    /// The generation at which it was attached; `None`: with this update.
+    /// The generation at which it was attached (replicated edits); others attach with this update.
     pub revpos: Option<u64>,
     /// Its bytes.
     pub content: Given,

@@ -7,6 +7,15 @@ use crate::error::{Error, Result};
 use crate::json::{Json, Kind, canonical, unquote};
 use crate::revision::{Revision, RevisionId};
 
+/// What a replicator notes in documents of its own. It stays in the body.
+const REPLICATOR_MEMBERS: [&str; 5] = [
+    "\"_replication_id\"",
+    "\"_replication_state\"",
+    "\"_replication_state_reason\"",
+    "\"_replication_state_time\"",
+    "\"_replication_stats\"",
+];
+
 /// A document that is to be written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Document {
@@ -53,7 +62,7 @@ impl Document {
         let mut document = Self::default();
         let mut body = String::with_capacity(json.text().len());
         for (quoted, value) in json.members() {
-            if quoted.starts_with("\"_") {
+            if quoted.starts_with("\"_") && !REPLICATOR_MEMBERS.contains(&quoted) {
                 document.take_special(&unquote(quoted), value)?;
                 continue;
             }

@@ -111,6 +111,17 @@ impl Call {
 
     /// The body of a POST as a JSON object, in canonical text.
     pub(crate) async fn take_object(&mut self) -> Outcome<String> {
+        self.require_json()?;
+        let text = self.take_json().await?;
+        if Json::new(&text).kind() != Kind::Object {
+            let reason = "Request body must be a JSON object";
+            return Err(Failure::bad_request(reason));
+        }
+        Ok(text)
+    }
+
+    /// Refuses a POST whose body is not said to be JSON.
+    pub(crate) fn require_json(&self) -> Outcome<()> {
         if !self.is_json() || self.header(CONTENT_TYPE).is_empty() {
             return Err(Failure::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -118,12 +129,7 @@ impl Call {
                 "Content-Type must be application/json",
             ));
         }
-        let text = self.take_json().await?;
-        if Json::new(&text).kind() != Kind::Object {
-            let reason = "Request body must be a JSON object";
-            return Err(Failure::bad_request(reason));
-        }
-        Ok(text)
+        Ok(())
     }
 
     /// The database that the path names, if the caller may use it.

@@ -136,6 +136,10 @@ async fn to_handler(call: Call) -> Outcome<Reply> {
             let name = (*name).to_owned();
             local::local_document(call, name).await
         }
+        [_, "_local", _, ..] => {
+            let reason = "_local documents do not accept attachments.";
+            Err(Failure::bad_request(reason))
+        }
         [_, "_design", _, name, ..] if name.starts_with('_') => design_endpoint(&call),
         [_, "_design", name] => {
             let id = format!("_design/{name}");

@@ -73,6 +73,24 @@ fn attachments_are_stored_and_read_in_every_way() {
         server.get("/cars/d/new").error().2,
         "Document is missing attachment"
     );
+    let revision = server.get("/cars/d").value()["_rev"].clone();
+    let again =
+        json!({"_rev": revision, "_attachments": {"a b/c.txt": {"revpos": 1, "data": "aGk="}}});
+    assert_eq!(
+        server.json("PUT", "/cars/d", &again.to_string()).status,
+        201
+    );
+    let stub = &server.get("/cars/d").value()["_attachments"]["a b/c.txt"];
+    assert_eq!((&stub["revpos"], &stub["length"]), (&json!(4), &json!(2)));
+    let local = server.get("/cars/_local/l/x").error();
+    assert_eq!(
+        local,
+        (
+            400,
+            "bad_request".into(),
+            "_local documents do not accept attachments.".into()
+        )
+    );
     let unknown = r#"{"_attachments":{"b":{"stub":true,"revpos":1}}}"#;
     let stub = server.json("PUT", "/cars/e", unknown).error();
     assert_eq!(

@@ -143,6 +143,11 @@ fn documents_are_written_read_deleted_and_copied() {
         "invalid UTF-8 JSON"
     );
     assert_eq!(server.get("/cars/a%2Fb?rev=x").error().0, 400);
+    let state = put(&server, "/cars/r", r#"{"_replication_state":"triggered"}"#);
+    assert_eq!(
+        server.get(&format!("/cars/r?rev={state}")).value()["_replication_state"],
+        "triggered"
+    );
     let posted = server.json("POST", "/cars", r#"{"x":3}"#).value();
     assert_eq!(posted["id"].as_str().unwrap().len(), 32);
 }
@@ -252,6 +257,9 @@ fn bulk_requests_answer_each_document() {
         .json("POST", "/cars/_missing_revs", r#"{"a":["3-q"]}"#)
         .value();
     assert_eq!(missing, json!({"missing_revs": {"a": ["3-q"]}}));
+    let nameless = r#"{"new_edits":false,"docs":[{"_id":"q"}]}"#;
+    let refused = server.json("POST", "/cars/_bulk_docs", nameless).error();
+    assert_eq!((refused.0, refused.1.as_str()), (400, "bad_request"));
     let purged = server.json("POST", "/cars/_purge", r#"{"a":["2-zz"]}"#);
     assert_eq!(
         (purged.status, &purged.value()["purged"]["a"]),
@@ -370,6 +378,29 @@ fn feeds_wait_for_changes_and_end_with_their_database() {
         )
         .value();
     assert_eq!(selected["results"].as_array().unwrap().len(), 1);
+    put(
+        &server,
+        "/cars/_design/d",
+        r#"{"filters":{"f":"function"}}"#,
+    );
+    for (filter, status, reason) in [
+        ("e/f", 404, "missing"),
+        ("d/g", 404, "missing json key: g"),
+        ("_view&view=d/v", 404, "missing json key: views"),
+        ("d/f", 501, "this feature is not yet implemented"),
+    ] {
+        let refused = server
+            .get(&format!("/cars/_changes?filter={filter}"))
+            .error();
+        assert_eq!(
+            (refused.0, refused.2.as_str()),
+            (status, reason),
+            "{filter}"
+        );
+    }
+    server.json("DELETE", "/cars", "");
+    server.json("PUT", "/cars", "");
+    put(&server, "/cars/x", "{}");
     let down = server.get("/cars/_changes?descending=true&limit=1").value();
     assert_eq!(down["results"][0]["id"], "x");
 }

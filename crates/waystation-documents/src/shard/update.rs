@@ -130,7 +130,13 @@ impl Shard {
             }
         };
         let generation = parent.as_ref().map_or(0, |parent| parent.generation) + 1;
-        let attachments = self.attachments(document, parent.as_ref(), generation, pending)?;
+        let attachments = self.attachments(
+            document,
+            parent.as_ref(),
+            Edits::Interactive,
+            generation,
+            pending,
+        )?;
         let digest = digest_of(document, parent.as_ref(), &attachments);
         let mut path = vec![Revision::digest(generation, digest)];
         if let Some(parent) = &parent {
@@ -144,7 +150,13 @@ impl Shard {
         let known = path[1..]
             .iter()
             .find(|it| matches!(head.tree.stored(it), Some(Some(_))));
-        let attachments = self.attachments(document, known, path[0].generation, pending)?;
+        let attachments = self.attachments(
+            document,
+            known,
+            Edits::Replicated,
+            path[0].generation,
+            pending,
+        )?;
         Ok(Plan { path, attachments })
     }
 
@@ -153,6 +165,7 @@ impl Shard {
         &self,
         document: &Document,
         parent: Option<&Revision>,
+        edits: Edits,
         generation: u64,
         pending: &Pending,
     ) -> Result<Vec<AttachmentInfo>> {
@@ -163,13 +176,16 @@ impl Shard {
             _ => Body::default(),
         };
         let info = |attachment: &crate::attachment::Attachment| match &attachment.content {
-            Given::Bytes(bytes) => Ok(AttachmentInfo {
-                name: attachment.name.clone(),
-                content_type: attachment.content_type.clone(),
-                revpos: attachment.revpos.unwrap_or(generation),
-                digest: ContentDigest::of(bytes),
-                length: bytes.len() as u64,
-            }),
+            Given::Bytes(bytes) => {
+                let revpos = attachment.revpos.filter(|_| edits == Edits::Replicated);
+                Ok(AttachmentInfo {
+                    name: attachment.name.clone(),
+                    content_type: attachment.content_type.clone(),
+                    revpos: revpos.unwrap_or(generation),
+                    digest: ContentDigest::of(bytes),
+                    length: bytes.len() as u64,
+                })
+            }
             Given::Follows(_) => {
                 let reason = format!("The bytes of attachment {} are missing", attachment.name);
                 Err(Error::BadRequest(reason.into()))

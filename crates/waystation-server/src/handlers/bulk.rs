@@ -24,7 +24,7 @@ pub(crate) async fn bulk_documents(mut call: Call) -> Outcome<Reply> {
         Some(false) => Edits::Replicated,
         _ => Edits::Interactive,
     };
-    let mut documents = documents_in(&call, &text)?;
+    let mut documents = documents_in(&call, &text, edits)?;
     let is_admin = call.user.is_admin_of(&database);
     let user = call.user.clone();
     let work = move |app: &crate::app::App| {
@@ -50,7 +50,7 @@ pub(crate) async fn bulk_documents(mut call: Call) -> Outcome<Reply> {
     Ok(reply::json(StatusCode::CREATED, text))
 }
 
-fn documents_in(call: &Call, text: &str) -> Outcome<Vec<Document>> {
+fn documents_in(call: &Call, text: &str, edits: Edits) -> Outcome<Vec<Document>> {
     let docs = Json::new(text).member("docs");
     let docs =
         docs.ok_or_else(|| Failure::bad_request("POST body must include `docs` parameter."))?;
@@ -62,6 +62,7 @@ fn documents_in(call: &Call, text: &str) -> Outcome<Vec<Document>> {
         if document.id.is_empty() {
             document.id = call.app.uuids.next();
         }
+        documents::check_edits(edits, &document)?;
         documents::check_size(call.app.settings.document_bytes_max, &document)?;
         Ok(document)
     };

@@ -226,16 +226,32 @@ fn filter(database: &Database, query: &Query, body: Json<'_>) -> Outcome<Filter>
             let selector = body.member("selector").ok_or_else(missing)?;
             Ok(Filter::Selector(Selector::parse(selector)?))
         }
-        Some("_view") => Err(Failure::not_implemented()),
-        Some(name) => {
-            let Some((design, _)) = name.split_once('/') else {
-                let reason = "`filter` parameter must be of the form `designname/filtername`";
-                return Err(Failure::bad_request(reason));
-            };
-            database.open_winner(&format!("_design/{design}"))?;
-            Err(Failure::not_implemented())
+        Some("_view") => {
+            let missing = || Failure::bad_request("`view` filter parameter is not provided.");
+            function(
+                database,
+                "views",
+                query.get("view").ok_or_else(missing)?,
+                "view",
+            )
         }
+        Some(name) => function(database, "filters", name, "filter"),
     }
+}
+
+/// Functions of design documents choose no changes; but one that is not there is told apart.
+fn function(database: &Database, members: &str, name: &str, kind: &str) -> Outcome<Filter> {
+    let Some((design, name)) = name.split_once('/') else {
+        return Err(Failure::bad_request(format!(
+            "`{kind}` parameter must be of the form `designname/{kind}name`"
+        )));
+    };
+    let opened = database.open_winner(&format!("_design/{design}"))?;
+    let missing = |key: &str| Failure::not_found(format!("missing json key: {key}"));
+    let functions = Json::new(&opened.version.body).member(members);
+    let functions = functions.ok_or_else(|| missing(members))?;
+    functions.member(name).ok_or_else(|| missing(name))?;
+    Err(Failure::not_implemented())
 }
 
 /// Why a feed ends before its time.

@@ -253,6 +253,7 @@ pub(crate) async fn save(
         Some("false") => Edits::Replicated,
         _ => Edits::Interactive,
     };
+    check_edits(edits, &document)?;
     check_size(call.app.settings.document_bytes_max, &document)?;
     let is_admin = call.user.is_admin_of(&database);
     let id = document.id.clone();
@@ -281,6 +282,16 @@ pub(crate) async fn save(
     reply::set(&mut reply, "ETag", &format!("\"{revision}\""));
     reply::set(&mut reply, "Location", &location);
     Ok(reply)
+}
+
+/// Refuses replicated documents that do not say which revision they are.
+pub(crate) fn check_edits(edits: Edits, document: &Document) -> Outcome<()> {
+    let is_named = document.revision.is_some() || !document.history.is_empty();
+    if edits == Edits::Interactive || is_named || document.id.starts_with("_local/") {
+        return Ok(());
+    }
+    let reason = "When `new_edits: false`, the document needs `_rev` or `_revisions` specified";
+    Err(Failure::bad_request(reason))
 }
 
 /// Refuses documents that are too large.

@@ -18,11 +18,11 @@ fn accepted() -> Reply {
 }
 
 /// Begins a compaction; it goes on after the answer.
-pub(crate) async fn compact(mut call: Call) -> Outcome<Reply> {
+pub(crate) async fn compact(call: Call) -> Outcome<Reply> {
     call.allow("POST")?;
     let database = call.database().await?;
     call.user.require_admin_of(&database)?;
-    call.take_object().await?;
+    call.require_json()?;
     let app = Arc::clone(&call.app);
     tokio::spawn(async move {
         let compacted = app.run(move |_| Ok(database.compact()?)).await;
