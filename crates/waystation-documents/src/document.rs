@@ -156,15 +156,15 @@ fn history(value: Json<'_>) -> Result<Vec<Revision>> {
     let (Some(start), Some(ids)) = (start, ids) else {
         return Err(wrong());
     };
-    let mut generation = u64::try_from(start).map_err(|_| wrong())?;
+    let start = u64::try_from(start).map_err(|_| wrong())?;
     let mut path = Vec::new();
-    for id in ids.elements() {
-        if generation == 0 {
-            return Err(wrong());
-        }
+    for (back, id) in ids.elements().enumerate() {
+        let generation = start.checked_sub(back as u64);
+        // Only local documents have a revision of generation 0, and no other.
+        let generation = generation.filter(|it| *it > 0 || start == 0);
+        let generation = generation.ok_or_else(wrong)?;
         let id: RevisionId = id.string().ok_or_else(wrong)?.parse()?;
         path.push(Revision { generation, id });
-        generation -= 1;
     }
     Ok(path)
 }
@@ -210,6 +210,10 @@ mod tests {
             (r#"{"_id":"_x"}"#, "illegal_docid"),
             (r#"{"_id":""}"#, "illegal_docid"),
             (r#"{"_rev":"x"}"#, "bad_request"),
+            (
+                r#"{"_revisions":{"start":0,"ids":["1","0"]}}"#,
+                "doc_validation",
+            ),
             (r#"{"_rev":1}"#, "doc_validation"),
             (r#"{"_deleted":1}"#, "doc_validation"),
             (r#"{"_attachments":[]}"#, "doc_validation"),

@@ -498,7 +498,20 @@ fn what_is_stored_is_there_after_a_restart() {
             .status,
         201
     );
-    assert_eq!(server.json("POST", "/cars/_compact", "{}").status, 202);
+    let second = put(&server, &format!("/cars/a?rev={revision}"), "{}");
+    assert_eq!(server.json("POST", "/cars/_compact", "").status, 202);
+    while server.get("/cars").value()["compact_running"] == true {
+        std::thread::yield_now();
+    }
+    assert_eq!(server.get(&format!("/cars/a?rev={revision}")).status, 404);
+    assert_eq!(server.get(&format!("/cars/a?rev={second}")).status, 200);
+    let both = format!("/cars/a?latest=true&open_revs=[%22{second}%22,%22{revision}%22]");
+    assert_eq!(server.get(&both).value().as_array().unwrap().len(), 1);
+    put(
+        &server,
+        "/cars/_local/l",
+        r#"{"_revisions":{"start":0,"ids":["1"]}}"#,
+    );
 }
 
 #[test]

@@ -40,8 +40,8 @@ use crate::error::{Error, Result};
 use crate::revision::Revision;
 use crate::shard::{Clock, LocalDocument, Opened, Revisions, Shard};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use waystation::Options;
 
 /// What the catalogue keeps of a database.
@@ -92,6 +92,8 @@ pub struct Database {
     indexes_are_stale: AtomicBool,
     /// Held while indexes are made equal to the definitions.
     indexing: Mutex<()>,
+    /// Compactions that have begun and not ended.
+    compactions: AtomicUsize,
 }
 
 /// The shards, while they cannot be closed.
@@ -127,6 +129,7 @@ impl Database {
             state: RwLock::new(State::Closed),
             indexes_are_stale: AtomicBool::new(true),
             indexing: Mutex::new(()),
+            compactions: AtomicUsize::new(0),
         }
     }
 
@@ -183,7 +186,7 @@ impl Database {
         let clock = Clock::default();
         let open = |range: String| {
             let db = waystation::Db::open(self.directory.join(range), self.options.clone())?;
-            Shard::over(std::sync::Arc::new(db), clock.clone())
+            Shard::over(Arc::new(db), clock.clone())
         };
         self.ranges().into_iter().map(open).collect()
     }
@@ -319,17 +322,15 @@ impl Database {
         Ok(found)
     }
 
-    /// Gives space back: bodies of superseded revisions, attachments that nothing names, and what tables hold of both.
-    ///
-    /// # Errors
-    /// As [`Shard::compact`]; [`Error::NoDatabase`].
-    pub fn compact(&self) -> Result<()> {
-        for shard in self.shards()?.iter() {
-            shard.compact()?;
-            let db = shard.db();
-            db.compact_range(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)?;
-        }
-        Ok(())
+    /// Begins a compaction, which [`Compaction::run`] does.
+    pub fn begin_compaction(self: &Arc<Self>) -> Compaction {
+        self.compactions.fetch_add(1, Ordering::SeqCst);
+        Compaction(Arc::clone(self))
+    }
+
+    /// Whether a compaction has begun and not ended.
+    pub fn is_compacting(&self) -> bool {
+        self.compactions.load(Ordering::SeqCst) > 0
     }
 
     /// Has all that was written survive a power cut when it returns.
@@ -369,6 +370,31 @@ impl Database {
         let purged = self.shards()?.of(id).purge(id, revisions)?;
         self.note_design(id);
         Ok(purged)
+    }
+}
+
+/// A compaction of a database, from its beginning until this is dropped.
+#[derive(Debug)]
+pub struct Compaction(Arc<Database>);
+
+impl Compaction {
+    /// Gives space back: bodies of superseded revisions, attachments that nothing names, and what tables hold of both.
+    ///
+    /// # Errors
+    /// As [`Shard::compact`]; [`Error::NoDatabase`].
+    pub fn run(self) -> Result<()> {
+        for shard in self.0.shards()?.iter() {
+            shard.compact()?;
+            let db = shard.db();
+            db.compact_range(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Compaction {
+    fn drop(&mut self) {
+        self.0.compactions.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -114,7 +114,22 @@ impl Shard {
                 Err(Error::NotFound(_)) => Ok(Err(revision)),
                 Err(error) => Err(error),
             };
-        named.into_iter().map(open).collect()
+        let mut found: Vec<Result<Opened, Revision>> =
+            named.into_iter().map(open).collect::<Result<_>>()?;
+        if latest {
+            // Several names may lead to one leaf.
+            let mut seen = Vec::new();
+            found.retain(|found| {
+                let revision = match found {
+                    Ok(opened) => &opened.version.revision,
+                    Err(revision) => revision,
+                };
+                let is_new = !seen.contains(revision);
+                seen.push(revision.clone());
+                is_new
+            });
+        }
+        Ok(found)
     }
 
     /// The version `revision` of the document `id` with the head `head`.

@@ -42,13 +42,14 @@ pub(crate) fn info_json(database: &Database) -> Result<String, Error> {
     Ok(format!(
         "{{\"instance_start_time\":\"0\",\"db_name\":{},\"purge_seq\":{},\"update_seq\":{},\
          \"sizes\":{{\"file\":{file},\"external\":{active},\"active\":{active}}},\"props\":{{}},\
-         \"doc_del_count\":{},\"doc_count\":{},\"disk_format_version\":8,\"compact_running\":false,\
+         \"doc_del_count\":{},\"doc_count\":{},\"disk_format_version\":8,\"compact_running\":{},\
          \"cluster\":{{\"q\":{shards},\"n\":1,\"w\":1,\"r\":1}}}}",
         quote(database.name()),
         quote(&format!("{}-waystation", info.purge_sequence)),
         quote(&info.update_sequence.to_string()),
         info.deleted,
         info.documents,
+        database.is_compacting(),
     ))
 }
 

@@ -24,8 +24,9 @@ pub(crate) async fn compact(call: Call) -> Outcome<Reply> {
     call.user.require_admin_of(&database)?;
     call.require_json()?;
     let app = Arc::clone(&call.app);
+    let compaction = database.begin_compaction();
     tokio::spawn(async move {
-        let compacted = app.run(move |_| Ok(database.compact()?)).await;
+        let compacted = app.run(move |_| Ok(compaction.run()?)).await;
         if let Err(failure) = compacted {
             log::warn!("a compaction failed: {}", failure.reason);
         }
