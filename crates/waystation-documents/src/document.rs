@@ -110,21 +110,19 @@ impl Document {
 
     /// The revision and its ancestors, newest first, of a replicated edit.
     pub(crate) fn replicated_path(&self) -> Result<Vec<Revision>> {
-        let revision = self.revision.as_ref().or_else(|| self.history.first());
-        let revision =
-            revision.ok_or_else(|| Error::BadRequest("Document must have a _rev".into()))?;
-        if revision.generation == 0 {
-            return Err(Error::BadRequest("Invalid rev format".into()));
+        // `_revisions` has the say where `_rev` is another one, as in CouchDB.
+        let path = if self.history.is_empty() {
+            self.revision.iter().cloned().collect()
+        } else {
+            self.history.clone()
+        };
+        match path.first() {
+            None => Err(Error::BadRequest("Document must have a _rev".into())),
+            Some(newest) if newest.generation == 0 => {
+                Err(Error::BadRequest("Invalid rev format".into()))
+            }
+            Some(_) => Ok(path),
         }
-        if self.history.is_empty() {
-            return Ok(vec![revision.clone()]);
-        }
-        if self.history[0] != *revision {
-            return Err(Error::DocumentValidation(
-                "RevId isn't a valid revision id.".into(),
-            ));
-        }
-        Ok(self.history.clone())
     }
 
     /// Whether it names attachments without their bytes.
@@ -196,6 +194,11 @@ mod tests {
             .map(ToString::to_string)
             .collect();
         assert_eq!(path, ["2-b", "1-a"]);
+        let other = br#"{"_rev":"3-b","_revisions":{"start":2,"ids":["b","a"]}}"#;
+        assert_eq!(
+            Document::parse(other)?.replicated_path()?,
+            document.replicated_path()?
+        );
         assert_eq!(Document::parse(b"{}")?.body, "{}");
         Ok(())
     }
