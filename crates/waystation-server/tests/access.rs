@@ -186,6 +186,14 @@ fn users_see_and_change_their_own_document_alone() {
         )
         .error();
     assert_eq!((refused.0, refused.1.as_str()), (403, "forbidden"));
+    let changed = format!(
+        r#"{{"_rev":{},"type":"user","name":"ann","roles":["driver"],"password":"new"}}"#,
+        own["_rev"]
+    );
+    let path = "/_users/org.couchdb.user:ann";
+    let changed = server.ask("PUT", path, &[ANN], changed.as_bytes());
+    assert_eq!(changed.status, 201, "{}", changed.text());
+    assert_eq!(server.ask("GET", path, &[ANN], b"").status, 401);
     assert_eq!(server.get("/_users/org.couchdb.user:ann").status, 401);
 }
 

@@ -7,7 +7,7 @@ use crate::failure::{Failure, Outcome};
 use crate::uuids::{hex, random};
 use std::borrow::Cow;
 use waystation_documents::json::{Json, Kind, quote, unquote};
-use waystation_documents::{Document, Error};
+use waystation_documents::{Database, Document, Error};
 
 /// The database of users.
 pub(super) const DATABASE: &str = "_users";
@@ -117,16 +117,36 @@ pub(super) fn find(app: &App, name: &str) -> Outcome<Option<Known>> {
 /// Checks a document that is to be written to `database`, and if it is a user's puts a derived key in the password's
 /// place. It takes long.
 pub(crate) fn prepare(
-    authority: &Authority,
-    database: &str,
+    app: &App,
+    database: &Database,
     is_admin: bool,
     document: &mut Document,
 ) -> Outcome<()> {
     let is_plain = document.id.starts_with("_design/") || document.id.starts_with("_local/");
-    if database != DATABASE || is_plain || document.deleted {
+    if database.name() != DATABASE || is_plain || document.deleted {
         return Ok(());
     }
-    check(document, is_admin)?;
+    let roles = if is_admin {
+        None
+    } else {
+        Some(stored_roles(database, &document.id)?)
+    };
+    check(document, roles.as_deref())?;
+    hide_password(&app.authority, document)
+}
+
+/// The roles of a user's document, as canonical JSON.
+fn stored_roles(database: &Database, id: &str) -> Outcome<String> {
+    let opened = match database.open_winner(id) {
+        Err(Error::NotFound(_)) => return Ok("[]".to_owned()),
+        opened => opened?,
+    };
+    let roles = Json::new(&opened.version.body).member("roles");
+    Ok(roles.map_or("[]", Json::text).to_owned())
+}
+
+/// Puts a derived key in the password's place, if there is one.
+fn hide_password(authority: &Authority, document: &mut Document) -> Outcome<()> {
     let body = Json::new(&document.body);
     let Some(password) = body.member("password").filter(|it| it.kind() != Kind::Null) else {
         return Ok(());
@@ -151,7 +171,8 @@ pub(crate) fn prepare(
     Ok(())
 }
 
-fn check(document: &Document, is_admin: bool) -> Outcome<()> {
+/// Checks that a document is a user's; `allowed`: the roles that it must have, if the caller may give no others.
+fn check(document: &Document, allowed: Option<&str>) -> Outcome<()> {
     let body = Json::new(&document.body);
     let text = |member: &str| body.member(member).and_then(Json::string);
     let refuse = |reason: &str| Err(Failure::forbidden(reason));
@@ -170,13 +191,15 @@ fn check(document: &Document, is_admin: bool) -> Outcome<()> {
     else {
         return refuse("doc.roles must be an array");
     };
+    if allowed.is_some_and(|allowed| allowed != roles.text()) {
+        return refuse("Only _admin may set roles");
+    }
     for role in roles.elements() {
         match role.string() {
             None => return refuse("doc.roles can only contain strings"),
             Some(role) if role.starts_with('_') => {
                 return refuse("No system roles (starting with underscore) in users db.");
             }
-            Some(_) if !is_admin => return refuse("Only _admin may set roles"),
             Some(_) => {}
         }
     }
@@ -197,7 +220,8 @@ mod tests {
         let authority = Authority::new(&settings, [7; 32]);
         let json = br#"{"_id":"org.couchdb.user:ann","type":"user","name":"ann","roles":[],"password":"pw","x":1}"#;
         let mut document = Document::parse(json)?;
-        prepare(&authority, DATABASE, false, &mut document)?;
+        check(&document, Some("[]"))?;
+        hide_password(&authority, &mut document)?;
         let body = Json::new(&document.body);
         assert_eq!(body.member("password"), None);
         assert_eq!(body.member("x").map(Json::text), Some("1"));
@@ -212,7 +236,6 @@ mod tests {
 
     #[test]
     fn documents_that_are_no_users_are_refused() -> Outcome<()> {
-        let authority = Authority::new(&Settings::new(""), [7; 32]);
         let cases = [
             r#"{"_id":"ann","type":"user","name":"ann","roles":[]}"#,
             r#"{"_id":"org.couchdb.user:ann","name":"ann","roles":[]}"#,
@@ -221,13 +244,12 @@ mod tests {
             r#"{"_id":"org.couchdb.user:ann","type":"user","name":"ann","roles":["driver"]}"#,
         ];
         for json in cases {
-            let mut document = Document::parse(json.as_bytes())?;
-            assert!(
-                prepare(&authority, DATABASE, false, &mut document).is_err(),
-                "{json}"
-            );
-            assert!(prepare(&authority, "cars", false, &mut document).is_ok());
+            let document = Document::parse(json.as_bytes())?;
+            assert!(check(&document, Some("[]")).is_err(), "{json}");
         }
+        let driver = Document::parse(cases[4].as_bytes())?;
+        assert!(check(&driver, Some(r#"["driver"]"#)).is_ok());
+        assert!(check(&driver, None).is_ok());
         Ok(())
     }
 }

@@ -34,9 +34,7 @@ pub(crate) async fn bulk_documents(mut call: Call) -> Outcome<Reply> {
             let allowed = user
                 .require_document(&database, &document.id)
                 .and_then(|()| user.require_writer(&database, &document.id))
-                .and_then(|()| {
-                    auth::prepare_user(&app.authority, database.name(), is_admin, document)
-                });
+                .and_then(|()| auth::prepare_user(app, &database, is_admin, document));
             refused.push(allowed.err());
         }
         let ids: Vec<String> = documents.iter().map(|it| it.id.clone()).collect();

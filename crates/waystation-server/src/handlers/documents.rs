@@ -263,7 +263,7 @@ pub(crate) async fn save(
         encode(&id).replace("_design%2F", "_design/")
     );
     let work = move |app: &crate::app::App| {
-        auth::prepare_user(&app.authority, database.name(), is_admin, &mut document)?;
+        auth::prepare_user(app, &database, is_admin, &mut document)?;
         let revision = database.update_one(document, edits, app.durability())?;
         app.announce(&database);
         Ok(revision)
