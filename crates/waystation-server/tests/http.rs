@@ -71,6 +71,7 @@ fn databases_come_and_go() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one resource from its first request to its last")]
 fn documents_are_written_read_deleted_and_copied() {
     let server = server();
     server.json("PUT", "/cars", "");
@@ -317,6 +318,7 @@ fn listings_take_ranges_keys_and_queries() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one resource from its first request to its last")]
 fn feeds_wait_for_changes_and_end_with_their_database() {
     let server = server();
     server.json("PUT", "/cars", "");
@@ -406,6 +408,7 @@ fn feeds_wait_for_changes_and_end_with_their_database() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one resource from its first request to its last")]
 fn queries_and_indexes() {
     let server = server();
     server.json("PUT", "/cars", "");
