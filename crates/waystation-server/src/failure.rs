@@ -78,6 +78,9 @@ impl From<Error> for Failure {
         let status = match (word, &error) {
             ("conflict", _) => StatusCode::CONFLICT,
             ("not_found", _) => StatusCode::NOT_FOUND,
+            ("forbidden", _) => StatusCode::FORBIDDEN,
+            ("unauthorized", _) => StatusCode::UNAUTHORIZED,
+            ("unknown_error", _) | (_, Error::Script(_)) => StatusCode::INTERNAL_SERVER_ERROR,
             ("missing_stub" | "file_exists", _) => StatusCode::PRECONDITION_FAILED,
             ("document_too_large", _) => StatusCode::PAYLOAD_TOO_LARGE,
             ("insufficient_storage", _) => StatusCode::INSUFFICIENT_STORAGE,

@@ -25,6 +25,12 @@ impl Query {
         self.0.push((name.to_owned(), value.to_owned()));
     }
 
+    /// Names and values, in their order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pairs = self.0.iter();
+        pairs.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().rev().find(|(other, _)| other == name);
         found.map(|(_, value)| value.as_str())

@@ -8,7 +8,7 @@ use crate::auth::{self, User};
 use crate::failure::{Failure, Outcome};
 use crate::handlers::{
     all_docs, attachments, bulk, changes, cors, databases, documents, find, local, maintenance,
-    replication, server, sessions,
+    replication, server, sessions, views,
 };
 use crate::query::{Query, segments};
 use crate::reply::{self, Reply};
@@ -140,7 +140,7 @@ async fn to_handler(call: Call) -> Outcome<Reply> {
             let reason = "_local documents do not accept attachments.";
             Err(Failure::bad_request(reason))
         }
-        [_, "_design", _, name, ..] if name.starts_with('_') => design_endpoint(&call),
+        [_, "_design", _, name, ..] if name.starts_with('_') => design_endpoint(call).await,
         [_, "_design", name] => {
             let id = format!("_design/{name}");
             documents::document(call, id).await
@@ -165,11 +165,17 @@ async fn to_handler(call: Call) -> Outcome<Reply> {
     }
 }
 
-/// What design documents offer beside themselves: none of it is there yet.
-fn design_endpoint(call: &Call) -> Outcome<Reply> {
-    match call.segments[3].as_str() {
-        "_view" | "_info" | "_update" | "_show" | "_list" | "_rewrite" | "_search" | "_nouveau"
-        | "_search_info" | "_nouveau_info" => Err(Failure::not_implemented()),
+/// What design documents offer beside themselves.
+async fn design_endpoint(call: Call) -> Outcome<Reply> {
+    let names: Vec<&str> = call.segments[3..].iter().map(String::as_str).collect();
+    match names.as_slice() {
+        ["_view", _] | ["_view", _, "queries"] => views::view(call).await,
+        ["_info"] => views::info(call).await,
+        [
+            "_update" | "_show" | "_list" | "_rewrite" | "_search" | "_nouveau" | "_search_info"
+            | "_nouveau_info",
+            ..,
+        ] => Err(Failure::not_implemented()),
         _ => Err(Failure::not_found("missing")),
     }
 }

@@ -22,7 +22,10 @@ fn put(server: &Running, path: &str, body: &str) -> String {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one resource from its first request to its last")]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one resource from its first request to its last"
+)]
 fn attachments_are_stored_and_read_in_every_way() {
     let server = server();
     server.json("PUT", "/cars", "");

@@ -71,7 +71,10 @@ fn databases_come_and_go() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one resource from its first request to its last")]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one resource from its first request to its last"
+)]
 fn documents_are_written_read_deleted_and_copied() {
     let server = server();
     server.json("PUT", "/cars", "");
@@ -175,7 +178,7 @@ fn requests_that_are_wrong_say_how() {
     let large = server.json("PUT", "/cars/a", &long).error();
     assert_eq!((large.0, large.1.as_str()), (413, "document_too_large"));
     for path in [
-        "/cars/_design/d/_view/v",
+        "/cars/_design/d/_show/s",
         "/_replicate",
         "/cars/_partition/p",
         "/_node/_local/_config",
@@ -318,7 +321,10 @@ fn listings_take_ranges_keys_and_queries() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one resource from its first request to its last")]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one resource from its first request to its last"
+)]
 fn feeds_wait_for_changes_and_end_with_their_database() {
     let server = server();
     server.json("PUT", "/cars", "");
@@ -408,7 +414,10 @@ fn feeds_wait_for_changes_and_end_with_their_database() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "one resource from its first request to its last")]
+#[expect(
+    clippy::too_many_lines,
+    reason = "one resource from its first request to its last"
+)]
 fn queries_and_indexes() {
     let server = server();
     server.json("PUT", "/cars", "");

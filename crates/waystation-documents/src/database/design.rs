@@ -114,10 +114,10 @@ impl IndexInfo {
 }
 
 /// A design document with its indexes.
-struct Design {
-    id: String,
+pub(super) struct Design {
+    pub(super) id: String,
     revision: Revision,
-    body: String,
+    pub(super) body: String,
 }
 
 impl Design {
@@ -202,7 +202,8 @@ impl Database {
         Ok(indexes)
     }
 
-    fn designs(&self) -> Result<Vec<Design>> {
+    /// The design documents.
+    pub(super) fn designs(&self) -> Result<Vec<Design>> {
         let options = ScanOptions {
             from: Some("_design/".to_owned()),
             to: Some("_design0".to_owned()),

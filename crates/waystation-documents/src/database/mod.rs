@@ -8,11 +8,12 @@
 //!   feed         changes in the order of the database's clock, page by page
 //!   find         Mango queries, page by page
 //!   design       indexes, as design documents define them
+//!   views        answers of views, from the rows that the shards keep
 //!   sequence     how far a reader of changes has come
 //! ```
 //!
 //! Long answers are read in pages: a page is of one moment, and between pages nothing is held. So a slow reader pins
-//! neither files nor memory, and a database can be deleted at any time.
+//! neither files nor memory, and a database can be deleted at any time. Views are read at a snapshot instead.
 //!
 //! Invariants: whoever uses the shards holds the gate for reading; a database is closed or deleted under the gate for
 //! writing. A deleted database answers [`Error::NoDatabase`] for ever; a new one of its name is another `Database`.
@@ -26,6 +27,7 @@ mod request;
 mod ring;
 mod sequence;
 mod update;
+mod views;
 
 pub use catalogue::{Catalogue, Settings};
 pub use design::IndexInfo;
@@ -34,6 +36,7 @@ pub use find::{FindPage, FindStats, Finder};
 pub use listing::{ListPage, Listed, Listing};
 pub use request::{FindRequest, IndexRequest};
 pub use sequence::Sequence;
+pub use views::{DesignInfo, ViewAnswer, ViewEntries};
 
 use crate::attachment::AttachmentInfo;
 use crate::error::{Error, Result};
@@ -94,6 +97,8 @@ pub struct Database {
     indexing: Mutex<()>,
     /// Compactions that have begun and not ended.
     compactions: AtomicUsize,
+    /// Shared by answers of views that are still read.
+    reading: Arc<()>,
 }
 
 /// The shards, while they cannot be closed.
@@ -130,6 +135,7 @@ impl Database {
             indexes_are_stale: AtomicBool::new(true),
             indexing: Mutex::new(()),
             compactions: AtomicUsize::new(0),
+            reading: Arc::new(()),
         }
     }
 
@@ -196,6 +202,10 @@ impl Database {
         let Ok(mut state) = self.state.try_write() else {
             return false;
         };
+        // An iterator keeps the directory: it could not be opened again.
+        if Arc::strong_count(&self.reading) > 1 {
+            return false;
+        }
         if matches!(*state, State::Open(_)) {
             *state = State::Closed;
         }

@@ -189,6 +189,11 @@ impl DesignDocument {
         &self.id
     }
 
+    /// The language of its functions.
+    pub fn language(&self) -> &str {
+        &self.language
+    }
+
     /// The signature of its group of views.
     pub fn signature(&self) -> Signature {
         self.signature

@@ -5,6 +5,7 @@ use crate::failure::{Failure, Outcome};
 use crate::handlers::documents;
 use crate::handlers::maintenance::revisions_of;
 use crate::handlers::open::Wanted;
+use crate::handlers::views;
 use crate::multipart;
 use crate::reply::{self, Reply};
 use crate::request::Call;
@@ -34,7 +35,8 @@ pub(crate) async fn bulk_documents(mut call: Call) -> Outcome<Reply> {
             let allowed = user
                 .require_document(&database, &document.id)
                 .and_then(|()| user.require_writer(&database, &document.id))
-                .and_then(|()| auth::prepare_user(app, &database, is_admin, document));
+                .and_then(|()| auth::prepare_user(app, &database, is_admin, document))
+                .and_then(|()| views::check_design(document));
             refused.push(allowed.err());
         }
         let ids: Vec<String> = documents.iter().map(|it| it.id.clone()).collect();

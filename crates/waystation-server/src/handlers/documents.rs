@@ -3,6 +3,7 @@
 use crate::auth;
 use crate::failure::{Failure, Outcome};
 use crate::handlers::open::{Wanted, revisions_in};
+use crate::handlers::views;
 use crate::multipart;
 use crate::query::{decode, encode};
 use crate::reply::{self, Reply};
@@ -264,6 +265,7 @@ pub(crate) async fn save(
     );
     let work = move |app: &crate::app::App| {
         auth::prepare_user(app, &database, is_admin, &mut document)?;
+        views::check_design(&document)?;
         let revision = database.update_one(document, edits, app.durability())?;
         app.announce(&database);
         Ok(revision)

@@ -14,3 +14,4 @@ pub(crate) mod open;
 pub(crate) mod replication;
 pub(crate) mod server;
 pub(crate) mod sessions;
+pub(crate) mod views;

@@ -39,6 +39,19 @@ impl Wanted {
         })
     }
 
+    /// What is wanted of documents beside the rows of a view.
+    pub(crate) fn beside_rows(conflicts: bool, attachments: bool) -> Self {
+        let rendering = Rendering {
+            conflicts,
+            ..Rendering::default()
+        };
+        Self {
+            rendering,
+            attachments,
+            since: Vec::new(),
+        }
+    }
+
     /// The same with the revisions since which attachments are wanted.
     pub(crate) fn since(&self, since: Vec<Revision>) -> Self {
         let attachments = self.attachments || !since.is_empty();

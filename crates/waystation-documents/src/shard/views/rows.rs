@@ -97,24 +97,25 @@ impl ViewRows {
     }
 
     /// How many rows of the view stand before the first range of the query; the protocol's `offset` adds the rows that
-    /// were skipped. It goes through them: call it before the first row is read, and only if the answer names it.
+    /// were skipped. It goes through them, up to one more than `most`: call it before the first row is read, and only if
+    /// the answer names it.
     ///
     /// # Errors
     /// [`Error::Engine`].
-    pub fn offset(&mut self) -> Result<u64> {
+    pub fn offset(&mut self, most: u64) -> Result<u64> {
         let (Some(entries), Some(first)) = (&mut self.entries, &self.first) else {
             return Ok(0);
         };
         let mut offset = 0;
         if self.descending {
             entries.seek_to_last()?;
-            while entries.valid() && entries.key() >= first.end.as_slice() {
+            while offset <= most && entries.valid() && entries.key() >= first.end.as_slice() {
                 offset += 1;
                 entries.prev()?;
             }
         } else {
             entries.seek_to_first()?;
-            while entries.valid() && entries.key() < first.begin.as_slice() {
+            while offset <= most && entries.valid() && entries.key() < first.begin.as_slice() {
                 offset += 1;
                 entries.next()?;
             }

@@ -1,0 +1,243 @@
+//! Views, validations and filters of design documents over HTTP.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops where something is not as it should be"
+)]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::Running;
+
+/// A view of speeds, one of the cars of drivers, and one whose reduce function joins.
+const DESIGN: &str = r#"{"views": {
+    "speeds": {"map": "function(doc) { if (doc.speed) emit(doc.speed, doc.driver); }"},
+    "drivers": {"map": "doc => { if (doc.driver) emit([doc.driver, doc.speed], {_id: doc.of}); }", "reduce": "_count"},
+    "totals": {"map": "doc => { if (doc.driver) emit(doc.driver, doc.speed); }",
+               "reduce": "function(keys, values, again) { return sum(values); }"}}}"#;
+
+fn put(server: &Running, path: &str, body: &Value) -> String {
+    let made = server.json("PUT", path, &body.to_string());
+    assert_eq!(made.status, 201, "{path}: {}", made.text());
+    made.value()["rev"].as_str().unwrap().to_owned()
+}
+
+/// A server with a database of four shards and eight cars.
+fn server() -> Running {
+    let server = Running::start(|_| {});
+    assert_eq!(server.json("PUT", "/cars?q=4", "").status, 201);
+    for number in 1..=8 {
+        let driver = ["ann", "bob"][number % 2];
+        let car = json!({"speed": 10 * number, "driver": driver, "of": "car-1"});
+        put(&server, &format!("/cars/car-{number}"), &car);
+    }
+    let design: Value = serde_json::from_str(&DESIGN.replace('\n', " ")).unwrap();
+    put(&server, "/cars/_design/d", &design);
+    server
+}
+
+/// The identifiers of the rows at `path`.
+fn ids(server: &Running, path: &str) -> Vec<String> {
+    let answer = server.get(path);
+    assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    let value = answer.value();
+    let rows = value["rows"].as_array().unwrap().iter();
+    rows.map(|row| row["id"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn rows_of_all_shards_come_in_the_order_of_their_keys() {
+    let server = server();
+    let view = "/cars/_design/d/_view/speeds";
+    let all = server.get(view).value();
+    assert_eq!((&all["total_rows"], &all["offset"]), (&json!(8), &json!(0)));
+    let first = json!({"id": "car-1", "key": 10, "value": "bob"});
+    assert_eq!(all["rows"][0], first);
+    let cases: [(&str, &[&str]); 6] = [
+        ("startkey=30&limit=2", &["car-3", "car-4"]),
+        ("startkey=30&descending=true", &["car-3", "car-2", "car-1"]),
+        (
+            "startkey=20&endkey=40&inclusive_end=false",
+            &["car-2", "car-3"],
+        ),
+        ("key=70", &["car-7"]),
+        ("keys=[80,10,5]", &["car-8", "car-1"]),
+        ("skip=6", &["car-7", "car-8"]),
+    ];
+    for (parameters, expected) in cases {
+        let path = format!("{view}?{parameters}");
+        assert_eq!(ids(&server, &path), expected, "{parameters}");
+    }
+    let later = server.get(&format!("{view}?startkey=30&skip=1")).value();
+    assert_eq!(later["offset"], json!(3));
+    let posted = server.json("POST", view, r#"{"keys": [20, 10]}"#).value();
+    assert_eq!(posted["rows"][1]["id"], json!("car-1"));
+    assert_eq!(server.ask("HEAD", view, &[], b"").status, 200);
+}
+
+#[test]
+fn answers_of_several_pages_are_whole() {
+    let server = Running::start(|_| {});
+    server.json("PUT", "/cars?q=2", "");
+    let text = "x".repeat(1000);
+    let docs: Vec<Value> = (0..3000).map(|n| json!({"n": n, "text": text})).collect();
+    let made = server.json(
+        "POST",
+        "/cars/_bulk_docs",
+        &json!({"docs": docs}).to_string(),
+    );
+    assert_eq!(made.status, 201);
+    let map = "doc => emit(doc.n, doc.text)";
+    put(
+        &server,
+        "/cars/_design/d",
+        &json!({"views": {"n": {"map": map}}}),
+    );
+    let answer = server.get("/cars/_design/d/_view/n").value();
+    let rows = answer["rows"].as_array().unwrap();
+    let keys: Vec<u64> = rows
+        .iter()
+        .map(|row| row["key"].as_u64().unwrap())
+        .collect();
+    assert_eq!(keys, (0..3000).collect::<Vec<u64>>());
+}
+
+#[test]
+fn documents_stand_beside_rows() {
+    let server = server();
+    let answer = server.get("/cars/_design/d/_view/speeds?key=30&include_docs=true");
+    assert_eq!(answer.value()["rows"][0]["doc"]["_id"], json!("car-3"));
+    let linked = "/cars/_design/d/_view/drivers?reduce=false&include_docs=true&limit=1";
+    let row = server.get(linked).value()["rows"][0].clone();
+    assert_eq!(
+        (&row["id"], &row["doc"]["_id"]),
+        (&json!("car-2"), &json!("car-1"))
+    );
+    let gone = server.get("/cars/car-1").value()["_rev"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    server.ask("DELETE", &format!("/cars/car-1?rev={gone}"), &[], b"");
+    assert_eq!(server.get(linked).value()["rows"][0]["doc"], Value::Null);
+}
+
+#[test]
+fn groups_are_reduced_over_all_shards() {
+    let server = server();
+    let rows = |path: &str| server.get(path).value()["rows"].clone();
+    let drivers = "/cars/_design/d/_view/drivers";
+    assert_eq!(rows(drivers), json!([{"key": null, "value": 8}]));
+    let by_driver = json!([{"key": ["ann"], "value": 4}, {"key": ["bob"], "value": 4}]);
+    assert_eq!(rows(&format!("{drivers}?group_level=1")), by_driver);
+    let totals = json!([{"key": "ann", "value": 200}, {"key": "bob", "value": 160}]);
+    assert_eq!(rows("/cars/_design/d/_view/totals?group=true"), totals);
+}
+
+#[test]
+fn several_queries_have_their_answers_in_one() {
+    let server = server();
+    let body =
+        r#"{"queries": [{"key": 20}, {"keys": [30, 40], "include_docs": true}, {"limit": 0}]}"#;
+    for path in ["speeds", "speeds/queries"] {
+        let answer = server.json("POST", &format!("/cars/_design/d/_view/{path}"), body);
+        let results = answer.value()["results"].clone();
+        assert_eq!(results[0]["rows"][0]["id"], json!("car-2"));
+        assert_eq!(results[1]["rows"][1]["doc"]["_id"], json!("car-4"));
+        assert_eq!(results[2]["rows"], json!([]));
+    }
+    let none = server.json(
+        "POST",
+        "/cars/_design/d/_view/speeds/queries",
+        r#"{"queries": []}"#,
+    );
+    assert_eq!(none.value(), json!({"results": []}));
+    let wrong = server.json("POST", "/cars/_design/d/_view/speeds", r#"{"queries": 1}"#);
+    assert_eq!(wrong.error().2, "`queries` member must be an array.");
+}
+
+#[test]
+fn a_view_is_as_fresh_as_it_is_asked_to_be() {
+    let server = server();
+    let view = "/cars/_design/d/_view/speeds";
+    assert!(ids(&server, &format!("{view}?update=false")).is_empty());
+    let info = || server.get("/cars/_design/d/_info").value()["view_index"].clone();
+    assert_eq!(info()["updates_pending"]["total"], json!(9));
+    assert!(ids(&server, &format!("{view}?update=lazy")).is_empty());
+    let built = (0..500).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        info()["updates_pending"]["total"] == json!(0)
+    });
+    assert!(built, "the view was not built after the answer");
+    assert_eq!(ids(&server, &format!("{view}?update=false")).len(), 8);
+    assert_eq!(info()["language"], json!("javascript"));
+    put(&server, "/cars/car-9", &json!({"speed": 5}));
+    assert_eq!(ids(&server, &format!("{view}?stale=ok")).len(), 8);
+    assert_eq!(ids(&server, view)[0], "car-9");
+}
+
+#[test]
+fn rows_of_views_that_are_gone_are_cleaned_up() {
+    let server = server();
+    let view = "/cars/_design/d/_view/speeds?update=false";
+    server.get("/cars/_design/d/_view/speeds");
+    let mut design = server.get("/cars/_design/d").value();
+    let clean = || server.json("POST", "/cars/_view_cleanup", "{}").status;
+    assert_eq!(clean(), 202);
+    assert_eq!(ids(&server, view).len(), 8, "a design document has them");
+    let deleted = format!("/cars/_design/d?rev={}", design["_rev"].as_str().unwrap());
+    assert_eq!(server.ask("DELETE", &deleted, &[], b"").status, 200);
+    assert_eq!(server.get(view).error().2, "deleted");
+    assert_eq!(clean(), 202);
+    design.as_object_mut().unwrap().remove("_rev");
+    put(&server, "/cars/_design/d", &design);
+    assert!(ids(&server, view).is_empty(), "the rows were removed");
+}
+
+#[test]
+fn errors_have_couchdbs_words() {
+    let server = server();
+    let cases = [
+        ("/cars/_design/none/_view/v", 404, "not_found", "missing"),
+        (
+            "/cars/_design/d/_view/v",
+            404,
+            "not_found",
+            "missing_named_view",
+        ),
+        (
+            "/cars/_design/d/_view/speeds?limit=x",
+            400,
+            "query_parse_error",
+            "Invalid value for integer: \"x\"",
+        ),
+        (
+            "/cars/_design/d/_view/speeds?group=true",
+            400,
+            "query_parse_error",
+            "Invalid use of grouping on a map view.",
+        ),
+        ("/cars/_design/none/_info", 404, "not_found", "missing"),
+        ("/cars/_design/d/_none", 404, "not_found", "missing"),
+    ];
+    for (path, status, word, reason) in cases {
+        let got = server.get(path).error();
+        assert_eq!(got, (status, word.to_owned(), reason.to_owned()), "{path}");
+    }
+    let wrong = json!({"views": {"v": {"map": "function(doc) {"}}});
+    let refused = server
+        .json("PUT", "/cars/_design/wrong", &wrong.to_string())
+        .error();
+    assert_eq!((refused.0, refused.1.as_str()), (400, "compilation_error"));
+    let reason = "Compilation of the map function in the 'v' view failed: ";
+    assert!(refused.2.starts_with(reason), "{}", refused.2);
+    let mut wrong = wrong;
+    wrong["_id"] = json!("_design/wrong");
+    let bulk = json!({"docs": [wrong, {"_id": "right"}]}).to_string();
+    let bulk = server.json("POST", "/cars/_bulk_docs", &bulk).value();
+    assert_eq!(
+        (&bulk[0]["error"], &bulk[1]["ok"]),
+        (&json!("compilation_error"), &json!(true))
+    );
+}
