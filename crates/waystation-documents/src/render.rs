@@ -100,7 +100,8 @@ pub fn array(texts: impl IntoIterator<Item = String>) -> String {
     format!("[{}]", texts.join(","))
 }
 
-fn revisions(path: &[&Revision]) -> String {
+/// `_revisions` of a version with this history, newest first.
+pub(crate) fn revisions(path: &[&Revision]) -> String {
     let start = path.first().map_or(0, |revision| revision.generation);
     let ids = path.iter().map(|revision| quote(&revision.id.to_string()));
     format!("{{\"start\":{start},\"ids\":{}}}", array(ids))

@@ -241,3 +241,146 @@ fn errors_have_couchdbs_words() {
         (&json!("compilation_error"), &json!(true))
     );
 }
+
+/// A design document that lets ann's or the administrator's cars in, if they do not slow down.
+fn rules() -> Value {
+    let rule = "function(now, before, user, security) {
+        if (user.name === null) throw({unauthorized: 'log in'});
+        if (now.speed === undefined && !now._deleted) throw({forbidden: 'no speed for ' + user.db});
+        if (before && before._id === now._id && before.speed > now.speed) throw({forbidden: 'slower than ' + before._rev});
+        if (now.speed === 0) throw({forbidden: security.admins.roles[0]});
+        if (now.speed === -1) now.none.there;
+    }";
+    json!({"validate_doc_update": rule.replace('\n', " ")})
+}
+
+/// `admin:secret`
+const ADMIN: &str = "Authorization: Basic YWRtaW46c2VjcmV0";
+const JSON: &str = "Content-Type: application/json";
+
+/// A server whose database `cars` anyone may write and has the rules.
+fn ruled() -> Running {
+    let server = Running::start(|settings| {
+        settings.admins = vec![waystation_server::Admin {
+            name: "admin".to_owned(),
+            password: "secret".to_owned(),
+        }];
+    });
+    let ask = |path: &str, body: &str| {
+        let reply = server.ask("PUT", path, &[ADMIN, JSON], body.as_bytes());
+        assert!(reply.status < 300, "{path}: {}", reply.text());
+    };
+    ask("/cars?q=2", "");
+    let security = r#"{"admins":{"roles":["_admin"]},"members":{"roles":[]}}"#;
+    ask("/cars/_security", security);
+    ask("/cars/before", "{}");
+    ask("/cars/_design/rules", &rules().to_string());
+    server
+}
+
+#[test]
+fn updates_are_validated() {
+    let server = ruled();
+    let put = |path: &str, body: &str| server.ask("PUT", path, &[ADMIN, JSON], body.as_bytes());
+    let error =
+        |status: u16, word: &str, reason: &str| (status, word.to_owned(), reason.to_owned());
+    let nobody = server.json("PUT", "/cars/a", r#"{"speed":1}"#);
+    assert_eq!(nobody.error(), error(401, "unauthorized", "log in"));
+    assert_eq!(
+        put("/cars/a", "{}").error(),
+        error(403, "forbidden", "no speed for cars")
+    );
+    assert_eq!(
+        put("/cars/a", r#"{"speed":0}"#).error(),
+        error(403, "forbidden", "_admin")
+    );
+    let fault = put("/cars/a", r#"{"speed":-1}"#).error();
+    assert_eq!((fault.0, fault.1.as_str()), (500, "TypeError"));
+    let revision = put("/cars/a", r#"{"speed":5}"#).value()["rev"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let slower = format!(r#"{{"_rev":"{revision}","speed":4}}"#);
+    let refused = error(403, "forbidden", &format!("slower than {revision}"));
+    assert_eq!(put("/cars/a", &slower).error(), refused);
+    assert_eq!(put("/cars/a", r#"{"speed":4}"#).error().1, "conflict");
+    assert_eq!(
+        put("/cars/a", r#"{"_rev":"1-00","speed":9}"#).error().1,
+        "conflict"
+    );
+    let attachment = server.ask("PUT", "/cars/b/note", &[ADMIN], b"text");
+    assert_eq!(attachment.error().0, 403);
+    let posted = server.ask("POST", "/cars", &[ADMIN, JSON], b"{}");
+    assert_eq!(posted.error().0, 403);
+    assert_eq!(
+        put("/cars/_local/l", "{}").status,
+        201,
+        "local documents are not validated"
+    );
+    assert_eq!(server.json("PUT", "/cars/_local/m", "{}").status, 201);
+    let deleted = server.ask("DELETE", &format!("/cars/a?rev={revision}"), &[ADMIN], b"");
+    assert_eq!(deleted.status, 200, "{}", deleted.text());
+    assert_eq!(server.ask("GET", "/cars/before", &[ADMIN], b"").status, 200);
+}
+
+#[test]
+fn each_document_of_a_bulk_is_validated() {
+    let server = ruled();
+    let bulk = |body: Value| {
+        let text = body.to_string();
+        let reply = server.ask("POST", "/cars/_bulk_docs", &[ADMIN, JSON], text.as_bytes());
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        reply.value()
+    };
+    let rows = bulk(json!({"docs": [{"_id": "a", "speed": 5}, {"_id": "b"}, {"_id": "_local/c"}]}));
+    assert_eq!(
+        (&rows[0]["ok"], &rows[2]["ok"]),
+        (&json!(true), &json!(true))
+    );
+    let refused = json!({"id": "b", "error": "forbidden", "reason": "no speed for cars"});
+    assert_eq!(rows[1], refused);
+    let known = rows[0]["rev"].as_str().unwrap();
+    let parent = known.strip_prefix("1-").unwrap();
+    let replicated = |speed: u32, name: &str| {
+        let revisions = json!({"start": 2, "ids": [name, parent]});
+        json!({"_id": "a", "_rev": format!("2-{name}"), "speed": speed, "_revisions": revisions})
+    };
+    let (slower, faster) = ("a".repeat(32), "b".repeat(32));
+    let again = json!({"_id": "a", "_rev": known, "speed": 5});
+    let docs = json!([replicated(4, &slower), replicated(6, &faster), again]);
+    let rows = bulk(json!({"new_edits": false, "docs": docs}));
+    let reason = json!(format!("slower than {known}"));
+    assert_eq!(
+        (rows.as_array().unwrap().len(), &rows[0]["reason"]),
+        (1, &reason)
+    );
+    let winner = server.ask("GET", "/cars/a", &[ADMIN], b"").value();
+    assert_eq!(winner["_rev"], json!(format!("2-{faster}")));
+}
+
+#[test]
+fn rules_hold_as_soon_as_they_are_written() {
+    let server = ruled();
+    let put = |path: &str, body: &Value| {
+        let reply = server.ask("PUT", path, &[ADMIN, JSON], body.to_string().as_bytes());
+        (
+            reply.status,
+            reply.value()["rev"].as_str().unwrap_or_default().to_owned(),
+        )
+    };
+    assert_eq!(put("/cars/a", &json!({})).0, 403);
+    let rev = server
+        .ask("GET", "/cars/_design/rules", &[ADMIN], b"")
+        .value()["_rev"]
+        .clone();
+    let revision = put("/cars/_design/rules", &json!({"_rev": rev})).1;
+    assert_eq!(put("/cars/a", &json!({})).0, 201, "the rules are gone");
+    let mut rules = rules();
+    rules["_rev"] = json!(revision);
+    let revision = put("/cars/_design/rules", &rules).1;
+    assert_eq!(put("/cars/b", &json!({})).0, 403, "the rules are back");
+    let purge = json!({"_design/rules": [revision]}).to_string();
+    let purged = server.ask("POST", "/cars/_purge", &[ADMIN, JSON], purge.as_bytes());
+    assert_eq!(purged.status, 201);
+    assert_eq!(put("/cars/b", &json!({})).0, 201, "the rules are purged");
+}

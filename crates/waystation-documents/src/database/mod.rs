@@ -8,6 +8,7 @@
 //!   feed         changes in the order of the database's clock, page by page
 //!   find         Mango queries, page by page
 //!   design       indexes, as design documents define them
+//!   validate     what design documents say about updates
 //!   views        answers of views, from the rows that the shards keep
 //!   sequence     how far a reader of changes has come
 //! ```
@@ -27,6 +28,7 @@ mod request;
 mod ring;
 mod sequence;
 mod update;
+mod validate;
 mod views;
 
 pub use catalogue::{Catalogue, Settings};
@@ -36,6 +38,7 @@ pub use find::{FindPage, FindStats, Finder};
 pub use listing::{ListPage, Listed, Listing};
 pub use request::{FindRequest, IndexRequest};
 pub use sequence::Sequence;
+pub use validate::Caller;
 pub use views::{DesignInfo, ViewAnswer, ViewEntries};
 
 use crate::attachment::AttachmentInfo;
@@ -45,6 +48,7 @@ use crate::shard::{Clock, LocalDocument, Opened, Revisions, Shard};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use validate::Validators;
 use waystation::Options;
 
 /// What the catalogue keeps of a database.
@@ -99,6 +103,7 @@ pub struct Database {
     compactions: AtomicUsize,
     /// Shared by answers of views that are still read.
     reading: Arc<()>,
+    validators: Validators,
 }
 
 /// The shards, while they cannot be closed.
@@ -136,6 +141,7 @@ impl Database {
             indexing: Mutex::new(()),
             compactions: AtomicUsize::new(0),
             reading: Arc::new(()),
+            validators: Validators::default(),
         }
     }
 
@@ -208,6 +214,7 @@ impl Database {
         }
         if matches!(*state, State::Open(_)) {
             *state = State::Closed;
+            self.validators.clear();
         }
         true
     }

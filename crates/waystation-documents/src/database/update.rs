@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use waystation::Durability;
 
 /// What identifiers of local documents begin with.
-const LOCAL: &str = "_local/";
+pub(super) const LOCAL: &str = "_local/";
 
 impl Database {
     /// Writes `documents`, local ones too, each of which succeeds or fails by itself; all survive what `durability` says
@@ -18,6 +18,22 @@ impl Database {
     /// # Errors
     /// [`Error::NoDatabase`]; [`Error::Engine`] if the engine refuses: then some of the updates may have been written.
     pub fn update(
+        &self,
+        documents: Vec<Document>,
+        edits: Edits,
+        durability: Durability,
+    ) -> Result<Vec<Updated>> {
+        let design = documents.iter().find(|it| it.id.starts_with("_design/"));
+        let design = design.map(|it| it.id.clone());
+        let updated = self.update_shards(documents, edits, durability);
+        // When the update is there, even if only a part of it: an earlier reader would have read the old definitions.
+        if let Some(id) = design {
+            self.note_design(&id);
+        }
+        updated
+    }
+
+    fn update_shards(
         &self,
         documents: Vec<Document>,
         edits: Edits,
@@ -33,7 +49,6 @@ impl Database {
                 updated[place] = Some(update_local(&shards, name, &document, durability));
                 continue;
             }
-            self.note_design(&document.id);
             let number = ring::shard_of(&document.id, shards.len());
             places[number].push(place);
             parts[number].push(document);
@@ -60,10 +75,11 @@ impl Database {
         outcome.expect("a document has an outcome")
     }
 
-    /// Remembers that indexes may have to change, if `id` is a design document's.
+    /// Remembers that indexes and validations may have changed, if `id` is a design document's.
     pub(super) fn note_design(&self, id: &str) {
         if id.starts_with("_design/") {
             self.indexes_are_stale.store(true, Ordering::SeqCst);
+            self.validators.note_change();
         }
     }
 }

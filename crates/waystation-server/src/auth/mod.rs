@@ -18,8 +18,8 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, COOKIE, HeaderMap};
 use password::Verified;
 use std::sync::Arc;
-use waystation_documents::Database;
-use waystation_documents::json::{Json, Kind};
+use waystation_documents::json::{Json, Kind, quote};
+use waystation_documents::{Database, array};
 
 /// The role of server administrators.
 const ADMIN: &str = "_admin";
@@ -124,6 +124,21 @@ fn credentials(basic: &str) -> Outcome<(String, String)> {
 }
 
 impl User {
+    /// The caller as functions of design documents see it: JSON.
+    pub(crate) fn context(&self, database: &str) -> String {
+        let name = self.name.as_deref().map_or("null".to_owned(), quote);
+        let roles = self.roles_json();
+        format!(
+            "{{\"db\":{},\"name\":{name},\"roles\":{roles}}}",
+            quote(database)
+        )
+    }
+
+    /// The roles of the caller: JSON.
+    pub(crate) fn roles_json(&self) -> String {
+        array(self.roles.iter().map(|role| quote(role)))
+    }
+
     /// Whether the caller is a server administrator.
     pub(crate) fn is_admin(&self) -> bool {
         self.roles.iter().any(|role| role == ADMIN)

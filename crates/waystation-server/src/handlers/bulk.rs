@@ -5,7 +5,7 @@ use crate::failure::{Failure, Outcome};
 use crate::handlers::documents;
 use crate::handlers::maintenance::revisions_of;
 use crate::handlers::open::Wanted;
-use crate::handlers::views;
+use crate::handlers::validation::validate;
 use crate::multipart;
 use crate::reply::{self, Reply};
 use crate::request::Call;
@@ -36,7 +36,7 @@ pub(crate) async fn bulk_documents(mut call: Call) -> Outcome<Reply> {
                 .require_document(&database, &document.id)
                 .and_then(|()| user.require_writer(&database, &document.id))
                 .and_then(|()| auth::prepare_user(app, &database, is_admin, document))
-                .and_then(|()| views::check_design(document));
+                .and_then(|()| validate(&database, &user, document, edits));
             refused.push(allowed.err());
         }
         let ids: Vec<String> = documents.iter().map(|it| it.id.clone()).collect();

@@ -91,13 +91,21 @@ async fn delete(call: &Call) -> Outcome<Reply> {
     Ok(reply::ok(r#"{"ok":true}"#))
 }
 
+/// The security object of `database`, as clients and validations see it.
+pub(crate) fn security_of(database: &Database) -> String {
+    let security = database.security();
+    if security.is_empty() {
+        SECURITY.to_owned()
+    } else {
+        security
+    }
+}
+
 pub(crate) async fn security(mut call: Call) -> Outcome<Reply> {
     call.allow("PUT,GET")?;
     let database = call.database().await?;
     if call.method == "GET" {
-        let security = database.security();
-        let is_default = security.is_empty();
-        return Ok(reply::ok(if is_default { SECURITY } else { &security }));
+        return Ok(reply::ok(security_of(&database)));
     }
     call.user.require_admin_of(&database)?;
     if database.name() == "_users" {

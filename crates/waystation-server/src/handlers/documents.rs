@@ -3,7 +3,7 @@
 use crate::auth;
 use crate::failure::{Failure, Outcome};
 use crate::handlers::open::{Wanted, revisions_in};
-use crate::handlers::views;
+use crate::handlers::validation::validate;
 use crate::multipart;
 use crate::query::{decode, encode};
 use crate::reply::{self, Reply};
@@ -263,9 +263,10 @@ pub(crate) async fn save(
         encode(database.name()),
         encode(&id).replace("_design%2F", "_design/")
     );
+    let user = call.user.clone();
     let work = move |app: &crate::app::App| {
         auth::prepare_user(app, &database, is_admin, &mut document)?;
-        views::check_design(&document)?;
+        validate(&database, &user, &document, edits)?;
         let revision = database.update_one(document, edits, app.durability())?;
         app.announce(&database);
         Ok(revision)

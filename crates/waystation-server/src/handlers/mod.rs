@@ -14,4 +14,5 @@ pub(crate) mod open;
 pub(crate) mod replication;
 pub(crate) mod server;
 pub(crate) mod sessions;
+pub(crate) mod validation;
 pub(crate) mod views;

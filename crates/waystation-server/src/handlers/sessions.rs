@@ -7,7 +7,6 @@ use crate::reply::{self, Reply};
 use crate::request::Call;
 use hyper::StatusCode;
 use hyper::header::CONTENT_TYPE;
-use waystation_documents::array;
 use waystation_documents::json::{Json, canonical, quote};
 
 pub(crate) async fn session(call: Call) -> Outcome<Reply> {
@@ -23,10 +22,6 @@ pub(crate) async fn session(call: Call) -> Outcome<Reply> {
     }
 }
 
-fn roles_json(roles: &[String]) -> String {
-    array(roles.iter().map(|role| quote(role)))
-}
-
 fn current(call: &Call) -> Outcome<Reply> {
     let user = &call.user;
     if user.name.is_none() && call.query.is_true("basic") {
@@ -39,7 +34,7 @@ fn current(call: &Call) -> Outcome<Reply> {
     Ok(reply::ok(format!(
         "{{\"ok\":true,\"userCtx\":{{\"name\":{name},\"roles\":{}}},\
          \"info\":{{\"authentication_handlers\":[\"cookie\",\"default\"]{by},\"authentication_db\":\"_users\"}}}}",
-        roles_json(&user.roles)
+        user.roles_json()
     )))
 }
 
@@ -53,7 +48,7 @@ async fn open(mut call: Call) -> Outcome<Reply> {
         return Ok(reply);
     };
     let cookie = auth::open_session(&call.app, name.clone()).await?;
-    let (name, roles) = (quote(&name), roles_json(&user.roles));
+    let (name, roles) = (quote(&name), user.roles_json());
     let mut reply = reply::ok(format!("{{\"ok\":true,\"name\":{name},\"roles\":{roles}}}"));
     if let Some(next) = call.query.get("next") {
         // Only paths on this server: a link must not lead a user elsewhere.

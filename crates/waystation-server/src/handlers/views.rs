@@ -15,7 +15,7 @@ use std::sync::Arc;
 use waystation_documents::database::{ViewAnswer, ViewEntries};
 use waystation_documents::json::{Json, Kind, quote, unquote};
 use waystation_documents::views::{DesignDocument, Limits, Update, ViewQuery, ViewRow};
-use waystation_documents::{Database, Document, Error};
+use waystation_documents::{Database, Error};
 
 /// A page ends when it has this many bytes.
 const PAGE_BYTES: usize = 1 << 20;
@@ -296,13 +296,4 @@ pub(crate) async fn info(call: Call) -> Outcome<Reply> {
         ))
     };
     Ok(reply::ok(call.app.run(work).await?))
-}
-
-/// Refuses a design document whose functions are none.
-pub(crate) fn check_design(document: &Document) -> Outcome<()> {
-    if document.id.starts_with("_design/") && !document.deleted {
-        let design = DesignDocument::parse(&document.id, &document.body)?;
-        design.check(Limits::default())?;
-    }
-    Ok(())
 }
