@@ -384,3 +384,57 @@ fn rules_hold_as_soon_as_they_are_written() {
     assert_eq!(purged.status, 201);
     assert_eq!(put("/cars/b", &json!({})).0, 201, "the rules are purged");
 }
+
+#[test]
+fn functions_choose_changes() {
+    let server = server();
+    let design = json!({
+        "filters": {"fast": "function(doc, req) { return doc.speed >= Number(req.query.speed) && req.userCtx.db === 'cars'; }",
+                    "wrong": "doc => doc.none.there"},
+        "views": {"slow": {"map": "doc => { if (doc.speed < 30) emit(null); }"}}});
+    put(&server, "/cars/_design/f", &design);
+    let ids = |parameters: &str| {
+        let answer = server.get(&format!("/cars/_changes?{parameters}")).value();
+        let rows = answer["results"].as_array().unwrap().iter();
+        rows.map(|row| row["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<String>>()
+    };
+    assert_eq!(ids("filter=f/fast&speed=70"), ["car-7", "car-8"]);
+    assert_eq!(ids("filter=f/fast&speed=40&limit=1"), ["car-4"]);
+    assert_eq!(
+        ids("filter=_view&view=f/slow&include_docs=true"),
+        ["car-1", "car-2"]
+    );
+    let posted = server
+        .json("POST", "/cars/_changes?filter=f/fast&speed=80", "{}")
+        .value();
+    assert_eq!(posted["results"].as_array().unwrap().len(), 1);
+    let cases = [
+        ("filter=f/none", 404, "missing json key: none"),
+        ("filter=none/f", 404, "missing"),
+        (
+            "filter=f",
+            400,
+            "`filter` parameter must be of the form `designname/filtername`",
+        ),
+        (
+            "filter=_view",
+            400,
+            "`view` filter parameter is not provided.",
+        ),
+        ("filter=_view&view=f/none", 404, "missing_named_view"),
+    ];
+    for (parameters, status, reason) in cases {
+        let got = server.get(&format!("/cars/_changes?{parameters}")).error();
+        assert_eq!((got.0, got.2.as_str()), (status, reason), "{parameters}");
+    }
+    let mut cut = Vec::new();
+    let mut stream = server.send("GET", "/cars/_changes?filter=f/wrong", &[], b"");
+    // The connection may end with a reset.
+    let _ = std::io::Read::read_to_end(&mut stream, &mut cut);
+    let cut = String::from_utf8_lossy(&cut);
+    assert!(
+        !cut.contains("last_seq") && !cut.contains("\r\n0\r\n"),
+        "{cut}"
+    );
+}

@@ -1,11 +1,12 @@
 //! The feed of a database's changes: every document once, at its latest sequence, in the order of the clock.
 
-use super::{Database, Sequence};
+use super::{Database, FilterFunction, Sequence};
 use crate::error::{Error, Result};
 use crate::json::Json;
 use crate::mango::Selector;
 use crate::revision::Revision;
 use crate::shard::{Change, Changes, Opened};
+use crate::views::DesignFunctions;
 use crate::{Rendering, render};
 use std::collections::HashSet;
 
@@ -26,6 +27,8 @@ pub enum Filter {
     Design,
     /// Those of documents whose winner the selector matches.
     Selector(Selector),
+    /// Those of documents whose winner the function lets pass.
+    Function(FilterFunction),
 }
 
 /// A reader's way through the changes.
@@ -88,7 +91,7 @@ impl Database {
     /// The next page of `feed`, which goes on behind it.
     ///
     /// # Errors
-    /// [`Error::NoDatabase`], [`Error::Engine`], [`Error::Damaged`].
+    /// [`Error::NoDatabase`], [`Error::Engine`], [`Error::Damaged`]; [`Error::Script`] if a function fails.
     pub fn changes(&self, feed: &mut Feed) -> Result<FeedPage> {
         let shards = self.shards()?;
         let mut lanes = Vec::new();
@@ -100,7 +103,7 @@ impl Database {
             let next = changes.next().transpose()?;
             lanes.push(Lane { changes, next });
         }
-        let (mut rows, mut bytes) = (Vec::new(), 0);
+        let (mut rows, mut bytes, mut sandbox) = (Vec::new(), 0, None);
         for _ in 0..PAGE_CHANGES {
             let at = first(&lanes, feed.until.is_some());
             let Some(at) = at.filter(|_| feed.limit != Some(0)) else {
@@ -110,7 +113,7 @@ impl Database {
             let change = lane.next.take().expect("the first lane has a change");
             lane.next = lane.changes.next().transpose()?;
             feed.pass(at, change.sequence);
-            let wanted = feed.choose(&change, |id, revision| {
+            let wanted = feed.choose(&change, &mut sandbox, |id, revision| {
                 match shards[at].open_revision(id, revision) {
                     Err(Error::NotFound(_)) => Ok(None),
                     opened => opened.map(Some),
@@ -180,10 +183,11 @@ impl Feed {
     fn choose(
         &self,
         change: &Change,
+        sandbox: &mut Option<DesignFunctions>,
         open: impl Fn(&str, &Revision) -> Result<Option<Opened>>,
     ) -> Result<Option<Option<Opened>>> {
         let is_wanted = match &self.filter {
-            Filter::All | Filter::Selector(_) => true,
+            Filter::All | Filter::Selector(_) | Filter::Function(_) => true,
             Filter::Ids(ids) => ids.contains(&change.id),
             Filter::Design => change.id.starts_with("_design/"),
         };
@@ -191,15 +195,23 @@ impl Feed {
         let Some(winner) = winner else {
             return Ok(None);
         };
-        let Filter::Selector(selector) = &self.filter else {
+        if !matches!(self.filter, Filter::Selector(_) | Filter::Function(_)) {
             let opened = self.with_documents.then(|| open(&change.id, winner));
             return Ok(Some(opened.transpose()?.flatten()));
-        };
+        }
         let Some(opened) = open(&change.id, winner)? else {
             return Ok(None);
         };
-        let text = render(&change.id, &opened, &Rendering::default());
-        let is_match = selector.matches(&Json::new(&text));
+        let rendering = Rendering {
+            revisions: matches!(self.filter, Filter::Function(_)),
+            ..Rendering::default()
+        };
+        let text = render(&change.id, &opened, &rendering);
+        let is_match = match &self.filter {
+            Filter::Selector(selector) => selector.matches(&Json::new(&text)),
+            Filter::Function(function) => function.passes(sandbox, &text)?,
+            Filter::All | Filter::Ids(_) | Filter::Design => true,
+        };
         Ok(is_match.then(|| Some(opened).filter(|_| self.with_documents)))
     }
 }

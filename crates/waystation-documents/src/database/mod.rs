@@ -6,6 +6,7 @@
 //!   update       writes, sorted by shard
 //!   listing      documents in the order of their identifiers, page by page
 //!   feed         changes in the order of the database's clock, page by page
+//!   filter       functions of design documents that choose changes
 //!   find         Mango queries, page by page
 //!   design       indexes, as design documents define them
 //!   validate     what design documents say about updates
@@ -22,6 +23,7 @@
 mod catalogue;
 mod design;
 mod feed;
+mod filter;
 mod find;
 mod listing;
 mod request;
@@ -34,6 +36,7 @@ mod views;
 pub use catalogue::{Catalogue, Settings};
 pub use design::IndexInfo;
 pub use feed::{Feed, FeedPage, FeedRow, Filter};
+pub use filter::FilterFunction;
 pub use find::{FindPage, FindStats, Finder};
 pub use listing::{ListPage, Listed, Listing};
 pub use request::{FindRequest, IndexRequest};

@@ -9,19 +9,22 @@
 
 use crate::app::App;
 use crate::failure::{Failure, Outcome};
+use crate::handlers::databases::security_of;
 use crate::handlers::open::Wanted;
 use crate::query::Query;
 use crate::reply::{self, Gone, Pages, Reply};
 use crate::request::Call;
 use hyper::StatusCode;
+use hyper::header::{AUTHORIZATION, COOKIE, HeaderName};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-use waystation_documents::database::{Feed, FeedRow, Filter};
+use waystation_documents::database::{Feed, FeedRow, Filter, FilterFunction};
 use waystation_documents::json::{Json, Kind, quote};
 use waystation_documents::mango::Selector;
+use waystation_documents::views::{DesignDocument, Limits};
 use waystation_documents::{Database, array};
 
 /// A feed waits this long for a change, unless it says otherwise.
@@ -58,9 +61,10 @@ pub(crate) async fn changes(mut call: Call) -> Outcome<Reply> {
         _ => "{}".to_owned(),
     };
     let since = since(&call, Json::new(&body));
+    let seen = seen(&call, &database);
     let (parsed, query) = (Arc::clone(&database), call.query.clone());
     let work = move |_: &App| {
-        let request = Request::parse(&parsed, &query, Json::new(&body), &since)?;
+        let request = Request::parse(&parsed, &query, Json::new(&body), &since, seen)?;
         Ok((request, format!("\"{}\"", parsed.update_sequence()?)))
     };
     let (request, tag) = call.app.run(work).await?;
@@ -113,7 +117,13 @@ fn since(call: &Call, body: Json<'_>) -> String {
 }
 
 impl Request {
-    fn parse(database: &Database, query: &Query, body: Json<'_>, since: &str) -> Outcome<Self> {
+    fn parse(
+        database: &Database,
+        query: &Query,
+        body: Json<'_>,
+        since: &str,
+        seen: String,
+    ) -> Outcome<Self> {
         let kind = match query.get("feed") {
             None | Some("normal") => FeedKind::Normal,
             Some("longpoll") => FeedKind::LongPoll,
@@ -165,7 +175,7 @@ impl Request {
             feed: Feed {
                 since: database.sequence(since)?,
                 until: descending.then_some(u64::MAX),
-                filter: filter(database, query, body)?,
+                filter: filter(database, query, body, seen)?,
                 // A feed of no changes is one of one change, as CouchDB has it.
                 limit: limit.map(|limit| limit.max(1)),
                 with_documents,
@@ -203,7 +213,39 @@ impl Request {
     }
 }
 
-fn filter(database: &Database, query: &Query, body: Json<'_>) -> Outcome<Filter> {
+/// The request as functions of design documents see it: JSON.
+fn seen(call: &Call, database: &Database) -> String {
+    let pair = |(name, value): (&str, &str)| format!("{}:{}", quote(name), quote(value));
+    let query: Vec<String> = call.query.iter().map(pair).collect();
+    // What proves who calls is nothing for functions that others wrote.
+    let is_secret = |name: &HeaderName| *name == AUTHORIZATION || *name == COOKIE;
+    let headers = call.headers.iter().filter(|(name, _)| !is_secret(name));
+    let headers = headers.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    let headers: Vec<String> = headers.map(pair).collect();
+    let path = array(call.segments.iter().map(|segment| quote(segment)));
+    format!(
+        "{{\"method\":{},\"path\":{path},\"query\":{{{}}},\"headers\":{{{}}},\"userCtx\":{},\"secObj\":{}}}",
+        quote(call.method.as_str()),
+        query.join(","),
+        headers.join(","),
+        call.user.context(database.name()),
+        security_of(database)
+    )
+}
+
+/// The design document and the function in it that `name` names.
+fn function<'a>(
+    database: &Database,
+    name: &'a str,
+    malformed: &str,
+) -> Outcome<(DesignDocument, &'a str)> {
+    let parts = name.split_once('/');
+    let (design, function) = parts.ok_or_else(|| Failure::bad_request(malformed))?;
+    let design = database.design_document(&format!("_design/{design}"))?;
+    Ok((design, function))
+}
+
+fn filter(database: &Database, query: &Query, body: Json<'_>, seen: String) -> Outcome<Filter> {
     match query.get("filter") {
         None | Some("") => Ok(Filter::All),
         Some("_design") => Ok(Filter::Design),
@@ -228,30 +270,19 @@ fn filter(database: &Database, query: &Query, body: Json<'_>) -> Outcome<Filter>
         }
         Some("_view") => {
             let missing = || Failure::bad_request("`view` filter parameter is not provided.");
-            function(
-                database,
-                "views",
-                query.get("view").ok_or_else(missing)?,
-                "view",
-            )
+            let name = query.get("view").ok_or_else(missing)?;
+            let malformed = "`view` must be of the form `designname/viewname`";
+            let (design, name) = function(database, name, malformed)?;
+            let view = FilterFunction::of_view(design, name, Limits::default())?;
+            Ok(Filter::Function(view))
         }
-        Some(name) => function(database, "filters", name, "filter"),
+        Some(name) => {
+            let malformed = "`filter` parameter must be of the form `designname/filtername`";
+            let (design, name) = function(database, name, malformed)?;
+            let filter = FilterFunction::of_filter(design, name, seen, Limits::default())?;
+            Ok(Filter::Function(filter))
+        }
     }
-}
-
-/// Functions of design documents choose no changes; but one that is not there is told apart.
-fn function(database: &Database, members: &str, name: &str, kind: &str) -> Outcome<Filter> {
-    let Some((design, name)) = name.split_once('/') else {
-        return Err(Failure::bad_request(format!(
-            "`{kind}` parameter must be of the form `designname/{kind}name`"
-        )));
-    };
-    let opened = database.open_winner(&format!("_design/{design}"))?;
-    let missing = |key: &str| Failure::not_found(format!("missing json key: {key}"));
-    let functions = Json::new(&opened.version.body).member(members);
-    let functions = functions.ok_or_else(|| missing(members))?;
-    functions.member(name).ok_or_else(|| missing(name))?;
-    Err(Failure::not_implemented())
 }
 
 /// Why a feed ends before its time.
