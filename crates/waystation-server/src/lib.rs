@@ -11,7 +11,7 @@
 //!
 //! The engine blocks, so all of its work runs on blocking threads of a bounded number ([`app`]); the reactor only moves
 //! bytes. Long answers are read page by page, each when the client has taken the one before: a slow client holds no
-//! thread, no snapshot and no more memory than a page.
+//! thread and no more memory than a page. The answer of a view alone holds a snapshot, until the client has taken it.
 
 mod app;
 mod auth;

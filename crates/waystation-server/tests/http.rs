@@ -395,7 +395,6 @@ fn feeds_wait_for_changes_and_end_with_their_database() {
         ("e/f", 404, "missing"),
         ("d/g", 404, "missing json key: g"),
         ("_view&view=d/v", 404, "missing json key: views"),
-        ("d/f", 501, "this feature is not yet implemented"),
     ] {
         let refused = server
             .get(&format!("/cars/_changes?filter={filter}"))

@@ -422,7 +422,7 @@ fn functions_choose_changes() {
             400,
             "`view` filter parameter is not provided.",
         ),
-        ("filter=_view&view=f/none", 404, "missing_named_view"),
+        ("filter=_view&view=f/none", 404, "missing json key: none"),
     ];
     for (parameters, status, reason) in cases {
         let got = server.get(&format!("/cars/_changes?{parameters}")).error();

@@ -2,7 +2,7 @@
 //!
 //! A feed may wait for hours, so it keeps the definition alone: each page has its own sandbox, from its first document on.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::views::{DesignDocument, DesignFunctions, Limits};
 use std::sync::Arc;
 
@@ -49,7 +49,14 @@ impl FilterFunction {
     /// # Errors
     /// [`Error::Query`](crate::Error::Query) `not_found`.
     pub fn of_view(design: DesignDocument, name: &str, limits: Limits) -> Result<Self> {
-        design.view(name)?;
+        // The words of a member that is missing, which CouchDB has for views as filters.
+        if design.view(name).is_err() {
+            let key = if design.has_views() { name } else { "views" };
+            return Err(Error::query(
+                "not_found",
+                format!("missing json key: {key}"),
+            ));
+        }
         Ok(Self {
             design: Arc::new(design),
             name: name.to_owned(),
