@@ -39,6 +39,19 @@ pub(super) fn replicate(shard: &Shard, json: &str) -> Updated {
     updated.expect("the engine takes it").remove(0)
 }
 
+/// The shard on a simulated machine, with little memory.
+pub(super) fn open_simulated(storage: &Arc<SimStorage>) -> Shard {
+    let options = Options {
+        memtable_bytes: 64 << 10,
+        ring_bytes: 256 << 10,
+        log_segment_bytes: 256 << 10,
+        ..Options::default()
+    };
+    let storage: Arc<dyn Storage> = Arc::clone(storage) as Arc<dyn Storage>;
+    let db = Db::open_with(storage, "/shard", options).expect("the engine opens");
+    Shard::over(Arc::new(db), Clock::default()).expect("a shard")
+}
+
 pub(super) fn changes(shard: &Shard, since: u64) -> Vec<(u64, String, bool)> {
     let changes = shard.changes(since).expect("changes");
     let changes = changes.map(|change| change.expect("a change"));

@@ -2,7 +2,6 @@
 
 use super::*;
 use proptest::prelude::*;
-use std::sync::Arc;
 
 /// One step of a history.
 #[derive(Debug, Clone)]
@@ -25,18 +24,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => any::<bool>().prop_map(Step::Crash),
     ];
     prop::collection::vec(step, 1..40)
-}
-
-fn open(storage: &Arc<SimStorage>) -> Shard {
-    let options = Options {
-        memtable_bytes: 64 << 10,
-        ring_bytes: 256 << 10,
-        log_segment_bytes: 256 << 10,
-        ..Options::default()
-    };
-    let storage: Arc<dyn Storage> = Arc::clone(storage) as Arc<dyn Storage>;
-    let db = Db::open_with(storage, "/shard", options).expect("the engine opens");
-    Shard::over(Arc::new(db), Clock::default()).expect("a shard")
 }
 
 /// What must be there: of each document its body, if it is not deleted, and its latest sequence.
@@ -133,21 +120,21 @@ proptest! {
     #[test]
     fn a_shard_is_a_map_with_a_feed_through_every_crash(steps in steps(), seed in any::<u64>()) {
         let mut storage = SimStorage::new(seed);
-        let mut shard = open(&storage);
+        let mut shard = open_simulated(&storage);
         let mut expected = Expected::new();
         for step in &steps {
             apply(&shard, step, &mut expected);
             match step {
                 Step::Reopen => {
                     drop(shard);
-                    shard = open(&storage);
+                    shard = open_simulated(&storage);
                 }
                 Step::Crash(power) => {
                     let crash = if *power { Crash::PowerCut } else { Crash::Process };
                     let after = storage.crash(seed, crash);
                     drop(shard);
                     storage = after;
-                    shard = open(&storage);
+                    shard = open_simulated(&storage);
                 }
                 _ => {}
             }

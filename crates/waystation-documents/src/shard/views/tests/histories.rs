@@ -3,12 +3,10 @@
 use super::*;
 use crate::collate::key_of;
 use crate::json::Json;
-use crate::shard::Clock;
+use crate::shard::tests::open_simulated;
 use proptest::prelude::*;
-use std::sync::Arc;
+use waystation::storage::SimStorage;
 use waystation::storage::sim::Crash;
-use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, Options};
 
 /// One step of a history.
 #[derive(Debug, Clone)]
@@ -36,18 +34,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => any::<bool>().prop_map(Step::Crash),
     ];
     prop::collection::vec(step, 1..30)
-}
-
-fn open(storage: &Arc<SimStorage>) -> Shard {
-    let options = Options {
-        memtable_bytes: 64 << 10,
-        ring_bytes: 256 << 10,
-        log_segment_bytes: 256 << 10,
-        ..Options::default()
-    };
-    let storage: Arc<dyn Storage> = Arc::clone(storage) as Arc<dyn Storage>;
-    let db = Db::open_with(storage, "/shard", options).expect("the engine opens");
-    Shard::over(Arc::new(db), Clock::default()).expect("a shard")
 }
 
 /// The rows that a brute-force map and sort makes of all documents.
@@ -148,20 +134,20 @@ proptest! {
         let map = "function(doc) { doc.keys.forEach(function(key, at) { emit(key, at); }); }";
         let design = design(&[("v", map, "_count")]);
         let mut storage = SimStorage::new(seed);
-        let mut shard = open(&storage);
+        let mut shard = open_simulated(&storage);
         for step in &steps {
             apply(&shard, step, &design);
             match step {
                 Step::Reopen => {
                     drop(shard);
-                    shard = open(&storage);
+                    shard = open_simulated(&storage);
                 }
                 Step::Crash(power) => {
                     let crash = if *power { Crash::PowerCut } else { Crash::Process };
                     let after = storage.crash(seed, crash);
                     drop(shard);
                     storage = after;
-                    shard = open(&storage);
+                    shard = open_simulated(&storage);
                 }
                 _ => {}
             }
