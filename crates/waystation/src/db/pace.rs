@@ -187,6 +187,7 @@ mod tests {
     #[test]
     fn writers_keep_to_the_upper_levels_rate_however_short_their_writes() {
         let storage = SimStorage::new(1);
+        storage.stop_clock();
         let pace = Pace::new();
         let passed = |fill| {
             pace.observe_upper(fill);
@@ -206,6 +207,7 @@ mod tests {
     #[test]
     fn what_was_booked_at_a_low_rate_is_soon_forgotten() {
         let storage = SimStorage::new(1);
+        storage.stop_clock();
         let pace = Pace::new();
         pace.observe_upper(2.0);
         pace.admit_upper(1 << 30, &*storage);

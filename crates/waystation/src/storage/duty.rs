@@ -76,6 +76,7 @@ mod tests {
     /// How much time passes in a second of work that comes by every tenth of a millisecond.
     fn passed(haste: Haste) -> f64 {
         let storage = SimStorage::new(1);
+        storage.stop_clock();
         let start = storage.now();
         let haste = || haste;
         let duty = Duty::new(&*storage, &haste);

@@ -53,6 +53,7 @@ mod tests {
     #[test]
     fn takers_share_the_rate_and_idle_time_is_saved_up_to_a_limit() {
         let storage = SimStorage::new(1);
+        storage.stop_clock();
         let rate = RateLimit::new(1_000_000);
         let start = storage.now();
         for _ in 0..50 {

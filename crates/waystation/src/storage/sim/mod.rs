@@ -35,6 +35,7 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -85,6 +86,15 @@ impl SimStorage {
     pub fn step_wall_clock(&self, seconds: i64) {
         let step = &self.raw().0.wall_step;
         *step.lock().unwrap_or_else(PoisonError::into_inner) += seconds;
+    }
+
+    /// Lets time pass in sleeps only from now on: what is timed then does not depend on how busy the real machine is.
+    pub fn stop_clock(&self) {
+        let parts = &self.raw().0;
+        let mut slept = parts.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        if !parts.stopped.swap(true, SeqCst) {
+            *slept += parts.started.elapsed();
+        }
     }
 
     /// Switches the machine off: every call fails from now on.
@@ -139,7 +149,10 @@ pub struct Machine(Arc<Parts>);
 struct Parts {
     disk: Mutex<Disk>,
     random: Mutex<Random>,
+    /// What passed in sleeps; all that passed, once the clock is stopped.
     clock: Mutex<Duration>,
+    /// Whether time passes in sleeps only.
+    stopped: AtomicBool,
     /// By how many seconds the wall clock was set.
     wall_step: Mutex<i64>,
     started: Instant,
@@ -223,6 +236,7 @@ impl Machine {
             disk: Mutex::new(disk),
             random: Mutex::new(Random::new(!seed)),
             clock: Mutex::new(clock),
+            stopped: AtomicBool::new(false),
             wall_step: Mutex::new(0),
             started: Instant::now(),
         }))
@@ -323,8 +337,11 @@ impl RawStorage for Machine {
     }
 
     fn now(&self) -> Duration {
-        let slept = *self.0.clock.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.started.elapsed() + slept
+        let slept = self.0.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.0.stopped.load(SeqCst) {
+            return *slept;
+        }
+        self.0.started.elapsed() + *slept
     }
 
     fn wall_clock(&self) -> Duration {
