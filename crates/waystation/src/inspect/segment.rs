@@ -3,7 +3,8 @@
 //! A block that does not check is the end of the log, or damage: damage if anything that is still readable says
 //! that the log was durable beyond it (a later block, the footer, or what the caller knows).
 //!
-//! A segment ends where its header says. A file may be longer: nothing behind the end is read.
+//! A segment ends where its header says. A file may be longer: nothing behind the end is read. It may become shorter while
+//! it is read: an owner that opens cuts off what is not used.
 
 use super::source::Source;
 use crate::error::Result;
@@ -139,15 +140,18 @@ fn index_and_footer(
     let Some(at) = end.checked_sub(FOOTER_BYTES as u64) else {
         return Ok(None);
     };
-    let Some(footer) = SegmentFooter::peek(&source.read(at, FOOTER_BYTES)?) else {
+    let Some(bytes) = source.read_while_there(at, FOOTER_BYTES)? else {
+        return Ok(None);
+    };
+    let Some(footer) = SegmentFooter::peek(&bytes) else {
         return Ok(None);
     };
     let start = end.checked_sub(footer.tail_bytes() as u64);
     if footer.number != header.number || start != Some(footer.index_offset) {
         return Ok(None);
     }
-    let tail = source.read(footer.index_offset, footer.tail_bytes())?;
-    Ok(decode_index(&tail))
+    let tail = source.read_while_there(footer.index_offset, footer.tail_bytes())?;
+    Ok(tail.and_then(|tail| decode_index(&tail)))
 }
 
 /// The block at `offset`, if it checks and belongs there.
@@ -162,8 +166,9 @@ fn block_at(
     if offset + u64::from(block.seal.length) > source.bytes() {
         return Ok(None);
     }
-    let bytes = source.read(offset, block.seal.length as usize)?;
-    Ok(body_is_valid(&bytes).then_some((block, bytes)))
+    let bytes = source.read_while_there(offset, block.seal.length as usize)?;
+    let sound = bytes.filter(|bytes| body_is_valid(bytes));
+    Ok(sound.map(|bytes| (block, bytes)))
 }
 
 fn block_header_at(
@@ -175,7 +180,8 @@ fn block_header_at(
         return Ok(None);
     }
     let lsn = segment.start_lsn + (offset - SEGMENT_HEADER_BYTES as u64);
-    let block = BlockHeader::decode(&source.read(offset, BLOCK_HEADER_BYTES)?);
+    let bytes = source.read_while_there(offset, BLOCK_HEADER_BYTES)?;
+    let block = bytes.and_then(|bytes| BlockHeader::decode(&bytes));
     Ok(block.filter(|block| {
         block.segment == segment.number && block.seal.start_lsn == lsn && block.seal.length > 0
     }))

@@ -57,6 +57,15 @@ impl Source {
 
     /// Exactly `length` bytes from `offset`; less is damage.
     pub(crate) fn read(&self, offset: u64, length: usize) -> Result<Vec<u8>> {
+        self.read_while_there(offset, length)?.ok_or_else(|| {
+            let reason = "the file became shorter while it was read";
+            Error::corruption(&self.path, offset, reason)
+        })
+    }
+
+    /// The same; `None` if the file became shorter since it was opened. The log's owner cuts off what a segment does not
+    /// use.
+    pub(crate) fn read_while_there(&self, offset: u64, length: usize) -> Result<Option<Vec<u8>>> {
         // Checked before anything is allocated: lengths come from files that may be damaged.
         let end = offset.checked_add(length as u64);
         if end.is_none_or(|end| end > self.bytes) {
@@ -82,14 +91,7 @@ impl Source {
             }
             read => read?,
         };
-        if read < length {
-            return Err(Error::corruption(
-                &self.path,
-                offset,
-                "the file became shorter while it was read",
-            ));
-        }
-        Ok(buffer)
+        Ok((read == length).then_some(buffer))
     }
 
     /// Reads what can be read; the rest is zeros.
@@ -119,4 +121,30 @@ pub(crate) fn name_of(path: &Path) -> String {
         .unwrap_or(path.as_os_str())
         .to_string_lossy()
         .into_owned()
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+    use crate::storage::SimStorage;
+
+    #[test]
+    fn a_file_may_become_shorter_while_it_is_read() {
+        let storage = SimStorage::new(1) as Arc<dyn Storage>;
+        let path = Path::new("/segment");
+        let open = |mode| storage.open(path, mode, Transfer::Buffered, Area::Journal);
+        let file = open(OpenMode::Create).expect("created");
+        file.write_at(&[7; 8192], 0).expect("written");
+        let source = Source::open(&*storage, path, Area::Journal).expect("opened");
+        file.truncate(4096).expect("cut");
+        let read = |offset| source.read_while_there(offset, 512).expect("no damage");
+        assert_eq!(read(0), Some(vec![7; 512]));
+        assert_eq!(read(4000), None);
+        assert_eq!(read(4096), None);
+        let error = source
+            .read(4096, 512)
+            .expect_err("something has to be there");
+        assert!(error.to_string().contains("became shorter"), "{error}");
+    }
 }
