@@ -66,7 +66,7 @@ pub struct DesignDocument {
     maps: Vec<String>,
     views: BTreeMap<String, View>,
     /// The object in which maps look for modules.
-    library: String,
+    lib: String,
     filters: BTreeMap<String, String>,
     validation: Option<String>,
     pub(crate) order: RowOrder,
@@ -91,15 +91,14 @@ impl DesignDocument {
         };
         let collation = options.and_then(|it| it.member("collation"));
         let language = json.member("language").and_then(Json::string);
-        let library = views.and_then(|views| views.member("lib")).map(Json::text);
+        let lib = views.and_then(|views| views.member("lib")).map(Json::text);
         let mut design = Self {
             id: id.to_owned(),
             body: body.to_owned(),
             language: language.map_or_else(|| JAVASCRIPT.to_owned(), Into::into),
             maps: Vec::new(),
             views: BTreeMap::new(),
-            library: library
-                .map_or_else(String::new, |it| format!(r#"{{"views":{{"lib":{it}}}}}"#)),
+            lib: lib.map_or_else(String::new, |it| format!(r#"{{"views":{{"lib":{it}}}}}"#)),
             filters: BTreeMap::new(),
             validation: function(json, "validate_doc_update")?,
             order: match collation.and_then(Json::string).as_deref() {
@@ -168,7 +167,7 @@ impl DesignDocument {
         };
         add(KEY_VERSION);
         add(&self.language);
-        add(&self.library);
+        add(&self.lib);
         add(self.order.name());
         add(if self.has_local_sequence {
             "local_seq"
@@ -254,11 +253,7 @@ impl DesignDocument {
 
     /// A sandbox for its map functions, and the functions.
     pub(crate) fn mappers(&self, limits: Limits) -> Result<(Sandbox, Vec<Defined>), ScriptError> {
-        let root = if self.library.is_empty() {
-            "{}"
-        } else {
-            &self.library
-        };
+        let root = if self.lib.is_empty() { "{}" } else { &self.lib };
         let mut sandbox = Sandbox::new(limits, root)?;
         let maps = self.maps.iter().map(|map| sandbox.define(map));
         let maps = maps.collect::<Result<_, _>>()?;
