@@ -12,7 +12,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 MIRI_TESTS := lsm::memtable::tests storage::aligned log::ring the_ring_of_one_moment a_dead_ring simulated_machine::ring
 TSAN_TESTS := lsm::memtable log:: storage:: db::
 
-.PHONY: help run demo test models restless mutants fuzz sanitize soak bench-build bench lint docs setup clean city-rivals
+.PHONY: help run demo test models restless mutants fuzz sanitize soak bench-build bench lint docs book setup clean city-rivals
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -97,7 +97,13 @@ lint: ## Formatting, clippy, and (where installed) cargo-deny and typos
 # Chapters at the head of modules name private neighbours: those are no links in the public reference.
 docs: ## The reference of the public interface, from the source
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc --workspace --no-deps --locked
-	@echo "open $(TARGET)/doc/waystation/index.html; the book is docs/README.md"
+	@echo "open $(TARGET)/doc/waystation/index.html; the book is docs/README.md, or make book"
+
+# mdBook comes through cargo where it is missing: some minutes, once.
+book: ## The book (docs/) as pages to browse, in target/book
+	@command -v mdbook >/dev/null || $(CARGO) install mdbook --locked --version '^0.5'
+	PATH="$(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$$PATH" mdbook build
+	@echo "open target/book/index.html"
 
 clean: ## Remove everything built, and the databases of run and bench
 	$(CARGO) clean

@@ -13,7 +13,7 @@ mod rules;
 mod walk;
 
 pub use arrows::check_arrows;
-pub use book::{check_dependencies, check_links, check_unsafe_islands};
+pub use book::{check_contents, check_dependencies, check_links, check_unsafe_islands};
 pub use walk::{SourceFile, read_repository};
 
 /// Something to change: where, and what.

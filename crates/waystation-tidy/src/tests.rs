@@ -112,6 +112,25 @@ fn a_link_must_lead_somewhere() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = "[a](src/lib.rs#top) and [b](missing.md), [c](https://example.org), [d](#here)\n";
     let found = check_links(root, &[rust("README.md", text)]);
-    assert_eq!(found.len(), 1);
+    assert_eq!(found.len(), 2);
     assert!(found[0].advice.contains("missing.md"));
+    assert!(found[1].advice.contains("no heading `#here`"));
+}
+
+#[test]
+fn a_link_names_a_heading_as_the_book_writes_it() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = "# The `file`, and its name\n[up](#the-file-and-its-name)\n[no](docs/../README.md#the-file)\n";
+    let found = check_links(root, &[rust("README.md", text)]);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].line, 3);
+}
+
+#[test]
+fn a_page_must_stand_in_the_table_of_contents() {
+    let contents = rust("docs/SUMMARY.md", "- [A](a.md)\n- [B](parts/b.md)\n");
+    let pages = ["docs/a.md", "docs/parts/b.md", "docs/parts/c.md"].map(|path| rust(path, "# P\n"));
+    let found = check_contents(&[&[contents][..], &pages].concat());
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].path, "docs/parts/c.md");
 }

@@ -17,6 +17,7 @@ fn the_repository_is_tidy() {
     complaints.extend(waystation_tidy::check_dependencies(&files));
     complaints.extend(waystation_tidy::check_unsafe_islands(&files));
     complaints.extend(waystation_tidy::check_links(&root, &files));
+    complaints.extend(waystation_tidy::check_contents(&files));
     let list: Vec<String> = complaints.iter().map(ToString::to_string).collect();
     assert!(
         list.is_empty(),

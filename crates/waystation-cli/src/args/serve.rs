@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\
-The interface is CouchDB's, so its clients and replicators work: PouchDB, nano, couch_replicator. docs/documents.md lists
-what is there and what is not.
+The interface is CouchDB's, so its clients and replicators work: PouchDB, nano, couch_replicator. docs/reference/http.md
+lists what is there and what is not.
 
 Without an administrator every caller may do everything, and the server listens on loopback addresses only. Ctrl-C (or
 SIGTERM) lets requests end, and stops; a second one stops at once.

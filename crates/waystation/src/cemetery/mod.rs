@@ -4,7 +4,7 @@
 //! key with sequence number `s` is seen at snapshot `S` iff `s <= S` and no grave of the key has `s < d <= S`. So to a
 //! reader at `S` all graves of a key are one number, its *floor*: the largest `d <= S`; versions below are hidden.
 //! A put after a deletion needs nothing from here, and a deletion puts nothing into the tree. (After the FLSM-tree,
-//! which has neither snapshots nor a log; and after the scars of others, see docs/cemetery.md.)
+//! which has neither snapshots nor a log; and after the scars of others, see docs/design/cemetery.md.)
 //!
 //! ```text
 //!   delete --> log --> plot (of the active memtable)      concurrent: a hash table of keys, and ranges
