@@ -1,4 +1,4 @@
-//! Gets, to count the instructions of, with and without a change: see docs/design/cemetery.md, "An empty cemetery".
+//! Gets, to count the instructions of, with and without a change: see docs/measurements/deletions.md, "An empty cemetery".
 //!
 //! One argument: a directory, which is made. The database has 200,000 keys in tables, or with `memory` as a second
 //! argument 20,000 in memory, and no deletion; 100,000 of its keys are read in a mixed order.

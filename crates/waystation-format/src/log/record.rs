@@ -22,7 +22,7 @@ use crate::key::MAX_SEQUENCE;
 pub enum RecordKind {
     /// Puts and deletes in `LevelDB`'s batch encoding, without its 12-byte header.
     Batch = 1,
-    /// What happened to devices: see docs/design/two-levels.md. Counts as one operation.
+    /// What happened to devices: see docs/formats/devices.md. Counts as one operation.
     Devices = 2,
 }
 

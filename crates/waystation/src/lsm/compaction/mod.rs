@@ -54,7 +54,7 @@ impl Shape {
     /// The shape for memtables of `memtable_bytes` and tables of `table_bytes`.
     ///
     /// Level 1 is to hold as much as level 0 does when it is due, so that merging level 0 into it rewrites about
-    /// one byte per byte and holds nobody up for long; see docs/design/compaction.md for the alternatives.
+    /// one byte per byte and holds nobody up for long; see docs/measurements/compaction.md for the alternatives.
     pub(crate) fn new(memtable_bytes: u64, table_bytes: u64) -> Self {
         Self {
             level0_trigger: 4,
