@@ -7,7 +7,7 @@ use crate::memory;
 use crate::waystation::waystation_code_t as Code;
 use std::ffi::c_char;
 use std::io;
-use waystation::Error;
+use waystation::{DeviceError, Error};
 
 /// An error on its way to C.
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ fn code(error: &Error) -> Code {
             Code::InvalidArgument
         }
         Error::Corruption { .. } | Error::Resurrection { .. } => Code::Corruption,
-        Error::UnknownDevice { .. } => Code::NotFound,
+        Error::Device(DeviceError::Unknown { .. }) => Code::NotFound,
         Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Code::NotFound,
         Error::Locked { .. } => Code::Locked,
         Error::Suspended { .. } => Code::Suspended,

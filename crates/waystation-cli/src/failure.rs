@@ -8,7 +8,7 @@ use crate::notation::NotationError;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use waystation::Error;
+use waystation::{DeviceError, Error};
 
 /// The key is not there; or an audit found something.
 pub(crate) const NOT_FOUND: u8 = 1;
@@ -88,12 +88,10 @@ impl From<Error> for Failure {
         let code = match &error {
             Error::InvalidArgument(_) => USAGE,
             Error::Locked { .. } | Error::Incompatible { .. } => CANNOT_OPEN,
-            Error::Corruption { .. } | Error::Stream { .. } | Error::Resurrection { .. } => DAMAGED,
-            Error::UnknownDevice { .. }
-            | Error::Moving { .. }
-            | Error::Moved { .. }
-            | Error::AlreadyHere { .. }
-            | Error::Ticket { .. } => NOT_FOUND,
+            Error::Corruption { .. }
+            | Error::Device(DeviceError::Stream { .. })
+            | Error::Resurrection { .. } => DAMAGED,
+            Error::Device(_) => NOT_FOUND,
             Error::Io {
                 operation, source, ..
             } => match source.kind() {

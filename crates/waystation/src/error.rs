@@ -83,9 +83,22 @@ pub enum Error {
         /// What is kept free.
         kept_bytes: u64,
     },
+    /// A device is not here, is on its way, or its hand-off does not hold.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The handle was closed, or opened read-only.
+    #[error("the database was {0}")]
+    Closed(&'static str),
+}
+
+/// Why a call about a device did not do what it asked for. [`Unknown`](Self::Unknown) and [`Ticket`](Self::Ticket) are as
+/// lasting as the answer in whose place they stand; the other kinds say that the call did nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
     /// The device has no data here: it never arrived, or it has departed.
     #[error("there is no device {device} here: it has not arrived, or it has departed")]
-    UnknownDevice {
+    Unknown {
         /// Its name.
         device: String,
     },
@@ -132,9 +145,6 @@ pub enum Error {
         /// Why not.
         reason: String,
     },
-    /// The handle was closed, or opened read-only.
-    #[error("the database was {0}")]
-    Closed(&'static str),
 }
 
 impl Error {

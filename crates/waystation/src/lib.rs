@@ -24,7 +24,7 @@ pub use db::{
 };
 pub use db::{Digest, EngineId, Export, Receipt, Refusal, Ticket};
 pub use device::{Extractor, UnknownExtractor};
-pub use error::{Error, Result};
+pub use error::{DeviceError, Error, Result};
 pub use log::LogStats;
 pub use lsm::tree::{CheckReport, LevelStats, Problem, TreeStats, WorkStats};
 pub use waystation_format::order::{Comparator, Order};

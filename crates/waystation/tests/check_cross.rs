@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 use waystation::inspect::{Inspection, Problem};
 use waystation::storage::OsStorage;
-use waystation::{Db, DeviceOptions, Error, Extractor, Options};
+use waystation::{Db, DeviceError, DeviceOptions, Error, Extractor, Options};
 use waystation_format::checksum;
 
 fn options(has_devices: bool) -> Options {
@@ -180,7 +180,10 @@ fn beside_an_owner_at_work_nothing_is_wrong() {
                         0 => db.delete_prefix(b"car4:0").unwrap(),
                         1 => match db.depart(b"car2") {
                             Ok(())
-                            | Err(Error::InvalidArgument(_) | Error::UnknownDevice { .. }) => {}
+                            | Err(
+                                Error::InvalidArgument(_)
+                                | Error::Device(DeviceError::Unknown { .. }),
+                            ) => {}
                             Err(error) => panic!("{error}"),
                         },
                         _ => db.delete(format!("car0:{from:05}").as_bytes()).unwrap(),

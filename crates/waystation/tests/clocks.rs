@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use support::{options_with_devices, wait_until};
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, DeviceLevel, Durability, Error};
+use waystation::{Db, DeviceError, DeviceLevel, Durability, Error};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -60,7 +60,10 @@ fn silent_devices_depart_and_no_others() {
     machine.sleep(600 * DAY);
     wait(20);
     assert_eq!(names(&db), ["bus", "car", "tram", "van"]);
-    assert!(matches!(db.depart(b"van"), Err(Error::Moving { .. })));
+    assert!(matches!(
+        db.depart(b"van"),
+        Err(Error::Device(DeviceError::Moving { .. }))
+    ));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use support::{open_simulated, options_with_devices, options_with_resting_devices
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, Durability, Error, IterOptions, Snapshot, WriteBatch};
+use waystation::{Db, DeviceError, Durability, Error, IterOptions, Snapshot, WriteBatch};
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -220,7 +220,7 @@ impl History {
             return;
         };
         match self.db().settle(name.as_bytes()) {
-            Ok(()) | Err(Error::UnknownDevice { .. }) => {}
+            Ok(()) | Err(Error::Device(DeviceError::Unknown { .. })) => {}
             Err(error) => panic!("settle: {error}"),
         }
     }
@@ -234,7 +234,7 @@ impl History {
         match self.db().depart(name.as_bytes()) {
             Ok(()) => {}
             // A device whose keys were all deleted may be there or not.
-            Err(Error::UnknownDevice { .. }) if !had_data => {}
+            Err(Error::Device(DeviceError::Unknown { .. })) if !had_data => {}
             Err(error) => panic!("depart: {error}"),
         }
         self.state.retain(|key, _| !key.starts_with(&prefix));
@@ -363,7 +363,10 @@ fn failed_writes_leave_no_devices_behind() {
         batch.put(format!("new-{number}:1").as_bytes(), b"");
         batch.put(b"moving:1", b"");
         let refused = db.write(&batch, Durability::ProcessCrash);
-        assert!(matches!(refused, Err(Error::Moving { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(Error::Device(DeviceError::Moving { .. }))),
+            "{refused:?}"
+        );
     }
     assert_eq!(devices(&db), before);
     db.put(b"new-7:1", b"").expect("put");

@@ -23,7 +23,7 @@ use support::{Content, Random, content};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{
-    Compression, Db, DeviceOptions, Durability, Error, Extractor, Options, WriteBatch,
+    Compression, Db, DeviceError, DeviceOptions, Durability, Error, Extractor, Options, WriteBatch,
 };
 
 const DIR: &str = "/db";
@@ -209,7 +209,7 @@ impl<'t> Run<'t> {
             db.delete_prefix(&prefix).expect("so does this one");
         } else {
             match db.depart(&prefix[..prefix.len() - 1]) {
-                Ok(()) | Err(Error::UnknownDevice { .. }) => {}
+                Ok(()) | Err(Error::Device(DeviceError::Unknown { .. })) => {}
                 Err(error) => self.fail(&format!("no departure: {error}")),
             }
         }

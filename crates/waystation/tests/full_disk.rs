@@ -19,7 +19,7 @@ use support::failing::{MIB, assert_all, not_run, options, put, put_once_healed};
 use support::{Random, kills, wait_until};
 use waystation::inspect::Inspection;
 use waystation::storage::OsStorage;
-use waystation::{Db, Durability, Error, Options};
+use waystation::{Db, DeviceError, Durability, Error, Options};
 
 /// A mounted file system, gone when dropped.
 struct SmallDisk {
@@ -182,7 +182,7 @@ fn kill_where_it_is_full(test: &str, dir: &Path, is_limited: bool) {
         if random.one_in(3) {
             for car in 0..CARS {
                 match db.depart(format!("car{car}").as_bytes()) {
-                    Ok(()) | Err(Error::UnknownDevice { .. }) => {}
+                    Ok(()) | Err(Error::Device(DeviceError::Unknown { .. })) => {}
                     Err(error) => panic!("a departure works: {error}"),
                 }
             }

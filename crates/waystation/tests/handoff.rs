@@ -9,8 +9,8 @@ use support::{Content as State, content_by, options_with_resting_devices};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{
-    Db, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, Receipt, Snapshot,
-    Ticket, WriteBatch,
+    Db, DeviceError, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, Receipt,
+    Snapshot, Ticket, WriteBatch,
 };
 
 /// An engine on a machine of its own.
@@ -97,17 +97,26 @@ fn stream(db: &Db, destination: &str) -> (Ticket, Vec<u8>) {
 
 #[track_caller]
 fn assert_moving<T: std::fmt::Debug>(answer: &Result<T, Error>) {
-    assert!(matches!(answer, Err(Error::Moving { .. })), "{answer:?}");
+    assert!(
+        matches!(answer, Err(Error::Device(DeviceError::Moving { .. }))),
+        "{answer:?}"
+    );
 }
 
 #[track_caller]
 fn assert_moved<T: std::fmt::Debug>(answer: &Result<T, Error>) {
-    assert!(matches!(answer, Err(Error::Moved { .. })), "{answer:?}");
+    assert!(
+        matches!(answer, Err(Error::Device(DeviceError::Moved { .. }))),
+        "{answer:?}"
+    );
 }
 
 #[track_caller]
 fn assert_misfit<T: std::fmt::Debug>(answer: &Result<T, Error>) {
-    assert!(matches!(answer, Err(Error::Ticket { .. })), "{answer:?}");
+    assert!(
+        matches!(answer, Err(Error::Device(DeviceError::Ticket { .. }))),
+        "{answer:?}"
+    );
 }
 
 #[test]
@@ -193,7 +202,7 @@ fn a_device_on_its_way_is_read_and_not_written() {
     west.lift_stub(b"car").expect("lift");
     assert!(matches!(
         west.lift_stub(b"car"),
-        Err(Error::UnknownDevice { .. })
+        Err(Error::Device(DeviceError::Unknown { .. }))
     ));
     west.put(b"car:x", b"new").expect("put");
     assert_eq!(state(west).len(), 1);
@@ -229,7 +238,10 @@ fn what_does_not_belong_is_refused() {
     let (west, east) = (west.db(), east.db());
     drive(west, 0, 20);
     let unknown = west.export_device(b"bus", "east", Durability::PowerLoss);
-    assert!(matches!(unknown, Err(Error::UnknownDevice { .. })));
+    assert!(matches!(
+        unknown,
+        Err(Error::Device(DeviceError::Unknown { .. }))
+    ));
     let (ticket, bytes) = stream(west, "east");
     assert_misfit(&west.admit_device(&bytes[..]));
     assert_misfit(&east.complete_export(&Receipt {
@@ -246,7 +258,7 @@ fn what_does_not_belong_is_refused() {
     east.put(b"car:early", b"").expect("put");
     let answer = east.admit_device(&bytes[..]);
     assert!(
-        matches!(answer, Err(Error::AlreadyHere { .. })),
+        matches!(answer, Err(Error::Device(DeviceError::AlreadyHere { .. }))),
         "{answer:?}"
     );
     east.depart(b"car").expect("depart");
@@ -255,7 +267,10 @@ fn what_does_not_belong_is_refused() {
         altered[at] ^= 0x20;
         for stream in [&altered[..], &bytes[..at]] {
             let answer = east.admit_device(stream);
-            assert!(matches!(answer, Err(Error::Stream { .. })), "{answer:?}");
+            assert!(
+                matches!(answer, Err(Error::Device(DeviceError::Stream { .. }))),
+                "{answer:?}"
+            );
         }
     }
     assert!(state(east).is_empty());
@@ -392,7 +407,7 @@ fn devices_come_back_and_answers_are_forgotten() {
                 Ok(again) if age == 0 => assert_eq!(again, receipt),
                 // Its end may not have been durable when the next one began.
                 Ok(_) if age == 1 => {}
-                Err(Error::Ticket { .. }) if age > 0 => {}
+                Err(Error::Device(DeviceError::Ticket { .. })) if age > 0 => {}
                 other => panic!("{age} rounds ago: {other:?}"),
             }
             assert!(state(east.db()).is_empty());

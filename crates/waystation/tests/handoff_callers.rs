@@ -15,7 +15,8 @@ use support::{Content, content_by, open_simulated, options_with_resting_devices,
 use waystation::storage::SimStorage;
 use waystation::storage::sim::Crash;
 use waystation::{
-    Db, DeviceLevel, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, Ticket,
+    Db, DeviceError, DeviceLevel, DeviceOptions, Durability, Error, Extractor, IterOptions,
+    Options, Ticket,
 };
 
 /// How often it is tried.
@@ -119,7 +120,7 @@ fn every_acknowledged_put_is_in_every_stream() {
                 let value = vec![number as u8; 2000];
                 match west.put(&key, &value) {
                     Ok(()) => own.insert(key, value),
-                    Err(Error::Moving { .. }) => break,
+                    Err(Error::Device(DeviceError::Moving { .. })) => break,
                     Err(error) => panic!("{error}"),
                 };
                 count.fetch_add(1, SeqCst);
@@ -206,7 +207,7 @@ fn a_refusal_survives_a_power_cut_for_any_caller() {
         let left = crash_when_answered(&east, &machine, (Crash::PowerCut, seed), refuse);
         drop(east);
         let admitted = open(&left).admit_device(&bytes[..]);
-        let is_refused = matches!(admitted, Err(Error::Ticket { .. }));
+        let is_refused = matches!(admitted, Err(Error::Device(DeviceError::Ticket { .. })));
         assert!(
             is_refused,
             "seed {seed}: the refusal was given; {admitted:?}"
@@ -250,7 +251,12 @@ fn a_ticket_survives_a_power_cut_for_any_caller() {
 #[test]
 fn a_departure_survives_a_kill_for_any_caller() {
     gone_after_a_kill(
-        |db| matches!(db.depart(b"car"), Ok(()) | Err(Error::UnknownDevice { .. })),
+        |db| {
+            matches!(
+                db.depart(b"car"),
+                Ok(()) | Err(Error::Device(DeviceError::Unknown { .. }))
+            )
+        },
         |db| state(db, "car:").is_empty(),
     );
 }
@@ -260,7 +266,10 @@ fn a_device_that_is_unknown_to_a_settling_caller_has_departed() {
     gone_after_a_kill(
         |db| match db.depart(b"car") {
             Ok(()) => true,
-            _ => matches!(db.settle(b"car"), Err(Error::UnknownDevice { .. })),
+            _ => matches!(
+                db.settle(b"car"),
+                Err(Error::Device(DeviceError::Unknown { .. }))
+            ),
         },
         |db| state(db, "car:").is_empty(),
     );
@@ -302,7 +311,10 @@ fn the_ends_of_a_hand_off_survive_a_kill_for_any_caller() {
         let lift = |put_begins: &dyn Fn()| {
             put_begins();
             let lifted = west.lift_stub(b"car");
-            matches!(lifted, Ok(()) | Err(Error::UnknownDevice { .. }))
+            matches!(
+                lifted,
+                Ok(()) | Err(Error::Device(DeviceError::Unknown { .. }))
+            )
         };
         let machine = crash_when_answered(&west, &machine, (Crash::Process, seed), lift);
         drop(west);
@@ -339,7 +351,7 @@ fn a_stream_that_outlives_its_hand_off_is_whole() {
     assert!(head == bytes);
     assert!(matches!(
         east.admit_device(&head[..]),
-        Err(Error::Ticket { .. })
+        Err(Error::Device(DeviceError::Ticket { .. }))
     ));
     assert_eq!(late.digest().expect("read").records, before.len() as u64);
 }

@@ -13,7 +13,7 @@ use support::{Content as State, content_by, options_with_resting_devices};
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, Durability, Error, IterOptions};
+use waystation::{Db, DeviceError, Durability, Error, IterOptions};
 
 fn open(storage: Arc<dyn Storage>) -> Db {
     Db::open_with(storage, Path::new("/db"), options_with_resting_devices()).expect("open")
@@ -131,7 +131,7 @@ fn check_and_finish(west: &Db, east: &Db, before: &State, reached: Reached, what
             west.put(b"car:after", b"").expect("put");
             assert!(state(east).is_empty());
         }
-        Err(Error::Ticket { .. }) => {
+        Err(Error::Device(DeviceError::Ticket { .. })) => {
             assert!(there == *before, "{what}: admitted");
             assert_eq!(hand_on(west, east), Reached::Completed, "{what}");
             assert!(state(west).is_empty() && state(east) == *before, "{what}");

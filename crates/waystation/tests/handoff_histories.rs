@@ -11,7 +11,7 @@ use std::sync::Arc;
 use support::options_with_resting_devices;
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, Durability, Error, IterOptions, Receipt, Refusal, Ticket};
+use waystation::{Db, DeviceError, Durability, Error, IterOptions, Receipt, Refusal, Ticket};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -212,8 +212,10 @@ impl World {
                     None => rows.remove(&key),
                 };
             }
-            Err(Error::Moving { .. }) => assert!(known.frozen.is_some()),
-            Err(Error::Moved { .. }) => assert!(known.stub.is_some() && known.rows.is_none()),
+            Err(Error::Device(DeviceError::Moving { .. })) => assert!(known.frozen.is_some()),
+            Err(Error::Device(DeviceError::Moved { .. })) => {
+                assert!(known.stub.is_some() && known.rows.is_none())
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -226,9 +228,9 @@ impl World {
                 assert!(known.frozen.is_none() && known.rows.is_some());
                 known.rows = None;
             }
-            Err(Error::Moving { .. }) => assert!(known.frozen.is_some()),
-            Err(Error::Moved { .. }) => assert!(known.stub.is_some()),
-            Err(Error::UnknownDevice { .. }) => assert!(known.rows.is_none()),
+            Err(Error::Device(DeviceError::Moving { .. })) => assert!(known.frozen.is_some()),
+            Err(Error::Device(DeviceError::Moved { .. })) => assert!(known.stub.is_some()),
+            Err(Error::Device(DeviceError::Unknown { .. })) => assert!(known.rows.is_none()),
             Err(error) => panic!("{error}"),
         }
     }
@@ -240,16 +242,16 @@ impl World {
         let known = &self.edges[edge].devices[device];
         let mut export = match answer {
             Ok(export) => export,
-            Err(Error::Moving { .. }) => {
+            Err(Error::Device(DeviceError::Moving { .. })) => {
                 let frozen = known.frozen.expect("frozen");
                 assert_ne!(self.hand_offs[frozen].to, to);
                 return None;
             }
-            Err(Error::Moved { .. }) => {
+            Err(Error::Device(DeviceError::Moved { .. })) => {
                 assert!(known.stub.is_some());
                 return None;
             }
-            Err(Error::UnknownDevice { .. }) => {
+            Err(Error::Device(DeviceError::Unknown { .. })) => {
                 assert!(known.rows.is_none());
                 return None;
             }
@@ -304,10 +306,10 @@ impl World {
                 hand_off.receipt = Some(receipt);
             }
             Ok(receipt) => assert_eq!(Some(receipt), hand_off.receipt),
-            Err(Error::AlreadyHere { .. }) => {
+            Err(Error::Device(DeviceError::AlreadyHere { .. })) => {
                 assert!(hand_off.receipt.is_none() && known.rows.is_some());
             }
-            Err(Error::Ticket { .. }) => {
+            Err(Error::Device(DeviceError::Ticket { .. })) => {
                 let is_own = hand_off.from == to;
                 assert!(is_own || hand_off.refusal.is_some() || !is_open);
             }
@@ -325,7 +327,9 @@ impl World {
                 assert!(hand_off.receipt.is_none());
                 hand_off.refusal = Some(refusal);
             }
-            Err(Error::Ticket { .. }) => assert!(hand_off.receipt.is_some() || !is_open),
+            Err(Error::Device(DeviceError::Ticket { .. })) => {
+                assert!(hand_off.receipt.is_some() || !is_open)
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -348,7 +352,10 @@ impl World {
         } else if known.stub == Some(number) && known.frozen.is_none() {
             answer.expect("complete again");
         } else {
-            assert!(matches!(answer, Err(Error::Ticket { .. })), "{answer:?}");
+            assert!(
+                matches!(answer, Err(Error::Device(DeviceError::Ticket { .. }))),
+                "{answer:?}"
+            );
         }
     }
 

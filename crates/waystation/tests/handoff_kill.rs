@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use support::kills::{cycles_and_seed, one_life, options, tell};
 use support::{Random, add_changes, copy_files};
-use waystation::{Db, Durability, Error, IterOptions, WriteBatch};
+use waystation::{Db, DeviceError, Durability, Error, IterOptions, WriteBatch};
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -120,7 +120,7 @@ fn end_hand_offs(engines: &[Db; 2]) {
             let refused = goes_back.then(|| engines[1 - from].refuse_device(&ticket));
             match refused {
                 Some(Ok(refusal)) => engines[from].abort_export(&refusal).expect("abort"),
-                Some(Err(Error::Ticket { .. })) | None => {
+                Some(Err(Error::Device(DeviceError::Ticket { .. }))) | None => {
                     let durability = Durability::ProcessCrash;
                     hand_on(&ticket.device, engines, from, durability);
                 }
@@ -173,7 +173,10 @@ fn take(step: &Step, engines: &[Db; 2]) {
         }
         Act::Depart => match engines[owner].depart(device) {
             Ok(()) => {}
-            Err(Error::UnknownDevice { .. } | Error::Moved { .. }) if !is_anywhere => {}
+            Err(
+                Error::Device(DeviceError::Unknown { .. })
+                | Error::Device(DeviceError::Moved { .. }),
+            ) if !is_anywhere => {}
             Err(error) => panic!("depart: {error}"),
         },
         Act::HandOn if is_anywhere => hand_on(device, engines, owner, step.durability),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use support::options_with_resting_devices;
 use waystation::storage::sim::Crash;
 use waystation::storage::{Area, OpenMode, SimStorage, Storage, Transfer};
-use waystation::{Db, Durability, Error};
+use waystation::{Db, DeviceError, Durability, Error};
 
 fn open(machine: &Arc<SimStorage>) -> Db {
     Db::open_with(
@@ -77,7 +77,10 @@ fn a_hand_off_that_never_ends_costs_no_more_than_itself() {
         assert_eq!(east.admit_device(&admitted[..]).expect("again"), receipt);
         hand_on(&west, &east, &format!("car-{crash:?}"));
         let over = east.admit_device(&first[..]);
-        assert!(matches!(over, Err(Error::Ticket { .. })), "{over:?}");
+        assert!(
+            matches!(over, Err(Error::Device(DeviceError::Ticket { .. }))),
+            "{over:?}"
+        );
     }
     west.complete_export(&receipt).expect("complete");
     let late = east.admit_device(&waiting[..]).expect("admit");

@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 use support::options_with_resting_devices;
 use waystation::storage::SimStorage;
-use waystation::{Db, Durability, EngineId, Error, Receipt, Ticket};
+use waystation::{Db, DeviceError, Durability, EngineId, Error, Receipt, Ticket};
 use waystation_format::handoff::{Opening, StreamEncoder};
 use waystation_format::key::MAX_SEQUENCE;
 
@@ -43,7 +43,9 @@ fn stream(change: impl FnOnce(&mut Opening)) -> (Ticket, Vec<u8>) {
 #[track_caller]
 fn assert_refused(east: &Db, stream: &[u8]) {
     match east.admit_device(stream) {
-        Err(Error::Stream { .. } | Error::Ticket { .. }) => {}
+        Err(
+            Error::Device(DeviceError::Stream { .. }) | Error::Device(DeviceError::Ticket { .. }),
+        ) => {}
         other => panic!("{other:?}"),
     }
     assert!(east.devices().expect("devices").is_empty());
@@ -59,7 +61,10 @@ fn numbers_that_cannot_be_are_refused_and_change_nothing() {
         let (ticket, stream) = stream(|it| it.ticket.sequence = sequence);
         assert_refused(&east, &stream);
         let refused = east.refuse_device(&ticket);
-        assert!(matches!(refused, Err(Error::Ticket { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(Error::Device(DeviceError::Ticket { .. }))),
+            "{refused:?}"
+        );
     }
     let name = "n".repeat(4097);
     assert_refused(&east, &stream(|it| it.ticket.destination = name).1);

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use support::{content_by, options_with_devices, wait_until};
 use waystation::storage::SimStorage;
-use waystation::{Db, DeviceOptions, Durability, Error, IterOptions, Options};
+use waystation::{Db, DeviceError, DeviceOptions, Durability, Error, IterOptions, Options};
 
 /// Longer than any test takes, by the simulated clock.
 const FOREVER: Duration = Duration::from_secs(1 << 40);
@@ -118,7 +118,7 @@ fn stall(east: &Db, stream: &[u8], meanwhile: impl FnOnce()) -> waystation::Resu
 #[track_caller]
 fn assert_stalled(answer: &waystation::Result<()>) {
     match answer {
-        Err(error @ Error::Stream { .. }) => {
+        Err(error @ Error::Device(DeviceError::Stream { .. })) => {
             assert!(error.to_string().contains("too slowly"), "{error}");
         }
         other => panic!("{other:?}"),

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use support::kills::{cycles_and_seed, one_life, options, tell};
 use support::{Random, add_changes, copy_files};
-use waystation::{Db, Durability, Error, IterOptions, WriteBatch};
+use waystation::{Db, DeviceError, Durability, Error, IterOptions, WriteBatch};
 
 const THREADS: u64 = 4;
 const KEYS: u64 = 200;
@@ -92,7 +92,7 @@ fn write_until_killed(dir: &Path, seed: u64, devices: bool) {
                     let step = step(seed, thread, index);
                     if let Some(device) = step.departs.filter(|_| devices) {
                         match db.depart(&device) {
-                            Ok(()) | Err(Error::UnknownDevice { .. }) => {}
+                            Ok(()) | Err(Error::Device(DeviceError::Unknown { .. })) => {}
                             Err(error) => panic!("child departs: {error}"),
                         }
                     }

@@ -5,7 +5,9 @@ mod support;
 use std::time::Duration;
 use support::{content_by, open_older, open_simulated, options_with_resting_devices};
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, DeviceInfo, DeviceLevel, Durability, Error, Extractor, IterOptions, Options};
+use waystation::{
+    Db, DeviceError, DeviceInfo, DeviceLevel, Durability, Error, Extractor, IterOptions, Options,
+};
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
@@ -24,7 +26,7 @@ fn rows(db: &Db, device: &str) -> usize {
 #[track_caller]
 fn assert_unknown<T: std::fmt::Debug>(answer: &Result<T, Error>) {
     assert!(
-        matches!(answer, Err(Error::UnknownDevice { .. })),
+        matches!(answer, Err(Error::Device(DeviceError::Unknown { .. }))),
         "{answer:?}"
     );
 }

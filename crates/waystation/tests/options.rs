@@ -5,7 +5,7 @@ use proptest::sample::select;
 use std::path::Path;
 use std::time::Duration;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, DeviceOptions, Error, Extractor, IterOptions, Options};
+use waystation::{Db, DeviceError, DeviceOptions, Error, Extractor, IterOptions, Options};
 
 /// The names of the settings that have limits.
 const NAMES: [&str; 11] = [
@@ -128,7 +128,7 @@ fn use_it(db: &Db, machine: &SimStorage, departs_by_itself: bool) -> Result<(), 
         db.delete_prefix(b"plain-1")?;
         for done in [db.settle(b"car-1"), db.depart(b"car-2")] {
             match done {
-                Err(Error::UnknownDevice { .. }) if departs_by_itself => {}
+                Err(Error::Device(DeviceError::Unknown { .. })) if departs_by_itself => {}
                 done => done?,
             }
         }

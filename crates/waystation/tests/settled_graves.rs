@@ -16,7 +16,7 @@ use waystation::inspect::{Inspection, Place};
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, Durability, Error, IterOptions, Options, Snapshot, WriteBatch};
+use waystation::{Db, DeviceError, Durability, Error, IterOptions, Options, Snapshot, WriteBatch};
 
 const DIR: &str = "/db";
 
@@ -357,7 +357,7 @@ impl History {
     fn settle(&mut self) -> Result<(), Error> {
         let device = self.random.below(4);
         match self.db().settle(format!("car{device}").as_bytes()) {
-            Err(Error::UnknownDevice { .. }) => Ok(()),
+            Err(Error::Device(DeviceError::Unknown { .. })) => Ok(()),
             result => result,
         }
     }
@@ -396,7 +396,7 @@ impl History {
         let had_keys = self.state.keys().any(|key| key.starts_with(&prefix));
         match self.db().depart(device.as_bytes()) {
             Ok(()) => {}
-            Err(Error::UnknownDevice { .. }) if !had_keys => {}
+            Err(Error::Device(DeviceError::Unknown { .. })) if !had_keys => {}
             Err(error) => panic!("{error}"),
         }
         // As all writes here, it is to survive a power cut.

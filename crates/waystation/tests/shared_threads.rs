@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use support::{options_with_devices, wait_until};
-use waystation::{Db, DeviceLevel, DeviceOptions, Error, Extractor, Options};
+use waystation::{Db, DeviceError, DeviceLevel, DeviceOptions, Error, Extractor, Options};
 
 /// One that keeps time, four that write logs, up to four each that flush, settle and keep. Others compact: one a processor.
 const THREADS_BUT_COMPACTION: usize = 17;
@@ -119,7 +119,10 @@ fn a_thousand_databases_share_a_few_threads() {
         assert_eq!(found.as_deref(), Some(&(number as u64).to_le_bytes()[..]));
         assert!(db.get(b"leaves:19").expect("get").is_none());
         let again = db.depart(b"leaves");
-        assert!(matches!(again, Err(Error::UnknownDevice { .. })));
+        assert!(matches!(
+            again,
+            Err(Error::Device(DeviceError::Unknown { .. }))
+        ));
     }
     for db in databases {
         db.close().expect("closes");

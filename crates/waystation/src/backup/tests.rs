@@ -6,7 +6,7 @@ use super::{Backups, Manifest, Progress};
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::sim::Crash;
 use crate::storage::{OsStorage, SimStorage, Storage};
-use crate::{Db, DeviceOptions, Error, Extractor, IterOptions, Options};
+use crate::{Db, DeviceError, DeviceOptions, Error, Extractor, IterOptions, Options};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ fn fill(db: &Db, round: u32) {
     db.delete(b"plain0007").unwrap();
     db.delete_range(b"plain0100", Some(b"plain0150")).unwrap();
     match db.depart(b"car3") {
-        Ok(()) | Err(Error::InvalidArgument(_) | Error::UnknownDevice { .. }) => {}
+        Ok(()) | Err(Error::InvalidArgument(_) | Error::Device(DeviceError::Unknown { .. })) => {}
         Err(error) => panic!("{error}"),
     }
     if round % 2 == 1 {

@@ -26,7 +26,7 @@ use crate::device::resident::{NEVER, Resident};
 use crate::device::table::{Departure, Device, DeviceState, DeviceTable};
 use crate::device::upper::Upper;
 use crate::directory::{CHECKPOINT_DRAFT, CHECKPOINT_NAME, replace_file};
-use crate::error::{Error, Result};
+use crate::error::{DeviceError, Error, Result};
 use crate::storage::{Duty, Haste, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, Mutex, lock};
@@ -132,8 +132,8 @@ impl Db {
     /// arrives anew. Survives the death of the process.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] if it has no data; if another caller let it depart, that departure survives the death of
-    /// the process, too. [`Error::Moving`] and [`Error::Moved`] if it is being handed on, or was;
+    /// [`DeviceError::Unknown`] if it has no data; if another caller let it depart, that departure survives the death of
+    /// the process, too. [`DeviceError::Moving`] and [`DeviceError::Moved`] if it is being handed on, or was;
     /// [`Error::InvalidArgument`] if the database knows no devices.
     pub fn depart(&self, device: &[u8]) -> Result<()> {
         self.core.depart(device)
@@ -151,7 +151,7 @@ impl Db {
     /// have no data here, are passed over.
     ///
     /// # Errors
-    /// As [`Db::settle`], but for [`Error::UnknownDevice`].
+    /// As [`Db::settle`], but for [`DeviceError::Unknown`].
     pub fn settle_together<'a>(&self, devices: impl IntoIterator<Item = &'a [u8]>) -> Result<()> {
         self.core.settle_those(devices.into_iter())
     }
@@ -287,8 +287,10 @@ impl Core {
     fn depart(&self, device: &[u8]) -> Result<()> {
         let (devices, prefix) = self.prefix_of(device)?;
         let table = &devices.upper.table;
-        let unknown = || Error::UnknownDevice {
-            device: device.escape_ascii().to_string(),
+        let unknown = || {
+            Error::Device(DeviceError::Unknown {
+                device: device.escape_ascii().to_string(),
+            })
         };
         let event = DeviceEvent::Departed(&prefix);
         let has_older = self.has_older(devices, &prefix)?;

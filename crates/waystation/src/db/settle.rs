@@ -25,7 +25,7 @@ use crate::device::gather::Gather;
 use crate::device::index::{Leaves, Window};
 use crate::device::record::DeviceEvent;
 use crate::device::resident::{NEVER, Resident};
-use crate::error::{Error, Result};
+use crate::error::{DeviceError, Error, Result};
 use crate::lsm::tree::Load;
 use crate::sst::{EntryStream, InternalIterator};
 use crate::storage::{Duty, Haste};
@@ -130,9 +130,9 @@ impl Core {
         match found {
             (Some(stay), _) => self.settle(devices, vec![stay], Haste::Much),
             (None, is_occupied) if is_occupied || self.has_older(devices, &prefix)? => Ok(()),
-            (None, _) => Err(Error::UnknownDevice {
+            (None, _) => Err(Error::Device(DeviceError::Unknown {
                 device: device.escape_ascii().to_string(),
-            }),
+            })),
         }
     }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::cemetery::plain::with_tombstones;
 use crate::device::Extractor;
-use crate::error::Error;
+use crate::error::{DeviceError, Error};
 use crate::storage::SimStorage;
 use crate::storage::sim::Crash;
 use crate::sync::Arc;
@@ -324,7 +324,7 @@ impl Histories {
     fn settle(&mut self) {
         let device = self.device();
         for settled in self.on_both(|db| db.settle(&device)) {
-            let is_known = !matches!(settled, Err(Error::UnknownDevice { .. }));
+            let is_known = !matches!(settled, Err(Error::Device(DeviceError::Unknown { .. })));
             assert!(settled.is_ok() || !is_known, "{settled:?}");
         }
     }
@@ -335,7 +335,7 @@ impl Histories {
         let had_keys = self.state.keys().any(|key| key.starts_with(&prefix));
         for departed in self.on_both(|db| db.depart(&device)) {
             // One whose keys were all deleted may be there or not.
-            let is_unknown = matches!(departed, Err(Error::UnknownDevice { .. }));
+            let is_unknown = matches!(departed, Err(Error::Device(DeviceError::Unknown { .. })));
             assert!(
                 departed.is_ok() || (is_unknown && !had_keys),
                 "{departed:?}"

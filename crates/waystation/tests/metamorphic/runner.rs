@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use waystation::storage::SimStorage;
 use waystation::storage::sim::Crash;
-use waystation::{Db, Durability, Error, IterOptions, Snapshot, WriteBatch};
+use waystation::{Db, DeviceError, Durability, Error, IterOptions, Snapshot, WriteBatch};
 
 const DIR: &str = "/db";
 const SCAN: usize = 6;
@@ -128,7 +128,7 @@ impl Runner<'_> {
         let name = format!("d{device}");
         if self.setting.options.devices.is_some() {
             return match self.db()?.depart(name.as_bytes()) {
-                Err(Error::UnknownDevice { .. }) => Ok(()),
+                Err(Error::Device(DeviceError::Unknown { .. })) => Ok(()),
                 result => result,
             };
         }
@@ -160,7 +160,7 @@ impl Runner<'_> {
             return Ok(());
         }
         match self.db()?.settle(format!("d{device}").as_bytes()) {
-            Err(Error::UnknownDevice { .. }) => Ok(()),
+            Err(Error::Device(DeviceError::Unknown { .. })) => Ok(()),
             result => result,
         }
     }

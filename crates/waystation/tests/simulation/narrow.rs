@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, DeviceOptions, Error, Extractor, IterOptions, Options};
+use waystation::{Db, DeviceError, DeviceOptions, Error, Extractor, IterOptions, Options};
 
 const LIVES: usize = 4;
 const STEPS: u64 = 90;
@@ -152,7 +152,7 @@ impl Narrow {
         let mut told = None;
         for _ in 0..TRIES_MAX {
             match db.depart(&device(number)) {
-                Ok(()) | Err(Error::UnknownDevice { .. }) => {
+                Ok(()) | Err(Error::Device(DeviceError::Unknown { .. })) => {
                     let prefix = [&device(number)[..], b":"].concat();
                     self.written.retain(|key, _| !key.starts_with(&prefix));
                     return;

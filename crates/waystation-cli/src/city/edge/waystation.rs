@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 use waystation::storage::Area;
 use waystation::{
-    Db, DeviceLevel, DeviceOptions, Durability, Error, Extractor, IterOptions, Options,
+    Db, DeviceError, DeviceLevel, DeviceOptions, Durability, Error, Extractor, IterOptions, Options,
 };
 
 const KIB: usize = 1 << 10;
@@ -84,7 +84,7 @@ fn between(from: &[u8], to: &[u8]) -> IterOptions {
 /// That there was nothing to be done is no failure.
 fn or_nothing(result: waystation::Result<()>) -> Result<()> {
     match result {
-        Ok(()) | Err(Error::UnknownDevice { .. }) => Ok(()),
+        Ok(()) | Err(Error::Device(DeviceError::Unknown { .. })) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
@@ -121,7 +121,7 @@ impl Edge for WaystationEdge {
         let receipt = match exported {
             Ok(stream) => target.db.admit_device(stream)?,
             // It has sent nothing since it came.
-            Err(Error::UnknownDevice { .. }) => {
+            Err(Error::Device(DeviceError::Unknown { .. })) => {
                 target.welcome(name)?;
                 return Ok(Carried::default());
             }

@@ -22,7 +22,7 @@ use crate::device::index::Index;
 use crate::device::ledger::Decision;
 use crate::device::record::{Admitted, DeviceEvent, expiring};
 use crate::device::resident::{NEVER, Resident};
-use crate::error::{Error, Result};
+use crate::error::{DeviceError, Error, Result};
 use crate::sync::Arc;
 use std::io::Read;
 use waystation_format::checksum;
@@ -324,7 +324,7 @@ impl Arrival<'_> {
 }
 
 fn already_here(device: &[u8]) -> Error {
-    Error::AlreadyHere {
+    Error::Device(DeviceError::AlreadyHere {
         device: device.escape_ascii().to_string(),
-    }
+    })
 }

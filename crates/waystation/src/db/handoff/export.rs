@@ -58,7 +58,7 @@ impl<'a> Export<'a> {
     /// The hand-off that a stream belongs to, read from its beginning.
     ///
     /// # Errors
-    /// [`Error::Stream`](crate::Error::Stream) if it is damaged, or none.
+    /// [`DeviceError::Stream`](crate::DeviceError::Stream) if it is damaged, or none.
     pub fn ticket_of(mut stream: impl Read) -> Result<Ticket> {
         let opening = StreamReader::new(&mut stream).opening()?;
         Ok(opening.ticket)

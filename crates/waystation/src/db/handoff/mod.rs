@@ -10,7 +10,7 @@
 //!   4' abort     takes writes again  <----------------------  refuse    never to admit it, logged  (synced)
 //! ```
 //!
-//! - Between 1 and 4 the source answers reads and refuses writes ([`Error::Moving`]). It never decides alone: what it
+//! - Between 1 and 4 the source answers reads and refuses writes ([`DeviceError::Moving`]). It never decides alone: what it
 //!   does next takes the destination's word. If none comes it stays frozen; the export can be repeated at any time,
 //!   after a restart as well, and the destination answers a ticket the same way again and again.
 //! - Freeze and admission are durable before anybody acts on them. The ends (4, 4') need no sync: if a power cut
@@ -23,8 +23,8 @@
 //!   refused. The stream's snapshot is taken before the hand-off ends. So the stream is the ticket's whole content, also
 //!   if the device is written to or departs while it is read. A receipt for other content is not accepted.
 //!
-//! [`Error::UnknownDevice`] and [`Error::Ticket`] promise as much as the answer in whose place they stand, and a caller
-//! may act on them. [`Error::AlreadyHere`], [`Error::Moving`] and [`Error::Moved`] promise that the call did nothing.
+//! [`DeviceError::Unknown`] and [`DeviceError::Ticket`] promise as much as the answer in whose place they stand, and a caller
+//! may act on them. [`DeviceError::AlreadyHere`], [`DeviceError::Moving`] and [`DeviceError::Moved`] promise that the call did nothing.
 //!
 //! A ticket that promises no more than [`Durability::ProcessCrash`] leaves the syncs out: all of this holds for the
 //! death of either process, and a power loss may leave the device with two owners or, as its last writes, with none.
@@ -49,7 +49,7 @@ use crate::device::handoff::Frozen;
 use crate::device::ledger::Decision;
 use crate::device::record::DeviceEvent;
 use crate::device::table::{Barred, Departure, Device};
-use crate::error::{Error, Result};
+use crate::error::{DeviceError, Error, Result};
 use crate::sync::Arc;
 use std::io::Read;
 
@@ -97,8 +97,8 @@ impl Db {
     /// at the same time share.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] if it has no data, [`Error::Moving`] if it is on its way to another destination,
-    /// [`Error::Moved`] if it was handed on, [`Error::Suspended`]: then it may be frozen, as [`Db::exports`] tells. Reading
+    /// [`DeviceError::Unknown`] if it has no data, [`DeviceError::Moving`] if it is on its way to another destination,
+    /// [`DeviceError::Moved`] if it was handed on, [`Error::Suspended`]: then it may be frozen, as [`Db::exports`] tells. Reading
     /// the stream fails with an error that holds one of ours.
     pub fn export_device(
         &self,
@@ -135,19 +135,19 @@ impl Db {
     /// The same ticket again gets the same receipt, whatever else the stream holds. A stub of the device goes.
     ///
     /// # Errors
-    /// [`Error::Stream`] if it is cut or altered, or stalls for longer than a residency (and five minutes), or for two
-    /// seconds where a budget of the upper level presses: nothing is admitted then, and it can be tried again. [`Error::AlreadyHere`] if the device has
-    /// data here, [`Error::Ticket`] if the ticket was refused, or is over, or the source has another extractor.
+    /// [`DeviceError::Stream`] if it is cut or altered, or stalls for longer than a residency (and five minutes), or for two
+    /// seconds where a budget of the upper level presses: nothing is admitted then, and it can be tried again. [`DeviceError::AlreadyHere`] if the device has
+    /// data here, [`DeviceError::Ticket`] if the ticket was refused, or is over, or the source has another extractor.
     pub fn admit_device(&self, mut stream: impl Read) -> Result<Receipt> {
         self.core.admit_device(&mut stream)
     }
 
     /// Ends a hand-off from here: the device departs, in constant time, and leaves a stub that refuses writes with
-    /// [`Error::Moved`] until the device is admitted again or the stub is lifted. (Of more than 65,536 stubs the
+    /// [`DeviceError::Moved`] until the device is admitted again or the stub is lifted. (Of more than 65,536 stubs the
     /// oldest go.) A receipt that was used already changes nothing.
     ///
     /// # Errors
-    /// [`Error::Ticket`] if the receipt is not for a hand-off from here, or not for what was sent.
+    /// [`DeviceError::Ticket`] if the receipt is not for a hand-off from here, or not for what was sent.
     pub fn complete_export(&self, receipt: &Receipt) -> Result<()> {
         let ticket = &receipt.ticket;
         loop {
@@ -179,7 +179,7 @@ impl Db {
     /// Promises never to admit `ticket`, so that its source can take the device back.
     ///
     /// # Errors
-    /// [`Error::Ticket`] if it was admitted, or is over.
+    /// [`DeviceError::Ticket`] if it was admitted, or is over.
     pub fn refuse_device(&self, ticket: &Ticket) -> Result<Refusal> {
         self.core.refuse_device(ticket)
     }
@@ -188,7 +188,7 @@ impl Db {
     /// used already changes nothing.
     ///
     /// # Errors
-    /// [`Error::Ticket`] if the refusal is not for a hand-off from here.
+    /// [`DeviceError::Ticket`] if the refusal is not for a hand-off from here.
     pub fn abort_export(&self, refusal: &Refusal) -> Result<()> {
         self.core.abort_export(refusal)
     }
@@ -206,7 +206,7 @@ impl Db {
     /// Removes the stub of `device`: if it writes here, it arrives anew. Survives the death of the process.
     ///
     /// # Errors
-    /// [`Error::UnknownDevice`] if it left none; that is as lasting.
+    /// [`DeviceError::Unknown`] if it left none; that is as lasting.
     pub fn lift_stub(&self, device: &[u8]) -> Result<()> {
         let (devices, prefix) = self.core.prefix_of(device)?;
         let lifted = self.core.log_event(&DeviceEvent::Lifted(&prefix), |_, _| {
@@ -239,14 +239,14 @@ impl Devices {
         let device = self.upper.table.extractor().device(prefix);
         let device = device.escape_ascii().to_string();
         match barred {
-            Barred::Moving(destination) => Error::Moving {
+            Barred::Moving(destination) => Error::Device(DeviceError::Moving {
                 device,
                 destination: destination.to_string(),
-            },
-            Barred::Moved(destination) => Error::Moved {
+            }),
+            Barred::Moved(destination) => Error::Device(DeviceError::Moved {
                 device,
                 destination: destination.to_string(),
-            },
+            }),
         }
     }
 
@@ -441,9 +441,9 @@ impl Core {
 }
 
 fn unknown(device: &[u8]) -> Refused {
-    Refused::Failed(Error::UnknownDevice {
+    Refused::Failed(Error::Device(DeviceError::Unknown {
         device: device.escape_ascii().to_string(),
-    })
+    }))
 }
 
 /// Why no engine can be called `destination`, if it is so.
@@ -464,9 +464,9 @@ fn check_ticket(ticket: &Ticket) -> Result<()> {
 }
 
 fn misfit(reason: impl Into<String>) -> Error {
-    Error::Ticket {
+    Error::Device(DeviceError::Ticket {
         reason: reason.into(),
-    }
+    })
 }
 
 /// Why a ticket is not answered otherwise, now that it was answered by `decision`.

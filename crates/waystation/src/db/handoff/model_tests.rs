@@ -6,7 +6,7 @@
 use super::super::{DeviceOptions, Durability, Options, WriteBatch};
 use super::{Db, Digest, Receipt, Refusal, Ticket};
 use crate::device::extractor::Extractor;
-use crate::error::{Error, Result};
+use crate::error::{DeviceError, Error, Result};
 use crate::log::model_storage::Watched;
 use crate::storage::SimStorage;
 use crate::sync::Arc;
@@ -60,7 +60,7 @@ impl Model {
         for number in 0..PUTS {
             match self.put(&format!("car:{writer}-{number}")) {
                 Ok(()) => {}
-                Err(Error::Moving { .. }) => return,
+                Err(Error::Device(DeviceError::Moving { .. })) => return,
                 Err(error) => panic!("{error}"),
             }
         }

@@ -2,7 +2,7 @@
 
 use super::super::options::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use super::progress::Watched;
-use crate::error::{Error, Result};
+use crate::error::{DeviceError, Error, Result};
 use std::io::{ErrorKind, Read};
 use waystation_format::FormatError;
 use waystation_format::handoff::{FRAME_HEAD_BYTES, Frame, Opening, StreamDecoder};
@@ -77,10 +77,10 @@ fn fill(source: &mut dyn Read, bytes: &mut [u8], offset: u64) -> Result<()> {
 }
 
 pub(super) fn damaged(offset: u64, reason: &str) -> Error {
-    Error::Stream {
+    Error::Device(DeviceError::Stream {
         offset,
         reason: reason.to_owned(),
-    }
+    })
 }
 
 /// The error of whatever the stream is read from: our own, if it is another engine of this process.

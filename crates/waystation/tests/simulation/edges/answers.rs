@@ -3,7 +3,7 @@
 use super::model::{FrozenBy, Known};
 use super::{World, is_of_storage};
 use std::sync::Arc;
-use waystation::{Db, Error, Receipt, Refusal};
+use waystation::{Db, DeviceError, Error, Receipt, Refusal};
 
 impl World<'_> {
     /// Whether the source waits for the end of this hand-off.
@@ -43,10 +43,10 @@ impl World<'_> {
                 hand_off.is_perhaps_refused = false;
                 hand_off.receipt = Some(receipt);
             }
-            Err(Error::AlreadyHere { .. }) => {
+            Err(Error::Device(DeviceError::AlreadyHere { .. })) => {
                 self.expect(!hand_off.is_admitted && is_here, "it is not here");
             }
-            Err(Error::Ticket { reason }) => {
+            Err(Error::Device(DeviceError::Ticket { reason })) => {
                 let is_own = hand_off.from == to;
                 let is_refused = hand_off.refusal.is_some() || hand_off.is_perhaps_refused;
                 let is_right = is_own || is_refused || hand_off.was_ended;
@@ -77,7 +77,7 @@ impl World<'_> {
                     self.events(to).note_durable();
                 }
             }
-            Err(Error::Ticket { reason }) => {
+            Err(Error::Device(DeviceError::Ticket { reason })) => {
                 let is_right = hand_off.is_admitted || hand_off.was_ended;
                 self.expect(is_right, &format!("not refused: {reason}"));
             }
@@ -122,7 +122,9 @@ impl World<'_> {
                     return self.uncertain(from, device, &error, hand_on);
                 }
                 Err(error) => self.expect(
-                    !was_open && !was_completed && matches!(error, Error::Ticket { .. }),
+                    !was_open
+                        && !was_completed
+                        && matches!(error, Error::Device(DeviceError::Ticket { .. })),
                     &format!("not completed: {error}"),
                 ),
             }

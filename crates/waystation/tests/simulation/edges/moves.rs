@@ -5,7 +5,7 @@ use super::{World, destination, is_of_storage, name};
 use crate::support::Content;
 use std::io::Read;
 use std::sync::{Arc, Barrier};
-use waystation::{Db, Digest, Durability, Error, Ticket, WriteBatch};
+use waystation::{Db, DeviceError, Digest, Durability, Error, Ticket, WriteBatch};
 
 /// What an export gave.
 pub(super) struct Exported {
@@ -82,8 +82,12 @@ impl World<'_> {
                     self.events(edge).note_durable();
                 }
             }
-            Err(Error::Moving { .. }) => self.expect(known.frozen.is_some(), "not moving"),
-            Err(Error::Moved { .. }) => self.expect(known.stub.is_some(), "not moved"),
+            Err(Error::Device(DeviceError::Moving { .. })) => {
+                self.expect(known.frozen.is_some(), "not moving")
+            }
+            Err(Error::Device(DeviceError::Moved { .. })) => {
+                self.expect(known.stub.is_some(), "not moved")
+            }
             Err(error) => self.uncertain(edge, device, &error, change),
         }
     }
@@ -124,9 +128,13 @@ impl World<'_> {
         }
         for error in answers.into_iter().filter_map(Result::err) {
             match error {
-                Error::Moving { .. } => self.expect(known.frozen.is_some(), "not moving"),
-                Error::Moved { .. } => self.expect(known.stub.is_some(), "not moved"),
-                Error::UnknownDevice { .. } => {
+                Error::Device(DeviceError::Moving { .. }) => {
+                    self.expect(known.frozen.is_some(), "not moving")
+                }
+                Error::Device(DeviceError::Moved { .. }) => {
+                    self.expect(known.stub.is_some(), "not moved")
+                }
+                Error::Device(DeviceError::Unknown { .. }) => {
                     self.expect(known.rows.is_none() || is_departed, "it is there");
                 }
                 error => return self.uncertain(edge, device, &error, leave),
@@ -268,7 +276,7 @@ impl World<'_> {
         let known = self.known(edge, device).clone();
         let exported = match answer {
             Ok(exported) => exported,
-            Err(Error::Moving { .. }) => {
+            Err(Error::Device(DeviceError::Moving { .. })) => {
                 let is_elsewhere = match known.frozen {
                     Some(FrozenBy::HandOff(number)) => self.hand_offs[number].to != to,
                     _ => false,
@@ -276,11 +284,11 @@ impl World<'_> {
                 self.expect(is_elsewhere, "it moves elsewhere");
                 return None;
             }
-            Err(Error::Moved { .. }) => {
+            Err(Error::Device(DeviceError::Moved { .. })) => {
                 self.expect(known.stub.is_some(), "not moved");
                 return None;
             }
-            Err(Error::UnknownDevice { .. }) => {
+            Err(Error::Device(DeviceError::Unknown { .. })) => {
                 self.expect(known.rows.is_none(), "it is there");
                 return None;
             }

@@ -6,7 +6,7 @@ use super::{DEVICES, EDGES, World, is_of_storage};
 use crate::twice::both;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
-use waystation::{Db, Durability, Error, WriteBatch};
+use waystation::{Db, DeviceError, Durability, Error, WriteBatch};
 
 /// How two calls at once were answered.
 pub(super) struct Race<T> {
@@ -90,7 +90,7 @@ impl World<'_> {
         if self.random.one_in(8) {
             let length = self.random.below(stream.len() as u64) as usize;
             match self.db(to).admit_device(&stream[..length]) {
-                Err(Error::Stream { .. }) => {}
+                Err(Error::Device(DeviceError::Stream { .. })) => {}
                 // What it begins with may be answered already.
                 answer => self.take_receipt(number, answer),
             }

@@ -10,7 +10,7 @@ use std::ops::Bound;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
-use waystation::{Db, Durability, Error, Snapshot};
+use waystation::{Db, DeviceError, Durability, Error, Snapshot};
 
 /// A call that the storage fails is made again at once so often, and after a pause of a millisecond from then on.
 const AT_ONCE_MAX: u32 = 1_000;
@@ -112,12 +112,15 @@ impl Client<'_> {
         };
         // Of two callers one may be told that it is gone, and the other one that the storage failed.
         let is_gone = |answer: &Result<(), Error>| {
-            matches!(answer, Ok(()) | Err(Error::UnknownDevice { .. }))
+            matches!(
+                answer,
+                Ok(()) | Err(Error::Device(DeviceError::Unknown { .. }))
+            )
         };
         let is_any_gone = answers.iter().any(is_gone);
         for error in answers.into_iter().filter_map(Result::err) {
             match error {
-                Error::UnknownDevice { .. } => {}
+                Error::Device(DeviceError::Unknown { .. }) => {}
                 error if !is_of_storage(&error) => self.fail(&format!("departure: {error}")),
                 _ if is_any_gone => {}
                 error => {
