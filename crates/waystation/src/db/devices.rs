@@ -10,10 +10,10 @@
 //! that, the log is durable through everything the checkpoint tells.
 
 use super::awaited::Awaited;
+use super::commit::Rejection;
 use super::image::Drawing;
 use super::looks::Looks;
 use super::options::DeviceOptions;
-use super::pipeline::Refusal;
 use super::settle::EARLY;
 use super::view::LoggedMemTable;
 use super::{Core, Db};
@@ -296,13 +296,13 @@ impl Core {
         let has_older = self.has_older(devices, &prefix)?;
         self.log_event(&event, |lsn, sequence| {
             if let Some(barred) = table.barred(&prefix) {
-                Err(Refusal::Failed(devices.barred_error(&prefix, &barred)))
+                Err(Rejection::Failed(devices.barred_error(&prefix, &barred)))
             } else if !has_older && !table.is_occupied(&prefix) {
-                Err(Refusal::Failed(unknown()))
+                Err(Rejection::Failed(unknown()))
             } else if self.depart_at(table, &prefix, lsn, sequence) {
                 Ok(())
             } else {
-                Err(Refusal::Failed(unknown()))
+                Err(Rejection::Failed(unknown()))
             }
         })
         .map(|_| ())
@@ -421,7 +421,7 @@ impl Core {
                 if is_idle(stay) && self.depart_at(table, stay.prefix(), lsn, sequence) {
                     Ok(())
                 } else {
-                    Err(Refusal::Moved)
+                    Err(Rejection::Moved)
                 }
             })?;
         }

@@ -12,26 +12,24 @@
 //!
 //! **The rule.** An answer that rests on a decision is given when the decision is visible; and when the log is durable
 //! through it, if the answer promises that ([`Core::keep_promise`]). Decisions are looked at in two places:
-//! [`Core::look`], and a `happen` that refuses ([`Core::reserve_event`]). Both wait until all events that were decided so
+//! [`Core::look`], and a `happen` that rejects an event ([`Core::commit_event`]). Both wait until all events that were decided so
 //! far are visible. They wait for all of them, and not for one, because some decisions leave nothing to look at: a
 //! device that departed, a stub that was lifted, a hand-off that was aborted.
 //!
 //! Writes do not follow the rule. Their `Moving` and `Moved` promise that nothing was written, and no more.
 
 use super::Core;
+use super::commit::{Logged, NewRecord, Rejection};
 use super::devices::Devices;
-use super::pipeline::Refusal;
 use crate::device::record::DeviceEvent;
 use crate::device::table::DeviceTable;
-use crate::error::{Error, Result};
-use crate::log::Reservation;
-use waystation_format::checksum;
+use crate::error::Result;
 use waystation_format::handoff::Ticket;
 use waystation_format::log::RecordKind;
 
-/// Where an event is in the log.
+/// An event that was decided.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Logged {
+pub(super) struct Decided {
     pub(super) sequence: u64,
     /// Syncing the log up to here makes it durable.
     pub(super) end_lsn: u64,
@@ -44,10 +42,10 @@ impl Core {
         &self,
         devices: &Devices,
         look: impl FnOnce(&DeviceTable) -> T,
-    ) -> (T, Logged) {
+    ) -> (T, Decided) {
         let upper = &devices.upper;
         let (found, last) = self.log.at_front(|lsn, _| {
-            let last = Logged {
+            let last = Decided {
                 sequence: upper.decided(),
                 end_lsn: lsn,
             };
@@ -58,7 +56,7 @@ impl Core {
     }
 
     /// Makes what was decided up to `last` survive what `ticket` promises.
-    pub(super) fn keep_promise(&self, ticket: &Ticket, last: Logged) -> Result<()> {
+    pub(super) fn keep_promise(&self, ticket: &Ticket, last: Decided) -> Result<()> {
         let upper = &self.known_devices()?.upper;
         if ticket.survives_power_loss && !upper.is_durable(last.sequence) {
             self.log.sync(last.end_lsn)?;
@@ -67,59 +65,58 @@ impl Core {
         Ok(())
     }
 
-    /// Reserves a place for the record of an event and makes the event true: `happen` runs in the order of the log with a
-    /// position at or before the event's and its sequence number. If `happen` refuses, nothing is reserved, and all that
-    /// it found is visible when this returns: after a [`Refusal::Moved`] the caller looks again.
-    pub(super) fn reserve_event<T>(
+    /// Commits the record of an event and makes the event true: `happen` runs in the order of the log with a position at or
+    /// before the event's and its sequence number. If `happen` rejects it, nothing is reserved, and all that it found is
+    /// visible when this returns: after a [`Rejection::Moved`] the caller looks again.
+    pub(super) fn commit_event<T, R>(
         &self,
-        payload_bytes: usize,
-        operations: u32,
-        happen: impl FnOnce(u64, u64) -> Result<T, Refusal>,
-    ) -> Result<(Reservation, T), Refusal> {
+        record: &NewRecord<'_>,
+        happen: impl FnOnce(u64, u64) -> Result<T, Rejection>,
+        apply: impl FnOnce(T, Logged) -> R,
+    ) -> Result<(Logged, R), Rejection> {
         let upper = &self.known_devices()?.upper;
         let mut found = 0;
-        let reserved = self
-            .log
-            .reserve(payload_bytes, operations, |lsn, sequence| {
+        let committed = self.commit_record(
+            record,
+            |lsn, sequence| {
                 let happened = happen(lsn, sequence);
                 match &happened {
                     Ok(_) => upper.decide(sequence),
                     Err(_) => found = upper.decided(),
                 }
                 happened
-            });
-        match reserved {
-            Ok((reservation, told)) => Ok((reservation.of_kind(RecordKind::Devices), told)),
-            Err(refusal) => {
+            },
+            apply,
+        );
+        match committed {
+            Ok(committed) => {
+                self.keep_soon();
+                Ok(committed)
+            }
+            Err(rejection) => {
                 self.log.wait_visible(found);
-                Err(refusal)
+                Err(rejection)
             }
         }
     }
 
-    /// Logs an event and makes it true, as [`Core::reserve_event`] does. It is visible then. Returns whether it was
-    /// logged.
+    /// Logs an event and makes it true, as [`Core::commit_event`] does. Returns whether it was logged.
     pub(super) fn log_event(
         &self,
         event: &DeviceEvent<'_>,
-        happen: impl FnOnce(u64, u64) -> Result<(), Refusal>,
-    ) -> Result<bool, Error> {
+        happen: impl FnOnce(u64, u64) -> Result<(), Rejection>,
+    ) -> Result<bool> {
         // The room of these was counted before.
         let is_counted = matches!(event, DeviceEvent::Switched(_) | DeviceEvent::Settled(_));
         let payload = event.encode();
         if !is_counted && self.is_short_of_room() {
             self.check_leaving(payload.len() as u64)?;
         }
-        let checksum = checksum::crc32c(&payload);
-        let reservation = match self.reserve_event(payload.len(), 1, happen) {
-            Ok((reservation, ())) => reservation,
-            Err(Refusal::Failed(error)) => return Err(error),
-            Err(Refusal::NoRoom | Refusal::Moved) => return Ok(false),
-        };
-        self.log.copy(&reservation, &payload, checksum);
-        self.log.publish(reservation);
-        self.end_rest();
-        self.keep_soon();
-        Ok(true)
+        let record = NewRecord::new(RecordKind::Devices, &payload, 1);
+        match self.commit_event(&record, happen, |(), _| ()) {
+            Ok(_) => Ok(true),
+            Err(Rejection::Failed(error)) => Err(error),
+            Err(Rejection::NoRoom | Rejection::Moved) => Ok(false),
+        }
     }
 }

@@ -5,7 +5,7 @@
 //!   read  <------------------------ view: memtables and version, pinned together
 //! ```
 //!
-//! - [`pipeline`]: how a write becomes visible and durable
+//! - [`pipeline`]: what a write passes first; [`commit`]: how it becomes visible and durable
 //! - [`view`]: what a read pins; [`snapshot`]: what compaction must keep for it; [`iterator`]: the cursor
 //! - [`workers`]: what is done in the background; [`rest`]: what is done when nobody writes; [`keeping`]: when the upper
 //!   level is looked after;
@@ -24,6 +24,7 @@ mod awaited;
 mod backup;
 mod changes;
 mod check;
+mod commit;
 mod destroy;
 mod devices;
 mod events;

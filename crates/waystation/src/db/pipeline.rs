@@ -1,19 +1,7 @@
-//! The commit pipeline: every write goes through `Core::write`.
-//!
-//! ```text
-//!  1 check     limits, health, pace                     (may fail, may sleep)
-//!  2 reserve   place in the log, sequence, memtable     one short lock, in the order of the log
-//!  3 copy      record into the ring                     in parallel
-//!  4 apply     versions into the memtable, graves       in parallel
-//!  5 publish   visible with everything before it        in order
-//!  6 sync      on demand                                one sync for many
-//! ```
-//!
-//! Invariants: after step 2 nothing fails until the write is visible; the memtable named in step 2 has room
-//! for all of the write; a write goes to the memtable that was active at its place in the log, so a memtable
-//! holds exactly the records between two positions.
+//! Writes, up to their [`commit`](super::commit): limits, room on the disk and in memory, and the memtable that takes them.
 
 use super::changes::{Changes, Single};
+use super::commit::{NewRecord, Rejection};
 use super::learn::WORTH_LOOKING;
 use super::options::{BATCH_BYTES_MAX, Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use super::pace::FULL_MEMTABLES_MAX;
@@ -30,28 +18,13 @@ use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::{Arc, lock, wait};
 use std::cell::RefCell;
 use waystation_format::batch::{Operation, Time};
-use waystation_format::checksum;
 use waystation_format::key::ValueKind;
+use waystation_format::log::RecordKind;
 use waystation_format::order::Order;
 
 thread_local! {
     /// A batch to be used again, so that a single put allocates nothing.
     static SCRATCH: RefCell<WriteBatch> = RefCell::new(WriteBatch::new());
-}
-
-/// Why a reservation was not made.
-pub(super) enum Refusal {
-    /// Too many full memtables: wait for a flush.
-    NoRoom,
-    /// A device is not where it was when it was looked up: look again.
-    Moved,
-    Failed(Error),
-}
-
-impl From<Error> for Refusal {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
 }
 
 /// The memtable that takes writes, as the front of the log sees it.
@@ -101,9 +74,7 @@ impl Core {
         room: usize,
         durability: Durability,
     ) -> Result<()> {
-        if self.room.is_look_due() {
-            self.room.look()?;
-        }
+        self.look_if_due()?;
         let log_bytes = changes.payload().len();
         if let Err(full) = self.room.check(self.active_bytes(), log_bytes as u64) {
             if !only_deletes(changes) {
@@ -115,10 +86,7 @@ impl Core {
             return self.commit_counted(changes, room, durability);
         }
         let _counted = self.begin_long(changes, room)?;
-        self.commit_counted(changes, room, durability)?;
-        // It is not counted any more then.
-        self.log.write_all();
-        Ok(())
+        self.commit_counted(changes, room, durability)
     }
 
     /// Writes `changes`, for which there was room.
@@ -128,48 +96,34 @@ impl Core {
         room: usize,
         durability: Durability,
     ) -> Result<()> {
-        let log_bytes = changes.payload().len();
         if let Some(devices) = &self.devices {
             return self.write_routed(devices, changes, durability);
         }
         let payload = changes.payload();
         self.pace
             .admit(payload.len(), self.active_fill(), &*self.storage);
-        let checksum = checksum::crc32c(payload);
-        let growth = self.growth(log_bytes, room);
-        let (reservation, memtable) = loop {
+        let record = NewRecord::new(RecordKind::Batch, payload, changes.count());
+        let growth = self.growth(payload.len(), room);
+        let logged = loop {
             self.look_for_room(growth)?;
-            let admitted = self
-                .log
-                .reserve(payload.len(), changes.count(), |lsn, sequence| {
-                    self.room.note_written(lsn);
+            let committed = self.commit_record(
+                &record,
+                |lsn, sequence| {
                     self.check_room(changes, growth)?;
                     self.admit(room, lsn, sequence, || only_deletes(changes))
-                });
-            match admitted {
-                Ok(reserved) => break reserved,
-                Err(Refusal::Failed(error)) => return Err(error),
-                Err(Refusal::NoRoom) => self.wait_for_flush()?,
-                Err(Refusal::Moved) => {}
+                },
+                |memtable, logged| {
+                    let operations = changes.operations();
+                    apply(&memtable.memory, operations, logged.first_sequence);
+                    self.note_deletions(&memtable.memory);
+                },
+            );
+            match committed {
+                Ok((logged, ())) => break logged,
+                Err(rejection) => self.overcome(rejection)?,
             }
         };
-        self.log.copy(&reservation, payload, checksum);
-        let first = reservation.first_sequence;
-        apply(&memtable.memory, changes.operations(), first);
-        self.note_deletions(&memtable.memory);
-        let end = reservation.end_lsn();
-        self.log.publish(reservation);
-        self.end_rest();
-        match durability {
-            Durability::ProcessCrash => Ok(()),
-            Durability::PowerLoss => self.log.sync(end),
-        }
-    }
-
-    /// Whether a write of so many bytes goes into the ring piece by piece. It is counted until it is in segments: nothing
-    /// refuses it any more once it has begun, and an opening lays all of it out anew if its end is in the ring alone.
-    pub(super) fn is_long(&self, log_bytes: usize) -> bool {
-        log_bytes > self.options.ring_bytes / 2
+        self.make_durable(logged, durability)
     }
 
     #[cold]
@@ -203,13 +157,13 @@ impl Core {
         lsn: u64,
         sequence: u64,
         only_deletes: impl FnOnce() -> bool,
-    ) -> Result<Arc<LoggedMemTable>, Refusal> {
+    ) -> Result<Arc<LoggedMemTable>, Rejection> {
         let mut active = lock(&self.active);
         if !active.memtable.memory.has_room(active.reserved, room) {
             if self.full_memtables.load(SeqCst) < FULL_MEMTABLES_MAX {
                 self.rotate(&mut active, room, lsn, sequence);
             } else if !(self.is_flush_failing.load(Relaxed) && only_deletes()) {
-                return Err(Refusal::NoRoom);
+                return Err(Rejection::NoRoom);
             }
         }
         active.reserved += room;

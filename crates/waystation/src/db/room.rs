@@ -235,7 +235,7 @@ impl Room {
 
     /// Whether so much was written since somebody looked at the file system that what is kept may be touched.
     #[inline]
-    pub(super) fn is_look_due(&self) -> bool {
+    fn is_look_due(&self) -> bool {
         self.written_lsn.load(Relaxed) > self.looked_lsn.load(Relaxed)
     }
 
@@ -457,6 +457,15 @@ impl Core {
     /// Keeps room for the next opening, as far as there is any: whenever some may have come back.
     pub(super) fn keep_reserve(&self) {
         self.room.keep(&*self.storage, &self.dir);
+    }
+
+    /// Looks at the file system if so much was written since the last look that what is kept may be touched.
+    #[inline]
+    pub(super) fn look_if_due(&self) -> Result<()> {
+        if self.room.is_look_due() {
+            self.room.look()?;
+        }
+        Ok(())
     }
 
     /// Looks at the file system again where there is no room for `bytes` more, as far as is known. Before the front's lock

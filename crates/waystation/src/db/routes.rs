@@ -7,9 +7,10 @@
 
 use super::Core;
 use super::changes::Changes;
+use super::commit::{Logged, NewRecord, Rejection};
 use super::devices::Devices;
 use super::options::Durability;
-use super::pipeline::{Refusal, apply_one, room_of};
+use super::pipeline::{apply_one, room_of};
 use super::room::only_deletes;
 use super::view::LoggedMemTable;
 use crate::device::index::{Entry, Spot};
@@ -18,8 +19,7 @@ use crate::error::{Error, Result};
 use crate::sync::Arc;
 use std::cell::RefCell;
 use waystation_format::batch::{Operation, Time};
-use waystation_format::checksum;
-use waystation_format::log::RECORD_HEADER_BYTES;
+use waystation_format::log::{RECORD_HEADER_BYTES, RecordKind};
 use waystation_format::order::Order;
 
 thread_local! {
@@ -76,10 +76,10 @@ impl Core {
         routes: &mut Vec<Route>,
     ) -> Result<()> {
         let payload = changes.payload();
-        let checksum = checksum::crc32c(payload);
+        let record = NewRecord::new(RecordKind::Batch, payload, changes.count());
         let only_deletes = || only_deletes(changes);
         self.pace.admit_upper(payload.len(), &*self.storage);
-        let (reservation, memtable) = loop {
+        let logged = loop {
             let room = self.find_routes(devices, changes, routes)?;
             if room > 0 {
                 self.pace
@@ -87,55 +87,29 @@ impl Core {
             }
             let growth = self.growth(payload.len(), room);
             self.look_for_room(growth)?;
-            let admitted = self
-                .log
-                .reserve(payload.len(), changes.count(), |lsn, sequence| {
-                    self.room.note_written(lsn);
+            let committed = self.commit_record(
+                &record,
+                |lsn, sequence| {
                     self.check_room(changes, growth)?;
                     if routes.iter().any(|route| route.has_range) {
                         devices.check_ranges(changes)?;
                     }
                     self.admit_routed(devices, routes, (room, &only_deletes), lsn, sequence)
-                });
-            match admitted {
-                Ok(reserved) => break reserved,
-                Err(Refusal::Failed(error)) => return Err(error),
-                Err(Refusal::NoRoom) => self.wait_for_flush()?,
-                Err(Refusal::Moved) => {}
+                },
+                |memtable, logged| {
+                    apply_routed(devices, changes, routes, memtable.as_deref(), logged);
+                    if let Some(memtable) = &memtable {
+                        self.note_deletions(&memtable.memory);
+                    }
+                },
+            );
+            match committed {
+                Ok((logged, ())) => break logged,
+                Err(rejection) => self.overcome(rejection)?,
             }
         };
-        self.log.copy(&reservation, payload, checksum);
-        let mut sequence = reservation.first_sequence;
-        let mut operations = changes.operations();
-        for route in routes.iter() {
-            let some = operations.by_ref().take(route.operations as usize);
-            for operation in some {
-                match (route.stay(), &memtable) {
-                    (Some(stay), _) => {
-                        let entry = Entry {
-                            sequence,
-                            value: spot_of(&operation, payload, reservation.record_lsn()),
-                        };
-                        let key = &operation.key[route.prefix_bytes..];
-                        devices.upper.table.note_growth(stay.insert(key, &entry));
-                    }
-                    (None, Some(memtable)) => apply_one(&memtable.memory, &operation, sequence),
-                    (None, None) => unreachable!("room was asked for what goes to a memtable"),
-                }
-                sequence += 1;
-            }
-        }
-        if let Some(memtable) = &memtable {
-            self.note_deletions(&memtable.memory);
-        }
-        let end = reservation.end_lsn();
-        self.log.publish(reservation);
-        self.note_growth(devices, end);
-        self.end_rest();
-        match durability {
-            Durability::ProcessCrash => Ok(()),
-            Durability::PowerLoss => self.log.sync(end),
-        }
+        self.note_growth(devices, logged.end_lsn);
+        self.make_durable(logged, durability)
     }
 
     /// Looks all operations' devices up. Returns the bytes of memtable they need.
@@ -201,10 +175,10 @@ impl Core {
         (room, only_deletes): (usize, &impl Fn() -> bool),
         lsn: u64,
         sequence: u64,
-    ) -> Result<Option<Arc<LoggedMemTable>>, Refusal> {
+    ) -> Result<Option<Arc<LoggedMemTable>>, Rejection> {
         let targets = routes.iter().filter_map(|route| route.target.as_ref());
         if !targets.into_iter().all(Target::holds) {
-            return Err(Refusal::Moved);
+            return Err(Rejection::Moved);
         }
         let memtable = if room > 0 {
             Some(self.admit(room, lsn, sequence, only_deletes)?)
@@ -219,6 +193,37 @@ impl Core {
             first += route.operations;
         }
         Ok(memtable)
+    }
+}
+
+/// Puts `changes` where their `routes` lead: to indexes of devices, and to `memtable`.
+fn apply_routed(
+    devices: &Devices,
+    changes: &impl Changes,
+    routes: &[Route],
+    memtable: Option<&LoggedMemTable>,
+    logged: Logged,
+) {
+    let payload = changes.payload();
+    let mut sequence = logged.first_sequence;
+    let mut operations = changes.operations();
+    for route in routes {
+        let some = operations.by_ref().take(route.operations as usize);
+        for operation in some {
+            match (route.stay(), memtable) {
+                (Some(stay), _) => {
+                    let entry = Entry {
+                        sequence,
+                        value: spot_of(&operation, payload, logged.record_lsn),
+                    };
+                    let key = &operation.key[route.prefix_bytes..];
+                    devices.upper.table.note_growth(stay.insert(key, &entry));
+                }
+                (None, Some(memtable)) => apply_one(&memtable.memory, &operation, sequence),
+                (None, None) => unreachable!("room was asked for what goes to a memtable"),
+            }
+            sequence += 1;
+        }
     }
 }
 

@@ -15,8 +15,8 @@
 //! a table holds already: equal in key and sequence number, they are the same.
 
 use super::Core;
+use super::commit::Rejection;
 use super::devices::Devices;
-use super::pipeline::Refusal;
 use super::room;
 use super::runs::{Piece, Runs};
 use crate::background::{Kind, Next};
@@ -202,7 +202,7 @@ impl Core {
             // If one of them departs: without it.
             let is_logged = self.log_event(&event, |lsn, sequence| {
                 if !stays.iter().all(|stay| is_upper(stay)) {
-                    return Err(Refusal::Moved);
+                    return Err(Rejection::Moved);
                 }
                 // What is being copied may be theirs, too.
                 let copying = lsn.saturating_sub(self.log.copied_lsn());

@@ -41,7 +41,6 @@ mod writer;
 mod writer_state;
 
 pub(crate) use assembler::Record;
-pub(crate) use front::Reservation;
 pub(crate) use hold::Hold;
 pub(crate) use read::{Pass, Wanted};
 pub(crate) use recovery::{LogSettings, Recovered, open};

@@ -8,10 +8,11 @@
 //! Keys with a time to live, of a source that is older than its extractor, go to the memtable with their dates, as there
 //! is no place for dates in the upper level. They are written with the last part, where they become visible at once.
 
+use super::super::commit::{Logged, NewRecord, Rejection};
 use super::super::devices::Devices;
-use super::super::events::Logged;
+use super::super::events::Decided;
 use super::super::options::KEY_BYTES_MAX;
-use super::super::pipeline::{Refusal as Refused, apply_one, room_of};
+use super::super::pipeline::{apply_one, room_of};
 use super::super::view::LoggedMemTable;
 use super::super::{Core, WriteBatch};
 use super::progress::too_slow;
@@ -25,8 +26,8 @@ use crate::device::resident::{NEVER, Resident};
 use crate::error::{DeviceError, Error, Result};
 use crate::sync::Arc;
 use std::io::Read;
-use waystation_format::checksum;
 use waystation_format::handoff::{Frame, Opening, Record};
+use waystation_format::log::RecordKind;
 use waystation_format::order::Order;
 
 /// A part is written once it has this many bytes, or a quarter of the ring.
@@ -137,8 +138,12 @@ impl Core {
                 }
                 Frame::End(digest) => {
                     let logged = self.publish_arrival(arrival, digest)?;
+                    let published = Decided {
+                        sequence: logged.first_sequence,
+                        end_lsn: logged.end_lsn,
+                    };
                     let ticket = &arrival.opening.ticket;
-                    self.keep_promise(ticket, logged)?;
+                    self.keep_promise(ticket, published)?;
                     return Ok(digest);
                 }
             }
@@ -154,14 +159,14 @@ impl Core {
         };
         let (table, stay) = (&arrival.devices.upper.table, &arrival.stay);
         let logged = self
-            .log_versions(arrival, &event, |lsn, sequence| {
+            .log_versions(arrival, &event, 0, |lsn, sequence| {
                 refuse_given_up(stay)?;
                 table.begin_staged(stay, lsn, sequence);
                 Ok(None)
             })
             .map_err(answered_meanwhile)?;
         if arrival.stage == 0 {
-            arrival.stage = logged.sequence;
+            arrival.stage = logged.first_sequence;
         }
         arrival.batch.clear();
         Ok(())
@@ -173,13 +178,13 @@ impl Core {
         loop {
             match self.try_to_publish(arrival, digest) {
                 // Not while graves are kept: a flush buries some.
-                Err(Refused::NoRoom) => self.wait_for_flush()?,
+                Err(Rejection::NoRoom) => self.wait_for_flush()?,
                 published => return published.map_err(answered_meanwhile),
             }
         }
     }
 
-    fn try_to_publish(&self, arrival: &Arrival<'_>, digest: Digest) -> Result<Logged, Refused> {
+    fn try_to_publish(&self, arrival: &Arrival<'_>, digest: Digest) -> Result<Logged, Rejection> {
         let expiring = arrival
             .expiring
             .iter()
@@ -200,18 +205,18 @@ impl Core {
         // Its first parts have lower sequence numbers than it.
         let _kept = self.keep_graves(arrival.stage)?;
         let now = arrival.devices.now(&*self.storage);
-        self.log_versions(arrival, &event, |lsn, sequence| {
+        self.log_versions(arrival, &event, expiring, |lsn, sequence| {
             refuse_given_up(stay)?;
             if self.was_dug_over(&arrival.prefix, arrival.stage, sequence) {
-                return Err(Refused::Failed(misfit(
+                return Err(Rejection::Failed(misfit(
                     "its keys were deleted here while it came; admit it once more",
                 )));
             }
             if table.ledger.decision(&admitted.ticket).is_some() {
-                return Err(Refused::Moved);
+                return Err(Rejection::Moved);
             }
             if table.is_occupied(&arrival.prefix) {
-                return Err(Refused::Failed(already_here(&admitted.ticket.device)));
+                return Err(Rejection::Failed(already_here(&admitted.ticket.device)));
             }
             let memtable = if expiring > 0 {
                 Some(self.admit(expiring, lsn, sequence, || false)?)
@@ -221,71 +226,65 @@ impl Core {
             table.begin_staged(stay, lsn, sequence);
             stay.note_write(now);
             let published = table.admit(&admitted, stay, sequence);
-            published.map_err(|_| Refused::Failed(already_here(&admitted.ticket.device)))?;
+            published.map_err(|_| Rejection::Failed(already_here(&admitted.ticket.device)))?;
             Ok(memtable)
         })
     }
 
-    /// Logs an event that holds versions and puts them into the arrival's stay, and those that expire into the memtable
-    /// that `happen` names. That runs in the order of the log, with the position and the first sequence number.
+    /// Logs an event that holds versions and puts them into the arrival's stay, and those that expire, which take `room`
+    /// bytes, into the memtable that `happen` names. That runs in the order of the log, with the position and the first
+    /// sequence number.
     fn log_versions(
         &self,
         arrival: &Arrival<'_>,
         event: &DeviceEvent<'_>,
-        happen: impl FnOnce(u64, u64) -> Result<Option<Arc<LoggedMemTable>>, Refused>,
-    ) -> Result<Logged, Refused> {
+        room: usize,
+        happen: impl FnOnce(u64, u64) -> Result<Option<Arc<LoggedMemTable>>, Rejection>,
+    ) -> Result<Logged, Rejection> {
         let payload = event.encode();
-        let bytes = payload.len() as u64;
+        let (bytes, active) = (payload.len() as u64, self.active_bytes());
+        self.look_if_due()?;
         // One with a large value may be a long write.
         let is_long = self.is_long(payload.len());
-        let active = self.active_bytes();
-        let counted = is_long.then(|| self.room.begin_long(active, bytes, 0));
+        let counted = is_long.then(|| self.room.begin_long(active, bytes, room as u64));
         let _counted = counted.transpose()?;
         if !is_long {
-            self.room.check(active, bytes)?;
+            self.room.check(active, bytes + room as u64)?;
         }
         self.pace.admit_upper(payload.len(), &*self.storage);
         let operations = event.operations().map_or(0, <[u8]>::len);
         let operations = &payload[payload.len() - operations..];
-        let checksum = checksum::crc32c(&payload);
         let count = (arrival.batch.len() as u32).max(1);
-        let (reservation, memtable) = self.reserve_event(payload.len(), count, happen)?;
-        self.log.copy(&reservation, &payload, checksum);
-        let logged = Logged {
-            sequence: reservation.first_sequence,
-            end_lsn: reservation.end_lsn(),
-        };
-        let part = Part::of(&payload, operations, reservation.record_lsn());
-        let table = &arrival.devices.upper.table;
-        let filled = table.fill(&arrival.stay, &part, logged.sequence);
-        if let Some(memtable) = memtable {
-            for (number, operation) in expiring(&arrival.batch) {
-                apply_one(&memtable.memory, &operation, logged.sequence + number);
+        let record = NewRecord::new(RecordKind::Devices, &payload, count);
+        let (logged, filled) = self.commit_event(&record, happen, |memtable, logged| {
+            let part = Part::of(&payload, operations, logged.record_lsn);
+            let table = &arrival.devices.upper.table;
+            if let Some(memtable) = memtable {
+                for (number, operation) in expiring(&arrival.batch) {
+                    let sequence = logged.first_sequence + number;
+                    apply_one(&memtable.memory, &operation, sequence);
+                }
+                self.note_deletions(&memtable.memory);
             }
-        }
-        self.log.publish(reservation);
-        if is_long {
-            self.log.write_all();
-        }
+            table.fill(&arrival.stay, &part, logged.first_sequence)
+        })?;
         filled.map_err(|error| damaged(0, error.reason()))?;
-        self.end_rest();
-        self.keep_soon();
         Ok(logged)
     }
 }
 
 /// The error of what is refused for good.
-fn answered_meanwhile(refused: Refused) -> Error {
+fn answered_meanwhile(refused: Rejection) -> Error {
     match refused {
-        Refused::Failed(error) => error,
-        Refused::NoRoom | Refused::Moved => misfit("it was answered meanwhile"),
+        Rejection::Failed(error) => error,
+        Rejection::NoRoom | Rejection::Moved => misfit("it was answered meanwhile"),
     }
 }
 
 /// Refuses to go on with a stay that was given up meanwhile. Under the front's lock.
-fn refuse_given_up(stay: &Resident) -> Result<(), Refused> {
+fn refuse_given_up(stay: &Resident) -> Result<(), Rejection> {
     if stay.is_reaped() {
-        return Err(Refused::Failed(too_slow()));
+        return Err(Rejection::Failed(too_slow()));
     }
     Ok(())
 }

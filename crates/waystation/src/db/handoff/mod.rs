@@ -41,9 +41,9 @@ pub use export::Export;
 pub use waystation_format::handoff::{Digest, EngineId, Receipt, Refusal, Ticket};
 
 use super::changes::Changes;
+use super::commit::Rejection;
 use super::devices::Devices;
-use super::events::Logged;
-use super::pipeline::Refusal as Refused;
+use super::events::Decided;
 use super::{Core, Db, Durability};
 use crate::device::handoff::Frozen;
 use crate::device::ledger::Decision;
@@ -301,10 +301,10 @@ impl Core {
                 let table = &devices.upper.table;
                 match table.barred(&prefix) {
                     Some(Barred::Moving(other)) if other == destination => {
-                        return Err(Refused::Moved);
+                        return Err(Rejection::Moved);
                     }
                     Some(barred) => {
-                        return Err(Refused::Failed(devices.barred_error(&prefix, &barred)));
+                        return Err(Rejection::Failed(devices.barred_error(&prefix, &barred)));
                     }
                     None => {}
                 }
@@ -324,8 +324,8 @@ impl Core {
     }
 
     /// Makes the freeze that gave `ticket` survive what that promises, where `last` is an event that was decided since.
-    fn keep_ticket(&self, ticket: &Ticket, last: Logged) -> Result<()> {
-        let frozen = Logged {
+    fn keep_ticket(&self, ticket: &Ticket, last: Decided) -> Result<()> {
+        let frozen = Decided {
             sequence: ticket.sequence,
             ..last
         };
@@ -360,7 +360,7 @@ impl Core {
             let departure = table.hand_on(&prefix, ticket.sequence, sequence);
             self.bury_device(departure, &prefix, lsn, sequence);
             match departure {
-                Departure::Unknown => Err(Refused::Moved),
+                Departure::Unknown => Err(Rejection::Moved),
                 Departure::FromUpper | Departure::FromTree => Ok(()),
             }
         })
@@ -381,7 +381,7 @@ impl Core {
             }
             let is_thawed = self.log_event(&event, |_, sequence| {
                 let thawed = (devices.upper.table).thaw(&prefix, ticket.sequence, sequence);
-                thawed.then_some(()).ok_or(Refused::Moved)
+                thawed.then_some(()).ok_or(Rejection::Moved)
             })?;
             if is_thawed {
                 return Ok(());
@@ -408,7 +408,7 @@ impl Core {
             self.log_event(&event, |_, _| {
                 let ledger = &devices.upper.table.ledger;
                 if ledger.decision(ticket).is_some() {
-                    return Err(Refused::Moved);
+                    return Err(Rejection::Moved);
                 }
                 ledger.refuse(ticket);
                 Ok(())
@@ -440,8 +440,8 @@ impl Core {
     }
 }
 
-fn unknown(device: &[u8]) -> Refused {
-    Refused::Failed(Error::Device(DeviceError::Unknown {
+fn unknown(device: &[u8]) -> Rejection {
+    Rejection::Failed(Error::Device(DeviceError::Unknown {
         device: device.escape_ascii().to_string(),
     }))
 }
