@@ -4,12 +4,13 @@ mod background;
 pub mod backup;
 mod cemetery;
 mod db;
-mod device;
+mod devices;
 mod directory;
 pub mod error;
 pub mod inspect;
 mod log;
 mod lsm;
+mod options;
 #[doc(hidden)]
 pub mod parsers;
 pub mod repair;
@@ -18,13 +19,16 @@ pub mod storage;
 mod sync;
 
 pub use db::{
-    AreaStats, BATCH_BYTES_MAX, Compression, Db, DbIterator, DeviceInfo, DeviceLevel,
-    DeviceOptions, DeviceStats, Durability, Exported, GraveStats, IterOptions, KEY_BYTES_MAX,
-    Options, Snapshot, Stats, TableInfo, VALUE_BYTES_MAX, WriteBatch,
+    AreaStats, Db, DbIterator, DeviceStats, Exported, GraveStats, IterOptions, Snapshot, Stats,
+    TableInfo, WriteBatch,
 };
 pub use db::{Digest, EngineId, Export, Receipt, Refusal, Ticket};
-pub use device::{Extractor, UnknownExtractor};
+pub use devices::{DeviceInfo, DeviceLevel};
 pub use error::{DeviceError, Error, Result};
 pub use log::LogStats;
 pub use lsm::tree::{CheckReport, LevelStats, Problem, TreeStats, WorkStats};
+pub use options::{
+    BATCH_BYTES_MAX, Compression, DeviceOptions, Durability, Extractor, KEY_BYTES_MAX, Options,
+    UnknownExtractor, VALUE_BYTES_MAX,
+};
 pub use waystation_format::order::{Comparator, Order};

@@ -3,9 +3,9 @@
 
 use crate::backup;
 use crate::cemetery;
-use crate::device::checkpoint;
-use crate::device::image;
-use crate::device::record::DeviceEvent;
+use crate::devices::checkpoint;
+use crate::devices::index_snapshot;
+use crate::devices::record::DeviceEvent;
 use crate::lsm::version::SideFile;
 
 /// The side file `WAYSTATION` that `bytes` are, written anew; none if they are not one.
@@ -25,7 +25,7 @@ pub fn device_checkpoint(bytes: &[u8]) -> Option<Vec<u8>> {
 
 /// The section of the image `INDEXES` that `bytes` are, written anew; none if they are not one.
 pub fn image_section(bytes: &[u8]) -> Option<Vec<u8>> {
-    image::rewritten(bytes).ok()
+    index_snapshot::rewritten(bytes).ok()
 }
 
 /// The event of a device that the payload `bytes` of a log's record is, written anew; none if it is not one.

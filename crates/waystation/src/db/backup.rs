@@ -178,12 +178,14 @@ impl Core {
         let mut state = State::new();
         let hold = self.devices.as_ref().map(|_| Log::hold(&self.log));
         // Nothing is settled or flushed meanwhile, and no ground is changed.
-        let pending = self.devices.as_ref().map(|it| it.pending.lock());
+        let pending = self.devices.as_ref().map(|it| it.settler.pending.lock());
         let kept = self.hold_graves();
         if let Some(devices) = &self.devices {
             made.push((
                 CHECKPOINT_NAME.to_owned(),
-                self.write_checkpoint(devices, 0, Haste::Much)?,
+                devices
+                    .checkpoints
+                    .write(&self.context_of(devices), 0, Haste::Much)?,
             ));
             state.insert(LOG_STATE.to_owned(), Vec::new());
             state.insert(DEVICES_STATE.to_owned(), Vec::new());

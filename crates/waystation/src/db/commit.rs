@@ -17,56 +17,9 @@
 //! positions. Whatever is committed ends a rest.
 
 use super::Core;
-use super::options::Durability;
-use crate::error::{Error, Result};
-use waystation_format::checksum;
-use waystation_format::log::RecordKind;
-
-/// Why a record was not committed. Nothing was reserved for it.
-pub(super) enum Rejection {
-    /// Too many full memtables: wait for a flush.
-    NoRoom,
-    /// A device is not where it was when it was looked up: look again.
-    Moved,
-    Failed(Error),
-}
-
-impl From<Error> for Rejection {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-/// What is to be committed, with its checksum: a commit that is tried again computes none.
-pub(super) struct NewRecord<'a> {
-    kind: RecordKind,
-    payload: &'a [u8],
-    checksum: u32,
-    operations: u32,
-}
-
-impl<'a> NewRecord<'a> {
-    /// A record of `kind` that takes as many sequence numbers as it has `operations`.
-    pub(super) fn new(kind: RecordKind, payload: &'a [u8], operations: u32) -> Self {
-        Self {
-            kind,
-            payload,
-            checksum: checksum::crc32c(payload),
-            operations,
-        }
-    }
-}
-
-/// Where a record is in the log.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Logged {
-    /// The sequence number of its first operation.
-    pub(super) first_sequence: u64,
-    /// Its position, by which it can be read.
-    pub(super) record_lsn: u64,
-    /// Syncing the log up to here makes it durable.
-    pub(super) end_lsn: u64,
-}
+use crate::error::Result;
+use crate::log::{Logged, NewRecord, Rejection};
+use crate::options::Durability;
 
 impl Core {
     /// Commits `record`: it is visible, with everything before it, when this returns.
@@ -85,7 +38,7 @@ impl Core {
         let (reservation, admitted) =
             self.log
                 .reserve(payload.len(), record.operations, |lsn, sequence| {
-                    self.room.note_written(lsn);
+                    self.disk_reserve.note_written(lsn);
                     admit(lsn, sequence)
                 })?;
         let reservation = reservation.of_kind(record.kind);

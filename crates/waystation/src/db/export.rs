@@ -5,10 +5,10 @@
 //! segments, ring, side files) is removed, so that nothing in the directory is strange to `LevelDB`. Until all of it is
 //! there, the target is not.
 
-use super::options::{Compression, Durability, Options};
 use super::{Db, DbIterator, IterOptions, WriteBatch};
 use crate::directory::{Unfinished, is_own};
 use crate::error::{Error, Result};
+use crate::options::{Compression, Durability, Options};
 use crate::storage::Storage;
 use crate::sync::Arc;
 use std::path::Path;

@@ -17,10 +17,10 @@
 use super::Core;
 use super::kept::{Kept, write_file};
 use super::learn::Looked;
-use super::pace::FULL_MEMTABLES_MAX;
 use super::stats::GraveStats;
 use super::vaults::Tending;
 use super::view::View;
+use crate::background::FULL_MEMTABLES_MAX;
 use crate::cemetery::ground::Ground;
 use crate::cemetery::learned::Learned;
 use crate::cemetery::plot::Plot;
@@ -366,7 +366,10 @@ impl Core {
         let Ok(mut kept) = self.cemetery.kept.try_lock() else {
             return;
         };
-        let pending = self.devices.as_ref().map(|it| it.pending.try_lock());
+        let pending = self
+            .devices
+            .as_ref()
+            .map(|it| it.settler.pending.try_lock());
         let begun = self.storage.now();
         if matches!(pending, Some(None)) || (!always && begun < kept.look_at) {
             return;

@@ -1,41 +1,12 @@
-//! Threads that fill memtables and the indexes of stays while the log, or an image, is read back.
-//!
-//! Reading and checking the log is a matter of gigabytes a second; putting its records into a memtable is
-//! not, most of all into a large one, nor is putting them into indexes. Records gather in a [`Chunk`]; full chunks go
-//! to threads that start when the first one is full, so that a short log starts none. The order in which versions come
-//! into a memtable or an index does not matter, and whoever may read it comes after [`Inserters::finish`].
-//!
-//! At most a few chunks wait: whoever delivers records stops until one is taken.
+//! Batches of the log on their way into memtables, while an opening reads it back.
 
 use super::pipeline::apply;
 use super::view::Memory;
-use crate::device::image;
-use crate::device::index::{Entry, Window};
-use crate::device::resident::Resident;
-use crate::error::{Error, Result};
-use crate::log::Record;
+use crate::error::Result;
+use crate::log::{CHUNK_BYTES, Chunk, Inserters, Record};
 use crate::sync::Arc;
-use crate::sync::queue::Queue;
-use crate::sync::thread::{self, JoinHandle};
-use std::ops::Range;
-use std::thread::{available_parallelism, panicking};
 use waystation_format::batch::BatchIter;
 use waystation_format::log::RecordHeader;
-
-/// Where a chunk is full.
-const CHUNK_BYTES: usize = 128 * 1024;
-/// Chunks that may wait.
-const WAITING_MAX: usize = 8;
-/// More threads than this would wait for the reader.
-const THREADS_MAX: usize = 4;
-
-/// Records on their way.
-pub(super) trait Chunk: Default + Send + 'static {
-    /// Puts all of them where they belong.
-    fn insert_all(&self);
-    /// Forgets them.
-    fn clear(&mut self);
-}
 
 /// Batches for one memtable.
 #[derive(Default)]
@@ -73,62 +44,6 @@ impl Chunk for Batches {
     }
 }
 
-/// Versions for the indexes of stays.
-#[derive(Default)]
-pub(super) struct Versions {
-    /// The keys, without the prefixes, one after the other.
-    keys: Vec<u8>,
-    /// Where each of them ends.
-    entries: Vec<(Arc<Resident>, usize, Entry)>,
-}
-
-impl Chunk for Versions {
-    fn insert_all(&self) {
-        let mut start = 0;
-        for (stay, end, entry) in &self.entries {
-            stay.insert(&self.keys[start..*end], entry);
-            start = *end;
-        }
-    }
-
-    fn clear(&mut self) {
-        self.keys.clear();
-        self.entries.clear();
-    }
-}
-
-/// Parts of stays, as a section of an image has them.
-#[derive(Default)]
-pub(super) struct Parts {
-    section: Vec<u8>,
-    /// For whom, where they are, and how many versions.
-    parts: Vec<(Arc<Resident>, Range<usize>, u64)>,
-}
-
-impl Chunk for Parts {
-    /// Of a part that makes no sense nothing is inserted: whoever knows how many versions there ought to be misses them.
-    fn insert_all(&self) {
-        let mut window = Window::default();
-        for (stay, bytes, versions) in &self.parts {
-            if image::unpack(&self.section[bytes.clone()], *versions, &mut window).is_ok() {
-                stay.restore(&window);
-            }
-        }
-    }
-
-    fn clear(&mut self) {
-        self.section = Vec::new();
-        self.parts.clear();
-    }
-}
-
-/// The end of whoever delivers records.
-pub(super) struct Inserters<C: Chunk> {
-    filling: C,
-    queue: Arc<Queue<C>>,
-    threads: Vec<JoinHandle<()>>,
-}
-
 impl Inserters<Batches> {
     /// Has the batch of `record`, which parses, put into `memory`.
     pub(super) fn insert(&mut self, memory: &Memory, record: &Record<'_>) -> Result<()> {
@@ -144,108 +59,6 @@ impl Inserters<Batches> {
             self.hand_over()?;
         }
         Ok(())
-    }
-}
-
-impl Inserters<Versions> {
-    /// Has a version of `key`, which is without the prefix, put into the index of `stay`.
-    pub(super) fn insert(&mut self, stay: Arc<Resident>, key: &[u8], entry: Entry) -> Result<()> {
-        let chunk = &mut self.filling;
-        chunk.keys.extend_from_slice(key);
-        chunk.entries.push((stay, chunk.keys.len(), entry));
-        if chunk.keys.len() + chunk.entries.len() * size_of::<Entry>() >= CHUNK_BYTES {
-            self.hand_over()?;
-        }
-        Ok(())
-    }
-}
-
-impl Inserters<Parts> {
-    /// Has `parts` of `section` put into the indexes of their stays.
-    pub(super) fn insert(
-        &mut self,
-        section: Vec<u8>,
-        parts: Vec<(Arc<Resident>, Range<usize>, u64)>,
-    ) -> Result<()> {
-        if !self.filling.parts.is_empty() {
-            self.hand_over()?;
-        }
-        self.filling = Parts { section, parts };
-        Ok(())
-    }
-}
-
-impl<C: Chunk> Inserters<C> {
-    pub(super) fn new() -> Self {
-        Self {
-            filling: C::default(),
-            queue: Arc::new(Queue::new(WAITING_MAX)),
-            threads: Vec::new(),
-        }
-    }
-
-    fn hand_over(&mut self) -> Result<()> {
-        if self.threads.is_empty() {
-            self.start()?;
-        }
-        let empty = self.queue.spare().unwrap_or_default();
-        self.queue.push(std::mem::replace(&mut self.filling, empty));
-        Ok(())
-    }
-
-    fn start(&mut self) -> Result<()> {
-        let processors = available_parallelism().map_or(1, usize::from);
-        for _ in 0..processors.min(THREADS_MAX) {
-            let queue = Arc::clone(&self.queue);
-            let thread = thread::Builder::new()
-                .name("waystation-replay".to_owned())
-                .spawn(move || work(&queue))
-                .map_err(|error| Error::io("start thread", "waystation-replay", error))?;
-            self.threads.push(thread);
-        }
-        Ok(())
-    }
-
-    /// Waits until everything so far is where it belongs.
-    pub(super) fn catch_up(&mut self) {
-        self.filling.insert_all();
-        self.filling.clear();
-        self.queue.wait_until_done();
-    }
-
-    /// Waits until everything is where it belongs.
-    pub(super) fn finish(&mut self) {
-        self.filling.insert_all();
-        self.filling.clear();
-        self.end();
-    }
-
-    fn end(&mut self) {
-        self.queue.close();
-        for thread in self.threads.drain(..) {
-            if let Err(panic) = thread.join() {
-                std::panic::resume_unwind(panic);
-            }
-        }
-    }
-}
-
-impl<C: Chunk> Drop for Inserters<C> {
-    fn drop(&mut self) {
-        // After an error: what waits need not be inserted any more.
-        self.queue.abandon();
-        if !panicking() {
-            self.end();
-        }
-    }
-}
-
-/// Inserts chunks until the last one was taken.
-fn work<C: Chunk>(queue: &Queue<C>) {
-    while let Some(mut chunk) = queue.pop() {
-        chunk.insert_all();
-        chunk.clear();
-        queue.give_back(chunk);
     }
 }
 
@@ -286,7 +99,7 @@ mod tests {
             let table = &tables[(sequence as usize - 1) / 2000];
             inserters.insert(table, &record(&batch, sequence)).unwrap();
         }
-        assert!(!inserters.threads.is_empty());
+        assert!(inserters.has_threads());
         inserters.finish();
         for sequence in 1..=6000_u64 {
             let table = &tables[(sequence as usize - 1) / 2000];
@@ -306,7 +119,7 @@ mod tests {
         batch.put(b"key", b"value");
         let mut inserters = Inserters::<Batches>::new();
         inserters.insert(&table, &record(&batch, 1)).unwrap();
-        assert!(inserters.threads.is_empty());
+        assert!(!inserters.has_threads());
         inserters.finish();
         assert_eq!(table.table.get(b"key", 1), Lookup::Found(&b"value"[..]));
 

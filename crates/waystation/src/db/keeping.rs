@@ -1,27 +1,15 @@
-//! When the keeper looks after the upper level ([`devices`](super::devices) says what it does): soon after anything that may
-//! leave something to be freed, when the log has grown by a part of the budgets, and when time brings something.
-//!
-//! Nothing of that comes to a database to which nothing happens: then the keeper rests, too.
+//! When the upkeep of devices runs ([`crate::devices::upkeep`] says what it does), and when devices settle.
 
 use super::Core;
-use super::devices::{CHECKPOINT_INTERVAL, Devices};
-use super::image::Drawing;
 use crate::background::{Kind, Next};
+use crate::devices::log_release::CHECKPOINT_INTERVAL;
+use crate::devices::upkeep::{Devices, TICK};
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::lock;
 use std::time::Duration;
 
-/// What happens within this time is looked at together.
-const TICK: Duration = Duration::from_millis(20);
-/// How often the disk is looked at while it is full, the log while somebody holds it, and streams while they come.
-const PAUSE: Duration = Duration::from_millis(100);
-/// The keeper looks at budgets when the log has grown by this part of the smallest of them, within limits (bytes).
-const BUDGET_PART: u64 = 64;
-const STEP_MIN: u64 = 16 << 10;
-const STEP_MAX: u64 = 4 << 20;
-
 impl Core {
-    /// One round of the keeper, as a background job.
+    /// One round of the upkeep, as a background job.
     pub(super) fn keep_round(&self) -> Next {
         let Some(devices) = self.devices.as_ref().filter(|_| !self.is_stopping()) else {
             return Next::Idle;
@@ -31,50 +19,39 @@ impl Core {
         let next_lsn = self.log.reserved_lsn().saturating_add(step);
         devices.keep_at_lsn.store(next_lsn, SeqCst);
         devices.waits_for_release.store(true, SeqCst);
-        let mut drawing = lock(&devices.drawing);
-        let kept = self.keep(devices, &mut drawing);
+        let context = self.context_of(devices);
+        let kept = devices.keep(&context, &self.throttle);
         if devices.upper.table.count_over() == 0 {
             devices.waits_for_release.store(false, SeqCst);
         }
-        if self.is_early(devices) {
+        if context.is_early() {
             self.jobs.submit(Kind::Settle);
         }
         if !self.has_succeeded(Kind::Keep, "keeping devices", &kept) {
             return Next::Failed;
         }
-        self.next_keeping(devices, &drawing)
-            .map_or(Next::Idle, Next::At)
+        devices.next_keeping(&context).map_or(Next::Idle, Next::At)
     }
 
-    /// When there is something to be kept, if nothing happens before.
-    fn next_keeping(&self, devices: &Devices, drawing: &Drawing) -> Option<Duration> {
-        let now = self.storage.now();
-        let is_short = self.is_short_of_room();
-        let looked_at_all = devices.floors_seen.load(SeqCst) == self.views.load().generation();
-        let checkpoint = {
-            let kept = devices.kept.lock();
-            let is_behind = kept.sequence < self.log.visible_sequence();
-            is_behind.then(|| kept.at + CHECKPOINT_INTERVAL)
+    /// Lets stays settle whose time is over, and says when it will be over for others.
+    pub(super) fn settle_round(&self) -> Next {
+        let Some(devices) = self.devices.as_ref().filter(|_| !self.is_stopping()) else {
+            return Next::Idle;
         };
-        let idle = lock(&devices.idle_next).map(|at| {
-            let left = at.saturating_sub(devices.now(&*self.storage));
-            (now + left).max(devices.looks_for_idle.next())
-        });
-        // A stream may stall.
-        let is_coming = !devices.upper.table.coming().is_empty();
-        let times = [
-            drawing.is_under_way().then_some(now),
-            (is_short || self.log.is_held() || is_coming).then_some(now + PAUSE),
-            (!looked_at_all).then(|| devices.looks_at_floors.next()),
-            checkpoint,
-            idle,
-            self.log.next_removal(),
-        ];
-        let first = times.into_iter().flatten().min();
-        first.map(|at| at.max(now + TICK))
+        let context = self.context_of(devices);
+        let settled = devices.settler.settle_due(&context, context.is_early());
+        if !self.has_succeeded(Kind::Settle, "settling devices", &settled) {
+            return Next::Failed;
+        }
+        settled.ok().flatten().map_or(Next::Idle, Next::At)
     }
 
-    /// Something happened that may leave the keeper something to do.
+    /// Whether the background threads are to end.
+    pub(super) fn is_stopping(&self) -> bool {
+        lock(&self.background).stopping
+    }
+
+    /// Something happened that may leave the upkeep something to do.
     pub(super) fn keep_soon(&self) {
         if self.devices.is_some() {
             self.jobs.by(Kind::Keep, self.storage.now() + TICK);
@@ -120,24 +97,10 @@ impl Core {
         self.watch_after_release();
     }
 
-    /// Gives up what the keeper was at, which runs no more.
+    /// Gives up what the upkeep was at, which runs no more.
     pub(super) fn end_keeping(&self) {
         if let Some(devices) = &self.devices {
-            self.stop_drawing(&mut lock(&devices.drawing));
+            devices.snapshots.stop(&*self.storage, &self.dir);
         }
-    }
-}
-
-impl Devices {
-    /// The keeper looks whenever the log has grown by so many bytes.
-    fn step_bytes(&self) -> u64 {
-        let settings = &self.settings;
-        let budgets = [
-            settings.upper_bytes,
-            settings.index_bytes,
-            settings.replay_bytes,
-        ];
-        let smallest = budgets.into_iter().min().unwrap_or(STEP_MAX);
-        (smallest / BUDGET_PART).clamp(STEP_MIN, STEP_MAX)
     }
 }

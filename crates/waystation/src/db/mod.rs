@@ -5,55 +5,46 @@
 //!   read  <------------------------ view: memtables and version, pinned together
 //! ```
 //!
-//! - [`pipeline`]: what a write passes first; [`commit`]: how it becomes visible and durable
+//! - [`pipeline`]: what a write passes first ([`write_source`]: its operations and their bytes; [`disk`]: room on the disk);
+//!   [`commit`]: how it becomes visible and durable; [`device_writes`]: the same in a directory with devices
 //! - [`view`]: what a read pins; [`snapshot`]: what compaction must keep for it; [`iterator`]: the cursor
-//! - [`workers`]: what is done in the background; [`rest`]: what is done when nobody writes; [`keeping`]: when the upper
-//!   level is looked after;
-//!   [`pace`]: how writers are held back; [`room`]: and refused, when the disk is full
-//! - [`changes`]: what one write consists of; [`routes`]: which operations of a write go to the upper level; [`devices`]: devices that depart, and what
-//!   is left of them; [`settle`]: devices that stay; [`handoff`]: devices that change their engine;
-//!   [`looks`]: how often all of them are looked at; [`older`]: what was there before there was an extractor
-//! - [`graves`]: what was deleted, until nothing is left of it; [`vaults`]: when it is too much for memory; [`hiding`] and [`learn`]: how cursors get past it
+//! - [`workers`]: what is done in the background; [`rest`]: what is done when nobody writes; [`keeping`]: when the devices are
+//!   looked after
+//! - [`devices`] and [`handoff`]: devices as the handle shows them; [`engine`]: what the database does for them;
+//!   [`older`]: what was there before there was an extractor
+//! - [`graves`]: what was deleted, until nothing is left of it; [`vaults`]: when it is too much for memory; [`hiding`] and
+//!   [`learn`]: how cursors get past it
 //! - [`times`]: keys with a time to live
 //! - [`check`]: whether tables and the upper level are what was written
 //! - [`backup`]: a copy of the whole at one moment, while writing goes on
 //! - [`destroy`]: how a database is removed; [`sizes`]: where bytes are
 //! - [`open`]: from a directory to a database and back; [`replay`] and [`inserters`]: what the log holds, into memory
 
-mod awaited;
 mod backup;
-mod changes;
 mod check;
 mod commit;
 mod destroy;
+mod device_writes;
 mod devices;
-mod events;
+mod disk;
+mod engine;
 mod export;
 mod graves;
 mod handoff;
 mod hiding;
-mod image;
 mod inserters;
 mod iterator;
 mod keeping;
 mod kept;
 mod learn;
-mod looks;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod model_tests;
 mod older;
 mod open;
-mod options;
-mod pace;
 mod pipeline;
 mod replay;
-mod reserve;
 mod rest;
-mod room;
-mod routes;
-mod runs;
-mod settle;
 mod sizes;
 mod snapshot;
 mod stats;
@@ -64,40 +55,35 @@ mod tombstone_tests;
 mod vaults;
 mod view;
 mod workers;
+mod write_source;
 
-pub use devices::{DeviceInfo, DeviceLevel};
 pub use export::Exported;
 pub use handoff::{Digest, EngineId, Export, Receipt, Refusal, Ticket};
 pub use iterator::{DbIterator, IterOptions};
-pub use options::{
-    BATCH_BYTES_MAX, Compression, DeviceOptions, Durability, KEY_BYTES_MAX, Options,
-    VALUE_BYTES_MAX,
-};
 pub use sizes::TableInfo;
 pub use snapshot::Snapshot;
 pub use stats::{AreaStats, DeviceStats, GraveStats, Stats};
 pub use waystation_format::batch::WriteBatch;
 use waystation_format::batch::prefix_end;
 
-use crate::background::Member;
-use crate::device::resident::ReadPoint;
-use crate::device::upper::{Step, Upper};
+use crate::background::{DiskReserve, Member, Throttle};
+use crate::devices::resident::ReadPoint;
+use crate::devices::upkeep::Devices;
+use crate::devices::upper::{Step, Upper};
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::lsm::iter::Source;
 use crate::lsm::memtable::Regions;
 use crate::lsm::tree::Tree;
+use crate::options::{Durability, Options};
 use crate::sst::Lookup;
 use crate::sst::MergingIterator;
 use crate::storage::{DirectoryLock, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Arc, Condvar, Mutex, Weak};
-use devices::Devices;
 use graves::Cemetery;
-use pace::Pace;
 use pipeline::{Active, check_key};
 use rest::Watch;
-use room::Room;
 use snapshot::Snapshots;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -152,13 +138,13 @@ struct Core {
     /// Memory of memtables that were flushed, for later ones.
     regions: Arc<Regions>,
     active: Mutex<Active>,
-    /// Bytes reserved in the active memtable, for the pace.
+    /// Bytes reserved in the active memtable, for the throttle.
     active_reserved: AtomicUsize,
     full_memtables: AtomicUsize,
     /// The last flush failed.
     is_flush_failing: AtomicBool,
-    pace: Pace,
-    room: Room,
+    throttle: Throttle,
+    disk_reserve: DiskReserve,
     /// The last write that was followed by a rest.
     rested_at: AtomicU64,
     /// Whether the watcher sleeps until something is written.
@@ -545,16 +531,17 @@ impl Core {
         }
     }
 
-    fn observe_pace(&self) {
+    fn observe_backlog(&self) {
         let view = self.views.load();
         let full = view
             .full
             .iter()
             .map(|it| it.memory.table.used_bytes() as u64);
         let active = view.active.memory.table.capacity_bytes();
-        self.room.note_memtables(full.sum(), active as u64);
+        self.disk_reserve.note_memtables(full.sum(), active as u64);
         let level0 = view.version.level(0).len();
-        self.pace.observe(self.full_memtables.load(SeqCst), level0);
+        self.throttle
+            .observe(self.full_memtables.load(SeqCst), level0);
     }
 }
 

@@ -3,17 +3,16 @@
 //! What was written before there was one lies in the tree, and the device table does not know of it: such a device is
 //! there if a cursor finds a key of it. The table knows all that has happened to devices since.
 
-use super::devices::Devices;
 use super::iterator::prefix_end;
 use super::{Core, IterOptions};
+use crate::devices::table::DeviceTable;
 use crate::error::Result;
 use std::collections::BTreeSet;
 
 impl Core {
     /// Whether the device of `prefix`, of which the table knows nothing that is there, has keys from before there was
     /// an extractor.
-    pub(super) fn has_older(&self, devices: &Devices, prefix: &[u8]) -> Result<bool> {
-        let table = &devices.upper.table;
+    pub(super) fn has_older(&self, table: &DeviceTable, prefix: &[u8]) -> Result<bool> {
         Ok(!table.is_complete() && !table.is_occupied(prefix) && self.has_any(prefix)?)
     }
 
@@ -25,8 +24,7 @@ impl Core {
 
     /// With what the keys begin of all devices in the tree, in a directory that is older than its extractor. Looks at one
     /// key of each device, and at all keys that belong to none.
-    pub(super) fn older_prefixes(&self, devices: &Devices) -> Result<BTreeSet<Vec<u8>>> {
-        let table = &devices.upper.table;
+    pub(super) fn older_prefixes(&self, table: &DeviceTable) -> Result<BTreeSet<Vec<u8>>> {
         let mut found = BTreeSet::new();
         if table.is_complete() {
             return Ok(found);

@@ -1,29 +1,27 @@
 //! From a directory to a database: lock, tree, log, and what the log holds back into memory.
 
-use super::devices::{Devices, save_checkpoint};
 use super::graves::Cemetery;
-use super::image::{self, Spared};
 use super::kept::read_graves;
 use super::learn::WORTH_LOOKING;
-use super::options::{DeviceOptions, Options};
-use super::pace::Pace;
 use super::pipeline::Active;
 use super::replay::Replay;
-use super::reserve;
-use super::room::{self, Room};
 use super::snapshot::Snapshots;
 use super::times::Times;
 use super::view::{LoggedMemTable, View, ViewCell};
 use super::workers::{Background, Workers, limits};
 use super::{Core, Db, Ownership};
-use crate::background::{Kind, Member};
+use crate::background::{self, DiskReserve, Kind, Member, Throttle};
 use crate::cemetery::ground::Ground;
 use crate::cemetery::plot::Plot;
 use crate::cemetery::vault::Site;
-use crate::device::checkpoint::{self, Directory, Saved};
-use crate::device::ledger::Ledger;
-use crate::device::replay::DeviceReplay;
-use crate::device::upper::Upper;
+use crate::devices::checkpoint::{self, Directory, Saved};
+use crate::devices::index_snapshot::{self, Spared};
+use crate::devices::ledger::Ledger;
+use crate::devices::log_release;
+use crate::devices::replay::DeviceReplay;
+use crate::devices::settle::note_settling;
+use crate::devices::upkeep::Devices;
+use crate::devices::upper::Upper;
 use crate::directory::{
     CHECKPOINT_NAME, DEVICES_STATE, DRAFTS, JOURNAL_NAME, LOCK_NAME, LOG_STATE,
 };
@@ -32,6 +30,7 @@ use crate::log::{self, LogSettings, Record, Recovered, SegmentLengths};
 use crate::lsm::compaction::{Hidden, Shape};
 use crate::lsm::tree::{Tree, TreeSettings};
 use crate::lsm::version::State;
+use crate::options::{DeviceOptions, Options};
 use crate::sst::TableSettings;
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -48,15 +47,17 @@ pub(super) const CURRENT_NAME: &str = "CURRENT";
 
 pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> Result<Db> {
     let options = options.checked()?;
-    let (limited, room) = Room::new(Arc::clone(&storage), path, &options)?;
+    let (limited, disk_reserve) =
+        DiskReserve::new(Arc::clone(&storage), path, &options.disk_sizes())?;
     prepare_directory(&*limited, path, &options)?;
     let ownership = Ownership::from(limited.lock(&path.join(LOCK_NAME))?);
     make_room(&*limited, path)?;
-    let opened = open_owned((limited, room), path, options.clone(), &ownership);
+    let opened = open_owned((limited, disk_reserve), path, options.clone(), &ownership);
     if opened.is_err() {
         // What it gave back is kept again for the next one, as far as it fits.
-        if let Ok((limited, room)) = Room::new(storage, path, &options) {
-            room.keep(&*limited, path);
+        if let Ok((limited, disk_reserve)) = DiskReserve::new(storage, path, &options.disk_sizes())
+        {
+            disk_reserve.keep(&*limited, path);
         }
     }
     opened
@@ -64,7 +65,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
 
 /// Opens the database in `path`, which this process owns, where there is as much room as there can be.
 fn open_owned(
-    (storage, room): (Arc<dyn Storage>, Room),
+    (storage, disk_reserve): (Arc<dyn Storage>, DiskReserve),
     path: &Path,
     options: Options,
     ownership: &Ownership,
@@ -77,7 +78,7 @@ fn open_owned(
     let site = site_of_graves(&storage, path, &options, &tree);
     let (ground, has_graves) = read_graves(&site, &state, flushed)?;
     let spared = match &mut devices {
-        Some(devices) => image::load(&*storage, path, devices),
+        Some(devices) => index_snapshot::load(&*storage, path, devices),
         None => Spared::default(),
     };
     let mut replay = Replay::new(
@@ -121,9 +122,9 @@ fn open_owned(
         state.insert(DEVICES_STATE.to_owned(), Vec::new());
         tree.set_state(state)?;
     }
-    room.keep(&*storage, path);
+    disk_reserve.keep(&*storage, path);
     let core = Arc::new(assemble(
-        (storage, room),
+        (storage, disk_reserve),
         (path, ownership),
         options,
         recovered,
@@ -201,7 +202,7 @@ fn prepare_directory(storage: &dyn Storage, path: &Path, options: &Options) -> R
         });
     }
     if !exists {
-        room::check_limit(options)?;
+        background::check_limit(&options.disk_sizes())?;
     }
     if listed.is_err() {
         storage.create_dir(path)
@@ -213,7 +214,7 @@ fn prepare_directory(storage: &dyn Storage, path: &Path, options: &Options) -> R
 /// Gives back what was kept for this, and what was not finished: a full disk may have no other room. What a killed
 /// opening left is removed before more is made, so that many of them take no more than one.
 fn make_room(storage: &dyn Storage, path: &Path) -> Result<()> {
-    reserve::give_back(storage, path)?;
+    background::give_back(storage, path)?;
     for entry in storage.list(path)? {
         if DRAFTS.contains(&entry.name.as_str()) {
             storage.remove(&path.join(entry.name))?;
@@ -224,10 +225,11 @@ fn make_room(storage: &dyn Storage, path: &Path) -> Result<()> {
 
 /// How long segments of the log are, and short ones where there is little room.
 fn segment_lengths(options: &Options) -> SegmentLengths {
+    let sizes = options.disk_sizes();
     SegmentLengths {
-        whole: options.log_segment_bytes as u64,
-        short: room::short_segment_bytes(options),
-        kept_beside: room::kept_beside_segments(options),
+        whole: sizes.segment_bytes,
+        short: background::short_segment_bytes(&sizes),
+        kept_beside: background::kept_beside_segments(&sizes),
     }
 }
 
@@ -294,7 +296,7 @@ fn begin_devices(
     };
     let ledger = Ledger::default();
     let content = checkpoint::encode(&directory, [].iter(), &ledger);
-    save_checkpoint(storage, dir, &content)?;
+    log_release::save(storage, dir, &content)?;
     Ok(DeviceReplay::new(Saved {
         directory,
         devices: Vec::new(),
@@ -325,7 +327,7 @@ pub(super) fn tree_settings(options: &Options) -> TreeSettings {
 }
 
 fn assemble(
-    (storage, room): (Arc<dyn Storage>, Room),
+    (storage, disk_reserve): (Arc<dyn Storage>, DiskReserve),
     (dir, ownership): (&Path, &Ownership),
     options: Options,
     recovered: Recovered,
@@ -347,7 +349,7 @@ fn assemble(
     let log = Arc::new(recovered.log);
     let called = Arc::clone(&jobs);
     log.on_call(move || called.submit(Kind::Log));
-    let image_lsn = replay.spared.lsn;
+    let snapshot_lsn = replay.spared.lsn;
     let settings = options.devices.clone().zip(replay.devices);
     let devices = settings.map(|(settings, replay)| {
         let pending = replay.pending();
@@ -355,7 +357,7 @@ fn assemble(
         // Recovery has made the log durable.
         upper.note_durable(log.visible_sequence());
         let (directory, now) = (replay.directory, storage.now());
-        Devices::new(upper, settings, directory, pending, image_lsn, now)
+        Devices::new(upper, settings, directory, pending, snapshot_lsn, now)
     });
     let reached = replay.time.max(ground.time());
     let times = Times::new(storage.wall_clock(), storage.now(), reached);
@@ -383,8 +385,8 @@ fn assemble(
         active_reserved: AtomicUsize::new(replay.reserved),
         full_memtables,
         is_flush_failing: AtomicBool::new(false),
-        pace: Pace::new(),
-        room,
+        throttle: Throttle::new(),
+        disk_reserve,
         rested_at: AtomicU64::new(NEVER),
         sleeping: AtomicBool::new(false),
         watch: Mutex::default(),
@@ -395,9 +397,9 @@ fn assemble(
         jobs,
     };
     if let Some(devices) = &core.devices {
-        core.note_settling(&devices.pending.lock());
+        note_settling(&core.disk_reserve, &devices.settler.pending.lock());
     }
-    core.observe_pace();
+    core.observe_backlog();
     core
 }
 

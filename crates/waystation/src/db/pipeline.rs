@@ -1,19 +1,18 @@
 //! Writes, up to their [`commit`](super::commit): limits, room on the disk and in memory, and the memtable that takes them.
 
-use super::changes::{Changes, Single};
-use super::commit::{NewRecord, Rejection};
+use super::disk::only_deletes;
 use super::learn::WORTH_LOOKING;
-use super::options::{BATCH_BYTES_MAX, Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use super::pace::FULL_MEMTABLES_MAX;
-use super::room::{Writing, only_deletes};
 use super::view::{LoggedMemTable, Memory};
+use super::write_source::{Single, WriteSource};
 use super::{Core, WriteBatch};
-use crate::background::Kind;
+use crate::background::{FULL_MEMTABLES_MAX, Kind, Writing};
 #[cfg(test)]
 use crate::cemetery::plain;
 use crate::cemetery::plot::Plot;
 use crate::error::{Error, Result};
+use crate::log::{NewRecord, Rejection};
 use crate::lsm::memtable::MemTable;
+use crate::options::{BATCH_BYTES_MAX, Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::{Arc, lock, wait};
 use std::cell::RefCell;
@@ -70,13 +69,16 @@ impl Core {
     /// Writes `changes`, whose limits were checked and which take `room` bytes of memtable.
     pub(super) fn commit(
         &self,
-        changes: &impl Changes,
+        changes: &impl WriteSource,
         room: usize,
         durability: Durability,
     ) -> Result<()> {
-        self.look_if_due()?;
+        self.disk_reserve.look_if_due()?;
         let log_bytes = changes.payload().len();
-        if let Err(full) = self.room.check(self.active_bytes(), log_bytes as u64) {
+        if let Err(full) = self
+            .disk_reserve
+            .check(self.active_bytes(), log_bytes as u64)
+        {
             if !only_deletes(changes) {
                 return Err(full);
             }
@@ -92,15 +94,15 @@ impl Core {
     /// Writes `changes`, for which there was room.
     fn commit_counted(
         &self,
-        changes: &impl Changes,
+        changes: &impl WriteSource,
         room: usize,
         durability: Durability,
     ) -> Result<()> {
         if let Some(devices) = &self.devices {
-            return self.write_routed(devices, changes, durability);
+            return self.write_to_devices(devices, changes, durability);
         }
         let payload = changes.payload();
-        self.pace
+        self.throttle
             .admit(payload.len(), self.active_fill(), &*self.storage);
         let record = NewRecord::new(RecordKind::Batch, payload, changes.count());
         let growth = self.growth(payload.len(), room);
@@ -127,14 +129,14 @@ impl Core {
     }
 
     #[cold]
-    fn begin_long(&self, changes: &impl Changes, room: usize) -> Result<Writing<'_>> {
+    fn begin_long(&self, changes: &impl WriteSource, room: usize) -> Result<Writing<'_>> {
         let log_bytes = changes.payload().len() as u64;
         if only_deletes(changes) {
             self.check_leaving(2 * log_bytes)?;
-            return Ok(self.room.count_long(log_bytes));
+            return Ok(self.disk_reserve.count_long(log_bytes));
         }
         let table_bytes = self.devices.as_ref().map_or(room, |_| 0) as u64;
-        self.room
+        self.disk_reserve
             .begin_long(self.active_bytes(), log_bytes, table_bytes)
     }
 
@@ -191,7 +193,7 @@ impl Core {
         });
         self.full_memtables.fetch_add(1, SeqCst);
         self.learn_at.store(WORTH_LOOKING, Relaxed);
-        self.observe_pace();
+        self.observe_backlog();
         self.jobs.submit(Kind::Flush);
     }
 

@@ -1,15 +1,15 @@
 //! What the log holds back into memory: its records, into memtables and the upper level as they were before.
 
-use super::image::Spared;
-use super::inserters::{Batches, Inserters, Versions};
+use super::inserters::Batches;
 use super::pipeline::{apply_one, room_of};
-use super::routes::spot_of;
 use super::view::{LoggedMemTable, Memory};
-use crate::device::index::Entry;
-use crate::device::replay::{DeviceReplay, Route};
+use crate::devices::index::{Entry, Spot};
+use crate::devices::index_snapshot::Spared;
+use crate::devices::inserters::Versions;
+use crate::devices::replay::{DeviceReplay, Route};
 use crate::directory::CHECKPOINT_NAME;
 use crate::error::{Error, Result};
-use crate::log::{Needs, Record};
+use crate::log::{Inserters, Needs, Record};
 use crate::lsm::memtable::Regions;
 use crate::sync::Arc;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub(super) struct Replay {
     /// Fills the indexes of stays.
     indexers: Inserters<Versions>,
     pub(super) devices: Option<DeviceReplay>,
-    /// What an image spares.
+    /// What an index snapshot spares.
     pub(super) spared: Spared,
     /// The latest time that the log says was reached.
     pub(super) time: u64,
@@ -161,7 +161,8 @@ impl Replay {
             }
             match devices.route(operation.key, sequence, record.lsn) {
                 Route::Stay(stay) => {
-                    let value = spot_of(&operation, record.payload, record.lsn);
+                    let value = operation.value;
+                    let value = value.map(|it| Spot::of(it, record.payload, record.lsn));
                     let key = &operation.key[stay.prefix().len()..];
                     self.indexers.insert(stay, key, Entry { sequence, value })?;
                 }

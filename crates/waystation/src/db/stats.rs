@@ -1,8 +1,8 @@
 //! Figures about an open database.
 
 use super::Core;
-use super::devices::Devices;
-use crate::device::resident::NEVER;
+use crate::devices::resident::NEVER;
+use crate::devices::upkeep::Devices;
 use crate::log::LogStats;
 use crate::lsm::tree::TreeStats;
 use crate::storage::{Area, AreaMeter};
@@ -112,7 +112,7 @@ impl Core {
             full_memtables: self.full_memtables.load(SeqCst),
             snapshots,
             oldest_snapshot_seconds: oldest.map(|since| now.saturating_sub(since).as_secs_f64()),
-            held_back_seconds: self.pace.slept().as_secs_f64(),
+            held_back_seconds: self.throttle.slept().as_secs_f64(),
             failure: log
                 .suspended
                 .clone()
@@ -139,7 +139,7 @@ fn device_stats(devices: &Devices, end_lsn: u64) -> DeviceStats {
     let mut first = true;
     let oldest = table.stays(|_| std::mem::take(&mut first)).pop();
     let needed = oldest.as_ref().map(|stay| stay.first_lsn());
-    let image_lsn = devices.image_lsn.load(SeqCst);
+    let image_lsn = devices.snapshots.lsn();
     let unspared = needed.map_or(0, |lsn| end_lsn.saturating_sub(lsn.max(image_lsn)));
     DeviceStats {
         devices: table.len(),

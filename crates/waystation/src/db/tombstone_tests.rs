@@ -6,12 +6,10 @@
 //!
 //! `WAYSTATION_HISTORIES` is the number of seeds (default 50, of 10,000 operations each), `WAYSTATION_SEED` runs one.
 
-use super::{
-    Db, DbIterator, DeviceOptions, Durability, IterOptions, Options, Snapshot, WriteBatch,
-};
+use super::{Db, DbIterator, IterOptions, Snapshot, WriteBatch};
 use crate::cemetery::plain::with_tombstones;
-use crate::device::Extractor;
 use crate::error::{DeviceError, Error};
+use crate::options::{DeviceOptions, Durability, Extractor, Options};
 use crate::storage::SimStorage;
 use crate::storage::sim::Crash;
 use crate::sync::Arc;

@@ -218,7 +218,10 @@ impl Core {
 
     /// The current view, if nothing is on its way to the tree.
     fn settled_view(&self) -> Option<Arc<View>> {
-        let pending = self.devices.as_ref().map(|it| it.pending.try_lock());
+        let pending = self
+            .devices
+            .as_ref()
+            .map(|it| it.settler.pending.try_lock());
         (!matches!(pending, Some(None))).then(|| self.views.load())
     }
 

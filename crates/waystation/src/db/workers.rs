@@ -6,11 +6,10 @@
 
 use super::Core;
 use super::graves::Burial;
-use super::options::Options;
-use super::pace::FULL_MEMTABLES_MAX;
-use crate::background::{Jobs, Kind, Limits, Next};
+use crate::background::{FULL_MEMTABLES_MAX, Jobs, Kind, Limits, Next};
 use crate::error::{Error, Result};
 use crate::lsm::memtable::MemTable;
+use crate::options::Options;
 use crate::sst::MergingIterator;
 use crate::storage::Haste;
 use crate::sync::atomic::Ordering::SeqCst;
@@ -125,9 +124,13 @@ impl Core {
         let next = later.first().unwrap_or(&view.active);
         let (end_lsn, end_sequence) = (next.start_lsn, next.start_sequence - 1);
         // What switched to the memtables must reach the tree before them.
-        let mut pending = self.devices.as_ref().map(|it| (it, it.pending.lock()));
+        let mut pending = self
+            .devices
+            .as_ref()
+            .map(|it| (it, it.settler.pending.lock()));
         if let Some((devices, pending)) = &mut pending {
-            self.finish_pending(devices, pending, Haste::Much)?;
+            let context = self.context_of(devices);
+            devices.settler.finish(&context, pending, Haste::Much)?;
         }
         let started = self.storage.now();
         // Its last writers may still be copying.
@@ -155,12 +158,12 @@ impl Core {
         });
         burial.end();
         self.full_memtables.fetch_sub(count, SeqCst);
-        self.observe_pace();
+        self.observe_backlog();
         let elapsed = self.storage.now().saturating_sub(started);
         let bytes: usize = tables.map(|table| table.used_bytes()).sum();
-        self.pace.drained(bytes as u64, elapsed);
+        self.throttle.drained(bytes as u64, elapsed);
         if let Some(devices) = &self.devices {
-            // The keeper frees the log, which stays need, too.
+            // The upkeep frees the log, which stays need, too.
             devices.upper.note_durable(end_sequence);
             return Ok(());
         }
@@ -300,7 +303,7 @@ impl Core {
     /// Shows the tree's newest version to readers.
     pub(super) fn adopt_version(&self) {
         self.views.change(|view| view.version = self.tree.version());
-        self.observe_pace();
+        self.observe_backlog();
         self.retire_graves(self.is_at_rest());
         self.keep_soon();
         if !self.has_looked_for_needs() {
@@ -334,7 +337,7 @@ impl Core {
     /// Waits until nobody writes, the devices that were settling have settled, and nothing is to be flushed or compacted.
     pub(super) fn wait_idle(&self) -> Result<()> {
         if let Some(devices) = &self.devices {
-            drop(devices.pending.lock());
+            drop(devices.settler.pending.lock());
         }
         let mut background = lock(&self.background);
         loop {
@@ -386,7 +389,8 @@ impl Core {
         }
         let synced = flushed.is_ok().then(|| match &self.devices {
             Some(devices) => {
-                self.free_log(devices, true)?;
+                let context = self.context_of(devices);
+                devices.checkpoints.free(&context, true)?;
                 self.log.remove_freed(true, false)
             }
             None => self.log.sync_all(),

@@ -17,7 +17,7 @@ use super::{Inspection, manifest::Manifest, summary::NOTE};
 use crate::directory::{CHECKPOINT_NAME, IMAGE_NAME, vault_name};
 
 use crate::cemetery::ground::Ground;
-use crate::device::checkpoint::Saved;
+use crate::devices::checkpoint::Saved;
 use crate::error::{Error, Result};
 use crate::storage::Area;
 use serde::Serialize;

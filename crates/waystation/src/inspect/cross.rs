@@ -11,8 +11,8 @@
 
 use super::{Inspection, Problem, manifest};
 use crate::cemetery::ground::Ground;
-use crate::device::checkpoint::Saved;
-use crate::device::record::DeviceEvent;
+use crate::devices::checkpoint::Saved;
+use crate::devices::record::DeviceEvent;
 use crate::directory::{
     CHECKPOINT_NAME, DEVICES_STATE, GRAVES_NAME, GRAVES_STATE, SIDE_FILE, read_file,
 };
@@ -127,7 +127,7 @@ pub(super) fn should_be_purged(ground: &Ground, purged: u64, key: &[u8]) -> Resu
 impl Inspection {
     /// The checkpoint of the device table; `None` if the directory has none.
     pub(super) fn saved_devices(&self) -> Result<Option<Saved>> {
-        crate::device::checkpoint::read(&*self.storage, &self.dir)
+        crate::devices::checkpoint::read(&*self.storage, &self.dir)
     }
 
     /// What is wrong with the files that say which others are needed.

@@ -1,7 +1,7 @@
 //! An image of the upper level's indexes, read in full.
 
-use crate::device::image::{End, Head, Header, ImageReader, Next, parts, unpack};
-use crate::device::index::Window;
+use crate::devices::index::Window;
+use crate::devices::index_snapshot::{End, Head, Header, Next, SnapshotReader, parts, unpack};
 use crate::error::Result;
 use crate::storage::Storage;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(super) fn each_part(
     path: &Path,
     show: &mut dyn FnMut(Shown<'_>),
 ) -> Result<Option<End>> {
-    let Some(mut image) = ImageReader::open(storage, path)? else {
+    let Some(mut image) = SnapshotReader::open(storage, path)? else {
         return Ok(None);
     };
     let through = image.header.through;

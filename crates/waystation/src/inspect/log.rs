@@ -4,7 +4,7 @@ use super::segment::{self, Known, Step};
 use super::source::Source;
 use super::stream::{Piece, Record, StreamReader};
 use super::{Inspection, Problem};
-use crate::device::record::DeviceEvent;
+use crate::devices::record::DeviceEvent;
 use crate::directory::{JOURNAL_NAME, segment_number};
 use crate::error::{Error, Result};
 use crate::storage::{Area, Storage};

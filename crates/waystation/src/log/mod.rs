@@ -6,7 +6,8 @@
 //! closes the open block early (`group_commit`). What the upper level keeps in the log alone is read back from
 //! ring and segments (`read`). A failed write or sync suspends the log until it has moved to
 //! a fresh segment (`heal`). Opening reads segments and ring back to a prefix of the order (`replay`) and
-//! starts a new life (`recovery`).
+//! starts a new life (`recovery`); threads fill memory with it meanwhile (`inserters`). What a commit is given and returns is
+//! in `new_record`.
 //!
 //! ```text
 //!                       released   written              copied        reserved
@@ -27,7 +28,9 @@ mod front;
 mod group_commit;
 mod heal;
 mod hold;
+mod inserters;
 mod layout;
+mod new_record;
 mod pieces;
 mod prepared;
 mod publication;
@@ -42,6 +45,8 @@ mod writer_state;
 
 pub(crate) use assembler::Record;
 pub(crate) use hold::Hold;
+pub(crate) use inserters::{CHUNK_BYTES, Chunk, Inserters};
+pub(crate) use new_record::{Logged, NewRecord, Rejection};
 pub(crate) use read::{Pass, Wanted};
 pub(crate) use recovery::{LogSettings, Recovered, open};
 pub(crate) use replay::Needs;

@@ -7,8 +7,8 @@
 use super::tables::FoundTable;
 use crate::cemetery::ground::Ground;
 use crate::cemetery::plot::Plot;
-use crate::device::checkpoint::Saved;
-use crate::device::record::DeviceEvent;
+use crate::devices::checkpoint::Saved;
+use crate::devices::record::DeviceEvent;
 use crate::error::Result;
 use crate::inspect::log::operations;
 use crate::inspect::stream::Record;

@@ -13,10 +13,11 @@
 
 use super::repair;
 use super::report::{Repaired, Resurrection};
-use crate::db::{Db, Options};
+use crate::db::Db;
 use crate::directory::{IMAGE_NAME, sync_parent};
 use crate::error::{Error, Result};
 use crate::inspect::{CheckReport, Inspection};
+use crate::options::Options;
 use crate::storage::Storage;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

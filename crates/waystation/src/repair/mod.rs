@@ -24,7 +24,7 @@ mod tables;
 pub use in_place::{RepairedInPlace, repair_in_place};
 pub use report::{Gap, Loss, Repaired, Resurrection};
 
-use crate::db::{Db, DeviceOptions, Durability, Options, WriteBatch};
+use crate::db::{Db, WriteBatch};
 use crate::directory::{
     JOURNAL_NAME, LOCK_NAME, RING_NAME, Unfinished, refuse_used, segment_number,
 };
@@ -32,6 +32,7 @@ use crate::error::{Error, Result};
 use crate::inspect::Inspection;
 use crate::inspect::log::walk_leveldb_batches;
 use crate::inspect::source::Source;
+use crate::options::{DeviceOptions, Durability, Options};
 use crate::storage::{Area, Storage};
 use collect::{Census, Collected};
 use journal::{Event, Journal};

@@ -12,7 +12,7 @@ use crate::cemetery::checkpoint::{self as graves, Checkpoint, GravesError};
 use crate::cemetery::fragments::Fragments;
 use crate::cemetery::ground::Ground;
 use crate::cemetery::vault;
-use crate::device::checkpoint::{self as devices, CheckpointError, Saved};
+use crate::devices::checkpoint::{self as devices, CheckpointError, Saved};
 use crate::directory::{
     CHECKPOINT_NAME, DEVICES_STATE, GRAVES_NAME, GRAVES_STATE, JOURNAL_NAME, SIDE_FILE,
     segment_number, vault_name,

@@ -44,7 +44,7 @@
 //! | an opening | `R` for `S`; what is laid out; `R` becomes `M` | | see above | it takes `opening` at most, once, which is in `for_settling`; then a unit of the log each |
 //!
 //! Lives that end before a flush each leave a segment with the few units that they wrote. They take that from what is kept
-//! behind `for_settling`. An opening that finds less than that (`Room::is_worn`) flushes and frees the log before it
+//! behind `for_settling`. An opening that finds less than that (`DiskReserve::is_worn`) flushes and frees the log before it
 //! returns; a deletion that finds less has the memtable flushed in the background.
 
 /// An opening keeps room for this many short segments more than it needs: what lives lose that are killed before they

@@ -1,8 +1,8 @@
 //! The source's side: a frozen device as a stream.
 
 use super::super::{Db, DbIterator, IterOptions};
-use super::stream::StreamReader;
 use super::{Digest, Ticket};
+use crate::devices::handoff::StreamReader;
 use crate::error::Result;
 use std::io::{self, Read};
 use waystation_format::handoff::{Opening, StreamEncoder};
@@ -23,7 +23,9 @@ pub struct Export<'a> {
 impl<'a> Export<'a> {
     /// The stream of `ticket`, whose freeze was looked at; `None` if the hand-off has ended.
     pub(super) fn open(db: &'a Db, ticket: Ticket) -> Result<Option<Self>> {
-        let (devices, prefix) = db.core.prefix_of(&ticket.device)?;
+        let handoff = db.core.handoff()?;
+        let upper = handoff.context.upper;
+        let prefix = handoff.context.prefix_of(&ticket.device)?;
         // With the freeze everything that was written before it is visible.
         db.core.log.wait_visible(ticket.sequence);
         let options = IterOptions {
@@ -33,14 +35,14 @@ impl<'a> Export<'a> {
         let mut entries = db.iter(options)?;
         entries.seek_to_first()?;
         // If the hand-off has not ended by now, the cursor was opened before its end, and sees nothing behind that.
-        let (ours, _) = db.core.look(devices, |_| devices.open_ticket(&prefix));
+        let (ours, _) = handoff.context.look(|_| handoff.open_ticket(&prefix));
         if ours.as_ref() != Some(&ticket) {
             return Ok(None);
         }
-        let (finished_below, open) = devices.upper.finished_below(&ticket);
+        let (finished_below, open) = upper.finished_below(&ticket);
         let opening = Opening {
             ticket: ticket.clone(),
-            extractor: devices.upper.table.extractor().to_string(),
+            extractor: upper.table.extractor().to_string(),
             finished_below,
             open,
         };

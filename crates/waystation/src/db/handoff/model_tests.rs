@@ -3,11 +3,11 @@
 //!
 //! Run with `make models`.
 
-use super::super::{DeviceOptions, Durability, Options, WriteBatch};
+use super::super::WriteBatch;
 use super::{Db, Digest, Receipt, Refusal, Ticket};
-use crate::device::extractor::Extractor;
 use crate::error::{DeviceError, Error, Result};
 use crate::log::model_storage::Watched;
+use crate::options::{DeviceOptions, Durability, Extractor, Options};
 use crate::storage::SimStorage;
 use crate::sync::Arc;
 use crate::sync::models::explore;

@@ -1,8 +1,8 @@
 //! What is told of devices: in records of the log, and in the device table's checkpoint.
 
 use super::{Item, Out};
-use crate::device::checkpoint::{self, CheckpointError, Saved, SavedDevice};
-use crate::device::record::DeviceEvent;
+use crate::devices::checkpoint::{self, CheckpointError, Saved, SavedDevice};
+use crate::devices::record::DeviceEvent;
 use crate::error::Result;
 use crate::inspect::image::{Shown, each_part};
 use crate::inspect::source::Source;

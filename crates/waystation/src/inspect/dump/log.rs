@@ -1,7 +1,7 @@
 //! Log segments, the ring, LevelDB's logs.
 
 use super::{DumpedVersion, Item, Out, devices};
-use crate::device::record::DeviceEvent;
+use crate::devices::record::DeviceEvent;
 use crate::error::Result;
 use crate::inspect::log::{operations, walk_leveldb_batches};
 use crate::inspect::segment::{self, Known, Step};

@@ -1,0 +1,206 @@
+//! Departures: a device goes in one record of the log and one number in the device table, and what is left of it later.
+//!
+//! What a departure leaves is done without haste, in the rounds of the [upkeep](super::upkeep): indexes that no snapshot
+//! needs are given up, and floors go whose graves were retired.
+
+use super::context::{Context, Engine, Events, Memtables};
+use super::events::unknown;
+use super::index::Index;
+use super::record::DeviceEvent;
+use super::resident::{NEVER, Resident};
+use super::table::{Departure, Device};
+use crate::background::Backoff;
+use crate::error::Result;
+use crate::log::Rejection;
+use crate::storage::Duty;
+use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use crate::sync::{Mutex, lock};
+use std::time::Duration;
+use waystation_format::batch::prefix_end;
+
+/// Idle devices are looked for every such part of the time that makes one idle.
+const IDLE_PART: u32 = 64;
+/// Stays are reaped this many at a time: writers wait while devices are forgotten with them.
+const REAPED_AT_ONCE: usize = 32;
+/// Nothing is done at leisure for longer than this at a time: the budgets wait meanwhile.
+pub(super) const LEISURE_MAX: Duration = Duration::from_millis(200);
+
+/// When to look for devices that depart by themselves, and for floors that go.
+#[derive(Default)]
+pub(crate) struct Departures {
+    idle_backoff: Backoff,
+    /// When, by the residency clock, the next device will have been idle for long enough.
+    idle_next: Mutex<Option<Duration>>,
+    floors_backoff: Backoff,
+    /// The view in which floors were looked at last.
+    floors_seen: AtomicU64,
+}
+
+impl Departures {
+    /// Lets devices depart that were idle for too long, and forgets departures whose graves were retired: if it is time.
+    pub(crate) fn look<E: Events + Memtables>(&self, context: &Context<'_, E>) -> Result<()> {
+        if let Some(limit) = context.settings.idle_departure {
+            let pause = limit / IDLE_PART;
+            let departed = self
+                .idle_backoff
+                .run(context.storage, pause, || depart_idle(context, limit));
+            if let Some(next) = departed {
+                *lock(&self.idle_next) = next?;
+            }
+        }
+        self.floors_backoff
+            .run(context.storage, Duration::ZERO, || {
+                self.floors_seen.store(context.engine.generation(), SeqCst);
+                retire_floors(context);
+            });
+        Ok(())
+    }
+
+    /// When to look again.
+    pub(crate) fn next<E: Memtables>(&self, context: &Context<'_, E>) -> Option<Duration> {
+        let idle = lock(&self.idle_next).map(|at| {
+            let left = at.saturating_sub(context.now());
+            (context.storage.now() + left).max(self.idle_backoff.next())
+        });
+        let has_looked = self.floors_seen.load(SeqCst) == context.engine.generation();
+        let floors = (!has_looked).then(|| self.floors_backoff.next());
+        [idle, floors].into_iter().flatten().min()
+    }
+}
+
+/// Lets the device of `prefix` depart, which has keys in the tree that the table does not know of if it `has_older`.
+pub(crate) fn depart<E: Events + Memtables>(
+    context: &Context<'_, E>,
+    device: &[u8],
+    prefix: &[u8],
+    has_older: bool,
+) -> Result<()> {
+    let table = &context.upper.table;
+    let event = DeviceEvent::Departed(prefix);
+    context
+        .log_event(&event, |lsn, sequence| {
+            if let Some(barred) = table.barred(prefix) {
+                Err(Rejection::Failed(table.barred_error(prefix, &barred)))
+            } else if !has_older && !table.is_occupied(prefix) {
+                Err(unknown(device))
+            } else if depart_at(context, prefix, lsn, sequence) {
+                Ok(())
+            } else {
+                Err(unknown(device))
+            }
+        })
+        .map(|_| ())
+}
+
+/// Lets the device of `prefix` depart at `sequence`; whether it was there. Under the front's lock.
+fn depart_at<E: Memtables>(
+    context: &Context<'_, E>,
+    prefix: &[u8],
+    lsn: u64,
+    sequence: u64,
+) -> bool {
+    let departure = context.upper.table.depart(prefix, sequence);
+    bury(context, departure, prefix, lsn, sequence);
+    departure != Departure::Unknown
+}
+
+/// Hides what the tree may hold of the device of `prefix`, which departed at `sequence`. Under the front's lock.
+pub(crate) fn bury<E: Memtables>(
+    context: &Context<'_, E>,
+    departure: Departure,
+    prefix: &[u8],
+    lsn: u64,
+    sequence: u64,
+) {
+    if departure == Departure::FromTree {
+        let end = prefix_end(prefix);
+        context
+            .engine
+            .dig_range(prefix, end.as_deref(), lsn, sequence);
+    }
+}
+
+/// Gives up the indexes of stays that are over and that no snapshot needs.
+pub(crate) fn reap<E: Engine>(context: &Context<'_, E>) {
+    let table = &context.upper.table;
+    let until = context.storage.now() + LEISURE_MAX;
+    let haste = || context.leisure_until(until);
+    let duty = Duty::new(context.storage, &haste);
+    // Those that are over by now: more may come all the time.
+    let mut left = table.count_over();
+    while left > 0 {
+        let reaped = table.reap(context.engine.oldest_snapshot(), left.min(REAPED_AT_ONCE));
+        if reaped.indexes.is_empty() {
+            return;
+        }
+        left -= reaped.indexes.len();
+        if reaped.has_left {
+            context.engine.look_for_needs_again();
+        }
+        if !reaped.empty.is_empty() {
+            context
+                .upper
+                .log
+                .at_front(|_, _| table.forget(&reaped.empty));
+        }
+        for index in reaped.indexes {
+            drop::<Index>(index);
+            duty.rest();
+        }
+    }
+}
+
+/// Lets devices depart that were idle for `limit`. Returns when, by the residency clock, the next will have been.
+fn depart_idle<E: Events + Memtables>(
+    context: &Context<'_, E>,
+    limit: Duration,
+) -> Result<Option<Duration>> {
+    let now = context.now();
+    let table = &context.upper.table;
+    let may_depart = |stay: &Resident| {
+        stay.departed() == NEVER && stay.switch() == NEVER && table.frozen(stay.prefix()).is_none()
+    };
+    let idle_from = |stay: &Resident| stay.last_write() + limit;
+    let is_idle = |stay: &Resident| may_depart(stay) && idle_from(stay) <= now;
+    let stays = table.stays(|_| true);
+    let next = stays
+        .iter()
+        .filter(|stay| may_depart(stay) && !is_idle(stay));
+    let next = next.map(|stay| idle_from(stay)).min();
+    for stay in stays.iter().filter(|stay| is_idle(stay)) {
+        let event = DeviceEvent::Departed(stay.prefix());
+        // One that was written to meanwhile stays.
+        context.log_event(&event, |lsn, sequence| {
+            if is_idle(stay) && depart_at(context, stay.prefix(), lsn, sequence) {
+                Ok(())
+            } else {
+                Err(Rejection::Moved)
+            }
+        })?;
+    }
+    Ok(next)
+}
+
+/// Forgets departures whose graves were retired. The last look is under the front's lock, where departures note
+/// themselves and dig: outside, a departure may be noted whose grave is not dug yet, or lies in a plot that is
+/// newer than the view; forgotten then, it would not be dug again after a crash.
+fn retire_floors<E: Memtables>(context: &Context<'_, E>) {
+    let table = &context.upper.table;
+    let floored = table.floored();
+    if floored.is_empty() {
+        return;
+    }
+    let newest = |device: &Device| device.with_state(|state| state.floors.newest());
+    let engine = context.engine;
+    for device in floored {
+        if engine.hides_in_prefix(device.prefix(), newest(&device)) {
+            continue;
+        }
+        context.upper.log.at_front(|_, _| {
+            let newest = newest(&device);
+            if !engine.hides_in_prefix(device.prefix(), newest) {
+                table.retire(&device, newest);
+            }
+        });
+    }
+}

@@ -1,0 +1,130 @@
+//! Streams that stall.
+//!
+//! What comes in parts holds the log from its first part on, and a `Read` may block for ever, in code that is not ours.
+//! So the upkeep looks at the streams that are waited for, and for how long, and gives up what came too slowly: the log is freed,
+//! and the hand-off can be tried again, while whoever admits is still waiting. He hears of it when his reader returns.
+//!
+//! Only waiting for the stream counts, not the engine's own work; and a stream goes on when it has brought
+//! [`PROGRESS_BYTES`], so that one byte now and then is not enough.
+
+use super::stream::damaged;
+use crate::devices::context::Context;
+use crate::devices::residency::ResidencyClock;
+use crate::devices::resident::Resident;
+use crate::error::Error;
+use crate::storage::Storage;
+use crate::sync::Arc;
+use std::io::{self, Read};
+use std::time::Duration;
+
+/// A stream may be waited for so long, or for a residency if that is longer.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// The same where a budget of the upper level presses, or the disk is full. At full load it takes about as long from
+/// where a budget begins to press to where writers are slowed down.
+const PATIENCE_UNDER_PRESSURE: Duration = Duration::from_secs(2);
+/// A stream that brings this has gone on.
+const PROGRESS_BYTES: usize = 4096;
+
+/// A stream's source, which can be watched.
+pub(super) struct Watched<'a> {
+    source: &'a mut dyn Read,
+    watch: Option<Watch<'a>>,
+}
+
+/// For whom a stream is read.
+struct Watch<'a> {
+    storage: &'a dyn Storage,
+    clock: &'a ResidencyClock,
+    stay: Arc<Resident>,
+    /// For how long the stream was waited for since it went on.
+    waited: Duration,
+    /// What it has brought since.
+    bytes: usize,
+}
+
+impl<'a> Watched<'a> {
+    pub(super) fn new(source: &'a mut dyn Read) -> Self {
+        Self {
+            source,
+            watch: None,
+        }
+    }
+
+    /// From now on it is read for `stay`, and fails once that is given up.
+    pub(super) fn watch<E>(&mut self, context: &Context<'a, E>, stay: &Arc<Resident>) {
+        self.watch = Some(Watch {
+            storage: context.storage,
+            clock: context.clock,
+            stay: Arc::clone(stay),
+            waited: Duration::ZERO,
+            bytes: 0,
+        });
+    }
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let Some(watch) = &mut self.watch else {
+            return self.source.read(out);
+        };
+        let now = || watch.clock.read(watch.storage.now());
+        let begun = now();
+        let since = begun.saturating_sub(watch.waited);
+        watch.stay.note_waiting(Some(since));
+        let read = self.source.read(out);
+        watch.stay.note_waiting(None);
+        watch.waited += now().saturating_sub(begun);
+        watch.bytes += *read.as_ref().unwrap_or(&0);
+        if watch.bytes >= PROGRESS_BYTES {
+            (watch.waited, watch.bytes) = (Duration::ZERO, 0);
+        }
+        if watch.stay.is_reaped() {
+            return Err(io::Error::other(too_slow()));
+        }
+        read
+    }
+}
+
+/// The error of a stream of which all that had come was given up.
+pub(super) fn too_slow() -> Error {
+    damaged(
+        0,
+        "it came too slowly, and what had come of it was given up so that the log is freed",
+    )
+}
+
+/// Gives up what came of streams that stall. Under pressure there is less patience, and no stream may take longer
+/// than it may stall without.
+pub(crate) fn give_up_stalled<E>(context: &Context<'_, E>, presses: bool) {
+    let table = &context.upper.table;
+    let coming = table.coming();
+    if coming.is_empty() {
+        return;
+    }
+    let now = context.now();
+    let longest = context.settings.residency.max(PATIENCE);
+    let patience = if presses {
+        PATIENCE_UNDER_PRESSURE
+    } else {
+        longest
+    };
+    let is_late = |stay: &Resident| {
+        let passed = |since| now.saturating_sub(since);
+        let waiting = stay.waiting_since();
+        waiting.is_some_and(|since| {
+            passed(since) > patience || presses && passed(stay.arrival()) > longest
+        })
+    };
+    for stay in coming.iter().filter(|stay| is_late(stay)) {
+        let given_up = context.upper.log.at_front(|_, _| {
+            let is_due = stay.is_coming() && is_late(stay);
+            is_due.then(|| table.abandon(stay))
+        });
+        if given_up.is_some() {
+            log::warn!(
+                "the stream of {} came too slowly; what had come of it is given up",
+                stay.prefix().escape_ascii()
+            );
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Drawing an index snapshot: a little in each round of the upkeep.
+//!
+//! Begun when an opening would have to read as much of the log as [`DeviceOptions::replay_bytes`], and as half of what the
+//! upper level needs: so that the more there is, the less often all of it is written again.
+//!
+//! [`DeviceOptions::replay_bytes`]: crate::DeviceOptions::replay_bytes
+
+use super::load::remove;
+use super::{Head, Header, SnapshotWriter};
+use crate::devices::context::{Context, Events, Memtables};
+use crate::devices::index::{Leaves, Window};
+use crate::devices::log_release::Checkpoints;
+use crate::devices::resident::Resident;
+use crate::devices::table::DeviceTable;
+use crate::directory::{IMAGE_DRAFT, IMAGE_NAME};
+use crate::error::Result;
+use crate::storage::{Duty, Haste, Storage};
+use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use crate::sync::{Arc, Mutex, lock};
+use std::ops::Bound;
+use std::path::Path;
+use std::time::Duration;
+
+/// So many versions are copied out of an index at a time, and a leaf more.
+const COPIED_AT_ONCE: usize = 256;
+/// A round draws for so long, and a little longer.
+const ROUND: Duration = Duration::from_millis(100);
+
+/// From so many times as much on as an opening may have to read, more of the time is taken for it.
+const LATE: f64 = 1.1;
+
+/// What the upkeep knows of index snapshots.
+#[derive(Default)]
+struct Drawing {
+    /// The one that is being drawn.
+    sketch: Option<Sketch>,
+    /// Where the log ended when one was begun last.
+    begun_lsn: u64,
+}
+
+/// An index snapshot that is being drawn.
+struct Sketch {
+    writer: SnapshotWriter,
+    header: Header,
+    /// The stay whose versions are being copied, and from where on.
+    stay: Option<(Arc<Resident>, Vec<u8>, u64)>,
+    /// The prefix of the device that was looked at last.
+    device: Option<Vec<u8>>,
+    window: Window,
+}
+
+/// The index snapshot of a database, and the next one.
+pub(crate) struct IndexSnapshots {
+    drawing: Mutex<Drawing>,
+    /// Where the log ended when it had come to what the snapshot shows; 0: there is none.
+    lsn: AtomicU64,
+}
+
+impl IndexSnapshots {
+    /// `lsn`: where the log ended when it had come to what the snapshot in the directory shows; 0 if there is none.
+    pub(crate) fn new(lsn: u64) -> Self {
+        Self {
+            drawing: Mutex::default(),
+            lsn: AtomicU64::new(lsn),
+        }
+    }
+
+    /// Whether one is being drawn.
+    pub(crate) fn is_under_way(&self) -> bool {
+        lock(&self.drawing).sketch.is_some()
+    }
+
+    /// Where the log ended when it had come to what the last one shows; 0: there is none.
+    pub(crate) fn lsn(&self) -> u64 {
+        self.lsn.load(SeqCst)
+    }
+
+    /// Gives up the one that is being drawn, if there is one.
+    pub(crate) fn stop(&self, storage: &dyn Storage, dir: &Path) {
+        stop_drawing(storage, dir, &mut lock(&self.drawing));
+    }
+
+    /// Goes on with the index snapshot that is being drawn, or begins one if it is time to. Nothing is lost if that fails.
+    pub(crate) fn draw<E: Events + Memtables>(
+        &self,
+        context: &Context<'_, E>,
+        checkpoints: &Checkpoints,
+    ) -> Result<()> {
+        let drawing = &mut *lock(&self.drawing);
+        if drawing.sketch.is_some() && context.engine.is_short_of_room() {
+            stop_drawing(context.storage, context.dir, drawing);
+        }
+        let drawn = self.draw_some(context, checkpoints, drawing);
+        if drawn.is_err() {
+            stop_drawing(context.storage, context.dir, drawing);
+        }
+        drawn
+    }
+
+    fn draw_some<E: Events + Memtables>(
+        &self,
+        context: &Context<'_, E>,
+        checkpoints: &Checkpoints,
+        drawing: &mut Drawing,
+    ) -> Result<()> {
+        if drawing.sketch.is_none() {
+            self.drop_old(context);
+            let is_due = self.unspared(context, drawing.begun_lsn) >= 1.0;
+            if !is_due
+                || !context.reserve.is_left(
+                    context.engine.active_bytes(),
+                    context.upper.table.index_bytes(),
+                )
+            {
+                return Ok(());
+            }
+            drawing.sketch = Some(begin(context, drawing)?);
+        }
+        let Some(sketch) = &mut drawing.sketch else {
+            return Ok(());
+        };
+        let until = context.storage.now() + ROUND;
+        let is_late = self.unspared(context, 0) >= LATE;
+        let haste = || if is_late { Haste::Some } else { Haste::None };
+        let duty = Duty::new(context.storage, &haste);
+        while sketch.step(&context.upper.table)? {
+            duty.rest();
+            if context.storage.now() > until || context.engine.is_stopping() {
+                return Ok(());
+            }
+        }
+        // An opening would have to read what is in full memtables.
+        if context.engine.has_full_before(sketch.header.lsn) {
+            return Ok(());
+        }
+        match drawing.sketch.take() {
+            Some(sketch) => self.end(context, checkpoints, sketch),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the index snapshot that shows nothing any more which is there.
+    fn drop_old<E>(&self, context: &Context<'_, E>) {
+        let lsn = self.lsn.load(SeqCst);
+        let needed = context.upper.table.oldest_need();
+        if lsn > 0 && needed.is_none_or(|(first, _)| first >= lsn) {
+            self.lsn.store(0, SeqCst);
+            remove(context.storage, context.dir, IMAGE_NAME);
+        }
+    }
+
+    /// How much of the log an opening would read, if it were spared what lies before `spared`: as a part of what it may.
+    fn unspared<E>(&self, context: &Context<'_, E>, spared: u64) -> f64 {
+        let Some((needed, _)) = context.upper.table.oldest_need() else {
+            return 0.0;
+        };
+        let end = context.upper.log.reserved_lsn();
+        let spared = self.lsn.load(SeqCst).max(spared);
+        let unspared = end.saturating_sub(spared.max(needed));
+        let half = end.saturating_sub(needed) / 2;
+        unspared as f64 / context.settings.replay_bytes.max(half).max(1) as f64
+    }
+
+    fn end<E: Events + Memtables>(
+        &self,
+        context: &Context<'_, E>,
+        checkpoints: &Checkpoints,
+        sketch: Sketch,
+    ) -> Result<()> {
+        context.engine.move_empty_memtable();
+        let (_, first_sequence) = context.engine.memtables_start();
+        let Header { through, lsn, .. } = sketch.header;
+        let needless = through.min(first_sequence.saturating_sub(1));
+        sketch.writer.finish(needless)?;
+        // What happened up to there is told by it, and the log is durable.
+        checkpoints.write(context, 0, Haste::None)?;
+        context.storage.rename(
+            &context.dir.join(IMAGE_DRAFT),
+            &context.dir.join(IMAGE_NAME),
+        )?;
+        context.storage.sync_dir(context.dir)?;
+        self.lsn.store(lsn, SeqCst);
+        Ok(())
+    }
+}
+
+fn stop_drawing(storage: &dyn Storage, dir: &Path, drawing: &mut Drawing) {
+    drawing.sketch = None;
+    remove(storage, dir, IMAGE_DRAFT);
+}
+
+fn begin<E: Memtables>(context: &Context<'_, E>, drawing: &mut Drawing) -> Result<Sketch> {
+    // What is not of the upper level shall be in tables by the end.
+    if !context.engine.has_full_memtables() {
+        context.engine.rotate_now();
+    }
+    let (mut lsn, mut last) = (0, 0);
+    context
+        .upper
+        .log
+        .at_front(|end, sequence| (lsn, last) = (end, sequence - 1));
+    drawing.begun_lsn = lsn;
+    context.upper.log.wait_visible(last);
+    // What is coming from another engine is shown as a whole or not at all.
+    let header = Header {
+        engine: context.directory.engine,
+        through: context.upper.table.whole_through(last),
+        lsn,
+    };
+    Ok(Sketch {
+        writer: SnapshotWriter::create(context.storage, context.dir, &header)?,
+        header,
+        stay: None,
+        device: None,
+        window: Window::default(),
+    })
+}
+
+impl Sketch {
+    /// Draws a little more; whether there may be more to draw.
+    fn step(&mut self, table: &DeviceTable) -> Result<bool> {
+        let Some((stay, key, sequence)) = &mut self.stay else {
+            return Ok(self.look_at_next(table));
+        };
+        stay.load(&mut self.window, |index: &Leaves, window| {
+            index.load_many(key, *sequence, COPIED_AT_ONCE, window);
+        });
+        let through = self.header.through;
+        let head = Head {
+            prefix: stay.prefix(),
+            first_sequence: stay.first_sequence(),
+            first_lsn: stay.first_lsn(),
+            switch: Some(stay.switch()).filter(|switch| *switch <= through),
+        };
+        self.writer.add(&head, &self.window)?;
+        match self.window.len().checked_sub(1) {
+            Some(last) if last + 1 >= COPIED_AT_ONCE => {
+                if let Some((last_key, entry)) = self.window.get(last) {
+                    key.clear();
+                    key.extend_from_slice(last_key);
+                    *sequence = entry.sequence - 1;
+                }
+            }
+            _ => self.stay = None,
+        }
+        Ok(true)
+    }
+
+    /// Looks at the next device; whether there is one.
+    fn look_at_next(&mut self, table: &DeviceTable) -> bool {
+        let bound = self.device.as_deref();
+        let Some(device) = table.first_from(bound.map_or(Bound::Unbounded, Bound::Excluded)) else {
+            return false;
+        };
+        self.device = Some(device.prefix().to_vec());
+        let current = device.with_state(|state| state.current.clone());
+        let through = self.header.through;
+        self.stay = current
+            .filter(|stay| stay.first_sequence() <= through)
+            .map(|stay| (stay, Vec::new(), u64::MAX));
+        true
+    }
+}

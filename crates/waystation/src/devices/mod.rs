@@ -1,0 +1,42 @@
+//! Devices: data that arrives, stays a while, and settles or leaves.
+//!
+//! - what is known: [`table`], [`upper`], [`index`], [`resident`], [`ledger`]; on storage: [`record`], [`checkpoint`],
+//!   [`index_snapshot`]; after an opening: [`replay`]
+//! - what happens: [`events`], [`departures`], [`settle`], [`handoff`]
+//! - what is done behind: [`upkeep`], and [`log_release`], which frees the log. What it is given by the engine above: [`context`]
+
+pub(crate) mod check;
+pub(crate) mod checkpoint;
+mod contended;
+pub(crate) mod context;
+pub(crate) mod cursor;
+pub(crate) mod deletions;
+pub(crate) mod departures;
+pub(crate) mod events;
+pub(crate) mod floors;
+pub(crate) mod gather;
+pub(crate) mod handoff;
+pub(crate) mod index;
+pub(crate) mod index_snapshot;
+mod info;
+pub(crate) mod inserters;
+pub(crate) mod ledger;
+pub(crate) mod log_release;
+#[cfg(test)]
+#[cfg(shuttle)]
+mod model_tests;
+mod reaping;
+pub(crate) mod record;
+pub(crate) mod replay;
+pub(crate) mod residency;
+pub(crate) mod resident;
+pub(crate) mod settle;
+mod settle_plan;
+mod staying;
+pub(crate) mod table;
+pub(crate) mod upkeep;
+pub(crate) mod upper;
+pub(crate) mod writes;
+
+pub(crate) use info::describe;
+pub use info::{DeviceInfo, DeviceLevel};

@@ -1,0 +1,265 @@
+//! The settle plan: which stays settle together in one run of tables.
+//!
+//! A run goes into the tree as deep as nothing lies in its way; what goes in deep is not merged again. One run of all
+//! stays would span all keys, so that nearly everything is in its way. One for each stay has the least in its way, but makes
+//! as many files, each of them synced. So a stay begins a run, and its neighbours join as long as that goes as deep as
+//! without them, which is so if nothing of other devices lies between: devices that come one after the other often have
+//! names that follow each other, too.
+//!
+//! A stay of a megabyte is alone, so that its departure drops whole files. What finds no place below level 0, or stays
+//! small, is the rest: one run of all that.
+
+use crate::lsm::tree::Place;
+
+/// A run of less is not worth a file (bytes).
+const RUN_BYTES_MIN: u64 = 64 << 10;
+/// A stay of this size shares no table (bytes).
+const ALONE_BYTES: u64 = 1 << 20;
+/// Stays share a run up to this size (bytes): departures of some of them leave that much behind at most.
+const SHARED_BYTES_MAX: u64 = 8 << 20;
+
+/// How deep something can go.
+pub(crate) trait Depth {
+    /// The level.
+    fn level(&self) -> usize;
+}
+
+impl Depth for Place<'_> {
+    fn level(&self) -> usize {
+        Place::level(self)
+    }
+}
+
+/// A stay that settles.
+pub(crate) struct Piece {
+    /// Its number among the stays.
+    pub(crate) stay: usize,
+    /// What it has in the log.
+    pub(crate) bytes: u64,
+    /// Its first key.
+    pub(crate) first: Vec<u8>,
+    /// Its last key.
+    pub(crate) last: Vec<u8>,
+}
+
+/// Neighbouring stays, and where they can go.
+pub(crate) struct Run<P> {
+    /// Their numbers.
+    pub(crate) stays: Vec<usize>,
+    /// Their first key.
+    pub(crate) first: Vec<u8>,
+    /// Their last key.
+    pub(crate) last: Vec<u8>,
+    /// Below level 0.
+    pub(crate) place: P,
+    bytes: u64,
+    is_shared: bool,
+}
+
+impl<P: Depth> Run<P> {
+    fn may_take(&self, piece: &Piece) -> bool {
+        self.is_shared && piece.bytes < ALONE_BYTES && self.bytes + piece.bytes <= SHARED_BYTES_MAX
+    }
+}
+
+/// Runs, by key, and the rest.
+pub(crate) struct SettlePlan<P> {
+    /// Those that go below level 0.
+    pub(crate) deep: Vec<Run<P>>,
+    /// The numbers of the other stays.
+    pub(crate) rest: Vec<usize>,
+}
+
+impl<P: Depth> SettlePlan<P> {
+    /// The runs of `pieces`, which come by key. `find` finds the place of a run from its first to its last key; while a place
+    /// is held, no other one is found that overlaps it.
+    pub(crate) fn new(
+        pieces: impl Iterator<Item = Piece>,
+        mut find: impl FnMut(&[u8], &[u8]) -> P,
+    ) -> Self {
+        let mut runs = Self {
+            deep: Vec::new(),
+            rest: Vec::new(),
+        };
+        for piece in pieces {
+            let neighbour = runs.deep.pop_if(|run| run.may_take(&piece));
+            let alone = match neighbour {
+                Some(run) => runs.join(run, piece, &mut find),
+                None => Some(piece),
+            };
+            if let Some(piece) = alone {
+                let place = find(&piece.first, &piece.last);
+                runs.add(Run {
+                    stays: vec![piece.stay],
+                    first: piece.first,
+                    last: piece.last,
+                    place,
+                    bytes: piece.bytes,
+                    is_shared: piece.bytes < ALONE_BYTES,
+                });
+            }
+        }
+        let small = runs.deep.extract_if(.., |run| run.bytes < RUN_BYTES_MIN);
+        runs.rest.extend(small.flat_map(|run| run.stays));
+        runs.rest.sort_unstable();
+        runs
+    }
+
+    /// Adds `piece` to the run before it, if that goes as deep then as without. Returns it if not.
+    fn join(
+        &mut self,
+        mut run: Run<P>,
+        piece: Piece,
+        find: &mut impl FnMut(&[u8], &[u8]) -> P,
+    ) -> Option<Piece> {
+        let level = run.place.level();
+        // It would stand in the way of the longer one.
+        drop(run.place);
+        run.place = find(&run.first, &piece.last);
+        if run.place.level() >= level {
+            run.stays.push(piece.stay);
+            run.last = piece.last;
+            run.bytes += piece.bytes;
+            self.deep.push(run);
+            return None;
+        }
+        drop(run.place);
+        run.place = find(&run.first, &run.last);
+        self.add(run);
+        Some(piece)
+    }
+
+    fn add(&mut self, run: Run<P>) {
+        if run.place.level() == 0 {
+            self.rest.extend(run.stays);
+        } else {
+            self.deep.push(run);
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    /// A place that is in others' way while it is held.
+    struct Held<'a> {
+        level: usize,
+        range: (u8, u8),
+        taken: &'a RefCell<Vec<(u8, u8)>>,
+    }
+
+    impl Depth for Held<'_> {
+        fn level(&self) -> usize {
+            self.level
+        }
+    }
+
+    impl Drop for Held<'_> {
+        fn drop(&mut self) {
+            self.taken.borrow_mut().retain(|range| *range != self.range);
+        }
+    }
+
+    /// The runs of stays (first key, last key, bytes) in a tree of which level 2 holds `settled` and level 1 `above`.
+    fn runs(
+        stays: &[(u8, u8, u64)],
+        settled: &[(u8, u8)],
+        above: &[(u8, u8)],
+    ) -> (Vec<Vec<usize>>, Vec<usize>) {
+        let taken = RefCell::new(Vec::new());
+        let overlaps = |(first, last): (u8, u8), others: &[(u8, u8)]| {
+            others
+                .iter()
+                .any(|other| first <= other.1 && other.0 <= last)
+        };
+        let find = |first: &[u8], last: &[u8]| {
+            let range = (first[0], last[0]);
+            assert!(
+                !overlaps(range, &taken.borrow()),
+                "{range:?} is in its own way"
+            );
+            taken.borrow_mut().push(range);
+            let level = match range {
+                range if overlaps(range, above) => 0,
+                range if overlaps(range, settled) => 1,
+                _ => 2,
+            };
+            Held {
+                level,
+                range,
+                taken: &taken,
+            }
+        };
+        let pieces = stays
+            .iter()
+            .enumerate()
+            .map(|(stay, (first, last, bytes))| Piece {
+                stay,
+                bytes: *bytes,
+                first: vec![*first],
+                last: vec![*last],
+            });
+        let runs = SettlePlan::new(pieces, find);
+        for run in &runs.deep {
+            let (first, last) = (run.stays[0], run.stays[run.stays.len() - 1]);
+            assert_eq!((run.first[0], run.last[0]), (stays[first].0, stays[last].1));
+        }
+        (
+            runs.deep.into_iter().map(|run| run.stays).collect(),
+            runs.rest,
+        )
+    }
+
+    const SMALL: u64 = 40 << 10;
+
+    #[test]
+    fn neighbours_share_a_run() {
+        let stays = [(1, 2, SMALL), (3, 4, SMALL), (5, 6, SMALL)];
+        assert_eq!(runs(&stays, &[], &[]), (vec![vec![0, 1, 2]], vec![]));
+    }
+
+    #[test]
+    fn what_lies_between_parts_them() {
+        let large = 2 * SMALL;
+        let stays = [(1, 2, large), (3, 4, large), (6, 7, large)];
+        assert_eq!(
+            runs(&stays, &[(5, 5)], &[]),
+            (vec![vec![0, 1], vec![2]], vec![])
+        );
+    }
+
+    #[test]
+    fn small_ones_that_are_parted_are_the_rest() {
+        let stays = [(1, 2, SMALL), (4, 5, SMALL), (6, 7, SMALL)];
+        assert_eq!(runs(&stays, &[(3, 3)], &[]), (vec![vec![1, 2]], vec![0]));
+    }
+
+    #[test]
+    fn what_finds_no_place_below_is_the_rest() {
+        let stays = [(1, 2, 1 << 20), (3, 4, 1 << 20), (5, 6, 1 << 20)];
+        assert_eq!(
+            runs(&stays, &[], &[(4, 4)]),
+            (vec![vec![0], vec![2]], vec![1])
+        );
+        assert_eq!(runs(&stays, &[], &[(0, 9)]), (vec![], vec![0, 1, 2]));
+    }
+
+    #[test]
+    fn large_ones_are_alone_and_runs_do_not_grow_on() {
+        let stays = [
+            (1, 1, SMALL),
+            (2, 2, SMALL),
+            (3, 3, 1 << 20),
+            (4, 4, 2 * SMALL),
+        ];
+        let expected = (vec![vec![0, 1], vec![2], vec![3]], vec![]);
+        assert_eq!(runs(&stays, &[], &[]), expected);
+        let many: Vec<(u8, u8, u64)> = (0..20).map(|key| (key, key, 900 << 10)).collect();
+        let (deep, rest) = runs(&many, &[], &[]);
+        let lengths: Vec<usize> = deep.iter().map(Vec::len).collect();
+        assert_eq!((lengths, rest), (vec![9, 9, 2], vec![]));
+    }
+}

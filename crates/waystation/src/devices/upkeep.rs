@@ -1,0 +1,156 @@
+//! The upkeep of the devices of a database: all that is not done while a write or a read waits.
+//!
+//! A background job runs a round of it ([`Devices::keep`]): soon after anything that may leave something to be freed, when the
+//! log has grown by a part of the budgets, and when time brings something ([`Devices::next_keeping`]). Nothing of that comes
+//! to a database to which nothing happens. Another job lets devices settle ([`settle`](super::settle)).
+
+use super::checkpoint::Directory;
+use super::context::{Context, Engine};
+use super::departures::{self, Departures};
+use super::handoff::give_up_stalled;
+use super::index_snapshot::IndexSnapshots;
+use super::log_release::Checkpoints;
+use super::residency::ResidencyClock;
+use super::resident::Resident;
+use super::settle::{EARLY, Settler};
+use super::upper::Upper;
+use crate::background::{DiskReserve, Throttle};
+use crate::error::Result;
+use crate::options::DeviceOptions;
+use crate::storage::Storage;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, AtomicU64};
+use std::path::Path;
+use std::time::Duration;
+
+/// What happens within this time is looked at together.
+pub(crate) const TICK: Duration = Duration::from_millis(20);
+/// How often the disk is looked at while it is full, the log while somebody holds it, and streams while they come.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Budgets are looked at when the log has grown by this part of the smallest of them, within limits (bytes).
+const BUDGET_PART: u64 = 64;
+const STEP_MIN: u64 = 16 << 10;
+const STEP_MAX: u64 = 4 << 20;
+
+/// The devices of a database.
+pub(crate) struct Devices {
+    pub(crate) upper: Arc<Upper>,
+    pub(crate) settings: DeviceOptions,
+    clock: ResidencyClock,
+    pub(crate) directory: Directory,
+    pub(crate) settler: Settler,
+    pub(crate) departures: Departures,
+    pub(crate) checkpoints: Checkpoints,
+    pub(crate) snapshots: IndexSnapshots,
+    /// A round is due when the log comes to here.
+    pub(crate) keep_at_lsn: AtomicU64,
+    /// Indexes wait for the release of a snapshot.
+    pub(crate) waits_for_release: AtomicBool,
+}
+
+impl Devices {
+    /// The devices of a directory, as its checkpoint `directory` and the `pending` switches stood when it was opened at `now`,
+    /// with an index snapshot that spares the log before `snapshot_lsn` (0: there is none).
+    pub(crate) fn new(
+        upper: Arc<Upper>,
+        settings: DeviceOptions,
+        directory: Directory,
+        pending: Vec<Arc<Resident>>,
+        snapshot_lsn: u64,
+        now: Duration,
+    ) -> Self {
+        Self {
+            upper,
+            settings,
+            clock: ResidencyClock::resume(directory.clock, now),
+            directory,
+            settler: Settler::new(pending),
+            departures: Departures::default(),
+            checkpoints: Checkpoints::new(&directory, now),
+            snapshots: IndexSnapshots::new(snapshot_lsn),
+            keep_at_lsn: AtomicU64::new(u64::MAX),
+            waits_for_release: AtomicBool::new(false),
+        }
+    }
+
+    /// What the upkeep is given by `engine`, whose database is in `dir`.
+    pub(crate) fn context<'a, E>(
+        &'a self,
+        engine: &'a E,
+        storage: &'a dyn Storage,
+        dir: &'a Path,
+        reserve: &'a DiskReserve,
+    ) -> Context<'a, E> {
+        Context {
+            storage,
+            dir,
+            upper: &self.upper,
+            settings: &self.settings,
+            directory: &self.directory,
+            clock: &self.clock,
+            reserve,
+            engine,
+        }
+    }
+
+    /// The reading of the residency clock.
+    pub(crate) fn now(&self, storage: &dyn Storage) -> Duration {
+        self.clock.read(storage.now())
+    }
+
+    /// Whether it matters when a device was written to last.
+    pub(crate) fn notes_writes(&self) -> bool {
+        self.settings.idle_departure.is_some()
+    }
+
+    /// One round. `throttle` is told how full the budgets are.
+    pub(crate) fn keep<E: Engine>(
+        &self,
+        context: &Context<'_, E>,
+        throttle: &Throttle,
+    ) -> Result<()> {
+        departures::reap(context);
+        context.reserve.look()?;
+        // Before anything that needs room: on a full disk this is what makes some.
+        let is_short = context.engine.is_short_of_room();
+        let removed = context.upper.log.remove_freed(is_short, is_short);
+        let fill = context.fill();
+        throttle.observe_upper(fill);
+        give_up_stalled(context, is_short || fill > EARLY);
+        self.departures.look(context)?;
+        self.checkpoints.free(context, false)?;
+        context.reserve.keep(context.storage, context.dir);
+        self.snapshots.draw(context, &self.checkpoints)?;
+        removed
+    }
+
+    /// When there is something to be kept, if nothing happens before.
+    pub(crate) fn next_keeping<E: Engine>(&self, context: &Context<'_, E>) -> Option<Duration> {
+        let now = context.storage.now();
+        let log = &context.upper.log;
+        // A stream may stall.
+        let is_coming = !context.upper.table.coming().is_empty();
+        let is_pressed = context.engine.is_short_of_room() || log.is_held() || is_coming;
+        let times = [
+            self.snapshots.is_under_way().then_some(now),
+            is_pressed.then_some(now + PAUSE),
+            self.departures.next(context),
+            self.checkpoints.next(context),
+            log.next_removal(),
+        ];
+        let first = times.into_iter().flatten().min();
+        first.map(|at| at.max(now + TICK))
+    }
+
+    /// A round is due whenever the log has grown by so many bytes.
+    pub(crate) fn step_bytes(&self) -> u64 {
+        let settings = &self.settings;
+        let budgets = [
+            settings.upper_bytes,
+            settings.index_bytes,
+            settings.replay_bytes,
+        ];
+        let smallest = budgets.into_iter().min().unwrap_or(STEP_MAX);
+        (smallest / BUDGET_PART).clamp(STEP_MIN, STEP_MAX)
+    }
+}
