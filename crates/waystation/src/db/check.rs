@@ -1,7 +1,7 @@
 //! The check of an open database: the tree, and with devices every entry of the upper level against the log.
 
 use super::Db;
-use crate::devices::check::check_stay;
+use crate::devices::check::check_residency;
 use crate::error::Result;
 use crate::log::Log;
 use crate::lsm::tree::CheckReport;
@@ -18,8 +18,8 @@ impl Db {
         let mut report = core.tree.check(written)?;
         // What is given up meanwhile stays readable.
         let (_snapshot, _hold) = (core.snapshot(), Log::hold(&core.log));
-        for stay in devices.upper.table.stays(|_| true) {
-            check_stay(&devices.upper, &stay, written, &mut report)?;
+        for residency in devices.upper.table.residencies(|_| true) {
+            check_residency(&devices.upper, &residency, written, &mut report)?;
         }
         Ok(report)
     }

@@ -4,7 +4,7 @@ use super::Core;
 use super::disk::only_deletes;
 use super::pipeline::{apply_one, room_of};
 use super::write_source::WriteSource;
-use crate::devices::upkeep::Devices;
+use crate::devices::maintenance::Devices;
 use crate::devices::writes::DeviceWrites;
 use crate::error::Result;
 use crate::log::{NewRecord, Rejection};

@@ -7,8 +7,8 @@ use crate::devices::context::Context;
 use crate::devices::departures;
 use crate::devices::describe;
 use crate::devices::handoff::HandOff;
+use crate::devices::maintenance::Devices;
 use crate::devices::table::{Device, DeviceState};
-use crate::devices::upkeep::Devices;
 use crate::error::{DeviceError, Error, Result};
 use crate::options::Extractor;
 use crate::storage::Haste;
@@ -95,7 +95,7 @@ impl Core {
         })
     }
 
-    /// What the upkeep of `devices` is given.
+    /// What the maintenance of `devices` is given.
     pub(super) fn context_of<'a>(&'a self, devices: &'a Devices) -> Context<'a, Self> {
         devices.context(self, &*self.storage, &self.dir, &self.disk_reserve)
     }
@@ -118,12 +118,19 @@ impl Core {
         let prefix = context.prefix_of(device)?;
         let (found, _) = context.look(|table| {
             let found = table.get(&prefix).and_then(|found| {
-                found.with_state(|state| state.current.clone().filter(|stay| stay.has_begun()))
+                found.with_state(|state| {
+                    state
+                        .current
+                        .clone()
+                        .filter(|residency| residency.has_begun())
+                })
             });
             (found, table.is_occupied(&prefix))
         });
         match found {
-            (Some(stay), _) => devices.settler.settle(&context, vec![stay], Haste::Much),
+            (Some(residency), _) => devices
+                .settler
+                .settle(&context, vec![residency], Haste::Much),
             (None, is_occupied)
                 if is_occupied || self.has_older(&context.upper.table, &prefix)? =>
             {
@@ -139,13 +146,14 @@ impl Core {
     fn settle_those<'a>(&self, names: impl Iterator<Item = &'a [u8]>) -> Result<()> {
         let devices = self.known_devices()?;
         let context = self.context_of(devices);
-        let mut stays = Vec::new();
+        let mut residencies = Vec::new();
         for name in names {
             let prefix = context.prefix_of(name)?;
             let found = context.upper.table.get(&prefix);
-            stays.extend(found.and_then(|found| found.with_state(|state| state.current.clone())));
+            residencies
+                .extend(found.and_then(|found| found.with_state(|state| state.current.clone())));
         }
-        stays.retain(|stay| stay.has_begun());
-        devices.settler.settle(&context, stays, Haste::Much)
+        residencies.retain(|residency| residency.has_begun());
+        devices.settler.settle(&context, residencies, Haste::Much)
     }
 }

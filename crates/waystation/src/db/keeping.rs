@@ -1,15 +1,15 @@
-//! When the upkeep of devices runs ([`crate::devices::upkeep`] says what it does), and when devices settle.
+//! When the maintenance of devices runs ([`crate::devices::maintenance`] says what it does), and when devices settle.
 
 use super::Core;
 use crate::background::{Kind, Next};
 use crate::devices::log_release::CHECKPOINT_INTERVAL;
-use crate::devices::upkeep::{Devices, TICK};
+use crate::devices::maintenance::{Devices, TICK};
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::lock;
 use std::time::Duration;
 
 impl Core {
-    /// One round of the upkeep, as a background job.
+    /// One round of the maintenance, as a background job.
     pub(super) fn keep_round(&self) -> Next {
         let Some(devices) = self.devices.as_ref().filter(|_| !self.is_stopping()) else {
             return Next::Idle;
@@ -33,7 +33,7 @@ impl Core {
         devices.next_keeping(&context).map_or(Next::Idle, Next::At)
     }
 
-    /// Lets stays settle whose time is over, and says when it will be over for others.
+    /// Lets residencies settle whose time is over, and says when it will be over for others.
     pub(super) fn settle_round(&self) -> Next {
         let Some(devices) = self.devices.as_ref().filter(|_| !self.is_stopping()) else {
             return Next::Idle;
@@ -51,7 +51,7 @@ impl Core {
         lock(&self.background).stopping
     }
 
-    /// Something happened that may leave the upkeep something to do.
+    /// Something happened that may leave the maintenance something to do.
     pub(super) fn keep_soon(&self) {
         if self.devices.is_some() {
             self.jobs.by(Kind::Keep, self.storage.now() + TICK);
@@ -97,7 +97,7 @@ impl Core {
         self.watch_after_release();
     }
 
-    /// Gives up what the upkeep was at, which runs no more.
+    /// Gives up what the maintenance was at, which runs no more.
     pub(super) fn end_keeping(&self) {
         if let Some(devices) = &self.devices {
             devices.snapshots.stop(&*self.storage, &self.dir);

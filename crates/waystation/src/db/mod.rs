@@ -67,8 +67,8 @@ pub use waystation_format::batch::WriteBatch;
 use waystation_format::batch::prefix_end;
 
 use crate::background::{DiskReserve, Member, Throttle};
-use crate::devices::resident::ReadPoint;
-use crate::devices::upkeep::Devices;
+use crate::devices::maintenance::Devices;
+use crate::devices::residency::ReadPoint;
 use crate::devices::upper::{Step, Upper};
 use crate::error::{Error, Result};
 use crate::log::Log;

@@ -18,9 +18,9 @@ use crate::devices::checkpoint::{self, Directory, Saved};
 use crate::devices::index_snapshot::{self, Spared};
 use crate::devices::ledger::Ledger;
 use crate::devices::log_release;
+use crate::devices::maintenance::Devices;
 use crate::devices::replay::DeviceReplay;
 use crate::devices::settle::note_settling;
-use crate::devices::upkeep::Devices;
 use crate::devices::upper::Upper;
 use crate::directory::{
     CHECKPOINT_NAME, DEVICES_STATE, DRAFTS, JOURNAL_NAME, LOCK_NAME, LOG_STATE,

@@ -29,7 +29,7 @@ pub(super) struct Replay {
     pub(super) active: LoggedMemTable,
     pub(super) reserved: usize,
     inserters: Inserters<Batches>,
-    /// Fills the indexes of stays.
+    /// Fills the indexes of residencies.
     indexers: Inserters<Versions>,
     pub(super) devices: Option<DeviceReplay>,
     /// What an index snapshot spares.
@@ -160,11 +160,12 @@ impl Replay {
                 continue;
             }
             match devices.route(operation.key, sequence, record.lsn) {
-                Route::Stay(stay) => {
+                Route::Residency(residency) => {
                     let value = operation.value;
                     let value = value.map(|it| Spot::of(it, record.payload, record.lsn));
-                    let key = &operation.key[stay.prefix().len()..];
-                    self.indexers.insert(stay, key, Entry { sequence, value })?;
+                    let key = &operation.key[residency.prefix().len()..];
+                    self.indexers
+                        .insert(residency, key, Entry { sequence, value })?;
                 }
                 Route::Memtable if sequence > self.flushed_sequence => {
                     lower.push((sequence, operation));

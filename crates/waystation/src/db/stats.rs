@@ -1,8 +1,8 @@
 //! Figures about an open database.
 
 use super::Core;
-use crate::devices::resident::NEVER;
-use crate::devices::upkeep::Devices;
+use crate::devices::maintenance::Devices;
+use crate::devices::residency::NEVER;
 use crate::log::LogStats;
 use crate::lsm::tree::TreeStats;
 use crate::storage::{Area, AreaMeter};
@@ -72,7 +72,7 @@ pub struct DeviceStats {
     pub devices: usize,
     /// Memory that the indexes take (bytes).
     pub index_bytes: u64,
-    /// The log from the first record that a stay needs to its end (bytes).
+    /// The log from the first record that a residency needs to its end (bytes).
     pub needed_log_bytes: u64,
     /// Of these, what an opening would read now: the rest is known from saved indexes (bytes, about).
     pub replay_bytes: u64,
@@ -137,8 +137,8 @@ impl Core {
 fn device_stats(devices: &Devices, end_lsn: u64) -> DeviceStats {
     let table = &devices.upper.table;
     let mut first = true;
-    let oldest = table.stays(|_| std::mem::take(&mut first)).pop();
-    let needed = oldest.as_ref().map(|stay| stay.first_lsn());
+    let oldest = table.residencies(|_| std::mem::take(&mut first)).pop();
+    let needed = oldest.as_ref().map(|residency| residency.first_lsn());
     let image_lsn = devices.snapshots.lsn();
     let unspared = needed.map_or(0, |lsn| end_lsn.saturating_sub(lsn.max(image_lsn)));
     DeviceStats {
@@ -146,8 +146,10 @@ fn device_stats(devices: &Devices, end_lsn: u64) -> DeviceStats {
         index_bytes: table.index_bytes(),
         needed_log_bytes: needed.map_or(0, |lsn| end_lsn.saturating_sub(lsn)),
         replay_bytes: unspared,
-        oldest_is_over: oldest.as_ref().is_some_and(|stay| stay.gone() != NEVER),
-        oldest: oldest.map(|stay| stay.prefix().escape_ascii().to_string()),
+        oldest_is_over: oldest
+            .as_ref()
+            .is_some_and(|residency| residency.gone() != NEVER),
+        oldest: oldest.map(|residency| residency.prefix().escape_ascii().to_string()),
         floored: table.floored().len(),
         settled_records: table.settled_records(),
     }

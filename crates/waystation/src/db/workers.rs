@@ -163,7 +163,7 @@ impl Core {
         let bytes: usize = tables.map(|table| table.used_bytes()).sum();
         self.throttle.drained(bytes as u64, elapsed);
         if let Some(devices) = &self.devices {
-            // The upkeep frees the log, which stays need, too.
+            // The maintenance frees the log, which residencies need, too.
             devices.upper.note_durable(end_sequence);
             return Ok(());
         }

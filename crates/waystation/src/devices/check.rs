@@ -1,7 +1,7 @@
 //! The check of the upper level: every entry of an index against the log.
 
 use super::index::{Entry, Leaves, Spot, Window};
-use super::resident::Resident;
+use super::residency::Residency;
 use super::upper::Upper;
 use crate::error::{Error, Result};
 use crate::log::{Pass, Wanted};
@@ -12,10 +12,10 @@ use waystation_format::varint::put_u64;
 /// How many problems of a device are told one by one.
 const TOLD: usize = 3;
 
-/// Checks what a stay's index names, up to write `written`: what is newer may not be in the log yet.
-pub(crate) fn check_stay(
+/// Checks what a residency's index names, up to write `written`: what is newer may not be in the log yet.
+pub(crate) fn check_residency(
     upper: &Upper,
-    stay: &Resident,
+    residency: &Residency,
     written: u64,
     report: &mut CheckReport,
 ) -> Result<()> {
@@ -23,19 +23,19 @@ pub(crate) fn check_stay(
     let mut last: Option<(Vec<u8>, u64)> = None;
     let mut problems = 0;
     loop {
-        stay.load(&mut window, |index: &Leaves, window| match &last {
+        residency.load(&mut window, |index: &Leaves, window| match &last {
             Some((key, sequence)) => index.load_from(key, sequence - 1, window),
             None => index.load_from(b"", u64::MAX, window),
         });
         let entries = (0..window.len()).filter_map(|at| window.get(at));
         for (key, entry) in entries.filter(|(_, entry)| entry.sequence <= written) {
             report.upper_entries += 1;
-            let Some(reason) = problem(upper, stay.prefix(), key, entry)? else {
+            let Some(reason) = problem(upper, residency.prefix(), key, entry)? else {
                 continue;
             };
             problems += 1;
             if problems <= TOLD {
-                let device = stay.prefix().escape_ascii();
+                let device = residency.prefix().escape_ascii();
                 let key = key.escape_ascii();
                 report.problems.push(Problem {
                     level: 0,
@@ -50,7 +50,7 @@ pub(crate) fn check_stay(
         }
     }
     if problems > TOLD {
-        let device = stay.prefix().escape_ascii();
+        let device = residency.prefix().escape_ascii();
         report.problems.push(Problem {
             level: 0,
             table: 0,

@@ -17,7 +17,7 @@
 //!   lower since  u64       with bit 0: the switch
 //!   floors       varint count, then varints
 //!   settled      varint records, varint bytes
-//!   stay         with bit 2: u64 first sequence number, u64 arrival by the residency clock (microseconds)
+//!   residency         with bit 2: u64 first sequence number, u64 arrival by the residency clock (microseconds)
 //!   frozen       with bit 3: u64 ticket, u8 promise, string destination
 //!   tenure       with bit 4: varint
 //! stubs          u32 count, then per stub, the oldest first:
@@ -36,7 +36,7 @@
 use super::floors::Floors;
 use super::handoff::Frozen;
 use super::ledger::Ledger;
-use super::resident::Resident;
+use super::residency::Residency;
 use super::table::{DeviceState, DeviceTable};
 use crate::directory::{CHECKPOINT_NAME, read_file};
 use crate::error::{Error, Result};
@@ -92,11 +92,11 @@ pub(crate) struct SavedDevice {
     pub(crate) in_tree: bool,
     pub(crate) floors: Floors,
     pub(crate) settled: (u64, u64),
-    /// First sequence number and arrival of its stay in the upper level.
-    pub(crate) stay: Option<(u64, Duration)>,
+    /// First sequence number and arrival of its residency in the upper level.
+    pub(crate) residency: Option<(u64, Duration)>,
     pub(crate) frozen: Option<Frozen>,
     pub(crate) tenure: u64,
-    /// Whether the tree may hold something that its stay came with.
+    /// Whether the tree may hold something that its residency came with.
     pub(crate) is_mixed: bool,
 }
 
@@ -118,24 +118,26 @@ impl From<FormatError> for CheckpointError {
 impl SavedDevice {
     fn of(prefix: &[u8], state: &DeviceState) -> Self {
         let current = state.current.as_deref();
-        let stay = current.filter(|stay| stay.has_begun() && state.lower_since.is_none());
-        // A stay that is about to settle is, until it has, one of the upper level: its switch is in the log.
+        let residency =
+            current.filter(|residency| residency.has_begun() && state.lower_since.is_none());
+        // A residency that is about to settle is, until it has, one of the upper level: its switch is in the log.
         let pending = current.filter(|_| state.lower_since.is_some());
-        let of_stay = |stay: &Resident| (stay.first_sequence(), stay.arrival());
+        let of_residency =
+            |residency: &Residency| (residency.first_sequence(), residency.arrival());
         Self {
             prefix: prefix.to_vec(),
             lower_since: state.lower_since.filter(|_| pending.is_none()),
             in_tree: state.in_tree,
             floors: state.floors.clone(),
             settled: (state.settled_records, state.settled_bytes),
-            stay: stay.or(pending).map(of_stay),
+            residency: residency.or(pending).map(of_residency),
             frozen: state.frozen.clone(),
             tenure: state.tenure,
-            is_mixed: current.is_some_and(Resident::is_mixed),
+            is_mixed: current.is_some_and(Residency::is_mixed),
         }
     }
 
-    /// As the table keeps it; the stay comes back with the log.
+    /// As the table keeps it; the residency comes back with the log.
     pub(crate) fn state(&self) -> DeviceState {
         DeviceState {
             lower_since: self.lower_since,
@@ -203,7 +205,7 @@ fn put_device(out: &mut Vec<u8>, device: &SavedDevice) {
     for (bit, is_set) in [
         (LOWER, device.lower_since.is_some()),
         (IN_TREE, device.in_tree),
-        (UPPER, device.stay.is_some()),
+        (UPPER, device.residency.is_some()),
         (FROZEN, device.frozen.is_some()),
         (CAME, device.tenure > 0),
         (MIXED, device.is_mixed),
@@ -220,7 +222,7 @@ fn put_device(out: &mut Vec<u8>, device: &SavedDevice) {
     }
     put_u64(out, device.settled.0);
     put_u64(out, device.settled.1);
-    if let Some((sequence, arrival)) = device.stay {
+    if let Some((sequence, arrival)) = device.residency {
         out.extend_from_slice(&sequence.to_le_bytes());
         out.extend_from_slice(&micros(arrival).to_le_bytes());
     }
@@ -294,8 +296,8 @@ fn take_device(reader: &mut Reader<'_>) -> Result<SavedDevice, FormatError> {
         reader.var_u64("settled records")?,
         reader.var_u64("settled bytes")?,
     );
-    let stay = if bits & UPPER != 0 {
-        let first = sequence(reader.fixed_u64("first sequence number of a stay")?)?;
+    let residency = if bits & UPPER != 0 {
+        let first = sequence(reader.fixed_u64("first sequence number of a residency")?)?;
         let arrival = Duration::from_micros(reader.fixed_u64("arrival")?);
         Some((first, arrival))
     } else {
@@ -317,7 +319,7 @@ fn take_device(reader: &mut Reader<'_>) -> Result<SavedDevice, FormatError> {
         in_tree: bits & IN_TREE != 0,
         floors: Floors::from(floors),
         settled,
-        stay,
+        residency,
         frozen,
         tenure,
         is_mixed: bits & MIXED != 0,
@@ -396,14 +398,14 @@ mod tests {
             in_tree: false,
             floors: Floors::default(),
             settled: (0, 0),
-            stay: None,
+            residency: None,
             frozen: None,
             tenure: 0,
             is_mixed: false,
         };
         let devices = vec![
             SavedDevice {
-                stay: Some((1000, Duration::from_secs(1))),
+                residency: Some((1000, Duration::from_secs(1))),
                 frozen: Some(Frozen {
                     ticket: 1010,
                     destination: "edge-2".into(),

@@ -1,9 +1,9 @@
-//! What the upkeep of devices is given: the device table with its log, storage and settings; and of the engine above it the
-//! calls that the traits name. So a part of the upkeep says in its bounds what it may do.
+//! What the maintenance of devices is given: the device table with its log, storage and settings; and of the engine above it the
+//! calls that the traits name. So a part of the maintenance says in its bounds what it may do.
 
 use super::checkpoint::Directory;
+use super::clock::ResidencyClock;
 use super::contended::ContendedLock;
-use super::residency::ResidencyClock;
 use super::settle::EARLY;
 use super::upper::Upper;
 use crate::background::DiskReserve;
@@ -16,7 +16,7 @@ use crate::sync::Arc;
 use std::path::Path;
 use std::time::Duration;
 
-/// What every part of the upkeep is given.
+/// What every part of the maintenance is given.
 pub(crate) struct Context<'a, E> {
     pub(crate) storage: &'a dyn Storage,
     /// The directory of the database.
@@ -48,7 +48,7 @@ pub(crate) trait Events {
     /// Refuses what gives room back, and takes `bytes` of the log, where not even that is left.
     fn check_leaving(&self, bytes: u64) -> Result<()>;
 
-    /// Something happened that may leave the upkeep something to do.
+    /// Something happened that may leave the maintenance something to do.
     fn keep_soon(&self);
 
     /// Whether the background threads are to end.
@@ -133,7 +133,7 @@ impl<E> Context<'_, E> {
         })
     }
 
-    /// Whether the oldest stays are to settle before their time.
+    /// Whether the oldest residencies are to settle before their time.
     pub(crate) fn is_early(&self) -> bool {
         self.fill() > EARLY
     }
@@ -159,7 +159,7 @@ impl<E: Events> Context<'_, E> {
         }
     }
 
-    /// The haste of what the upkeep does at leisure `until` then.
+    /// The haste of what the maintenance does at leisure `until` then.
     pub(crate) fn leisure_until(&self, until: Duration) -> Haste {
         if self.engine.is_stopping() || self.storage.now() > until {
             Haste::Much

@@ -2,11 +2,11 @@
 //!
 //! The first value after a seek is read by itself. Whoever goes on gets the following ones read ahead, in the order of
 //! the log: neighbouring keys lie far apart there, and what lies near together is read at once. Versions newer than the snapshot are not shown, and of what
-//! is shown nothing changes while the snapshot is held: later writes are newer, and a stay that is over keeps its
+//! is shown nothing changes while the snapshot is held: later writes are newer, and a residency that is over keeps its
 //! index and its records for it.
 
 use super::index::{Entry, Leaves, Spot, Window};
-use super::resident::{ReadPoint, Resident};
+use super::residency::{ReadPoint, Residency};
 use super::table::Device;
 use super::upper::Upper;
 use crate::error::Result;
@@ -26,7 +26,7 @@ pub(crate) struct UpperCursor {
     upper: Arc<Upper>,
     point: ReadPoint,
     bound: Option<Box<[u8]>>,
-    stay: Option<Arc<Resident>>,
+    residency: Option<Arc<Residency>>,
     window: Window,
     at: usize,
     valid: bool,
@@ -61,7 +61,7 @@ impl UpperCursor {
             upper,
             point,
             bound: bound.map(Into::into),
-            stay: None,
+            residency: None,
             window: Window::default(),
             at: 0,
             valid: false,
@@ -93,7 +93,7 @@ impl UpperCursor {
                 .table
                 .first_from(Bound::Excluded(device.prefix()));
         }
-        self.stay = None;
+        self.residency = None;
         Ok(())
     }
 
@@ -110,18 +110,18 @@ impl UpperCursor {
                 .table
                 .last_until(Bound::Excluded(device.prefix()));
         }
-        self.stay = None;
+        self.residency = None;
         Ok(())
     }
 
-    /// Makes the stay of `device` that the snapshot sees the current one and loads a window of it. Returns
+    /// Makes the residency of `device` that the snapshot sees the current one and loads a window of it. Returns
     /// whether there is anything in the window.
     fn open(&mut self, device: &Device, load: impl FnOnce(&Leaves, &mut Window)) -> bool {
-        self.stay = device.resident_at(self.point);
+        self.residency = device.residency_at(self.point);
         self.window.clear();
         self.ahead.entries = 0..0;
-        if let Some(stay) = &self.stay {
-            stay.load(&mut self.window, load);
+        if let Some(residency) = &self.residency {
+            residency.load(&mut self.window, load);
         }
         self.window.len() > 0
     }
@@ -139,11 +139,11 @@ impl UpperCursor {
                     Way::Back => self.at.wrapping_sub(1),
                 };
             }
-            let Some(stay) = self.stay.clone() else {
+            let Some(residency) = self.residency.clone() else {
                 return Ok(());
             };
-            if !self.load_next(&stay, way) {
-                let bound = Bound::Excluded(stay.prefix());
+            if !self.load_next(&residency, way) {
+                let bound = Bound::Excluded(residency.prefix());
                 return match way {
                     Way::On => self.enter_from(bound),
                     Way::Back => self.enter_until(bound),
@@ -153,7 +153,7 @@ impl UpperCursor {
     }
 
     /// Loads the window behind, or before, the current one. Returns whether there is one.
-    fn load_next(&mut self, stay: &Resident, way: Way) -> bool {
+    fn load_next(&mut self, residency: &Residency, way: Way) -> bool {
         let last = match way {
             Way::On => self.window.len().checked_sub(1),
             Way::Back => Some(0),
@@ -163,7 +163,7 @@ impl UpperCursor {
         };
         let (key, sequence) = (key.to_vec(), entry.sequence);
         self.ahead.entries = 0..0;
-        stay.load(&mut self.window, |index, window| match way {
+        residency.load(&mut self.window, |index, window| match way {
             // No version has sequence number 0: what follows is the next lower version, or the next key.
             Way::On => index.load_many(&key, sequence - 1, AHEAD_ENTRIES, window),
             Way::Back => index.load_before(&key, sequence, window),
@@ -177,12 +177,14 @@ impl UpperCursor {
 
     /// Lets the window begin with the current entry, and reach as far as values are read ahead.
     fn widen(&mut self) {
-        let (Some(stay), Some((key, entry))) = (self.stay.clone(), self.window.get(self.at)) else {
+        let (Some(residency), Some((key, entry))) =
+            (self.residency.clone(), self.window.get(self.at))
+        else {
             return;
         };
         let (key, sequence) = (key.to_vec(), entry.sequence);
         self.ahead.entries = 0..0;
-        stay.load(&mut self.window, |index, window| {
+        residency.load(&mut self.window, |index, window| {
             index.load_many(&key, sequence, AHEAD_ENTRIES, window);
         });
         self.at = 0;
@@ -205,11 +207,12 @@ impl UpperCursor {
     }
 
     fn fill(&mut self, entry: Entry, way: Way) -> Result<()> {
-        let (Some(stay), Some((suffix, _))) = (&self.stay, self.window.get(self.at)) else {
+        let (Some(residency), Some((suffix, _))) = (&self.residency, self.window.get(self.at))
+        else {
             return Ok(());
         };
         self.key.clear();
-        self.key.extend_from_slice(stay.prefix());
+        self.key.extend_from_slice(residency.prefix());
         self.key.extend_from_slice(suffix);
         self.value = 0..0;
         let kind = match entry.value {
@@ -287,12 +290,12 @@ impl UpperCursor {
 
     /// Whether the cursor may come to the entry at `at`.
     fn is_before_bound(&self, at: usize) -> bool {
-        let (Some(stay), Some((suffix, _))) = (&self.stay, self.window.get(at)) else {
+        let (Some(residency), Some((suffix, _))) = (&self.residency, self.window.get(at)) else {
             return false;
         };
         let bound = self.bound.as_deref();
         // If it is of another device, all of this one lies before it.
-        let rest = bound.and_then(|bound| bound.strip_prefix(stay.prefix()));
+        let rest = bound.and_then(|bound| bound.strip_prefix(residency.prefix()));
         rest.is_none_or(|rest| suffix < rest)
     }
 

@@ -1,9 +1,9 @@
 //! Deletions leave what settles: in the upper level they are versions, in the tree they are graves.
 //!
-//! What a stay holds comes by key, the newest version first. A deletion at `d` is needed by those who read at `d` or
-//! later, and who would see an older version of the key without it. Of this stay that is one that a snapshot from
-//! before `d` keeps; of earlier stays it is none, as the departure in between hides all they left in the tree. Only in
-//! a directory that is older than its extractor the tree may hold what no departure hides, and of a stay that came from
+//! What a residency holds comes by key, the newest version first. A deletion at `d` is needed by those who read at `d` or
+//! later, and who would see an older version of the key without it. Of this residency that is one that a snapshot from
+//! before `d` keeps; of earlier residencies it is none, as the departure in between hides all they left in the tree. Only in
+//! a directory that is older than its extractor the tree may hold what no departure hides, and of a residency that came from
 //! such a one what expires. So mostly a deletion just
 //! goes, with what it deletes; the others are told, each with the sequence number it always had: as a grave it then
 //! says the same to the same readers.
@@ -71,7 +71,7 @@ impl Deletions {
     }
 
     /// Whether the next version stays.
-    fn stays(&mut self, internal_key: &[u8]) -> bool {
+    fn residencies(&mut self, internal_key: &[u8]) -> bool {
         #[cfg(test)]
         if crate::cemetery::plain::is_plain() {
             return true;
@@ -107,7 +107,7 @@ pub(crate) struct Remaining<'d, E> {
 
 impl<E: EntryStream> Remaining<'_, E> {
     fn skip(&mut self) -> Result<()> {
-        while self.entries.has_entry() && !self.deletions.stays(self.entries.entry().0) {
+        while self.entries.has_entry() && !self.deletions.residencies(self.entries.entry().0) {
             self.entries.advance()?;
         }
         Ok(())
@@ -212,7 +212,7 @@ mod tests {
     }
 
     proptest! {
-        /// All who read from the oldest snapshot on see the same as before, of this stay and of what was there before
+        /// All who read from the oldest snapshot on see the same as before, of this residency and of what was there before
         /// it; and nobody who sees nothing older has a grave dug for him.
         #[test]
         fn everybody_sees_the_same(

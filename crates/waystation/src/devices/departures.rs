@@ -1,13 +1,13 @@
 //! Departures: a device goes in one record of the log and one number in the device table, and what is left of it later.
 //!
-//! What a departure leaves is done without haste, in the rounds of the [upkeep](super::upkeep): indexes that no snapshot
+//! What a departure leaves is done without haste, in the rounds of the [maintenance](super::maintenance): indexes that no snapshot
 //! needs are given up, and floors go whose graves were retired.
 
 use super::context::{Context, Engine, Events, Memtables};
 use super::events::unknown;
 use super::index::Index;
 use super::record::DeviceEvent;
-use super::resident::{NEVER, Resident};
+use super::residency::{NEVER, Residency};
 use super::table::{Departure, Device};
 use crate::background::Backoff;
 use crate::error::Result;
@@ -20,7 +20,7 @@ use waystation_format::batch::prefix_end;
 
 /// Idle devices are looked for every such part of the time that makes one idle.
 const IDLE_PART: u32 = 64;
-/// Stays are reaped this many at a time: writers wait while devices are forgotten with them.
+/// Residencies are reaped this many at a time: writers wait while devices are forgotten with them.
 const REAPED_AT_ONCE: usize = 32;
 /// Nothing is done at leisure for longer than this at a time: the budgets wait meanwhile.
 pub(super) const LEISURE_MAX: Duration = Duration::from_millis(200);
@@ -120,7 +120,7 @@ pub(crate) fn bury<E: Memtables>(
     }
 }
 
-/// Gives up the indexes of stays that are over and that no snapshot needs.
+/// Gives up the indexes of residencies that are over and that no snapshot needs.
 pub(crate) fn reap<E: Engine>(context: &Context<'_, E>) {
     let table = &context.upper.table;
     let until = context.storage.now() + LEISURE_MAX;
@@ -157,21 +157,23 @@ fn depart_idle<E: Events + Memtables>(
 ) -> Result<Option<Duration>> {
     let now = context.now();
     let table = &context.upper.table;
-    let may_depart = |stay: &Resident| {
-        stay.departed() == NEVER && stay.switch() == NEVER && table.frozen(stay.prefix()).is_none()
+    let may_depart = |residency: &Residency| {
+        residency.departed() == NEVER
+            && residency.switch() == NEVER
+            && table.frozen(residency.prefix()).is_none()
     };
-    let idle_from = |stay: &Resident| stay.last_write() + limit;
-    let is_idle = |stay: &Resident| may_depart(stay) && idle_from(stay) <= now;
-    let stays = table.stays(|_| true);
-    let next = stays
+    let idle_from = |residency: &Residency| residency.last_write() + limit;
+    let is_idle = |residency: &Residency| may_depart(residency) && idle_from(residency) <= now;
+    let residencies = table.residencies(|_| true);
+    let next = residencies
         .iter()
-        .filter(|stay| may_depart(stay) && !is_idle(stay));
-    let next = next.map(|stay| idle_from(stay)).min();
-    for stay in stays.iter().filter(|stay| is_idle(stay)) {
-        let event = DeviceEvent::Departed(stay.prefix());
+        .filter(|residency| may_depart(residency) && !is_idle(residency));
+    let next = next.map(|residency| idle_from(residency)).min();
+    for residency in residencies.iter().filter(|residency| is_idle(residency)) {
+        let event = DeviceEvent::Departed(residency.prefix());
         // One that was written to meanwhile stays.
         context.log_event(&event, |lsn, sequence| {
-            if is_idle(stay) && depart_at(context, stay.prefix(), lsn, sequence) {
+            if is_idle(residency) && depart_at(context, residency.prefix(), lsn, sequence) {
                 Ok(())
             } else {
                 Err(Rejection::Moved)

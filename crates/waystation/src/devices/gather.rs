@@ -1,10 +1,10 @@
-//! What stays hold, in the order of keys, read in the order of the log.
+//! What residencies hold, in the order of keys, read in the order of the log.
 //!
 //! Neighbouring keys of a device lie far apart in the log. So some megabytes' worth of entries are taken at a
 //! time, their records read from front to back, and then handed on by key.
 
 use super::index::{Spot, Window};
-use super::resident::Resident;
+use super::residency::Residency;
 use super::upper::Upper;
 use crate::background::TOGETHER_BYTES;
 use crate::error::Result;
@@ -24,13 +24,13 @@ const GIVEN_BACK_BYTES: usize = 2 << 20;
 /// Values of this many bytes are handed on from one rest to the next.
 const REST_BYTES: usize = 64 << 10;
 
-/// A stream over stays, ordered by prefix.
+/// A stream over residencies, ordered by prefix.
 pub(crate) struct Gather<'a> {
     upper: &'a Upper,
-    stays: &'a [Arc<Resident>],
+    residencies: &'a [Arc<Residency>],
     duty: &'a Duty<'a>,
-    /// The stay to go on with, and behind which entry of it.
-    next_stay: usize,
+    /// The residency to go on with, and behind which entry of it.
+    next_residency: usize,
     last: Option<(Vec<u8>, u64)>,
     keys: Vec<u8>,
     values: Vec<u8>,
@@ -47,13 +47,17 @@ struct Gathered {
 }
 
 impl<'a> Gather<'a> {
-    /// Everything in the indexes of `stays`; whoever takes it keeps to `duty`.
-    pub(crate) fn new(upper: &'a Upper, stays: &'a [Arc<Resident>], duty: &'a Duty<'a>) -> Self {
+    /// Everything in the indexes of `residencies`; whoever takes it keeps to `duty`.
+    pub(crate) fn new(
+        upper: &'a Upper,
+        residencies: &'a [Arc<Residency>],
+        duty: &'a Duty<'a>,
+    ) -> Self {
         Self {
             upper,
-            stays,
+            residencies,
             duty,
-            next_stay: 0,
+            next_residency: 0,
             last: None,
             keys: Vec::new(),
             values: Vec::new(),
@@ -72,15 +76,15 @@ impl<'a> Gather<'a> {
         let mut window = Window::default();
         while bytes < GATHER_BYTES {
             self.duty.rest();
-            let Some(stay) = self.stays.get(self.next_stay) else {
+            let Some(residency) = self.residencies.get(self.next_residency) else {
                 break;
             };
-            stay.load(&mut window, |index, window| match &self.last {
+            residency.load(&mut window, |index, window| match &self.last {
                 Some((key, sequence)) => index.load_from(key, sequence - 1, window),
                 None => index.load_from(b"", u64::MAX, window),
             });
             if window.len() == 0 {
-                (self.next_stay, self.last) = (self.next_stay + 1, None);
+                (self.next_residency, self.last) = (self.next_residency + 1, None);
             }
             for at in 0..window.len() {
                 let Some((suffix, entry)) = window.get(at) else {
@@ -90,7 +94,7 @@ impl<'a> Gather<'a> {
                     Some(_) => (self.keys.len(), ValueKind::Value),
                     None => (self.keys.len(), ValueKind::Deletion),
                 };
-                self.keys.extend_from_slice(stay.prefix());
+                self.keys.extend_from_slice(residency.prefix());
                 key::append(&mut self.keys, suffix, entry.sequence, kind);
                 let length = entry.value.map_or(0, |spot| spot.length as usize);
                 self.entries.push(Gathered {
@@ -173,7 +177,7 @@ impl EntryStream for Part<'_, '_> {
 
 impl EntryStream for Gather<'_> {
     fn start(&mut self) -> Result<()> {
-        (self.next_stay, self.last) = (0, None);
+        (self.next_residency, self.last) = (0, None);
         self.fill()
     }
 

@@ -30,9 +30,9 @@ pub struct DeviceInfo {
     pub bytes: u64,
     /// How long it has been in the upper level, not counting when the database was closed.
     pub age: Option<Duration>,
-    /// The sequence number of the first write of its stay in the upper level, which names the stay.
+    /// The sequence number of the first write of its residency in the upper level, which names the residency.
     pub incarnation: Option<u64>,
-    /// Stays that are over and whose data is held, for now or for a snapshot.
+    /// Residencies that are over and whose data is held, for now or for a snapshot.
     pub held_stays: usize,
     /// Departures that still hide something in the tree.
     pub floors: usize,
@@ -49,8 +49,11 @@ pub(crate) fn describe(
     has_older: bool,
     now: Duration,
 ) -> Option<DeviceInfo> {
-    let stay = state.current.as_ref().filter(|stay| stay.has_begun());
-    let level = match (stay, state.lower_since) {
+    let residency = state
+        .current
+        .as_ref()
+        .filter(|residency| residency.has_begun());
+    let level = match (residency, state.lower_since) {
         (Some(_), None) => DeviceLevel::Upper,
         (Some(_), Some(_)) => DeviceLevel::Settling,
         (None, Some(_)) => DeviceLevel::Tree,
@@ -59,17 +62,17 @@ pub(crate) fn describe(
     };
     let is_there = level != DeviceLevel::Departed;
     let (mut records, mut bytes) = (state.settled_records, state.settled_bytes);
-    if let Some(stay) = stay {
-        records += stay.records();
-        bytes += stay.log_bytes();
+    if let Some(residency) = residency {
+        records += residency.records();
+        bytes += residency.log_bytes();
     }
     (is_there || !state.past.is_empty() || !state.floors.is_empty()).then(|| DeviceInfo {
         name,
         level,
         records,
         bytes,
-        age: stay.map(|stay| now.saturating_sub(stay.arrival())),
-        incarnation: stay.map(|stay| stay.first_sequence()),
+        age: residency.map(|residency| now.saturating_sub(residency.arrival())),
+        incarnation: residency.map(|residency| residency.first_sequence()),
         held_stays: state.past.len(),
         floors: state.floors.as_slice().len(),
         tenure: state.tenure,

@@ -2,26 +2,26 @@
 
 use super::index::{Entry, Window};
 use super::index_snapshot::unpack;
-use super::resident::Resident;
+use super::residency::Residency;
 use crate::error::Result;
 use crate::log::{CHUNK_BYTES, Chunk, Inserters};
 use crate::sync::Arc;
 use std::ops::Range;
 
-/// Versions for the indexes of stays.
+/// Versions for the indexes of residencies.
 #[derive(Default)]
 pub(crate) struct Versions {
     /// The keys, without the prefixes, one after the other.
     keys: Vec<u8>,
     /// Where each of them ends.
-    entries: Vec<(Arc<Resident>, usize, Entry)>,
+    entries: Vec<(Arc<Residency>, usize, Entry)>,
 }
 
 impl Chunk for Versions {
     fn insert_all(&self) {
         let mut start = 0;
-        for (stay, end, entry) in &self.entries {
-            stay.insert(&self.keys[start..*end], entry);
+        for (residency, end, entry) in &self.entries {
+            residency.insert(&self.keys[start..*end], entry);
             start = *end;
         }
     }
@@ -32,21 +32,21 @@ impl Chunk for Versions {
     }
 }
 
-/// Parts of stays, as a section of an index snapshot has them.
+/// Parts of residencies, as a section of an index snapshot has them.
 #[derive(Default)]
 pub(crate) struct Parts {
     section: Vec<u8>,
     /// For whom, where they are, and how many versions.
-    parts: Vec<(Arc<Resident>, Range<usize>, u64)>,
+    parts: Vec<(Arc<Residency>, Range<usize>, u64)>,
 }
 
 impl Chunk for Parts {
     /// Of a part that makes no sense nothing is inserted: whoever knows how many versions there ought to be misses them.
     fn insert_all(&self) {
         let mut window = Window::default();
-        for (stay, bytes, versions) in &self.parts {
+        for (residency, bytes, versions) in &self.parts {
             if unpack(&self.section[bytes.clone()], *versions, &mut window).is_ok() {
-                stay.restore(&window);
+                residency.restore(&window);
             }
         }
     }
@@ -58,11 +58,16 @@ impl Chunk for Parts {
 }
 
 impl Inserters<Versions> {
-    /// Has a version of `key`, which is without the prefix, put into the index of `stay`.
-    pub(crate) fn insert(&mut self, stay: Arc<Resident>, key: &[u8], entry: Entry) -> Result<()> {
+    /// Has a version of `key`, which is without the prefix, put into the index of `residency`.
+    pub(crate) fn insert(
+        &mut self,
+        residency: Arc<Residency>,
+        key: &[u8],
+        entry: Entry,
+    ) -> Result<()> {
         let chunk = &mut self.filling;
         chunk.keys.extend_from_slice(key);
-        chunk.entries.push((stay, chunk.keys.len(), entry));
+        chunk.entries.push((residency, chunk.keys.len(), entry));
         if chunk.keys.len() + chunk.entries.len() * size_of::<Entry>() >= CHUNK_BYTES {
             self.hand_over()?;
         }
@@ -71,11 +76,11 @@ impl Inserters<Versions> {
 }
 
 impl Inserters<Parts> {
-    /// Has `parts` of `section` put into the indexes of their stays.
+    /// Has `parts` of `section` put into the indexes of their residencies.
     pub(crate) fn insert(
         &mut self,
         section: Vec<u8>,
-        parts: Vec<(Arc<Resident>, Range<usize>, u64)>,
+        parts: Vec<(Arc<Residency>, Range<usize>, u64)>,
     ) -> Result<()> {
         if !self.filling.parts.is_empty() {
             self.hand_over()?;

@@ -1,4 +1,4 @@
-//! Freeing the log. Its beginning is freed up to the first record that a memtable or a stay still needs. Before that, a
+//! Freeing the log. Its beginning is freed up to the first record that a memtable or a residency still needs. Before that, a
 //! checkpoint of the device table is durable that tells what the freed part would have told; and before that, the log is
 //! durable through everything the checkpoint tells.
 
@@ -58,9 +58,9 @@ impl Checkpoints {
         context.engine.move_empty_memtable();
         // In this order: what begins after the memtable's start lies behind it.
         let (mut lsn, mut sequence) = context.engine.memtables_start();
-        if let Some(stay) = context.upper.table.oldest_need() {
+        if let Some(residency) = context.upper.table.oldest_need() {
             // One by one: a memtable that was replayed may begin before its first record.
-            (lsn, sequence) = (lsn.min(stay.0), sequence.min(stay.1));
+            (lsn, sequence) = (lsn.min(residency.0), sequence.min(residency.1));
         }
         let frees = context.upper.log.would_free(lsn);
         let is_due = {

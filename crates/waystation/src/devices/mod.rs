@@ -1,12 +1,13 @@
 //! Devices: data that arrives, stays a while, and settles or leaves.
 //!
-//! - what is known: [`table`], [`upper`], [`index`], [`resident`], [`ledger`]; on storage: [`record`], [`checkpoint`],
+//! - what is known: [`table`], [`upper`], [`index`], [`residency`], [`ledger`]; on storage: [`record`], [`checkpoint`],
 //!   [`index_snapshot`]; after an opening: [`replay`]
 //! - what happens: [`events`], [`departures`], [`settle`], [`handoff`]
-//! - what is done behind: [`upkeep`], and [`log_release`], which frees the log. What it is given by the engine above: [`context`]
+//! - what is done behind: [`maintenance`], and [`log_release`], which frees the log. What it is given by the engine above: [`context`]
 
 pub(crate) mod check;
 pub(crate) mod checkpoint;
+pub(crate) mod clock;
 mod contended;
 pub(crate) mod context;
 pub(crate) mod cursor;
@@ -22,6 +23,7 @@ mod info;
 pub(crate) mod inserters;
 pub(crate) mod ledger;
 pub(crate) mod log_release;
+pub(crate) mod maintenance;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod model_tests;
@@ -29,12 +31,10 @@ mod reaping;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod residency;
-pub(crate) mod resident;
+mod residents;
 pub(crate) mod settle;
 mod settle_plan;
-mod staying;
 pub(crate) mod table;
-pub(crate) mod upkeep;
 pub(crate) mod upper;
 pub(crate) mod writes;
 

@@ -5,7 +5,7 @@
 
 use super::index::Entry;
 use super::ledger::Ledger;
-use super::resident::ReadPoint;
+use super::residency::ReadPoint;
 use super::table::{Departure, DeviceTable};
 use crate::options::Extractor;
 use crate::sync::models::explore;
@@ -13,7 +13,7 @@ use crate::sync::{Arc, Mutex, lock, thread};
 use std::time::Duration;
 
 const PREFIX: &[u8] = b"car:";
-const STAYS: usize = 3;
+const RESIDENCIES: usize = 3;
 const WRITES: usize = 2;
 
 struct Model {
@@ -36,23 +36,23 @@ impl Model {
     /// Settles the device as [`settle`](crate::db) does, what it has written being `written`.
     fn settle(&self, written: &[u64]) {
         let target = self.table.target(PREFIX, || Duration::ZERO).unwrap();
-        let stay = target.resident.unwrap();
+        let residency = target.residency.unwrap();
         let next = || {
             let mut front = lock(&self.front);
             *front += 1;
             front
         };
         let switch = next();
-        assert!(self.table.switch(&stay, *switch));
+        assert!(self.table.switch(&residency, *switch));
         drop(switch);
         let generation = {
             let mut view = lock(&self.view);
             *view = (view.0 + 1, written.to_vec());
             view.0
         };
-        stay.set_installed(generation);
+        residency.set_installed(generation);
         let settled = next();
-        self.table.settled(&stay, *settled);
+        self.table.settled(&residency, *settled);
     }
 
     /// Reads without a snapshot.
@@ -68,8 +68,10 @@ impl Model {
                 continue;
             }
             let sight = self.table.sight(PREFIX, point).unwrap();
-            let found = match sight.resident {
-                Some(stay) => stay.get(&written.to_le_bytes(), point.snapshot).is_some(),
+            let found = match sight.residency {
+                Some(residency) => residency
+                    .get(&written.to_le_bytes(), point.snapshot)
+                    .is_some(),
                 None => sight.in_tree && view.1.contains(&written),
             };
             if self.table.generation() == generation {
@@ -89,11 +91,11 @@ impl Model {
             }
             *front += 1;
             let sequence = *front;
-            let stay = target.resident.expect("it does not settle");
-            self.table.begin(&stay, sequence, sequence);
+            let residency = target.residency.expect("it does not settle");
+            self.table.begin(&residency, sequence, sequence);
             drop(front);
             let value = None;
-            stay.insert(&sequence.to_le_bytes(), &Entry { sequence, value });
+            residency.insert(&sequence.to_le_bytes(), &Entry { sequence, value });
             return sequence;
         }
     }
@@ -108,7 +110,7 @@ impl Model {
     /// What the keeper does: indexes that nobody reads any more go, and devices with nothing else.
     fn tidy_up(&self) {
         let oldest = *lock(&self.front);
-        let reaped = self.table.reap(oldest, STAYS);
+        let reaped = self.table.reap(oldest, RESIDENCIES);
         let _front = lock(&self.front);
         self.table.forget(&reaped.empty);
     }
@@ -118,8 +120,12 @@ impl Model {
             snapshot: *lock(&self.front),
             generation: 0,
         };
-        let stay = self.table.sight(PREFIX, point).and_then(|it| it.resident);
-        stay.is_some_and(|stay| stay.get(&written.to_le_bytes(), point.snapshot).is_some())
+        let residency = self.table.sight(PREFIX, point).and_then(|it| it.residency);
+        residency.is_some_and(|residency| {
+            residency
+                .get(&written.to_le_bytes(), point.snapshot)
+                .is_some()
+        })
     }
 }
 
@@ -127,9 +133,9 @@ fn come_and_go() {
     let model = Model::new();
     let keeper = {
         let model = Arc::clone(&model);
-        thread::spawn(move || (0..2 * STAYS).for_each(|_| model.tidy_up()))
+        thread::spawn(move || (0..2 * RESIDENCIES).for_each(|_| model.tidy_up()))
     };
-    for stay in 0..STAYS {
+    for residency in 0..RESIDENCIES {
         let written: Vec<u64> = (0..WRITES).map(|_| model.write()).collect();
         for sequence in written {
             assert!(
@@ -137,7 +143,7 @@ fn come_and_go() {
                 "an acknowledged write is not visible"
             );
         }
-        if stay + 1 < STAYS {
+        if residency + 1 < RESIDENCIES {
             model.depart();
         }
     }
@@ -152,7 +158,7 @@ fn settle_and_read() {
         thread::spawn(move || body(&model, &written))
     };
     let threads = [
-        spawn(|model, _| (0..2 * STAYS).for_each(|_| model.tidy_up())),
+        spawn(|model, _| (0..2 * RESIDENCIES).for_each(|_| model.tidy_up())),
         spawn(|model, written| {
             for sequence in written {
                 assert!(model.reads(*sequence), "what settles is not visible");

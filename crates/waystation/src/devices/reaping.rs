@@ -1,4 +1,4 @@
-//! What is taken out of the device table when nobody needs it any more: indexes of stays that are over, and devices of which
+//! What is taken out of the device table when nobody needs it any more: indexes of residencies that are over, and devices of which
 //! nothing is left.
 
 use super::index::Index;
@@ -13,18 +13,18 @@ pub(crate) struct Reaped {
     pub(crate) indexes: Vec<Index>,
     /// Devices that may be forgotten.
     pub(crate) empty: Vec<Arc<Device>>,
-    /// Whether a stay was among them that left on its way to the tree.
+    /// Whether a residency was among them that left on its way to the tree.
     pub(crate) has_left: bool,
 }
 
 impl DeviceTable {
-    /// How many stays are over whose index is still there.
+    /// How many residencies are over whose index is still there.
     pub(crate) fn count_over(&self) -> usize {
         lock(&self.over).len()
     }
 
-    /// From which sequence numbers to which (both excluded) stays were on their way to the tree that departed before they
-    /// came there, and that somebody may still read. In order, and apart from each other: many stays switch at once.
+    /// From which sequence numbers to which (both excluded) residencies were on their way to the tree that departed before they
+    /// came there, and that somebody may still read. In order, and apart from each other: many residencies switch at once.
     pub(crate) fn left_on_the_way(&self) -> Vec<(u64, u64)> {
         let over = lock(&self.over);
         let mut spans: Vec<_> = over.iter().filter_map(|it| it.left_on_the_way()).collect();
@@ -40,10 +40,10 @@ impl DeviceTable {
         spans
     }
 
-    /// Gives up the indexes of stays that no reader at `oldest_snapshot` or later needs, `at_most` so many.
+    /// Gives up the indexes of residencies that no reader at `oldest_snapshot` or later needs, `at_most` so many.
     pub(crate) fn reap(&self, oldest_snapshot: u64, at_most: usize) -> Reaped {
         let due: Vec<_> = lock(&self.over)
-            .extract_if(.., |stay| stay.is_over(oldest_snapshot))
+            .extract_if(.., |residency| residency.is_over(oldest_snapshot))
             .take(at_most)
             .collect();
         let mut reaped = Reaped::default();
@@ -53,19 +53,19 @@ impl DeviceTable {
         // Who looked before, and misses something now, starts over. Before anything goes: between the two somebody might miss
         // it and not hear of it.
         self.generation.fetch_add(1, SeqCst);
-        for stay in &due {
-            if let Some(device) = self.get(stay.prefix()) {
+        for residency in &due {
+            if let Some(device) = self.get(residency.prefix()) {
                 let is_empty = device.with_state(|state| {
-                    state.past.retain(|past| !Arc::ptr_eq(past, stay));
+                    state.past.retain(|past| !Arc::ptr_eq(past, residency));
                     state.is_empty()
                 });
-                self.staying.review(&device);
+                self.residents.review(&device);
                 reaped.empty.extend(is_empty.then_some(device));
             }
         }
-        for stay in due {
-            reaped.has_left |= stay.left_on_the_way().is_some();
-            let (index, bytes) = stay.reap();
+        for residency in due {
+            reaped.has_left |= residency.left_on_the_way().is_some();
+            let (index, bytes) = residency.reap();
             self.note_shrinking(bytes);
             reaped.indexes.push(index);
         }
@@ -85,7 +85,7 @@ impl DeviceTable {
             if is_forgotten {
                 shard.remove(device.prefix());
                 order.remove(device.prefix());
-                self.staying.remove(device.prefix());
+                self.residents.remove(device.prefix());
             }
         }
     }
@@ -106,10 +106,10 @@ mod tests {
         for sequence in 1..=5 {
             let prefix = format!("{sequence}:");
             let target = table.target(prefix.as_bytes(), || Duration::ZERO);
-            let stay = target.expect("not barred").resident.expect("it arrives");
-            table.begin(&stay, sequence * 100, sequence);
+            let residency = target.expect("not barred").residency.expect("it arrives");
+            table.begin(&residency, sequence * 100, sequence);
             let value = None;
-            table.note_growth(stay.insert(b"key", &Entry { sequence, value }));
+            table.note_growth(residency.insert(b"key", &Entry { sequence, value }));
             table.depart(prefix.as_bytes(), sequence + 10);
         }
         assert_eq!(table.count_over(), 5);

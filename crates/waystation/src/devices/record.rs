@@ -31,9 +31,9 @@ use waystation_format::varint::{Reader, put_length_prefixed, put_u64};
 pub(crate) enum DeviceEvent<'a> {
     /// A device left.
     Departed(&'a [u8]),
-    /// Stays are about to settle.
+    /// Residencies are about to settle.
     Switched(Vec<&'a [u8]>),
-    /// Stays have settled.
+    /// Residencies have settled.
     Settled(Vec<&'a [u8]>),
     /// A device is about to be handed on.
     Frozen {

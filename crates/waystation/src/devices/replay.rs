@@ -13,7 +13,7 @@ use super::checkpoint::{Directory, Saved};
 use super::handoff::{Frozen, Occupied, Part};
 use super::ledger::Stub;
 use super::record::{Admitted, DeviceEvent, expiring};
-use super::resident::{NEVER, Resident};
+use super::residency::{NEVER, Residency};
 use super::table::{Departure, Device, DeviceTable};
 use crate::sync::Arc;
 use std::collections::HashMap;
@@ -27,25 +27,25 @@ pub(crate) enum Route {
     Nowhere,
     /// Into the memtable, unless it was flushed.
     Memtable,
-    /// Into the index of this stay.
-    Stay(Arc<Resident>),
+    /// Into the index of this residency.
+    Residency(Arc<Residency>),
 }
 
 /// A device table on its way back.
 pub(crate) struct DeviceReplay {
     pub(crate) table: DeviceTable,
     pub(crate) directory: Directory,
-    /// The stays that the checkpoint knows, by their devices' prefixes.
-    known: HashMap<Vec<u8>, KnownStay>,
+    /// The residencies that the checkpoint knows, by their devices' prefixes.
+    known: HashMap<Vec<u8>, KnownResidency>,
     /// Devices of which a part was staged, by their stages.
-    staged: HashMap<u64, Arc<Resident>>,
+    staged: HashMap<u64, Arc<Residency>>,
     /// Up to this sequence number an index snapshot has shown what is in the upper level, and the checkpoint what happened.
     shown_through: u64,
 }
 
-/// What the checkpoint knows of a stay.
+/// What the checkpoint knows of a residency.
 #[derive(Debug, Clone, Copy)]
-struct KnownStay {
+struct KnownResidency {
     first_sequence: u64,
     arrival: Duration,
     /// Of the device.
@@ -53,10 +53,10 @@ struct KnownStay {
     is_mixed: bool,
 }
 
-/// A stay as an index snapshot shows it.
+/// A residency as an index snapshot shows it.
 pub(crate) struct Shown {
-    /// The stay, with its index.
-    pub(crate) stay: Arc<Resident>,
+    /// The residency, with its index.
+    pub(crate) residency: Arc<Residency>,
     /// The sequence number of its first write.
     pub(crate) first_sequence: u64,
     /// Its first record lies here or behind.
@@ -85,14 +85,14 @@ impl DeviceReplay {
             if !state.is_empty() {
                 table.restore(&device.prefix, state);
             }
-            if let Some((first_sequence, arrival)) = device.stay {
-                let stay = KnownStay {
+            if let Some((first_sequence, arrival)) = device.residency {
+                let residency = KnownResidency {
                     first_sequence,
                     arrival,
                     tenure: device.tenure,
                     is_mixed: device.is_mixed,
                 };
-                known.insert(device.prefix, stay);
+                known.insert(device.prefix, residency);
             }
         }
         Self {
@@ -104,39 +104,41 @@ impl DeviceReplay {
         }
     }
 
-    /// When the stay came that begins at `first_sequence`, if the checkpoint knows it.
+    /// When the residency came that begins at `first_sequence`, if the checkpoint knows it.
     pub(crate) fn known_arrival(&self, prefix: &[u8], first_sequence: u64) -> Option<Duration> {
         let known = self.known.get(prefix);
         known
-            .filter(|stay| stay.first_sequence == first_sequence)
-            .map(|stay| stay.arrival)
+            .filter(|residency| residency.first_sequence == first_sequence)
+            .map(|residency| residency.arrival)
     }
 
-    /// How many stays the checkpoint knows with writes up to `sequence`.
-    pub(crate) fn stays_through(&self, sequence: u64) -> usize {
+    /// How many residencies the checkpoint knows with writes up to `sequence`.
+    pub(crate) fn residencies_through(&self, sequence: u64) -> usize {
         let known = self.known.values();
-        known.filter(|stay| stay.first_sequence <= sequence).count()
+        known
+            .filter(|residency| residency.first_sequence <= sequence)
+            .count()
     }
 
-    /// Takes all stays that the checkpoint knows with writes up to `through` as an index snapshot shows them. What the log tells up to
+    /// Takes all residencies that the checkpoint knows with writes up to `through` as an index snapshot shows them. What the log tells up to
     /// there counts for memtables alone from now on: the checkpoint, which is younger, has told the rest.
-    pub(crate) fn begin_with(&mut self, mut stays: Vec<Shown>, through: u64) {
+    pub(crate) fn begin_with(&mut self, mut residencies: Vec<Shown>, through: u64) {
         // In the order in which they came.
-        stays.sort_unstable_by_key(|shown| shown.first_sequence);
-        for shown in stays {
-            let stay = &shown.stay;
-            let known = self.known.get(stay.prefix());
-            if known.is_some_and(|stay| stay.is_mixed) {
-                stay.set_mixed();
+        residencies.sort_unstable_by_key(|shown| shown.first_sequence);
+        for shown in residencies {
+            let residency = &shown.residency;
+            let known = self.known.get(residency.prefix());
+            if known.is_some_and(|residency| residency.is_mixed) {
+                residency.set_mixed();
             }
-            self.table.with_past(stay.prefix(), |state| {
-                state.current = Some(Arc::clone(stay));
-                state.tenure = known.map_or(0, |stay| stay.tenure);
+            self.table.with_past(residency.prefix(), |state| {
+                state.current = Some(Arc::clone(residency));
+                state.tenure = known.map_or(0, |residency| residency.tenure);
             });
             self.table
-                .begin(stay, shown.first_lsn, shown.first_sequence);
+                .begin(residency, shown.first_lsn, shown.first_sequence);
             if let Some(switch) = shown.switch {
-                self.table.switch(stay, switch);
+                self.table.switch(residency, switch);
             }
         }
         self.shown_through = through;
@@ -156,15 +158,15 @@ impl DeviceReplay {
                 Some(switch) if sequence < switch => Route::Nowhere,
                 Some(_) => Route::Memtable,
                 None if sequence <= self.shown_through => Route::Nowhere,
-                None => Route::Stay(Arc::clone(state.stay(prefix, arrival))),
+                None => Route::Residency(Arc::clone(state.residency(prefix, arrival))),
             });
-        if let Route::Stay(stay) = &route {
-            self.table.begin(stay, lsn, sequence);
+        if let Route::Residency(residency) = &route {
+            self.table.begin(residency, lsn, sequence);
         }
         route
     }
 
-    /// When the stay came that begins at `sequence`.
+    /// When the residency came that begins at `sequence`.
     fn arrival(&self, prefix: &[u8], sequence: u64) -> Duration {
         self.known_arrival(prefix, sequence)
             .unwrap_or(self.directory.clock)
@@ -202,15 +204,16 @@ impl DeviceReplay {
             DeviceEvent::Departed(prefix) => self.depart(prefix, sequence, &mut dig),
             DeviceEvent::Switched(prefixes) => {
                 for prefix in prefixes {
-                    if let Some(stay) = self.current(prefix) {
-                        self.table.switch(&stay, sequence);
+                    if let Some(residency) = self.current(prefix) {
+                        self.table.switch(&residency, sequence);
                     }
                 }
             }
             DeviceEvent::Settled(prefixes) => {
                 for prefix in prefixes {
-                    if let Some(stay) = self.current(prefix).filter(|it| it.switch() != NEVER) {
-                        self.table.settled(&stay, sequence);
+                    if let Some(residency) = self.current(prefix).filter(|it| it.switch() != NEVER)
+                    {
+                        self.table.settled(&residency, sequence);
                     }
                 }
             }
@@ -276,9 +279,9 @@ impl DeviceReplay {
     ) -> Result<(), FormatError> {
         let arrival = self.arrival(prefix, sequence);
         let staged = self.staged.entry(stage);
-        let stay = staged.or_insert_with(|| Arc::new(Resident::new(prefix, arrival)));
-        self.table.begin_staged(stay, lsn, sequence);
-        self.table.fill(stay, part, sequence)
+        let residency = staged.or_insert_with(|| Arc::new(Residency::new(prefix, arrival)));
+        self.table.begin_staged(residency, lsn, sequence);
+        self.table.fill(residency, part, sequence)
     }
 
     /// Lets a device depart again, unless the checkpoint knows it.
@@ -306,19 +309,19 @@ impl DeviceReplay {
         let staged = self.staged.remove(&admitted.stage);
         let device = self.table.get(prefix);
         if let Some(device) = device.filter(|device| is_known(device, sequence)) {
-            if let Some(stay) = staged {
-                drop(self.table.abandon(&stay));
+            if let Some(residency) = staged {
+                drop(self.table.abandon(&residency));
             }
             device.with_state(|state| state.tenure = admitted.ticket.next_tenure());
             self.table.note_admitted(admitted);
             return Ok(());
         }
-        let begin = || Arc::new(Resident::new(prefix, self.arrival(prefix, sequence)));
-        let stay = staged.unwrap_or_else(begin);
-        self.table.begin_staged(&stay, lsn, sequence);
+        let begin = || Arc::new(Residency::new(prefix, self.arrival(prefix, sequence)));
+        let residency = staged.unwrap_or_else(begin);
+        self.table.begin_staged(&residency, lsn, sequence);
         let part = Part::of(payload, admitted.operations, lsn);
-        self.table.fill(&stay, &part, sequence)?;
-        let published = self.table.admit(admitted, &stay, sequence);
+        self.table.fill(&residency, &part, sequence)?;
+        let published = self.table.admit(admitted, &residency, sequence);
         published.map_err(|Occupied| FormatError::Malformed {
             offset: 0,
             reason: "a device was admitted where it was already",
@@ -327,14 +330,14 @@ impl DeviceReplay {
 
     /// Gives up what was staged and never admitted. Every index is filled.
     pub(crate) fn finish(&mut self) {
-        for (_, stay) in self.staged.drain() {
-            drop(self.table.abandon(&stay));
+        for (_, residency) in self.staged.drain() {
+            drop(self.table.abandon(&residency));
         }
         self.table.count_index_bytes();
     }
 
-    /// The stays that were about to settle.
-    pub(crate) fn pending(&self) -> Vec<Arc<Resident>> {
+    /// The residencies that were about to settle.
+    pub(crate) fn pending(&self) -> Vec<Arc<Residency>> {
         let all = self.table.all();
         let pending = all.iter().filter_map(|device| {
             device.with_state(|state| {
@@ -347,7 +350,7 @@ impl DeviceReplay {
         pending.collect()
     }
 
-    fn current(&self, prefix: &[u8]) -> Option<Arc<Resident>> {
+    fn current(&self, prefix: &[u8]) -> Option<Arc<Residency>> {
         self.table
             .get(prefix)?
             .with_state(|state| state.current.clone())

@@ -1,16 +1,16 @@
 //! Settling: a device that stays moves from the upper level to the tree, once.
 //!
 //! ```text
-//!  1 older    nothing of the device from before this stay is left in a memtable, or it is flushed first
+//!  1 older    nothing of the device from before this residency is left in a memtable, or it is flushed first
 //!  2 switch   logged, at sequence X: what is older is in the index, what is newer goes to the memtable
-//!  3 load     tables with the stay's versions and their sequence numbers, after the log is durable through X;
+//!  3 load     tables with the residency's versions and their sequence numbers, after the log is durable through X;
 //!             deletions that somebody needs become graves, with their sequence numbers, in the ground and its file
 //!  4 install  one synced edit of the MANIFEST; the new version is shown to readers
 //!  5 settled  logged and synced; the index goes when nobody reads below that any more
 //! ```
 //!
 //! From 2 to 5 no memtable is flushed ([`Settler::pending`] is held), so nothing newer than X of the device enters the
-//! tree before what is older. If 3 to 5 fail, or the process dies, the stays remain pending, and are settled before
+//! tree before what is older. If 3 to 5 fail, or the process dies, the residencies remain pending, and are settled before
 //! the next flush; readers look at memtables, tree and index, in this order. A repeated load may write versions that
 //! a table holds already: equal in key and sequence number, they are the same.
 
@@ -20,7 +20,7 @@ use super::deletions::Deletions;
 use super::gather::Gather;
 use super::index::{Leaves, Window};
 use super::record::DeviceEvent;
-use super::resident::{NEVER, Resident};
+use super::residency::{NEVER, Residency};
 use super::settle_plan::{Piece, SettlePlan};
 use super::upper::Upper;
 use crate::background::DiskReserve;
@@ -32,40 +32,40 @@ use crate::storage::{Duty, Haste};
 use crate::sync::Arc;
 use std::time::Duration;
 
-/// Looks for stays that are due are so far apart at least.
+/// Looks for residencies that are due are so far apart at least.
 const TICK: Duration = Duration::from_millis(20);
-/// From this share of a budget on the oldest stays settle early.
+/// From this share of a budget on the oldest residencies settle early.
 pub(super) const EARLY: f64 = 0.8;
 /// So many times as much settles together early: hardly more of the log is read for it, and more of it is free then.
 const MORE_TOGETHER: u64 = 2;
-/// Stays wait for others to settle with at most for this part of the residency, over it. Their records lie all over
+/// Residencies wait for others to settle with at most for this part of the residency, over it. Their records lie all over
 /// the part of the log that their time spans, and all of it is read for them: so the more at once, the less for each.
 const WAIT_PART: u32 = 2;
 /// Loads fall behind when this much is due (times what settles together).
 const LATE: u64 = 2;
-/// They do not catch up by themselves when this much is: the log grows, as the oldest stays hold all that is behind them.
+/// They do not catch up by themselves when this much is: the log grows, as the oldest residencies hold all that is behind them.
 const VERY_LATE: u64 = 4;
-/// Stays are marked as settled so many at a time: writers wait meanwhile.
+/// Residencies are marked as settled so many at a time: writers wait meanwhile.
 const MARKED_TOGETHER: usize = 128;
 
 /// What settles.
 pub(crate) struct Settler {
-    /// Stays that have switched and not settled; held while they settle, and while a memtable is flushed.
-    pub(crate) pending: ContendedLock<Vec<Arc<Resident>>>,
+    /// Residencies that have switched and not settled; held while they settle, and while a memtable is flushed.
+    pub(crate) pending: ContendedLock<Vec<Arc<Residency>>>,
 }
 
 impl Settler {
     /// `pending` had switched when the database was closed or died.
-    pub(crate) fn new(pending: Vec<Arc<Resident>>) -> Self {
-        for stay in &pending {
-            stay.hold();
+    pub(crate) fn new(pending: Vec<Arc<Residency>>) -> Self {
+        for residency in &pending {
+            residency.hold();
         }
         Self {
             pending: ContendedLock::new(pending),
         }
     }
 
-    /// Lets stays settle whose time is over; with `early`, the oldest in any case. Returns when to look again.
+    /// Lets residencies settle whose time is over; with `early`, the oldest in any case. Returns when to look again.
     pub(crate) fn settle_due<E: Engine>(
         &self,
         context: &Context<'_, E>,
@@ -76,14 +76,18 @@ impl Settler {
         drop(pending);
         let now = context.now();
         let together_bytes = context.reserve.together_bytes();
-        let residency = context.settings.residency;
+        let longest = context.settings.residency;
         let (mut bytes, mut together) = (0, 0);
         let mut next_over = None;
-        let due = context.upper.table.stays(|stay| {
-            let over_at = stay.arrival() + residency;
+        let due = context.upper.table.residencies(|residency| {
+            let over_at = residency.arrival() + longest;
             let is_over = over_at <= now;
             let is_due = (is_over || early) && bytes < VERY_LATE * together_bytes;
-            bytes += if is_upper(stay) { stay.log_bytes() } else { 0 };
+            bytes += if is_upper(residency) {
+                residency.log_bytes()
+            } else {
+                0
+            };
             next_over = (!is_due).then_some(over_at);
             is_due
         });
@@ -96,58 +100,58 @@ impl Settler {
         let left = context
             .reserve
             .left_for_settling(context.engine.active_bytes());
-        let due = due.into_iter().filter(|stay| is_upper(stay));
+        let due = due.into_iter().filter(|residency| is_upper(residency));
         // What has no room as tables stays where it is.
-        let due = due.take_while(|stay| {
+        let due = due.take_while(|residency| {
             let is_wanted = together < limit;
-            together += stay.log_bytes();
+            together += residency.log_bytes();
             is_wanted && together <= left
         });
         let due: Vec<_> = due.collect();
         let waited = due
             .first()
-            .map(|stay| now.saturating_sub(stay.arrival() + residency));
+            .map(|residency| now.saturating_sub(residency.arrival() + longest));
         let haste = if early {
             Haste::Much
         } else {
             haste_when_due(bytes, together_bytes)
         };
-        if early || bytes >= together_bytes || waited >= Some(residency / WAIT_PART) {
+        if early || bytes >= together_bytes || waited >= Some(longest / WAIT_PART) {
             self.settle(context, due, haste)?;
             // There may be more.
             next_over = waited.map(|_| now).or(next_over);
         } else if let Some(waited) = waited {
             // They wait for others, or until they have waited for long enough.
-            let longest = now + (residency / WAIT_PART).saturating_sub(waited);
-            next_over = Some(next_over.map_or(longest, |next| longest.min(next)));
+            let over = now + (longest / WAIT_PART).saturating_sub(waited);
+            next_over = Some(next_over.map_or(over, |next| over.min(next)));
         }
         let ended = context.storage.now();
         Ok(next_over.map(|over| ended + over.saturating_sub(now).max(TICK)))
     }
 
-    /// Lets those of `stays` settle, together, that are in the upper level, and waits for those that are settling.
+    /// Lets those of `residencies` settle, together, that are in the upper level, and waits for those that are settling.
     pub(crate) fn settle<E: Engine>(
         &self,
         context: &Context<'_, E>,
-        mut stays: Vec<Arc<Resident>>,
+        mut residencies: Vec<Arc<Residency>>,
         haste: Haste,
     ) -> Result<()> {
         // In the tree, one that came from elsewhere would be seen by those who read from before it was admitted.
         let oldest = context.engine.oldest_snapshot();
-        stays.retain(|stay| stay.is_whole_since(oldest));
-        if stays.is_empty() {
+        residencies.retain(|residency| residency.is_whole_since(oldest));
+        if residencies.is_empty() {
             return Ok(());
         }
-        if stays
+        if residencies
             .iter()
-            .any(|stay| is_upper(stay) && has_older_in_memory(context, stay))
+            .any(|residency| is_upper(residency) && has_older_in_memory(context, residency))
         {
             context.engine.rotate_now();
             context.engine.wait_flushed()?;
         }
         let mut pending = self.pending.lock();
         self.finish(context, &mut pending, Haste::Much)?;
-        let switched = switch(context, stays);
+        let switched = switch(context, residencies);
         if switched.is_err() {
             note_settling(context.reserve, &pending);
         }
@@ -155,15 +159,15 @@ impl Settler {
         self.finish(context, &mut pending, haste)
     }
 
-    /// Brings the stays that have switched into the tree.
+    /// Brings the residencies that have switched into the tree.
     pub(crate) fn finish<E: Engine>(
         &self,
         context: &Context<'_, E>,
-        pending: &mut Vec<Arc<Resident>>,
+        pending: &mut Vec<Arc<Residency>>,
         haste: Haste,
     ) -> Result<()> {
         let before = pending.len();
-        for left in pending.extract_if(.., |stay| stay.departed() != NEVER) {
+        for left in pending.extract_if(.., |residency| residency.departed() != NEVER) {
             left.let_go();
         }
         if pending.len() < before {
@@ -174,7 +178,7 @@ impl Settler {
         }
         pending.sort_by(|a, b| a.prefix().cmp(b.prefix()));
         // Of some only the last sync may have failed.
-        let is_due = |stay: &&Arc<Resident>| stay.gone() == NEVER;
+        let is_due = |residency: &&Arc<Residency>| residency.gone() == NEVER;
         let due: Vec<_> = pending.iter().filter(is_due).cloned().collect();
         if !due.is_empty() {
             context.upper.log.sync_all()?;
@@ -182,15 +186,16 @@ impl Settler {
             context.engine.adopt_version();
             // No memtable has been flushed since: what is newer is not in the tree yet.
             let generation = context.engine.generation();
-            for stay in &due {
-                stay.set_installed(generation);
+            for residency in &due {
+                residency.set_installed(generation);
             }
             for due in due.chunks(MARKED_TOGETHER) {
-                let event = DeviceEvent::Settled(due.iter().map(|stay| stay.prefix()).collect());
+                let event =
+                    DeviceEvent::Settled(due.iter().map(|residency| residency.prefix()).collect());
                 // Before anybody reads at the event's sequence number: who does looks into the tree.
                 context.log_event(&event, |_, sequence| {
-                    for stay in due {
-                        context.upper.table.settled(stay, sequence);
+                    for residency in due {
+                        context.upper.table.settled(residency, sequence);
                     }
                     Ok(())
                 })?;
@@ -199,8 +204,8 @@ impl Settler {
         let last = context.upper.log.visible_sequence();
         context.upper.log.sync_all()?;
         context.upper.note_durable(last);
-        for stay in pending.drain(..) {
-            stay.let_go();
+        for residency in pending.drain(..) {
+            residency.let_go();
         }
         note_settling(context.reserve, pending);
         context.engine.look_again();
@@ -211,31 +216,34 @@ impl Settler {
     fn load<E: Engine>(
         &self,
         context: &Context<'_, E>,
-        stays: &[Arc<Resident>],
+        residencies: &[Arc<Residency>],
         haste: Haste,
     ) -> Result<()> {
         // A flush, a device that is to settle, and a backup wait for it.
         let haste = || context.haste_by_now(haste, &self.pending);
         let duty = Duty::new(context.storage, &haste);
         let oldest_snapshot = context.engine.oldest_snapshot();
-        let is_mixed = stays.iter().any(|stay| stay.is_mixed());
+        let is_mixed = residencies.iter().any(|residency| residency.is_mixed());
         let may_be_older = is_mixed || !context.upper.table.is_complete();
         let mut deletions = Deletions::new(oldest_snapshot, may_be_older);
         let mut load = context.engine.tree().begin_load(oldest_snapshot);
-        let pieces = stays.iter().enumerate().filter_map(|(number, stay)| {
-            let (first, last) = key_range(stay)?;
-            let bytes = stay.log_bytes();
-            duty.rest();
-            Some(Piece {
-                stay: number,
-                bytes,
-                first,
-                last,
-            })
-        });
+        let pieces = residencies
+            .iter()
+            .enumerate()
+            .filter_map(|(number, residency)| {
+                let (first, last) = key_range(residency)?;
+                let bytes = residency.log_bytes();
+                duty.rest();
+                Some(Piece {
+                    residency: number,
+                    bytes,
+                    first,
+                    last,
+                })
+            });
         let plan = SettlePlan::new(pieces, |first, last| load.find_place(first, last));
-        let pick = |number: &usize| Arc::clone(&stays[*number]);
-        let in_runs: Vec<_> = (plan.deep.iter().flat_map(|run| &run.stays))
+        let pick = |number: &usize| Arc::clone(&residencies[*number]);
+        let in_runs: Vec<_> = (plan.deep.iter().flat_map(|run| &run.residencies))
             .map(pick)
             .collect();
         let rest: Vec<_> = plan.rest.iter().map(pick).collect();
@@ -248,7 +256,7 @@ impl Settler {
         drop(entries);
         load_together(context.upper, &mut load, &rest, &mut deletions, &duty)?;
         // Before anybody sees what they hide.
-        let switch = stays.iter().map(|stay| stay.switch()).max();
+        let switch = residencies.iter().map(|residency| residency.switch()).max();
         context
             .engine
             .dig_settled(&deletions.into_graves(), switch.unwrap_or(0))?;
@@ -256,75 +264,83 @@ impl Settler {
     }
 }
 
-/// Whether a memtable holds anything of the device from before `stay`: it must not come to lie above it.
-fn has_older_in_memory<E: Memtables>(context: &Context<'_, E>, stay: &Resident) -> bool {
+/// Whether a memtable holds anything of the device from before `residency`: it must not come to lie above it.
+fn has_older_in_memory<E: Memtables>(context: &Context<'_, E>, residency: &Residency) -> bool {
     let table = &context.upper.table;
     let in_tree = table
-        .get(stay.prefix())
+        .get(residency.prefix())
         .is_some_and(|device| device.with_state(|state| state.in_tree));
-    in_tree && context.engine.holds_prefix(stay.prefix())
+    in_tree && context.engine.holds_prefix(residency.prefix())
 }
 
-/// Logs the switch of those of `stays` that are in the upper level still.
+/// Logs the switch of those of `residencies` that are in the upper level still.
 fn switch<E: Events + Memtables>(
     context: &Context<'_, E>,
-    mut stays: Vec<Arc<Resident>>,
-) -> Result<Vec<Arc<Resident>>> {
+    mut residencies: Vec<Arc<Residency>>,
+) -> Result<Vec<Arc<Residency>>> {
     let table = &context.upper.table;
     loop {
-        stays.retain(|stay| is_upper(stay));
-        if stays.is_empty() {
-            return Ok(stays);
+        residencies.retain(|residency| is_upper(residency));
+        if residencies.is_empty() {
+            return Ok(residencies);
         }
-        stays.sort_by(|a, b| a.prefix().cmp(b.prefix()));
-        let event = DeviceEvent::Switched(stays.iter().map(|stay| stay.prefix()).collect());
+        residencies.sort_by(|a, b| a.prefix().cmp(b.prefix()));
+        let event = DeviceEvent::Switched(
+            residencies
+                .iter()
+                .map(|residency| residency.prefix())
+                .collect(),
+        );
         // If one of them departs: without it.
         let is_logged = context.log_event(&event, |lsn, sequence| {
-            if !stays.iter().all(|stay| is_upper(stay)) {
+            if !residencies.iter().all(|residency| is_upper(residency)) {
                 return Err(Rejection::Moved);
             }
             // What is being copied may be theirs, too.
             let copying = lsn.saturating_sub(context.upper.log.copied_lsn());
-            let bytes: u64 = stays.iter().map(|stay| stay.log_bytes()).sum();
+            let bytes: u64 = residencies
+                .iter()
+                .map(|residency| residency.log_bytes())
+                .sum();
             context
                 .reserve
                 .begin_settling(context.engine.active_bytes(), bytes + copying)?;
-            for stay in &stays {
-                stay.hold();
-                table.switch(stay, sequence);
+            for residency in &residencies {
+                residency.hold();
+                table.switch(residency, sequence);
             }
             Ok(())
         })?;
         if is_logged {
-            return Ok(stays);
+            return Ok(residencies);
         }
     }
 }
 
 /// Counts what has switched and is to be settled, whatever else there is room for.
-pub(crate) fn note_settling(reserve: &DiskReserve, pending: &[Arc<Resident>]) {
-    reserve.note_settling(pending.iter().map(|stay| stay.log_bytes()).sum());
+pub(crate) fn note_settling(reserve: &DiskReserve, pending: &[Arc<Residency>]) {
+    reserve.note_settling(pending.iter().map(|residency| residency.log_bytes()).sum());
 }
 
-/// Whether `stay` is in the upper level and nothing of it is on its way to the tree.
-fn is_upper(stay: &Resident) -> bool {
-    stay.has_begun() && stay.departed() == NEVER && stay.switch() == NEVER
+/// Whether `residency` is in the upper level and nothing of it is on its way to the tree.
+fn is_upper(residency: &Residency) -> bool {
+    residency.has_begun() && residency.departed() == NEVER && residency.switch() == NEVER
 }
 
-/// The first and the last key of a stay.
-fn key_range(stay: &Resident) -> Option<(Vec<u8>, Vec<u8>)> {
+/// The first and the last key of a residency.
+fn key_range(residency: &Residency) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut window = Window::default();
-    let whole = |suffix: &[u8]| [stay.prefix(), suffix].concat();
-    stay.load(&mut window, |index: &Leaves, window| {
+    let whole = |suffix: &[u8]| [residency.prefix(), suffix].concat();
+    residency.load(&mut window, |index: &Leaves, window| {
         index.load_from(b"", u64::MAX, window);
     });
     let first = whole(window.get(0)?.0);
-    stay.load(&mut window, Leaves::load_last);
+    residency.load(&mut window, Leaves::load_last);
     let last = whole(window.get(window.len().checked_sub(1)?)?.0);
     Some((first, last))
 }
 
-/// The haste of loads where stays of so many bytes are due.
+/// The haste of loads where residencies of so many bytes are due.
 fn haste_when_due(bytes: u64, together_bytes: u64) -> Haste {
     if bytes >= VERY_LATE * together_bytes {
         Haste::Much
@@ -335,22 +351,27 @@ fn haste_when_due(bytes: u64, together_bytes: u64) -> Haste {
     }
 }
 
-/// Loads stays, ordered by prefix, as one run.
+/// Loads residencies, ordered by prefix, as one run.
 fn load_together(
     upper: &Upper,
     load: &mut Load<'_>,
-    stays: &[Arc<Resident>],
+    residencies: &[Arc<Residency>],
     deletions: &mut Deletions,
     duty: &Duty<'_>,
 ) -> Result<()> {
     let (Some(first), Some(last)) = (
-        stays.iter().find_map(|stay| key_range(stay)),
-        stays.iter().rev().find_map(|stay| key_range(stay)),
+        residencies
+            .iter()
+            .find_map(|residency| key_range(residency)),
+        residencies
+            .iter()
+            .rev()
+            .find_map(|residency| key_range(residency)),
     ) else {
         return Ok(());
     };
     let place = load.find_place(&first.0, &last.1);
-    let mut left = deletions.leave(Gather::new(upper, stays, duty));
+    let mut left = deletions.leave(Gather::new(upper, residencies, duty));
     load.write(place, (&first.0, &last.1), &mut left)
 }
 

@@ -1,21 +1,21 @@
-//! The settle plan: which stays settle together in one run of tables.
+//! The settle plan: which residencies settle together in one run of tables.
 //!
 //! A run goes into the tree as deep as nothing lies in its way; what goes in deep is not merged again. One run of all
-//! stays would span all keys, so that nearly everything is in its way. One for each stay has the least in its way, but makes
-//! as many files, each of them synced. So a stay begins a run, and its neighbours join as long as that goes as deep as
+//! residencies would span all keys, so that nearly everything is in its way. One for each residency has the least in its way, but makes
+//! as many files, each of them synced. So a residency begins a run, and its neighbours join as long as that goes as deep as
 //! without them, which is so if nothing of other devices lies between: devices that come one after the other often have
 //! names that follow each other, too.
 //!
-//! A stay of a megabyte is alone, so that its departure drops whole files. What finds no place below level 0, or stays
+//! A residency of a megabyte is alone, so that its departure drops whole files. What finds no place below level 0, or stays
 //! small, is the rest: one run of all that.
 
 use crate::lsm::tree::Place;
 
 /// A run of less is not worth a file (bytes).
 const RUN_BYTES_MIN: u64 = 64 << 10;
-/// A stay of this size shares no table (bytes).
+/// A residency of this size shares no table (bytes).
 const ALONE_BYTES: u64 = 1 << 20;
-/// Stays share a run up to this size (bytes): departures of some of them leave that much behind at most.
+/// Residencies share a run up to this size (bytes): departures of some of them leave that much behind at most.
 const SHARED_BYTES_MAX: u64 = 8 << 20;
 
 /// How deep something can go.
@@ -30,10 +30,10 @@ impl Depth for Place<'_> {
     }
 }
 
-/// A stay that settles.
+/// A residency that settles.
 pub(crate) struct Piece {
-    /// Its number among the stays.
-    pub(crate) stay: usize,
+    /// Its number among the residencies.
+    pub(crate) residency: usize,
     /// What it has in the log.
     pub(crate) bytes: u64,
     /// Its first key.
@@ -42,10 +42,10 @@ pub(crate) struct Piece {
     pub(crate) last: Vec<u8>,
 }
 
-/// Neighbouring stays, and where they can go.
+/// Neighbouring residencies, and where they can go.
 pub(crate) struct Run<P> {
     /// Their numbers.
-    pub(crate) stays: Vec<usize>,
+    pub(crate) residencies: Vec<usize>,
     /// Their first key.
     pub(crate) first: Vec<u8>,
     /// Their last key.
@@ -66,7 +66,7 @@ impl<P: Depth> Run<P> {
 pub(crate) struct SettlePlan<P> {
     /// Those that go below level 0.
     pub(crate) deep: Vec<Run<P>>,
-    /// The numbers of the other stays.
+    /// The numbers of the other residencies.
     pub(crate) rest: Vec<usize>,
 }
 
@@ -90,7 +90,7 @@ impl<P: Depth> SettlePlan<P> {
             if let Some(piece) = alone {
                 let place = find(&piece.first, &piece.last);
                 runs.add(Run {
-                    stays: vec![piece.stay],
+                    residencies: vec![piece.residency],
                     first: piece.first,
                     last: piece.last,
                     place,
@@ -100,7 +100,7 @@ impl<P: Depth> SettlePlan<P> {
             }
         }
         let small = runs.deep.extract_if(.., |run| run.bytes < RUN_BYTES_MIN);
-        runs.rest.extend(small.flat_map(|run| run.stays));
+        runs.rest.extend(small.flat_map(|run| run.residencies));
         runs.rest.sort_unstable();
         runs
     }
@@ -117,7 +117,7 @@ impl<P: Depth> SettlePlan<P> {
         drop(run.place);
         run.place = find(&run.first, &piece.last);
         if run.place.level() >= level {
-            run.stays.push(piece.stay);
+            run.residencies.push(piece.residency);
             run.last = piece.last;
             run.bytes += piece.bytes;
             self.deep.push(run);
@@ -131,7 +131,7 @@ impl<P: Depth> SettlePlan<P> {
 
     fn add(&mut self, run: Run<P>) {
         if run.place.level() == 0 {
-            self.rest.extend(run.stays);
+            self.rest.extend(run.residencies);
         } else {
             self.deep.push(run);
         }
@@ -163,9 +163,9 @@ mod tests {
         }
     }
 
-    /// The runs of stays (first key, last key, bytes) in a tree of which level 2 holds `settled` and level 1 `above`.
+    /// The runs of residencies (first key, last key, bytes) in a tree of which level 2 holds `settled` and level 1 `above`.
     fn runs(
-        stays: &[(u8, u8, u64)],
+        residencies: &[(u8, u8, u64)],
         settled: &[(u8, u8)],
         above: &[(u8, u8)],
     ) -> (Vec<Vec<usize>>, Vec<usize>) {
@@ -193,22 +193,28 @@ mod tests {
                 taken: &taken,
             }
         };
-        let pieces = stays
+        let pieces = residencies
             .iter()
             .enumerate()
-            .map(|(stay, (first, last, bytes))| Piece {
-                stay,
+            .map(|(residency, (first, last, bytes))| Piece {
+                residency,
                 bytes: *bytes,
                 first: vec![*first],
                 last: vec![*last],
             });
         let runs = SettlePlan::new(pieces, find);
         for run in &runs.deep {
-            let (first, last) = (run.stays[0], run.stays[run.stays.len() - 1]);
-            assert_eq!((run.first[0], run.last[0]), (stays[first].0, stays[last].1));
+            let (first, last) = (
+                run.residencies[0],
+                run.residencies[run.residencies.len() - 1],
+            );
+            assert_eq!(
+                (run.first[0], run.last[0]),
+                (residencies[first].0, residencies[last].1)
+            );
         }
         (
-            runs.deep.into_iter().map(|run| run.stays).collect(),
+            runs.deep.into_iter().map(|run| run.residencies).collect(),
             runs.rest,
         )
     }
@@ -217,46 +223,49 @@ mod tests {
 
     #[test]
     fn neighbours_share_a_run() {
-        let stays = [(1, 2, SMALL), (3, 4, SMALL), (5, 6, SMALL)];
-        assert_eq!(runs(&stays, &[], &[]), (vec![vec![0, 1, 2]], vec![]));
+        let residencies = [(1, 2, SMALL), (3, 4, SMALL), (5, 6, SMALL)];
+        assert_eq!(runs(&residencies, &[], &[]), (vec![vec![0, 1, 2]], vec![]));
     }
 
     #[test]
     fn what_lies_between_parts_them() {
         let large = 2 * SMALL;
-        let stays = [(1, 2, large), (3, 4, large), (6, 7, large)];
+        let residencies = [(1, 2, large), (3, 4, large), (6, 7, large)];
         assert_eq!(
-            runs(&stays, &[(5, 5)], &[]),
+            runs(&residencies, &[(5, 5)], &[]),
             (vec![vec![0, 1], vec![2]], vec![])
         );
     }
 
     #[test]
     fn small_ones_that_are_parted_are_the_rest() {
-        let stays = [(1, 2, SMALL), (4, 5, SMALL), (6, 7, SMALL)];
-        assert_eq!(runs(&stays, &[(3, 3)], &[]), (vec![vec![1, 2]], vec![0]));
+        let residencies = [(1, 2, SMALL), (4, 5, SMALL), (6, 7, SMALL)];
+        assert_eq!(
+            runs(&residencies, &[(3, 3)], &[]),
+            (vec![vec![1, 2]], vec![0])
+        );
     }
 
     #[test]
     fn what_finds_no_place_below_is_the_rest() {
-        let stays = [(1, 2, 1 << 20), (3, 4, 1 << 20), (5, 6, 1 << 20)];
+        let residencies = [(1, 2, 1 << 20), (3, 4, 1 << 20), (5, 6, 1 << 20)];
         assert_eq!(
-            runs(&stays, &[], &[(4, 4)]),
+            runs(&residencies, &[], &[(4, 4)]),
             (vec![vec![0], vec![2]], vec![1])
         );
-        assert_eq!(runs(&stays, &[], &[(0, 9)]), (vec![], vec![0, 1, 2]));
+        assert_eq!(runs(&residencies, &[], &[(0, 9)]), (vec![], vec![0, 1, 2]));
     }
 
     #[test]
     fn large_ones_are_alone_and_runs_do_not_grow_on() {
-        let stays = [
+        let residencies = [
             (1, 1, SMALL),
             (2, 2, SMALL),
             (3, 3, 1 << 20),
             (4, 4, 2 * SMALL),
         ];
         let expected = (vec![vec![0, 1], vec![2], vec![3]], vec![]);
-        assert_eq!(runs(&stays, &[], &[]), expected);
+        assert_eq!(runs(&residencies, &[], &[]), expected);
         let many: Vec<(u8, u8, u64)> = (0..20).map(|key| (key, key, 900 << 10)).collect();
         let (deep, rest) = runs(&many, &[], &[]);
         let lengths: Vec<usize> = deep.iter().map(Vec::len).collect();

@@ -5,26 +5,26 @@
 //!   (absent) --------> upper level -----------> settling ----------------> tree
 //!       ^                   |  depart               |  depart                |  depart
 //!       +-------------------+-----------------------+------------------------+
-//!         the stay's index goes when nobody reads below the departure; what is in the tree gets a floor
+//!         the residency's index goes when nobody reads below the departure; what is in the tree gets a floor
 //! ```
 //!
 //! Transitions run under the front's lock, in the order of the log; each counts the device's `epoch` up. A writer
 //! looks the device up without that lock, and its reservation, which holds it, goes through only if the epoch is
 //! still the same.
 //!
-//! Readers choose their sequence number first and look then, so they find every stay with writes up to it. What
+//! Readers choose their sequence number first and look then, so they find every residency with writes up to it. What
 //! is taken away from under them (an index, a device, a floor) waits until no snapshot needs it, and `generation` is
 //! counted up before: a read without a snapshot that sees it change starts over.
 //!
 //! A hand-off to another engine is told in [`handoff`](super::handoff).
 //!
-//! Lock order: front, shard, order, staying, device, then arrivals or the ledger.
+//! Lock order: front, shard, order, residents, device, then arrivals or the ledger.
 
 use super::floors::Floors;
 use super::handoff::Frozen;
 use super::ledger::{Ledger, Stub};
-use super::resident::{NEVER, ReadPoint, Resident};
-use super::staying::Staying;
+use super::residency::{NEVER, ReadPoint, Residency};
+use super::residents::Residents;
 use crate::options::Extractor;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, Mutex, RwLock, lock};
@@ -50,10 +50,10 @@ pub(crate) struct Device {
 /// Where a device's data is.
 #[derive(Default)]
 pub(crate) struct DeviceState {
-    /// The stay that takes its writes or is about to settle.
-    pub(crate) current: Option<Arc<Resident>>,
-    /// Stays that are over and that somebody may still read.
-    pub(crate) past: Vec<Arc<Resident>>,
+    /// The residency that takes its writes or is about to settle.
+    pub(crate) current: Option<Arc<Residency>>,
+    /// Residencies that are over and that somebody may still read.
+    pub(crate) past: Vec<Arc<Residency>>,
     /// Writes from this sequence number on go to the memtable.
     pub(crate) lower_since: Option<u64>,
     /// Whether the tree or a memtable may hold anything of it.
@@ -91,7 +91,7 @@ pub(crate) struct Target {
     device: Arc<Device>,
     epoch: u64,
     /// `None`: to the memtable.
-    pub(crate) resident: Option<Arc<Resident>>,
+    pub(crate) residency: Option<Arc<Residency>>,
 }
 
 impl Target {
@@ -103,8 +103,8 @@ impl Target {
 
 /// What a reader at one snapshot has to look at for a device's key.
 pub(crate) struct Sight {
-    /// The stay it sees.
-    pub(crate) resident: Option<Arc<Resident>>,
+    /// The residency it sees.
+    pub(crate) residency: Option<Arc<Residency>>,
     /// Whether the memtables and the tree may hold anything it sees.
     pub(crate) in_tree: bool,
 }
@@ -127,11 +127,11 @@ pub(crate) struct DeviceTable {
     is_complete: bool,
     shards: Vec<RwLock<HashMap<Prefix, Arc<Device>>>>,
     pub(super) order: RwLock<BTreeMap<Prefix, Arc<Device>>>,
-    pub(super) staying: Staying,
-    /// Stays in the order of their first records, from the oldest whose index is needed.
-    pub(super) arrivals: Mutex<VecDeque<Arc<Resident>>>,
-    /// Stays that are over and whose index is still there.
-    pub(super) over: Mutex<Vec<Arc<Resident>>>,
+    pub(super) residents: Residents,
+    /// Residencies in the order of their first records, from the oldest whose index is needed.
+    pub(super) arrivals: Mutex<VecDeque<Arc<Residency>>>,
+    /// Residencies that are over and whose index is still there.
+    pub(super) over: Mutex<Vec<Arc<Residency>>>,
     /// Devices with floors.
     floored: Mutex<BTreeMap<Prefix, Arc<Device>>>,
     /// Devices that are being handed on.
@@ -165,9 +165,9 @@ impl Device {
         look(&mut lock(&self.state))
     }
 
-    /// The stay whose index a reader at `point` has to look at.
-    pub(crate) fn resident_at(&self, point: ReadPoint) -> Option<Arc<Resident>> {
-        lock(&self.state).resident_at(point)
+    /// The residency whose index a reader at `point` has to look at.
+    pub(crate) fn residency_at(&self, point: ReadPoint) -> Option<Arc<Residency>> {
+        lock(&self.state).residency_at(point)
     }
 
     pub(super) fn transition<T>(&self, change: impl FnOnce(&mut DeviceState) -> T) -> T {
@@ -178,20 +178,28 @@ impl Device {
 }
 
 impl DeviceState {
-    /// The stay that takes the writes of the device of `prefix`; if there is none, one arrives at `now`.
-    pub(super) fn stay(&mut self, prefix: &[u8], now: impl FnOnce() -> Duration) -> &Arc<Resident> {
+    /// The residency that takes the writes of the device of `prefix`; if there is none, one arrives at `now`.
+    pub(super) fn residency(
+        &mut self,
+        prefix: &[u8],
+        now: impl FnOnce() -> Duration,
+    ) -> &Arc<Residency> {
         self.current
-            .get_or_insert_with(|| Arc::new(Resident::new(prefix, now())))
+            .get_or_insert_with(|| Arc::new(Residency::new(prefix, now())))
     }
 
-    fn resident_at(&self, point: ReadPoint) -> Option<Arc<Resident>> {
-        let mut stays = self.current.iter().chain(&self.past);
-        stays.find(|stay| stay.is_seen_at(point)).cloned()
+    fn residency_at(&self, point: ReadPoint) -> Option<Arc<Residency>> {
+        let mut residencies = self.current.iter().chain(&self.past);
+        residencies
+            .find(|residency| residency.is_seen_at(point))
+            .cloned()
     }
 
     /// Whether anything is known of the device that a table must remember.
     pub(crate) fn is_empty(&self) -> bool {
-        self.current.as_ref().is_none_or(|stay| !stay.has_begun())
+        self.current
+            .as_ref()
+            .is_none_or(|residency| !residency.has_begun())
             && self.past.is_empty()
             && self.lower_since.is_none()
             && self.floors.is_empty()
@@ -200,7 +208,9 @@ impl DeviceState {
 
     /// Whether a reader of now may see anything of it.
     pub(crate) fn is_present(&self) -> bool {
-        self.current.as_ref().is_some_and(|stay| stay.has_begun())
+        self.current
+            .as_ref()
+            .is_some_and(|residency| residency.has_begun())
             || self.lower_since.is_some()
             || (self.in_tree && self.floors.is_empty())
     }
@@ -214,7 +224,7 @@ impl DeviceTable {
             is_complete,
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             order: RwLock::default(),
-            staying: Staying::default(),
+            residents: Residents::default(),
             arrivals: Mutex::default(),
             over: Mutex::default(),
             floored: Mutex::default(),
@@ -277,14 +287,14 @@ impl DeviceTable {
             .cloned()
     }
 
-    /// The first device with stays at or behind `bound`, and so on with the last one's prefix excluded.
+    /// The first device with residencies at or behind `bound`, and so on with the last one's prefix excluded.
     pub(crate) fn first_from(&self, bound: Bound<&[u8]>) -> Option<Arc<Device>> {
-        self.staying.first_from(bound)
+        self.residents.first_from(bound)
     }
 
-    /// The last device with stays before `bound`.
+    /// The last device with residencies before `bound`.
     pub(crate) fn last_until(&self, bound: Bound<&[u8]>) -> Option<Arc<Device>> {
-        self.staying.last_until(bound)
+        self.residents.last_until(bound)
     }
 
     /// All devices by prefix.
@@ -326,7 +336,7 @@ impl DeviceTable {
             let goes_up = state.lower_since.is_none();
             return Ok(Target {
                 epoch: device.epoch.load(SeqCst),
-                resident: goes_up.then(|| Arc::clone(state.stay(prefix, now))),
+                residency: goes_up.then(|| Arc::clone(state.residency(prefix, now))),
                 device: Arc::clone(&device),
             });
         }
@@ -357,21 +367,23 @@ impl DeviceTable {
     pub(super) fn count_index_bytes(&self) {
         let of_device = |device: Arc<Device>| {
             device.with_state(|state| {
-                let stays = state.current.iter().chain(&state.past);
-                stays.map(|stay| stay.index_bytes()).sum::<u64>()
+                let residencies = state.current.iter().chain(&state.past);
+                residencies
+                    .map(|residency| residency.index_bytes())
+                    .sum::<u64>()
             })
         };
         let bytes = self.all().into_iter().map(of_device).sum();
         self.index_bytes.store(bytes, SeqCst);
     }
 
-    /// Notes that `resident` gets a record. Under the front's lock.
-    pub(crate) fn begin(&self, resident: &Arc<Resident>, lsn: u64, sequence: u64) {
-        if resident.begin(lsn, sequence) {
-            resident.publish(sequence);
-            lock(&self.arrivals).push_back(Arc::clone(resident));
-            if let Some(device) = self.get(resident.prefix()) {
-                self.staying.add(&device);
+    /// Notes that `residency` gets a record. Under the front's lock.
+    pub(crate) fn begin(&self, residency: &Arc<Residency>, lsn: u64, sequence: u64) {
+        if residency.begin(lsn, sequence) {
+            residency.publish(sequence);
+            lock(&self.arrivals).push_back(Arc::clone(residency));
+            if let Some(device) = self.get(residency.prefix()) {
+                self.residents.add(&device);
             }
         }
     }
@@ -380,13 +392,13 @@ impl DeviceTable {
     pub(crate) fn sight(&self, prefix: &[u8], point: ReadPoint) -> Option<Sight> {
         let Some(device) = self.get(prefix) else {
             return (!self.is_complete).then_some(Sight {
-                resident: None,
+                residency: None,
                 in_tree: true,
             });
         };
         let state = lock(&device.state);
         Some(Sight {
-            resident: state.resident_at(point),
+            residency: state.residency_at(point),
             in_tree: state.in_tree,
         })
     }
@@ -404,14 +416,21 @@ impl DeviceTable {
         }
         let in_tree = device.transition(|state| {
             (state.lower_since, state.frozen, state.tenure) = (None, None, 0);
-            state
+            state.past.extend(
+                state
+                    .current
+                    .take()
+                    .filter(|residency| residency.has_begun()),
+            );
+            for residency in state
                 .past
-                .extend(state.current.take().filter(|stay| stay.has_begun()));
-            for stay in state.past.iter().filter(|stay| stay.departed() == NEVER) {
-                if stay.gone() == NEVER {
-                    lock(&self.over).push(Arc::clone(stay));
+                .iter()
+                .filter(|residency| residency.departed() == NEVER)
+            {
+                if residency.gone() == NEVER {
+                    lock(&self.over).push(Arc::clone(residency));
                 }
-                stay.set_departed(sequence);
+                residency.set_departed(sequence);
             }
             if state.in_tree {
                 state.floors.add(sequence);
@@ -430,26 +449,27 @@ impl DeviceTable {
         }
     }
 
-    /// Whether the index of a stay that is needed still may hold a version below `sequence` of a key from `start`
+    /// Whether the index of a residency that is needed still may hold a version below `sequence` of a key from `start`
     /// (included) to `end` (excluded; `None`: no end).
     pub(crate) fn may_hold(&self, start: &[u8], end: Option<&[u8]>, sequence: u64) -> bool {
-        let is_older = |stay: &Arc<Resident>| {
-            stay.has_begun() && stay.first_sequence() < sequence && !stay.is_reaped()
+        let is_older = |residency: &Arc<Residency>| {
+            residency.has_begun() && residency.first_sequence() < sequence && !residency.is_reaped()
         };
-        self.staying.any_within(start, end, |device| {
+        self.residents.any_within(start, end, |device| {
             device.with_state(|it| it.current.iter().chain(&it.past).any(is_older))
         })
     }
 
-    /// Sends the writes of `resident` to the memtable from `sequence` on. Under the front's lock. Returns whether
+    /// Sends the writes of `residency` to the memtable from `sequence` on. Under the front's lock. Returns whether
     /// it was in the upper level.
-    pub(crate) fn switch(&self, resident: &Arc<Resident>, sequence: u64) -> bool {
-        let Some(device) = self.get(resident.prefix()) else {
+    pub(crate) fn switch(&self, residency: &Arc<Residency>, sequence: u64) -> bool {
+        let Some(device) = self.get(residency.prefix()) else {
             return false;
         };
         let is_current = |state: &DeviceState| {
             let current = state.current.as_ref();
-            current.is_some_and(|stay| Arc::ptr_eq(stay, resident)) && state.lower_since.is_none()
+            current.is_some_and(|residency| Arc::ptr_eq(residency, residency))
+                && state.lower_since.is_none()
         };
         if !device.with_state(|state| is_current(state)) {
             return false;
@@ -457,73 +477,83 @@ impl DeviceTable {
         device.transition(|state| {
             state.lower_since = Some(sequence);
             state.in_tree = true;
-            resident.set_switch(sequence);
+            residency.set_switch(sequence);
         });
         true
     }
 
-    /// Notes that all of `resident` is in the tree for readers at `sequence` or later.
-    pub(crate) fn settled(&self, resident: &Arc<Resident>, sequence: u64) {
-        let Some(device) = self.get(resident.prefix()) else {
+    /// Notes that all of `residency` is in the tree for readers at `sequence` or later.
+    pub(crate) fn settled(&self, residency: &Arc<Residency>, sequence: u64) {
+        let Some(device) = self.get(residency.prefix()) else {
             return;
         };
-        let (records, bytes) = (resident.records(), resident.log_bytes());
+        let (records, bytes) = (residency.records(), residency.log_bytes());
         self.settled_records.fetch_add(records, SeqCst);
         device.with_state(|state| {
-            if resident.gone() == NEVER {
-                lock(&self.over).push(Arc::clone(resident));
+            if residency.gone() == NEVER {
+                lock(&self.over).push(Arc::clone(residency));
             }
-            resident.set_settled(sequence);
+            residency.set_settled(sequence);
             // It may have departed meanwhile.
-            let is_current = |stay: &mut Arc<Resident>| Arc::ptr_eq(stay, resident);
-            if let Some(stay) = state.current.take_if(is_current) {
-                state.past.push(stay);
+            let is_current = |residency: &mut Arc<Residency>| Arc::ptr_eq(residency, residency);
+            if let Some(residency) = state.current.take_if(is_current) {
+                state.past.push(residency);
                 state.settled_records += records;
                 state.settled_bytes += bytes;
             }
         });
     }
 
-    /// The stays that can be seen and whose index is there, the oldest first, for as long as `wanted` says so.
-    pub(crate) fn stays(&self, mut wanted: impl FnMut(&Resident) -> bool) -> Vec<Arc<Resident>> {
+    /// The residencies that can be seen and whose index is there, the oldest first, for as long as `wanted` says so.
+    pub(crate) fn residencies(
+        &self,
+        mut wanted: impl FnMut(&Residency) -> bool,
+    ) -> Vec<Arc<Residency>> {
         let arrivals = lock(&self.arrivals);
-        let is_there = |stay: &&Arc<Resident>| !stay.is_reaped() && stay.published() != NEVER;
+        let is_there =
+            |residency: &&Arc<Residency>| !residency.is_reaped() && residency.published() != NEVER;
         let there = arrivals.iter().filter(is_there);
-        there.take_while(|stay| wanted(stay)).cloned().collect()
+        there
+            .take_while(|residency| wanted(residency))
+            .cloned()
+            .collect()
     }
 
-    /// The last sequence number up to `sequence` at which each stay that has begun is visible: one that came from another
+    /// The last sequence number up to `sequence` at which each residency that has begun is visible: one that came from another
     /// engine, or is coming, is invisible from its first write until it is published. Leaving one of them out may reach
     /// back to before another was published, which is left out then, too.
     pub(crate) fn whole_through(&self, mut sequence: u64) -> u64 {
         let arrivals = lock(&self.arrivals);
         loop {
-            let is_unseen = |stay: &&Arc<Resident>| {
-                !stay.is_reaped()
-                    && stay.first_sequence() <= sequence
-                    && sequence < stay.published()
+            let is_unseen = |residency: &&Arc<Residency>| {
+                !residency.is_reaped()
+                    && residency.first_sequence() <= sequence
+                    && sequence < residency.published()
             };
             let unseen = arrivals.iter().filter(is_unseen);
-            match unseen.map(|stay| stay.first_sequence()).min() {
+            match unseen.map(|residency| residency.first_sequence()).min() {
                 Some(first) => sequence = first - 1,
                 None => return sequence,
             }
         }
     }
 
-    /// The first stay that needs the log: position and sequence number of its first record.
+    /// The first residency that needs the log: position and sequence number of its first record.
     pub(crate) fn oldest_need(&self) -> Option<(u64, u64)> {
         let mut arrivals = lock(&self.arrivals);
-        while arrivals.front().is_some_and(|stay| stay.is_reaped()) {
+        while arrivals
+            .front()
+            .is_some_and(|residency| residency.is_reaped())
+        {
             arrivals.pop_front();
         }
         let oldest = arrivals.front();
-        oldest.map(|stay| (stay.first_lsn(), stay.first_sequence()))
+        oldest.map(|residency| (residency.first_lsn(), residency.first_sequence()))
     }
 
     /// Retires the floors of `device` up to `sequence`.
     pub(crate) fn retire(&self, device: &Device, sequence: u64) {
-        // First, as when stays go.
+        // First, as when residencies go.
         self.generation.fetch_add(1, SeqCst);
         let none_left = device.with_state(|state| {
             state.floors.retire(sequence);

@@ -2,7 +2,7 @@
 
 use super::cursor::UpperCursor;
 use super::index::Spot;
-use super::resident::ReadPoint;
+use super::residency::ReadPoint;
 use super::table::DeviceTable;
 use crate::error::Result;
 use crate::log::{Log, Pass, Wanted};
@@ -79,19 +79,19 @@ impl Upper {
         let Some(sight) = self.table.sight(prefix, point) else {
             return Ok(Step::Done(None));
         };
-        let Some(resident) = sight.resident else {
+        let Some(residency) = sight.residency else {
             return Ok(if sight.in_tree {
                 Step::Tree(floor, Lookup::Missing)
             } else {
                 Step::Done(None)
             });
         };
-        let entry = resident.get(&key[prefix.len()..], snapshot);
+        let entry = residency.get(&key[prefix.len()..], snapshot);
         let entry = entry.filter(|entry| entry.sequence >= floor);
         let found = entry.map_or(Lookup::Missing, |entry| {
             entry.value.map_or(Lookup::Deleted, Lookup::Found)
         });
-        if resident.switch() <= snapshot {
+        if residency.switch() <= snapshot {
             // What was written since the switch is newer, and is not in the index. In a directory that is older than
             // its extractor there may be older versions, too.
             let floor = entry.map_or(floor, |entry| entry.sequence);
@@ -100,7 +100,7 @@ impl Upper {
         match found {
             Lookup::Found(spot) => Ok(Step::Done(Some(self.value(&spot)?))),
             // In a directory that is older than its extractor the tree may hold what came before; else what expires.
-            Lookup::Missing if !self.table.is_complete() || resident.is_mixed() => {
+            Lookup::Missing if !self.table.is_complete() || residency.is_mixed() => {
                 Ok(Step::Tree(floor, Lookup::Missing))
             }
             Lookup::Deleted | Lookup::Missing => Ok(Step::Done(None)),

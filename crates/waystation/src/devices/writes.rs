@@ -1,14 +1,14 @@
 //! Device writes: which operations of a write go to the upper level, and which to the memtable.
 //!
 //! Devices are looked up before the write has its place in the log; the commit, whose place is given in the order of the
-//! log, goes through only if none of them has moved since. From then on the sequence number decides: a stay that switches
-//! later has a later switch. An operation of the upper level costs one entry in its stay's index; the record in the log is
+//! log, goes through only if none of them has moved since. From then on the sequence number decides: a residency that switches
+//! later has a later switch. An operation of the upper level costs one entry in its residency's index; the record in the log is
 //! the only copy of its value.
 
 use super::index::{Entry, Spot};
-use super::resident::Resident;
+use super::maintenance::Devices;
+use super::residency::Residency;
 use super::table::{Device, DeviceTable, Target};
-use super::upkeep::Devices;
 use crate::error::{Error, Result};
 use crate::log::Logged;
 use crate::storage::Storage;
@@ -33,8 +33,8 @@ struct Run {
 }
 
 impl Run {
-    fn stay(&self) -> Option<&Arc<Resident>> {
-        self.target.as_ref()?.resident.as_ref()
+    fn residency(&self) -> Option<&Arc<Residency>> {
+        self.target.as_ref()?.residency.as_ref()
     }
 }
 
@@ -92,15 +92,15 @@ impl DeviceWrites {
             if let Some(run) = self.runs.last_mut() {
                 run.operations += 1;
                 run.has_range |= operation.range_end.is_some();
-                if run.stay().is_none() {
+                if run.residency().is_none() {
                     room += room_of(&operation);
                 }
             }
         }
         if devices.notes_writes() {
             let now = devices.now(storage);
-            for stay in self.runs.iter().filter_map(Run::stay) {
-                stay.note_write(now);
+            for residency in self.runs.iter().filter_map(Run::residency) {
+                residency.note_write(now);
             }
         }
         Ok(room)
@@ -124,8 +124,8 @@ impl DeviceWrites {
     pub(crate) fn begin(&self, table: &DeviceTable, lsn: u64, sequence: u64) {
         let mut first = sequence;
         for run in &self.runs {
-            if let Some(stay) = run.stay() {
-                table.begin(stay, lsn, first);
+            if let Some(residency) = run.residency() {
+                table.begin(residency, lsn, first);
             }
             first += run.operations;
         }
@@ -146,12 +146,12 @@ impl DeviceWrites {
         for run in &self.runs {
             let some = operations.by_ref().take(run.operations as usize);
             for operation in some {
-                match run.stay() {
-                    Some(stay) => {
+                match run.residency() {
+                    Some(residency) => {
                         let value = operation.value;
                         let value = value.map(|it| Spot::of(it, payload, logged.record_lsn));
                         let key = &operation.key[run.prefix_bytes..];
-                        table.note_growth(stay.insert(key, &Entry { sequence, value }));
+                        table.note_growth(residency.insert(key, &Entry { sequence, value }));
                     }
                     None => lower(&operation, sequence),
                 }

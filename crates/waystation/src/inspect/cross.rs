@@ -1,7 +1,7 @@
 //! What the files of a database say of each other.
 //!
 //! - The log against the tables and the device table: no segment that either needs is missing.
-//! - The device table against the log: what a stay began with is in the log, and belongs to the device; nothing is told
+//! - The device table against the log: what a residency began with is in the log, and belongs to the device; nothing is told
 //!   of writes that the log never reached.
 //! - Tables against the cemetery: a table that was purged through a sequence number holds nothing that a grave up to
 //!   there hides; and the side file says whether there are graves at all.
@@ -26,7 +26,7 @@ use waystation_format::log::RecordKind;
 /// What the log has to say for the device table.
 #[derive(Default)]
 pub(super) struct Beginnings {
-    /// By the sequence number of its first write: the prefix of a stay's device.
+    /// By the sequence number of its first write: the prefix of a residency's device.
     wanted: BTreeMap<u64, Vec<u8>>,
     /// Those that were found, and whether they are the device's.
     found: BTreeMap<u64, bool>,
@@ -36,8 +36,9 @@ pub(super) struct Beginnings {
 
 impl Beginnings {
     pub(super) fn of(saved: Option<&Saved>) -> Self {
-        let stays = saved.into_iter().flat_map(|saved| &saved.devices);
-        let wanted = stays.filter_map(|device| Some((device.stay?.0, device.prefix.clone())));
+        let residencies = saved.into_iter().flat_map(|saved| &saved.devices);
+        let wanted =
+            residencies.filter_map(|device| Some((device.residency?.0, device.prefix.clone())));
         Self {
             wanted: wanted.collect(),
             ..Self::default()
@@ -74,7 +75,7 @@ impl Beginnings {
         let end = self.last_sequence.max(flushed);
         for device in &after.devices {
             let name = device.prefix.escape_ascii();
-            if let Some((sequence, _)) = device.stay
+            if let Some((sequence, _)) = device.residency
                 && self.wanted.get(&sequence) == Some(&device.prefix)
             {
                 match self.found.get(&sequence) {

@@ -1,8 +1,8 @@
 //! The destination's side: a stream becomes a device.
 //!
-//! Records are gathered into parts. All but the last go to the log as they come, with a stay in memory that nobody can
-//! find; the last part, mostly the only one, goes with the record that publishes the stay. If anything fails before,
-//! or whoever reads the stream dies, the stay is dropped, and the parts in the log mean nothing. The same if the stream
+//! Records are gathered into parts. All but the last go to the log as they come, with a residency in memory that nobody can
+//! find; the last part, mostly the only one, goes with the record that publishes the residency. If anything fails before,
+//! or whoever reads the stream dies, the residency is dropped, and the parts in the log mean nothing. The same if the stream
 //! stalls: see [`progress`](super::progress).
 //!
 //! Keys with a time to live, of a source that is older than its extractor, go to the memtable with their dates, as there
@@ -16,7 +16,7 @@ use crate::devices::events::Decided;
 use crate::devices::index::Index;
 use crate::devices::ledger::Decision;
 use crate::devices::record::{Admitted, DeviceEvent, expiring};
-use crate::devices::resident::{NEVER, Resident};
+use crate::devices::residency::{NEVER, Residency};
 use crate::devices::upper::Upper;
 use crate::error::{DeviceError, Error, Result};
 use crate::log::{Logged, NewRecord, Rejection};
@@ -38,7 +38,7 @@ struct Arrival<'a> {
     upper: &'a Upper,
     opening: Opening,
     prefix: Vec<u8>,
-    stay: Arc<Resident>,
+    residency: Arc<Residency>,
     batch: WriteBatch,
     /// What expires.
     expiring: WriteBatch,
@@ -62,7 +62,7 @@ impl<E: Events + Memtables + Older + Admission> HandOff<'_, E> {
         };
         let mut arrival = Arrival {
             upper: self.context.upper,
-            stay: Arc::new(Resident::new(&prefix, self.context.now())),
+            residency: Arc::new(Residency::new(&prefix, self.context.now())),
             opening,
             prefix,
             batch: WriteBatch::new(),
@@ -70,7 +70,7 @@ impl<E: Events + Memtables + Older + Admission> HandOff<'_, E> {
             key: Vec::new(),
             stage: 0,
         };
-        stream.source.watch(&self.context, &arrival.stay);
+        stream.source.watch(&self.context, &arrival.residency);
         let error = match self.receive(&mut arrival, &mut stream) {
             Ok(digest) => {
                 let ticket = arrival.opening.ticket.clone();
@@ -156,11 +156,11 @@ impl<E: Events + Memtables + Older + Admission> HandOff<'_, E> {
             prefix: &arrival.prefix,
             operations: arrival.batch.as_bytes(),
         };
-        let (table, stay) = (&arrival.upper.table, &arrival.stay);
+        let (table, residency) = (&arrival.upper.table, &arrival.residency);
         let logged = self
             .log_versions(arrival, &event, 0, |lsn, sequence| {
-                refuse_given_up(stay)?;
-                table.begin_staged(stay, lsn, sequence);
+                refuse_given_up(residency)?;
+                table.begin_staged(residency, lsn, sequence);
                 Ok(None)
             })
             .map_err(answered_meanwhile)?;
@@ -200,12 +200,12 @@ impl<E: Events + Memtables + Older + Admission> HandOff<'_, E> {
             operations: arrival.batch.as_bytes(),
         };
         let event = DeviceEvent::Admitted(admitted.clone());
-        let (table, stay) = (&arrival.upper.table, &arrival.stay);
+        let (table, residency) = (&arrival.upper.table, &arrival.residency);
         // Its first parts have lower sequence numbers than it.
         let _kept = self.context.engine.keep_graves(arrival.stage)?;
         let now = self.context.now();
         self.log_versions(arrival, &event, expiring, |lsn, sequence| {
-            refuse_given_up(stay)?;
+            refuse_given_up(residency)?;
             if self
                 .context
                 .engine
@@ -226,15 +226,15 @@ impl<E: Events + Memtables + Older + Admission> HandOff<'_, E> {
             } else {
                 None
             };
-            table.begin_staged(stay, lsn, sequence);
-            stay.note_write(now);
-            let published = table.admit(&admitted, stay, sequence);
+            table.begin_staged(residency, lsn, sequence);
+            residency.note_write(now);
+            let published = table.admit(&admitted, residency, sequence);
             published.map_err(|_| Rejection::Failed(already_here(&admitted.ticket.device)))?;
             Ok(memtable)
         })
     }
 
-    /// Logs an event that holds versions and puts them into the arrival's stay, and those that expire, which take `room`
+    /// Logs an event that holds versions and puts them into the arrival's residency, and those that expire, which take `room`
     /// bytes, into the memtable that `happen` names. That runs in the order of the log, with the position and the first
     /// sequence number.
     fn log_versions(
@@ -270,7 +270,7 @@ impl<E: Events + Memtables + Older + Admission> HandOff<'_, E> {
                     let some = some.map(|(number, it)| (logged.first_sequence + number, it));
                     self.context.engine.fill_memory(&memtable, some);
                 }
-                table.fill(&arrival.stay, &part, logged.first_sequence)
+                table.fill(&arrival.residency, &part, logged.first_sequence)
             })?;
         filled.map_err(|error| damaged(0, error.reason()))?;
         Ok(logged)
@@ -285,9 +285,9 @@ fn answered_meanwhile(refused: Rejection) -> Error {
     }
 }
 
-/// Refuses to go on with a stay that was given up meanwhile. Under the front's lock.
-fn refuse_given_up(stay: &Resident) -> Result<(), Rejection> {
-    if stay.is_reaped() {
+/// Refuses to go on with a residency that was given up meanwhile. Under the front's lock.
+fn refuse_given_up(residency: &Residency) -> Result<(), Rejection> {
+    if residency.is_reaped() {
         return Err(Rejection::Failed(too_slow()));
     }
     Ok(())
@@ -296,8 +296,8 @@ fn refuse_given_up(stay: &Resident) -> Result<(), Rejection> {
 /// Also when a reader panics: nothing is left of what was not admitted.
 impl Drop for Arrival<'_> {
     fn drop(&mut self) {
-        if self.stay.published() == NEVER {
-            drop::<Index>(self.upper.table.abandon(&self.stay));
+        if self.residency.published() == NEVER {
+            drop::<Index>(self.upper.table.abandon(&self.residency));
         }
     }
 }

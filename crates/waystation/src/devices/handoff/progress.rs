@@ -1,16 +1,16 @@
 //! Streams that stall.
 //!
 //! What comes in parts holds the log from its first part on, and a `Read` may block for ever, in code that is not ours.
-//! So the upkeep looks at the streams that are waited for, and for how long, and gives up what came too slowly: the log is freed,
+//! So the maintenance looks at the streams that are waited for, and for how long, and gives up what came too slowly: the log is freed,
 //! and the hand-off can be tried again, while whoever admits is still waiting. He hears of it when his reader returns.
 //!
 //! Only waiting for the stream counts, not the engine's own work; and a stream goes on when it has brought
 //! [`PROGRESS_BYTES`], so that one byte now and then is not enough.
 
 use super::stream::damaged;
+use crate::devices::clock::ResidencyClock;
 use crate::devices::context::Context;
-use crate::devices::residency::ResidencyClock;
-use crate::devices::resident::Resident;
+use crate::devices::residency::Residency;
 use crate::error::Error;
 use crate::storage::Storage;
 use crate::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) struct Watched<'a> {
 struct Watch<'a> {
     storage: &'a dyn Storage,
     clock: &'a ResidencyClock,
-    stay: Arc<Resident>,
+    residency: Arc<Residency>,
     /// For how long the stream was waited for since it went on.
     waited: Duration,
     /// What it has brought since.
@@ -50,12 +50,12 @@ impl<'a> Watched<'a> {
         }
     }
 
-    /// From now on it is read for `stay`, and fails once that is given up.
-    pub(super) fn watch<E>(&mut self, context: &Context<'a, E>, stay: &Arc<Resident>) {
+    /// From now on it is read for `residency`, and fails once that is given up.
+    pub(super) fn watch<E>(&mut self, context: &Context<'a, E>, residency: &Arc<Residency>) {
         self.watch = Some(Watch {
             storage: context.storage,
             clock: context.clock,
-            stay: Arc::clone(stay),
+            residency: Arc::clone(residency),
             waited: Duration::ZERO,
             bytes: 0,
         });
@@ -70,15 +70,15 @@ impl Read for Watched<'_> {
         let now = || watch.clock.read(watch.storage.now());
         let begun = now();
         let since = begun.saturating_sub(watch.waited);
-        watch.stay.note_waiting(Some(since));
+        watch.residency.note_waiting(Some(since));
         let read = self.source.read(out);
-        watch.stay.note_waiting(None);
+        watch.residency.note_waiting(None);
         watch.waited += now().saturating_sub(begun);
         watch.bytes += *read.as_ref().unwrap_or(&0);
         if watch.bytes >= PROGRESS_BYTES {
             (watch.waited, watch.bytes) = (Duration::ZERO, 0);
         }
-        if watch.stay.is_reaped() {
+        if watch.residency.is_reaped() {
             return Err(io::Error::other(too_slow()));
         }
         read
@@ -108,22 +108,22 @@ pub(crate) fn give_up_stalled<E>(context: &Context<'_, E>, presses: bool) {
     } else {
         longest
     };
-    let is_late = |stay: &Resident| {
+    let is_late = |residency: &Residency| {
         let passed = |since| now.saturating_sub(since);
-        let waiting = stay.waiting_since();
+        let waiting = residency.waiting_since();
         waiting.is_some_and(|since| {
-            passed(since) > patience || presses && passed(stay.arrival()) > longest
+            passed(since) > patience || presses && passed(residency.arrival()) > longest
         })
     };
-    for stay in coming.iter().filter(|stay| is_late(stay)) {
+    for residency in coming.iter().filter(|residency| is_late(residency)) {
         let given_up = context.upper.log.at_front(|_, _| {
-            let is_due = stay.is_coming() && is_late(stay);
-            is_due.then(|| table.abandon(stay))
+            let is_due = residency.is_coming() && is_late(residency);
+            is_due.then(|| table.abandon(residency))
         });
         if given_up.is_some() {
             log::warn!(
                 "the stream of {} came too slowly; what had come of it is given up",
-                stay.prefix().escape_ascii()
+                residency.prefix().escape_ascii()
             );
         }
     }

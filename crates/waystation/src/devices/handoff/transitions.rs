@@ -12,7 +12,7 @@
 use crate::devices::index::{Entry, Index, Spot};
 use crate::devices::ledger::Stub;
 use crate::devices::record::{Admitted, expiring};
-use crate::devices::resident::Resident;
+use crate::devices::residency::Residency;
 use crate::devices::table::{Barred, Departure, Device, DeviceState, DeviceTable};
 use crate::error::{DeviceError, Error, Result};
 use crate::sync::{Arc, lock};
@@ -191,11 +191,11 @@ impl DeviceTable {
         }
     }
 
-    /// Makes `stay`, which holds what `admitted` brought, the device's from `sequence` on.
+    /// Makes `residency`, which holds what `admitted` brought, the device's from `sequence` on.
     pub(crate) fn admit(
         &self,
         admitted: &Admitted<'_>,
-        stay: &Arc<Resident>,
+        residency: &Arc<Residency>,
         sequence: u64,
     ) -> Result<(), Occupied> {
         let prefix = admitted.prefix;
@@ -205,14 +205,14 @@ impl DeviceTable {
         }
         device.transition(|state| {
             if admitted.expires {
-                stay.set_mixed();
+                residency.set_mixed();
                 state.in_tree = true;
             }
-            stay.publish(sequence);
-            state.current = Some(Arc::clone(stay));
+            residency.publish(sequence);
+            state.current = Some(Arc::clone(residency));
             state.tenure = admitted.ticket.next_tenure();
         });
-        self.staying.add(&device);
+        self.residents.add(&device);
         self.note_admitted(admitted);
         Ok(())
     }
@@ -226,17 +226,17 @@ impl DeviceTable {
         self.ledger.decide(ticket, Some(admitted.digest));
     }
 
-    /// Notes that `stay`, which is not to be seen yet, gets its first record.
-    pub(crate) fn begin_staged(&self, stay: &Arc<Resident>, lsn: u64, sequence: u64) {
-        if stay.begin(lsn, sequence) {
-            lock(&self.arrivals).push_back(Arc::clone(stay));
+    /// Notes that `residency`, which is not to be seen yet, gets its first record.
+    pub(crate) fn begin_staged(&self, residency: &Arc<Residency>, lsn: u64, sequence: u64) {
+        if residency.begin(lsn, sequence) {
+            lock(&self.arrivals).push_back(Arc::clone(residency));
         }
     }
 
-    /// Puts the versions of `part`, numbered from `sequence` on, into the index of `stay`, but for those that expire.
+    /// Puts the versions of `part`, numbered from `sequence` on, into the index of `residency`, but for those that expire.
     pub(crate) fn fill(
         &self,
-        stay: &Resident,
+        residency: &Residency,
         part: &Part<'_>,
         sequence: u64,
     ) -> Result<(), FormatError> {
@@ -251,14 +251,14 @@ impl DeviceTable {
             let sequence = sequence + number;
             let value = operation.value;
             let value = value.map(|it| Spot::of(it, part.payload, part.record_lsn));
-            let key = &operation.key[stay.prefix().len()..];
-            self.note_growth(stay.insert(key, &Entry { sequence, value }));
+            let key = &operation.key[residency.prefix().len()..];
+            self.note_growth(residency.insert(key, &Entry { sequence, value }));
         }
         Ok(())
     }
 
-    /// The stays that are coming from other engines in parts.
-    pub(crate) fn coming(&self) -> Vec<Arc<Resident>> {
+    /// The residencies that are coming from other engines in parts.
+    pub(crate) fn coming(&self) -> Vec<Arc<Residency>> {
         let arrivals = lock(&self.arrivals);
         arrivals
             .iter()
@@ -267,9 +267,9 @@ impl DeviceTable {
             .collect()
     }
 
-    /// Gives a stay up that was not admitted, if nobody did before. Its index is to be dropped without haste.
-    pub(crate) fn abandon(&self, stay: &Resident) -> Index {
-        let (index, bytes) = stay.reap();
+    /// Gives a residency up that was not admitted, if nobody did before. Its index is to be dropped without haste.
+    pub(crate) fn abandon(&self, residency: &Residency) -> Index {
+        let (index, bytes) = residency.reap();
         self.note_shrinking(bytes);
         index
     }
@@ -278,7 +278,10 @@ impl DeviceTable {
 impl DeviceState {
     /// Whether the device has data that an admission would mix with.
     fn is_occupied(&self) -> bool {
-        self.current.as_ref().is_some_and(|stay| stay.has_begun()) || self.lower_since.is_some()
+        self.current
+            .as_ref()
+            .is_some_and(|residency| residency.has_begun())
+            || self.lower_since.is_some()
     }
 
     /// Why the device takes no writes, as far as it knows itself.

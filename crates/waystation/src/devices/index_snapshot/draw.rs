@@ -1,4 +1,4 @@
-//! Drawing an index snapshot: a little in each round of the upkeep.
+//! Drawing an index snapshot: a little in each round of the maintenance.
 //!
 //! Begun when an opening would have to read as much of the log as [`DeviceOptions::replay_bytes`], and as half of what the
 //! upper level needs: so that the more there is, the less often all of it is written again.
@@ -10,7 +10,7 @@ use super::{Head, Header, SnapshotWriter};
 use crate::devices::context::{Context, Events, Memtables};
 use crate::devices::index::{Leaves, Window};
 use crate::devices::log_release::Checkpoints;
-use crate::devices::resident::Resident;
+use crate::devices::residency::Residency;
 use crate::devices::table::DeviceTable;
 use crate::directory::{IMAGE_DRAFT, IMAGE_NAME};
 use crate::error::Result;
@@ -29,7 +29,7 @@ const ROUND: Duration = Duration::from_millis(100);
 /// From so many times as much on as an opening may have to read, more of the time is taken for it.
 const LATE: f64 = 1.1;
 
-/// What the upkeep knows of index snapshots.
+/// What the maintenance knows of index snapshots.
 #[derive(Default)]
 struct Drawing {
     /// The one that is being drawn.
@@ -42,8 +42,8 @@ struct Drawing {
 struct Sketch {
     writer: SnapshotWriter,
     header: Header,
-    /// The stay whose versions are being copied, and from where on.
-    stay: Option<(Arc<Resident>, Vec<u8>, u64)>,
+    /// The residency whose versions are being copied, and from where on.
+    residency: Option<(Arc<Residency>, Vec<u8>, u64)>,
     /// The prefix of the device that was looked at last.
     device: Option<Vec<u8>>,
     window: Window,
@@ -210,7 +210,7 @@ fn begin<E: Memtables>(context: &Context<'_, E>, drawing: &mut Drawing) -> Resul
     Ok(Sketch {
         writer: SnapshotWriter::create(context.storage, context.dir, &header)?,
         header,
-        stay: None,
+        residency: None,
         device: None,
         window: Window::default(),
     })
@@ -219,18 +219,18 @@ fn begin<E: Memtables>(context: &Context<'_, E>, drawing: &mut Drawing) -> Resul
 impl Sketch {
     /// Draws a little more; whether there may be more to draw.
     fn step(&mut self, table: &DeviceTable) -> Result<bool> {
-        let Some((stay, key, sequence)) = &mut self.stay else {
+        let Some((residency, key, sequence)) = &mut self.residency else {
             return Ok(self.look_at_next(table));
         };
-        stay.load(&mut self.window, |index: &Leaves, window| {
+        residency.load(&mut self.window, |index: &Leaves, window| {
             index.load_many(key, *sequence, COPIED_AT_ONCE, window);
         });
         let through = self.header.through;
         let head = Head {
-            prefix: stay.prefix(),
-            first_sequence: stay.first_sequence(),
-            first_lsn: stay.first_lsn(),
-            switch: Some(stay.switch()).filter(|switch| *switch <= through),
+            prefix: residency.prefix(),
+            first_sequence: residency.first_sequence(),
+            first_lsn: residency.first_lsn(),
+            switch: Some(residency.switch()).filter(|switch| *switch <= through),
         };
         self.writer.add(&head, &self.window)?;
         match self.window.len().checked_sub(1) {
@@ -241,7 +241,7 @@ impl Sketch {
                     *sequence = entry.sequence - 1;
                 }
             }
-            _ => self.stay = None,
+            _ => self.residency = None,
         }
         Ok(true)
     }
@@ -255,9 +255,9 @@ impl Sketch {
         self.device = Some(device.prefix().to_vec());
         let current = device.with_state(|state| state.current.clone());
         let through = self.header.through;
-        self.stay = current
-            .filter(|stay| stay.first_sequence() <= through)
-            .map(|stay| (stay, Vec::new(), u64::MAX));
+        self.residency = current
+            .filter(|residency| residency.first_sequence() <= through)
+            .map(|residency| (residency, Vec::new(), u64::MAX));
         true
     }
 }

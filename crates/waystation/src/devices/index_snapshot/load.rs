@@ -3,7 +3,7 @@
 use super::{End, Head, Next, SnapshotReader};
 use crate::devices::inserters::Parts;
 use crate::devices::replay::{DeviceReplay, Shown};
-use crate::devices::resident::Resident;
+use crate::devices::residency::Residency;
 use crate::directory::{IMAGE_DRAFT, IMAGE_NAME};
 use crate::error::{Error, Result};
 use crate::log::Inserters;
@@ -58,16 +58,16 @@ fn take(storage: &dyn Storage, dir: &Path, devices: &mut DeviceReplay) -> Result
     if header.through <= devices.directory.released {
         return Ok(None);
     }
-    let mut stays = Stays::new(devices);
+    let mut residencies = Residencies::new(devices);
     let end = loop {
         match snapshot.read_next()? {
-            Next::Section(section) => stays.section(section, &snapshot)?,
+            Next::Section(section) => residencies.section(section, &snapshot)?,
             Next::End(end) => break end,
         }
     };
-    let stays = stays.finish(&end, header.through);
-    let stays = stays.map_err(|reason| snapshot.wrong(reason))?;
-    devices.begin_with(stays, header.through);
+    let residencies = residencies.finish(&end, header.through);
+    let residencies = residencies.map_err(|reason| snapshot.wrong(reason))?;
+    devices.begin_with(residencies, header.through);
     Ok(Some(Spared {
         needless: end.needless.min(header.through),
         through: header.through,
@@ -75,17 +75,17 @@ fn take(storage: &dyn Storage, dir: &Path, devices: &mut DeviceReplay) -> Result
     }))
 }
 
-/// The stays of an index snapshot that the checkpoint knows, on their way into the table.
-struct Stays<'d> {
+/// The residencies of an index snapshot that the checkpoint knows, on their way into the table.
+struct Residencies<'d> {
     devices: &'d DeviceReplay,
     inserters: Inserters<Parts>,
     shown: Vec<Shown>,
-    /// Prefix and first sequence number of the stay whose part was the last, and whether the checkpoint knows it.
+    /// Prefix and first sequence number of the residency whose part was the last, and whether the checkpoint knows it.
     last: (Vec<u8>, u64, bool),
     seen: End,
 }
 
-impl<'d> Stays<'d> {
+impl<'d> Residencies<'d> {
     fn new(devices: &'d DeviceReplay) -> Self {
         Self {
             devices,
@@ -107,13 +107,13 @@ impl<'d> Stays<'d> {
                 && let Some(shown) = self.shown.last_mut()
             {
                 shown.versions += part.versions;
-                parts.push((Arc::clone(&shown.stay), part.bytes, part.versions));
+                parts.push((Arc::clone(&shown.residency), part.bytes, part.versions));
             }
         }
         self.inserters.insert(section, parts)
     }
 
-    /// Whether the checkpoint knows the stay of `head`, which is the last of those shown then.
+    /// Whether the checkpoint knows the residency of `head`, which is the last of those shown then.
     fn knows(&mut self, head: &Head<'_>) -> bool {
         let (prefix, first, is_known) = &self.last;
         if head.prefix == prefix && head.first_sequence == *first {
@@ -123,7 +123,7 @@ impl<'d> Stays<'d> {
         self.last = (head.prefix.to_vec(), head.first_sequence, arrival.is_some());
         if let Some(arrival) = arrival {
             self.shown.push(Shown {
-                stay: Arc::new(Resident::new(head.prefix, arrival)),
+                residency: Arc::new(Residency::new(head.prefix, arrival)),
                 first_sequence: head.first_sequence,
                 first_lsn: head.first_lsn,
                 switch: head.switch,
@@ -143,10 +143,10 @@ impl<'d> Stays<'d> {
         if seen != *end {
             return Err("it does not hold as much as its end says");
         }
-        if self.shown.len() != self.devices.stays_through(through) {
-            return Err("it does not show the stays that the device table knows");
+        if self.shown.len() != self.devices.residencies_through(through) {
+            return Err("it does not show the residencies that the device table knows");
         }
-        let is_whole = |shown: &Shown| shown.stay.records() == shown.versions;
+        let is_whole = |shown: &Shown| shown.residency.records() == shown.versions;
         if !self.shown.iter().all(is_whole) {
             return Err("versions in it make no sense");
         }

@@ -1,6 +1,6 @@
 //! Index snapshots: the file `INDEXES` holds the indexes of the upper level, which spares an opening most of the log.
 //!
-//! An index snapshot shows the upper level as it was when the log had come to one sequence number, *through*: every stay, and its
+//! An index snapshot shows the upper level as it was when the log had come to one sequence number, *through*: every residency, and its
 //! versions up to there, which is what reading the log back to there makes of it. It is a shortcut, and nothing is in it
 //! alone: the log is freed without regard to it, and where it is missing, damaged, or of another directory, all of the
 //! log is read.
@@ -13,10 +13,10 @@
 //!              u64      through
 //!              u64      where the log ended when it had come to there (LSN)
 //! sections     u32      length; then masked crc32c (u32) of what follows and of where the section begins (u64); then
-//!                       so many bytes: parts, one after the other, by prefix. A stay may have several.
+//!                       so many bytes: parts, one after the other, by prefix. A residency may have several.
 //!   part
 //!     prefix   string
-//!     first    varint   sequence number of the stay's first write
+//!     first    varint   sequence number of the residency's first write
 //!     position varint   of its first record (LSN)
 //!     switch   varint   the sequence number from which on its writes go to the memtable; 0: they do not
 //!     versions varint   how many; then how many bytes they take (varint)
@@ -43,7 +43,7 @@
 //!
 //! - it shows the upper level at *one* sequence number: what was logged later is left out, whenever it is drawn;
 //! - what had happened to devices by then is told by the device table's checkpoint, which is written after it is drawn and
-//!   before it counts; so a stay that has gone meanwhile is known by its absence there, and skipped;
+//!   before it counts; so a residency that has gone meanwhile is known by its absence there, and skipped;
 //! - the log is durable through what it shows, before it counts: places in the log stay true.
 
 mod draw;

@@ -1,4 +1,4 @@
-//! What is in a section of an index snapshot: parts of stays, and their versions.
+//! What is in a section of an index snapshot: parts of residencies, and their versions.
 
 use super::malformed;
 use crate::devices::checkpoint::sequence;
@@ -9,10 +9,10 @@ use waystation_format::FormatError;
 use waystation_format::key::MAX_SEQUENCE;
 use waystation_format::varint::{Reader, put_length_prefixed, put_u64};
 
-/// What a part says of its stay.
+/// What a part says of its residency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head<'a> {
-    /// What the stay's keys begin with.
+    /// What the residency's keys begin with.
     pub(crate) prefix: &'a [u8],
     /// The sequence number of its first write, which names it.
     pub(crate) first_sequence: u64,
@@ -80,7 +80,7 @@ impl Versions {
     }
 }
 
-/// Appends the part of `head`'s stay with `versions` to a section.
+/// Appends the part of `head`'s residency with `versions` to a section.
 pub(super) fn put_part(section: &mut Vec<u8>, head: &Head<'_>, versions: &Versions) {
     put_length_prefixed(section, head.prefix);
     put_u64(section, head.first_sequence);
@@ -100,7 +100,7 @@ pub(crate) fn parts(section: &[u8], through: u64) -> Result<Vec<Part<'_>>, Forma
         if part.head.first_sequence > through || part.head.switch > Some(through) {
             return Err(malformed(
                 at,
-                "a stay does what came later than the index snapshot",
+                "a residency does what came later than the index snapshot",
             ));
         }
         parts.push(part);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::devices::index::{Entry, Spot, Window};
 use crate::devices::ledger::Ledger;
-use crate::devices::resident::Resident;
+use crate::devices::residency::Residency;
 use crate::devices::table::DeviceTable;
 use crate::directory::{IMAGE_DRAFT, IMAGE_NAME, read_file};
 use crate::error::{Error, Result};
@@ -14,8 +14,8 @@ use std::path::Path;
 use std::time::Duration;
 
 type Version = (Vec<u8>, Entry);
-/// First sequence number, switch and versions of a stay, by its prefix.
-type Stays = Vec<(Vec<u8>, u64, Option<u64>, Vec<Version>)>;
+/// First sequence number, switch and versions of a residency, by its prefix.
+type Residencies = Vec<(Vec<u8>, u64, Option<u64>, Vec<Version>)>;
 
 const THROUGH: u64 = 5_000;
 const HEADER: Header = Header {
@@ -36,10 +36,10 @@ fn window(versions: &[Version]) -> Window {
     window
 }
 
-/// Writes an index snapshot of `stays`, each in pieces of at most `piece` versions.
-fn write(storage: &dyn Storage, stays: &Stays, piece: usize) {
+/// Writes an index snapshot of `residencies`, each in pieces of at most `piece` versions.
+fn write(storage: &dyn Storage, residencies: &Residencies, piece: usize) {
     let mut writer = SnapshotWriter::create(storage, dir(), &HEADER).expect("create");
-    for (prefix, first_sequence, switch, versions) in stays {
+    for (prefix, first_sequence, switch, versions) in residencies {
         let head = Head {
             prefix,
             first_sequence: *first_sequence,
@@ -55,31 +55,34 @@ fn write(storage: &dyn Storage, stays: &Stays, piece: usize) {
     storage.rename(&draft, &name).expect("rename");
 }
 
-/// What is in the index snapshot, the parts of a stay put together.
-fn read(storage: &dyn Storage) -> Result<(Stays, End)> {
+/// What is in the index snapshot, the parts of a residency put together.
+fn read(storage: &dyn Storage) -> Result<(Residencies, End)> {
     let mut snapshot =
         SnapshotReader::open(storage, &dir().join(IMAGE_NAME))?.expect("it is there");
     assert_eq!(snapshot.header, HEADER);
-    let (mut stays, mut packed) = (Stays::new(), Window::default());
+    let (mut residencies, mut packed) = (Residencies::new(), Window::default());
     loop {
         let section = match snapshot.read_next()? {
             Next::Section(section) => section,
-            Next::End(end) => return Ok((stays, end)),
+            Next::End(end) => return Ok((residencies, end)),
         };
         for part in parts(&section, THROUGH).map_err(|error| snapshot.damaged(&error))? {
             let unpacked = unpack(&section[part.bytes], part.versions, &mut packed);
             unpacked.map_err(|error| snapshot.damaged(&error))?;
             let head = part.head;
             assert_eq!(head.first_lsn, head.first_sequence * 100);
-            if stays.last().is_none_or(|last| *last.0 != *head.prefix) {
-                stays.push((
+            if residencies
+                .last()
+                .is_none_or(|last| *last.0 != *head.prefix)
+            {
+                residencies.push((
                     head.prefix.to_vec(),
                     head.first_sequence,
                     head.switch,
                     vec![],
                 ));
             }
-            if let Some(last) = stays.last_mut() {
+            if let Some(last) = residencies.last_mut() {
                 let versions = (0..packed.len()).filter_map(|at| packed.get(at));
                 last.3
                     .extend(versions.map(|(key, entry)| (key.to_vec(), *entry)));
@@ -99,7 +102,7 @@ fn version(key: &str, sequence: u64) -> Version {
     (key.as_bytes().to_vec(), Entry { sequence, value })
 }
 
-fn sample() -> Stays {
+fn sample() -> Residencies {
     let many = (0..3_000).map(|number| version(&format!("sensor:{number:05}"), 1_000 + number));
     let again = [9, 4, 1].map(|sequence| version("again", sequence * 100));
     vec![
@@ -120,8 +123,8 @@ fn what_was_written_is_read_however_it_was_cut() {
     let storage = machine();
     for piece in [1, 7, 10_000] {
         write(&*storage, &sample(), piece);
-        let (stays, end) = read(&*storage).expect("read");
-        assert_eq!(stays, sample());
+        let (residencies, end) = read(&*storage).expect("read");
+        assert_eq!(residencies, sample());
         assert_eq!((end.needless, end.versions), (77, 3_004));
     }
 }
@@ -139,8 +142,8 @@ fn what_came_later_is_left_out() {
         &vec![(b"a:".to_vec(), 100, None, later.to_vec())],
         10,
     );
-    let (stays, _) = read(&*storage).expect("read");
-    assert_eq!(stays[0].3, [version("k", THROUGH)]);
+    let (residencies, _) = read(&*storage).expect("read");
+    assert_eq!(residencies[0].3, [version("k", THROUGH)]);
 }
 
 #[test]
@@ -148,17 +151,17 @@ fn keys_as_long_as_they_may_be_are_shown() {
     let storage = machine();
     let key = |number: usize| format!("{number}{}", "x".repeat((1 << 20) - 10));
     let versions = (0..9).map(|number| version(&key(number), 200 + number as u64));
-    let stays = vec![(b"a:".to_vec(), 200, None, versions.collect())];
-    write(&*storage, &stays, 100);
-    assert_eq!(read(&*storage).expect("read").0, stays);
+    let residencies = vec![(b"a:".to_vec(), 200, None, versions.collect())];
+    write(&*storage, &residencies, 100);
+    assert_eq!(read(&*storage).expect("read").0, residencies);
 }
 
 #[test]
 fn every_flip_and_every_cut_is_seen() {
     let storage = machine();
-    let mut stays = sample();
-    stays[1].3.truncate(20);
-    write(&*storage, &stays, 6);
+    let mut residencies = sample();
+    residencies[1].3.truncate(20);
+    write(&*storage, &residencies, 6);
     let path = dir().join(IMAGE_NAME);
     let whole = read_file(&*storage, &path).expect("read");
     let is_refused = |bytes: &[u8]| {
@@ -197,9 +200,9 @@ fn sections_that_make_no_sense_are_refused() {
 fn an_image_ends_before_what_is_coming_and_before_what_came_meanwhile() {
     let table = DeviceTable::new(Extractor::until(b':'), true, Ledger::default());
     let coming = |prefix: &[u8], first: u64| {
-        let stay = Arc::new(Resident::new(prefix, Duration::ZERO));
-        table.begin_staged(&stay, first * 10, first);
-        stay
+        let residency = Arc::new(Residency::new(prefix, Duration::ZERO));
+        table.begin_staged(&residency, first * 10, first);
+        residency
     };
     let (one, other) = (coming(b"a:", 13), coming(b"b:", 1_250));
     assert_eq!(table.whole_through(3_000), 12);

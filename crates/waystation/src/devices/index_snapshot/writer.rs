@@ -35,7 +35,7 @@ impl SnapshotWriter {
         })
     }
 
-    /// Appends those of `versions` that the index snapshot is to show, as a part of `head`'s stay or several.
+    /// Appends those of `versions` that the index snapshot is to show, as a part of `head`'s residency or several.
     pub(crate) fn add(&mut self, head: &Head<'_>, versions: &Window) -> Result<()> {
         let through = self.through;
         let is_shown = |(_, entry): &(&[u8], &Entry)| entry.sequence <= through;

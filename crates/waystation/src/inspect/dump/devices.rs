@@ -47,7 +47,7 @@ pub(super) fn event(event: &DeviceEvent<'_>, sequence: u64, out: &mut Out<'_, '_
             format!("is handed on to {destination}, ticket {ticket}"),
         ),
         DeviceEvent::Thawed { prefix, ticket } => {
-            tell(prefix, format!("stays, against ticket {ticket}"));
+            tell(prefix, format!("residencies, against ticket {ticket}"));
         }
         DeviceEvent::Staged { prefix, .. } => tell(prefix, "arrives in part".into()),
         DeviceEvent::Admitted(admitted) => {
@@ -141,7 +141,7 @@ fn tell_all(saved: &Saved, out: &mut Out<'_, '_>) {
 
 fn describe(device: &SavedDevice) -> String {
     let mut facts = Vec::new();
-    if let Some((sequence, arrival)) = device.stay {
+    if let Some((sequence, arrival)) = device.residency {
         let seconds = arrival.as_secs_f64();
         facts.push(format!(
             "in the upper level since {sequence} (at {seconds:.3} s)"

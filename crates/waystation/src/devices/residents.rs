@@ -1,8 +1,8 @@
-//! The devices that have stays, by prefix: what a cursor over the upper level walks.
+//! The devices that have residencies, by prefix: what a cursor over the upper level walks.
 //!
 //! Most of a table may be devices that have settled, or departed and left a grave: a cursor that is sent somewhere must
 //! not look at all of them for the next one with data up here. A device is here from its first record, or its admission,
-//! until none of its stays has an index. Changes to what is here look at the device's state under this lock.
+//! until none of its residencies has an index. Changes to what is here look at the device's state under this lock.
 
 use super::table::Device;
 use crate::sync::{Arc, RwLock};
@@ -10,20 +10,20 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 /// Why the lock is never poisoned.
-const LOCKED: &str = "no thread panics with the staying devices locked";
+const LOCKED: &str = "no thread panics with the residents locked";
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Staying(RwLock<BTreeMap<Box<[u8]>, Arc<Device>>>);
+pub(super) struct Residents(RwLock<BTreeMap<Box<[u8]>, Arc<Device>>>);
 
-impl Staying {
-    /// `device` has a stay.
+impl Residents {
+    /// `device` has a residency.
     pub(super) fn add(&self, device: &Arc<Device>) {
         let mut all = self.0.write().expect(LOCKED);
         all.insert(device.prefix().into(), Arc::clone(device));
     }
 
-    /// A stay of `device` is over; it may have been the last one.
+    /// A residency of `device` is over; it may have been the last one.
     pub(super) fn review(&self, device: &Device) {
         let mut all = self.0.write().expect(LOCKED);
         if device.with_state(|state| state.current.is_none() && state.past.is_empty()) {
@@ -84,10 +84,10 @@ mod tests {
 
     fn write(table: &DeviceTable, prefix: &[u8], sequence: u64) {
         let target = table.target(prefix, || Duration::ZERO).expect("not barred");
-        let stay = target.resident.expect("in the upper level");
-        table.begin(&stay, sequence * 100, sequence);
+        let residency = target.residency.expect("in the upper level");
+        table.begin(&residency, sequence * 100, sequence);
         let value = None;
-        table.note_growth(stay.insert(b"key", &Entry { sequence, value }));
+        table.note_growth(residency.insert(b"key", &Entry { sequence, value }));
     }
 
     fn prefix(device: Option<Arc<Device>>) -> Option<Vec<u8>> {
@@ -95,17 +95,17 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_meets_devices_with_stays_alone() {
+    fn a_cursor_meets_devices_with_residencies_alone() {
         let table = DeviceTable::new(Extractor::until(b':'), true, Ledger::default());
         for (name, sequence) in [(b"a:", 1), (b"b:", 2), (b"c:", 3)] {
             write(&table, name, sequence);
         }
         let first = || prefix(table.first_from(Bound::Unbounded));
         let last = || prefix(table.last_until(Bound::Unbounded));
-        let stays = table.stays(|_| true);
+        let residencies = table.residencies(|_| true);
         // One settles, one departs; both go once nobody reads below that.
-        assert!(table.switch(&stays[0], 4));
-        table.settled(&stays[0], 5);
+        assert!(table.switch(&residencies[0], 4));
+        table.settled(&residencies[0], 5);
         table.depart(b"c:", 6);
         table.reap(4, usize::MAX);
         assert_eq!(

@@ -1,17 +1,17 @@
-//! The upkeep of the devices of a database: all that is not done while a write or a read waits.
+//! The maintenance of the devices of a database: all that is not done while a write or a read waits.
 //!
 //! A background job runs a round of it ([`Devices::keep`]): soon after anything that may leave something to be freed, when the
 //! log has grown by a part of the budgets, and when time brings something ([`Devices::next_keeping`]). Nothing of that comes
 //! to a database to which nothing happens. Another job lets devices settle ([`settle`](super::settle)).
 
 use super::checkpoint::Directory;
+use super::clock::ResidencyClock;
 use super::context::{Context, Engine};
 use super::departures::{self, Departures};
 use super::handoff::give_up_stalled;
 use super::index_snapshot::IndexSnapshots;
 use super::log_release::Checkpoints;
-use super::residency::ResidencyClock;
-use super::resident::Resident;
+use super::residency::Residency;
 use super::settle::{EARLY, Settler};
 use super::upper::Upper;
 use crate::background::{DiskReserve, Throttle};
@@ -55,7 +55,7 @@ impl Devices {
         upper: Arc<Upper>,
         settings: DeviceOptions,
         directory: Directory,
-        pending: Vec<Arc<Resident>>,
+        pending: Vec<Arc<Residency>>,
         snapshot_lsn: u64,
         now: Duration,
     ) -> Self {
@@ -73,7 +73,7 @@ impl Devices {
         }
     }
 
-    /// What the upkeep is given by `engine`, whose database is in `dir`.
+    /// What the maintenance is given by `engine`, whose database is in `dir`.
     pub(crate) fn context<'a, E>(
         &'a self,
         engine: &'a E,
