@@ -26,7 +26,8 @@ pub(crate) struct Recovered {
     pub foreign_logs: Vec<u64>,
     /// The state in the side file; `None` if there is none that belongs to this MANIFEST.
     pub state: Option<State>,
-    /// The MANIFEST in force.
+    /// The MANIFEST in force. Covers only bytes that a power cut cannot take any more: the last edits may be those of an
+    /// owner that died before their sync, or whose sync failed.
     pub pin: Pin,
 }
 
@@ -113,7 +114,7 @@ pub(crate) fn recover(
         // LevelDB takes any name; our side file has never pinned such a one.
         _ => 0,
     };
-    let state = read_state(storage, dir, number, &manifest)?;
+    let side = read_side_file(storage, dir, number, &manifest)?;
     let foreign_logs = foreign_logs(listing, &manifest);
     let mut numbers = manifest.numbers;
     numbers.next_file = numbers.next_file.max(listing.next_number());
@@ -122,11 +123,10 @@ pub(crate) fn recover(
             "the numbers of its files, or of others in the directory, leave none for new ones";
         return Err(Error::corruption(&path, 0, reason));
     }
-    let pin = Pin {
-        manifest: number,
-        bytes: manifest.content.len() as u64,
-        digest: crc32c(&manifest.content),
-        exact: true,
+    // LevelDB wrote last, if there is no side file.
+    let (state, pin) = match side {
+        Some((state, pin)) => (Some(state), pin),
+        None => (None, whole(number, &manifest.content)),
     };
     Ok(Some(Recovered {
         version: manifest.version,
@@ -189,13 +189,23 @@ fn foreign_logs(listing: &Listing, manifest: &Manifest) -> Vec<u64> {
     logs
 }
 
-/// The state in the side file, if that belongs to the MANIFEST in force. Behind the fence it has to.
-fn read_state(
+/// The pin of a MANIFEST that only LevelDB has written to.
+fn whole(number: u64, content: &[u8]) -> Pin {
+    Pin {
+        manifest: number,
+        bytes: content.len() as u64,
+        digest: crc32c(content),
+        exact: true,
+    }
+}
+
+/// The state in the side file and its pin of the MANIFEST in force, if it has one. Behind the fence it must have one.
+fn read_side_file(
     storage: &dyn Storage,
     dir: &Path,
     number: u64,
     manifest: &Manifest,
-) -> Result<Option<State>> {
+) -> Result<Option<(State, Pin)>> {
     let path = dir.join(SIDE_FILE);
     let fenced = manifest.fence == Fence::Closed;
     let bytes = match read_file(storage, &path) {
@@ -211,13 +221,18 @@ fn read_state(
         Err(error) => return Err(error),
     };
     match SideFile::decode(&bytes) {
-        Ok(side)
-            if side
-                .pins
-                .iter()
-                .any(|pin| pin.matches(number, &manifest.content)) =>
-        {
-            Ok(Some(side.state))
+        Ok(side) => {
+            let mut pins = side.pins.iter();
+            match pins.find(|pin| pin.matches(number, &manifest.content)) {
+                Some(pin) => Ok(Some((side.state, *pin))),
+                None if fenced => Err(Error::corruption(
+                    path,
+                    0,
+                    "it belongs to another MANIFEST than the one in force",
+                )),
+                // LevelDB wrote to the directory since: nothing here is true any more.
+                None => Ok(None),
+            }
         }
         Err(SideFileError::Newer(format)) => Err(Error::Incompatible {
             path,
@@ -225,15 +240,9 @@ fn read_state(
                 "it has format {format}; use the version that wrote it, or a newer one"
             ),
         }),
-        Ok(_) if fenced => Err(Error::corruption(
-            path,
-            0,
-            "it belongs to another MANIFEST than the one in force",
-        )),
         Err(SideFileError::Damaged(offset, reason)) if fenced => {
             Err(Error::corruption(path, offset, reason))
         }
-        // LevelDB wrote to the directory since: nothing here is true any more.
-        Ok(_) | Err(SideFileError::Damaged(..)) => Ok(None),
+        Err(SideFileError::Damaged(..)) => Ok(None),
     }
 }

@@ -103,6 +103,38 @@ fn a_crash_at_any_call_loses_nothing_acknowledged() {
 }
 
 #[test]
+fn an_opening_after_edits_that_were_never_synced_may_lose_power() {
+    for seed in 0..8 {
+        let machine = machine(seed);
+        let rules = FaultRules::new();
+        let storage: Arc<dyn Storage> = machine.with_faults(&rules);
+        let unsynced = Rule::new(Operation::Sync, Fault::Fail(Refusal::InputOutput));
+        rules.add(unsynced.on("MANIFEST").after(1 + seed % 4));
+        let mut history = History::default();
+        let acknowledged = live(&storage, &mut history);
+        for operation in OPERATIONS {
+            for after in 0.. {
+                let left = machine.crash(seed, Crash::Process);
+                let rules = FaultRules::new();
+                let end = Rule::new(operation, Fault::Fail(Refusal::InputOutput));
+                rules.add(end.halting().after(after));
+                let storage: Arc<dyn Storage> = left.with_faults(&rules);
+                drop(open(&storage));
+                if !rules.is_halted() {
+                    break;
+                }
+                let left: Arc<dyn Storage> = left.crash(seed ^ after, Crash::PowerCut);
+                let tree = open(&left)
+                    .unwrap_or_else(|error| panic!("{operation:?} {after}, seed {seed}: {error}"));
+                let flushed = tree.flushed_sequence();
+                assert!(flushed >= acknowledged, "{operation:?} {after}: {flushed}");
+                history.compare(&tree, flushed);
+            }
+        }
+    }
+}
+
+#[test]
 fn after_a_passing_failure_everything_goes_on() {
     for operation in OPERATIONS {
         for after in 0..30 {
