@@ -394,8 +394,8 @@ fn fill_tables(db: &Db) -> Result<()> {
 
 fn fill_devices(db: &Db) -> Result<()> {
     write(db, apply_devices, Durability::ProcessCrash)?;
-    db.settle(b"settled")?;
-    db.depart(b"gone")
+    db.devices().settle(b"settled")?;
+    db.devices().depart(b"gone")
 }
 
 /// Returns the snapshot that has to be held.

@@ -1,5 +1,20 @@
 //! Waystation: an embedded ordered key-value engine for data that arrives fast, stays a while, and leaves.
 
+/// The code of the guides and of README.md, compiled by the tests.
+#[cfg(doctest)]
+mod guides {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/start.md")]
+    mod start {}
+    #[doc = include_str!("../../../docs/guides/embed.md")]
+    mod embed {}
+    #[doc = include_str!("../../../docs/guides/devices.md")]
+    mod devices {}
+    #[doc = include_str!("../../../docs/guides/deletes.md")]
+    mod deletes {}
+}
+
 mod background;
 pub mod backup;
 mod cemetery;
@@ -19,8 +34,8 @@ pub mod storage;
 mod sync;
 
 pub use db::{
-    AreaStats, Db, DbIterator, DeviceStats, Exported, GraveStats, IterOptions, Snapshot, Stats,
-    TableInfo, WriteBatch,
+    AreaStats, Db, DbIterator, DeviceHandle, DeviceStats, Entries, Entry, Exported, GraveStats,
+    IterOptions, Snapshot, Stats, TableInfo, WriteBatch,
 };
 pub use db::{Digest, EngineId, Export, Receipt, Refusal, Ticket};
 pub use devices::{DeviceInfo, DeviceLevel};
@@ -29,6 +44,6 @@ pub use log::LogStats;
 pub use lsm::tree::{CheckReport, LevelStats, Problem, TreeStats, WorkStats};
 pub use options::{
     BATCH_BYTES_MAX, Compression, DeviceOptions, Durability, Extractor, KEY_BYTES_MAX, Options,
-    UnknownExtractor, VALUE_BYTES_MAX,
+    PutOptions, UnknownExtractor, VALUE_BYTES_MAX,
 };
 pub use waystation_format::order::{Comparator, Order};

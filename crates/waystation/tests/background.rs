@@ -125,7 +125,7 @@ fn coming_to_rest_waits_for_the_devices_that_are_settling() {
         let key = format!("car:{number:05}");
         db.put(key.as_bytes(), &value).expect("put");
     }
-    let level = || db.devices().expect("devices")[0].level;
+    let level = || db.devices().list().expect("devices")[0].level;
     wait_until("it does not settle", || level() != DeviceLevel::Upper);
     db.wait_idle().expect("comes to rest");
     assert_eq!(level(), DeviceLevel::Tree);
@@ -143,10 +143,10 @@ fn a_departure_from_a_database_at_rest_keeps_the_deadline_of_deletions() {
         let key = format!("car:{number:05}");
         db.put(key.as_bytes(), &[7; 100]).expect("put");
     }
-    db.settle(b"car").expect("settles");
+    db.devices().settle(b"car").expect("settles");
     db.wait_idle().expect("comes to rest");
     assert!(tables(&db.stats()) > 0);
-    db.depart(b"car").expect("departs");
+    db.devices().depart(b"car").expect("departs");
     wait_until_empty(&db, "after the departure");
     db.close().expect("closes");
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::storage::{SimStorage, Storage};
 use waystation::{
-    Db, Durability, Error, IterOptions, KEY_BYTES_MAX, Options, VALUE_BYTES_MAX, WriteBatch,
+    Db, Durability, Error, IterOptions, KEY_BYTES_MAX, Options, PutOptions, VALUE_BYTES_MAX,
+    WriteBatch,
 };
 use waystation_format::filename::{current_content, manifest_name};
 use waystation_format::leveldb_log::RecordWriter;
@@ -418,8 +419,9 @@ fn a_key_value_or_batch_over_its_limit() {
     sole.put(&absurd, b"");
     let second = Duration::from_secs(1);
     for error in [
-        db.put_with_ttl(&absurd, b"", second).expect_err("refused"),
-        db.put_with_ttl(b"key", &absurd, second)
+        db.put_with(&absurd, b"", PutOptions::expiring(second))
+            .expect_err("refused"),
+        db.put_with(b"key", &absurd, PutOptions::expiring(second))
             .expect_err("refused"),
         db.delete_prefix(&absurd).expect_err("refused"),
         db.delete_range(&absurd, None).expect_err("refused"),

@@ -107,7 +107,7 @@ fn a_device_table_of_another_time() {
     copy(&path, &later);
     let db = Db::open(&later, options(true)).unwrap();
     write_devices(&db, 300, 2000);
-    db.depart(b"car1").unwrap();
+    db.devices().depart(b"car1").unwrap();
     write_devices(&db, 2300, 10);
     db.close().unwrap();
     assert_eq!(problems(&later), []);
@@ -178,7 +178,7 @@ fn beside_an_owner_at_work_nothing_is_wrong() {
                     from = 100 + from % 4_000;
                     match from / 100 % 4 {
                         0 => db.delete_prefix(b"car4:0").unwrap(),
-                        1 => match db.depart(b"car2") {
+                        1 => match db.devices().depart(b"car2") {
                             Ok(())
                             | Err(
                                 Error::InvalidArgument(_)

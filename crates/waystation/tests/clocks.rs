@@ -21,7 +21,7 @@ fn open(machine: &Arc<SimStorage>, residency: Duration, idle: Option<Duration>) 
 }
 
 fn names(db: &Db) -> Vec<String> {
-    let devices = db.devices().expect("devices");
+    let devices = db.devices().list().expect("devices");
     let there = devices
         .iter()
         .filter(|info| info.level != DeviceLevel::Departed);
@@ -43,8 +43,10 @@ fn silent_devices_depart_and_no_others() {
         db.put(format!("{name}:1").as_bytes(), b"").expect("put");
     }
     // What has settled has its own time, and what is being handed on waits for an answer.
-    db.settle(b"tram").expect("settle");
-    let export = db.export_device(b"van", "east", Durability::ProcessCrash);
+    db.devices().settle(b"tram").expect("settle");
+    let export = db
+        .devices()
+        .export(b"van", "east", Durability::ProcessCrash);
     drop(export.expect("export"));
     machine.sleep(600 * DAY);
     db.put(b"bus:2", b"").expect("put");
@@ -61,7 +63,7 @@ fn silent_devices_depart_and_no_others() {
     wait(20);
     assert_eq!(names(&db), ["bus", "car", "tram", "van"]);
     assert!(matches!(
-        db.depart(b"van"),
+        db.devices().depart(b"van"),
         Err(Error::Device(DeviceError::Moving { .. }))
     ));
 }
@@ -75,7 +77,7 @@ fn a_clock_that_is_set_changes_nothing() {
         machine.step_wall_clock(days * 86_400);
         db.put(format!("bus:{days}").as_bytes(), b"").expect("put");
         wait(10);
-        let info = db.devices().expect("devices");
+        let info = db.devices().list().expect("devices");
         let levels: Vec<_> = info.iter().map(|it| it.level).collect();
         assert_eq!(levels, [DeviceLevel::Upper; 2], "{days} days");
         assert!(info.iter().all(|it| it.age.is_some_and(|age| age < DAY)));
@@ -88,7 +90,7 @@ fn a_clock_that_is_set_changes_nothing() {
     // Time that has really passed counts; they wait half of it for others to settle with.
     machine.sleep(451 * DAY);
     wait_until("both settle", || {
-        let info = db.devices().expect("devices");
+        let info = db.devices().list().expect("devices");
         info.iter().all(|it| it.level == DeviceLevel::Tree)
     });
     assert_eq!(names(&db), ["bus", "car"]);

@@ -41,8 +41,8 @@ fn make(storage: &Arc<dyn Storage>, has_devices: bool) -> (Db, Content) {
         content.remove(&key(number));
     }
     if has_devices {
-        db.settle(b"car1").unwrap();
-        db.depart(b"car2").unwrap();
+        db.devices().settle(b"car1").unwrap();
+        db.devices().depart(b"car2").unwrap();
         content.retain(|key, _| !key.starts_with(b"car2:"));
     }
     (db, content)

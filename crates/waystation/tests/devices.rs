@@ -219,7 +219,7 @@ impl History {
         let Some(name) = device(number) else {
             return;
         };
-        match self.db().settle(name.as_bytes()) {
+        match self.db().devices().settle(name.as_bytes()) {
             Ok(()) | Err(Error::Device(DeviceError::Unknown { .. })) => {}
             Err(error) => panic!("settle: {error}"),
         }
@@ -231,7 +231,7 @@ impl History {
         };
         let prefix = format!("{name}:").into_bytes();
         let had_data = self.state.keys().any(|key| key.starts_with(&prefix));
-        match self.db().depart(name.as_bytes()) {
+        match self.db().devices().depart(name.as_bytes()) {
             Ok(()) => {}
             // A device whose keys were all deleted may be there or not.
             Err(Error::Device(DeviceError::Unknown { .. })) if !had_data => {}
@@ -289,10 +289,11 @@ fn departures_alone_do_not_outgrow_a_memtable() {
     for name in &names {
         db.put(format!("{name}:k").as_bytes(), b"value").unwrap();
     }
-    db.settle_together(names.iter().map(String::as_bytes))
+    db.devices()
+        .settle_together(names.iter().map(String::as_bytes))
         .unwrap();
     for name in &names {
-        db.depart(name.as_bytes()).unwrap();
+        db.devices().depart(name.as_bytes()).unwrap();
         assert!(db.stats().memtable_bytes <= memtable_bytes, "{name}");
     }
     assert!(walk(&db, IterOptions::default(), false).is_empty());
@@ -316,12 +317,12 @@ fn devices_settle_again_whose_marks_were_lost() {
     // The log is synced before the load, and after the marks.
     let fault = Fault::Fail(Refusal::InputOutput);
     rules.add(Rule::new(Operation::Sync, fault).on("journal-").after(1));
-    assert!(db.settle_together(all()).is_err());
+    assert!(db.devices().settle_together(all()).is_err());
     let left = machine.crash(13, Crash::PowerCut);
     drop(db);
     let db = Db::open_with(left, "/db", options()).unwrap();
     assert_eq!(walk(&db, IterOptions::default(), false), content);
-    db.settle_together(all()).unwrap();
+    db.devices().settle_together(all()).unwrap();
     assert_eq!(walk(&db, IterOptions::default(), false), content);
     assert!(db.check().unwrap().problems.is_empty());
 }
@@ -355,7 +356,10 @@ fn failed_writes_leave_no_devices_behind() {
     let machine = SimStorage::new(1);
     let db = open_simulated(&machine, options_with_resting_devices()).expect("open");
     db.put(b"moving:1", b"").expect("put");
-    drop(db.export_device(b"moving", "east", Durability::ProcessCrash));
+    drop(
+        db.devices()
+            .export(b"moving", "east", Durability::ProcessCrash),
+    );
     let devices = |db: &Db| db.stats().devices.expect("devices").devices;
     let before = devices(&db);
     for number in 0..100 {

@@ -56,9 +56,9 @@ fn fill(db: &Db, round: u32) -> (Content, Error) {
 }
 
 fn depart_all(db: &Db) {
-    for info in db.devices().expect("devices") {
+    for info in db.devices().list().expect("devices") {
         if info.level != DeviceLevel::Departed {
-            db.depart(&info.name).expect("depart");
+            db.devices().depart(&info.name).expect("depart");
         }
     }
 }
@@ -94,12 +94,17 @@ fn the_limit_is_never_passed_and_leaving_works_at_it() {
             assert!(error.is_out_of_space() && !written.is_empty());
             assert!(content(&db) == written, "round {round}");
             // All that gives room goes on.
-            db.settle(b"car-1").expect("settle");
-            let stream = db.export_device(b"car-2", "other", Durability::PowerLoss);
-            let receipt = other.admit_device(stream.expect("export")).expect("admit");
-            db.complete_export(&receipt).expect("complete");
-            db.lift_stub(b"car-2").expect("lift");
-            other.depart(b"car-2").expect("depart");
+            db.devices().settle(b"car-1").expect("settle");
+            let stream = db
+                .devices()
+                .export(b"car-2", "other", Durability::PowerLoss);
+            let receipt = other
+                .devices()
+                .admit(stream.expect("export"))
+                .expect("admit");
+            db.devices().complete(&receipt).expect("complete");
+            db.devices().lift_stub(b"car-2").expect("lift");
+            other.devices().depart(b"car-2").expect("depart");
             db.delete(b"car-3:x").expect("delete");
             depart_all(&db);
             assert!(content(&db).is_empty());
@@ -129,8 +134,8 @@ fn a_full_file_system_stops_writers_and_not_those_who_leave() {
     let db = open(&machine, None);
     let (mut written, error) = fill(&db, 0);
     assert!(matches!(error, Error::DiskFull { .. }), "{error}");
-    db.settle(b"car-1").expect("settle");
-    db.depart(b"car-2").expect("depart");
+    db.devices().settle(b"car-1").expect("settle");
+    db.devices().depart(b"car-2").expect("depart");
     written.retain(|key, _| !key.starts_with(b"car-2:"));
     assert!(content(&db) == written);
 
@@ -138,11 +143,12 @@ fn a_full_file_system_stops_writers_and_not_those_who_leave() {
     machine.set_capacity(Some(used(&machine)));
     let put = db.put(b"car-3:more", b"");
     assert!(put.is_err(), "nobody is let in");
-    db.settle(b"car-3")
+    db.devices()
+        .settle(b"car-3")
         .expect_err("there is no room for tables");
     assert!(content(&db) == written);
     // What is left of the log's segment is for departures; with none left they are refused, not half done.
-    match db.depart(b"car-4") {
+    match db.devices().depart(b"car-4") {
         Ok(()) => written.retain(|key, _| !key.starts_with(b"car-4:")),
         Err(Error::Suspended { .. }) => {}
         Err(error) => panic!("{error}"),
@@ -155,7 +161,7 @@ fn a_full_file_system_stops_writers_and_not_those_who_leave() {
     drop(db);
     let db = open(&machine, None);
     assert!(content(&db) == written);
-    db.settle(b"car-3").expect("settle");
+    db.devices().settle(b"car-3").expect("settle");
     db.put(b"car-3:after", b"").expect("put");
     written.insert(b"car-3:after".to_vec(), Vec::new());
     assert!(content(&db) == written);

@@ -208,7 +208,7 @@ impl<'t> Run<'t> {
         if self.options.devices.is_none() {
             db.delete_prefix(&prefix).expect("so does this one");
         } else {
-            match db.depart(&prefix[..prefix.len() - 1]) {
+            match db.devices().depart(&prefix[..prefix.len() - 1]) {
                 Ok(()) | Err(Error::Device(DeviceError::Unknown { .. })) => {}
                 Err(error) => self.fail(&format!("no departure: {error}")),
             }
@@ -286,7 +286,7 @@ impl<'t> Run<'t> {
                 }
                 2..12 => self.delete(db),
                 12 => drop(db.flush()),
-                13 => drop(db.settle(b"car1")),
+                13 => drop(db.devices().settle(b"car1")),
                 _ => refusals_left -= u64::from(!self.put(db)),
             }
             self.assert_limit();

@@ -10,7 +10,8 @@ use support::{open_simulated, small_options, wait_until};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{
-    Compression, Db, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, WriteBatch,
+    Compression, Db, DeviceOptions, Durability, Error, Extractor, IterOptions, Options, PutOptions,
+    WriteBatch,
 };
 
 /// Simulated time passes by itself while threads in the background sleep, some thousand seconds in one.
@@ -53,7 +54,8 @@ fn what_has_expired_is_gone_at_once_and_what_was_put_after_is_not() {
     let db = open(&machine);
     db.put(b"older", b"hidden by what expires").unwrap();
     for name in ["expires", "older", "put", "deleted", "put for longer"] {
-        db.put_with_ttl(name.as_bytes(), b"1", YEAR).unwrap();
+        db.put_with(name.as_bytes(), b"1", PutOptions::expiring(YEAR))
+            .unwrap();
     }
     db.put(b"put", b"2").unwrap();
     db.delete(b"deleted").unwrap();
@@ -102,7 +104,8 @@ fn a_snapshots_time_stands_still() {
     let db = open(&machine);
     for number in 0..300 {
         let key = format!("{number:03}");
-        db.put_with_ttl(key.as_bytes(), &[7; 100], YEAR).unwrap();
+        db.put_with(key.as_bytes(), &[7; 100], PutOptions::expiring(YEAR))
+            .unwrap();
     }
     db.put(b"kept", b"").unwrap();
     let snapshot = db.snapshot();
@@ -151,8 +154,12 @@ fn expiry_survives_crashes_and_closing_and_no_clock_brings_anything_back() {
         let db = open(&machine);
         for number in 0..2_000 {
             let (key, years) = (format!("{number:04}"), 1 + number % 3);
-            db.put_with_ttl(key.as_bytes(), &[7; 100], YEAR * years)
-                .unwrap();
+            db.put_with(
+                key.as_bytes(),
+                &[7; 100],
+                PutOptions::expiring(YEAR * years),
+            )
+            .unwrap();
         }
         db.sync().unwrap();
         let machine = machine.crash(seed, crash);
@@ -194,7 +201,8 @@ fn what_expires_at_rest_gives_its_space_back_and_writes_no_tables_for_it() {
     let db = open(&machine);
     for number in 0..4_000 {
         let key = format!("{number:05}");
-        db.put_with_ttl(key.as_bytes(), &[7; 500], YEAR).unwrap();
+        db.put_with(key.as_bytes(), &[7; 500], PutOptions::expiring(YEAR))
+            .unwrap();
     }
     db.compact_range(Bound::Unbounded, Bound::Unbounded)
         .unwrap();
@@ -222,8 +230,12 @@ fn many_puts_of_one_key_leave_one_date() {
     let machine = SimStorage::new(7);
     let db = open(&machine);
     for number in 0..10_000_u64 {
-        db.put_with_ttl(b"position", &number.to_le_bytes(), 10 * YEAR)
-            .unwrap();
+        db.put_with(
+            b"position",
+            &number.to_le_bytes(),
+            PutOptions::expiring(10 * YEAR),
+        )
+        .unwrap();
     }
     db.flush().unwrap();
     assert_eq!(db.stats().graves.expiring, 1);
@@ -242,7 +254,10 @@ fn bad_times_are_refused() {
         assert!(reason.contains(why), "{reason}");
     };
     for (lifetime, why) in [(Duration::ZERO, "zero"), (Duration::MAX, "end of time")] {
-        is_refused(db.put_with_ttl(b"key", b"", lifetime), why);
+        is_refused(
+            db.put_with(b"key", b"", PutOptions::expiring(lifetime)),
+            why,
+        );
         let mut batch = WriteBatch::new();
         batch.put(b"other", b"");
         batch.put_with_ttl(b"key", b"", lifetime);
@@ -264,8 +279,12 @@ fn bad_times_are_refused() {
         "without the put",
     );
     assert_eq!(all(&db).len(), 0);
-    db.put_with_ttl(b"key", b"", Duration::from_secs(3_000_000_000_000))
-        .unwrap();
+    db.put_with(
+        b"key",
+        b"",
+        PutOptions::expiring(Duration::from_secs(3_000_000_000_000)),
+    )
+    .unwrap();
     assert_eq!(all(&db), ["key"]);
 }
 
@@ -280,11 +299,13 @@ fn devices_keys_have_no_time_to_live_of_their_own() {
         ..small_options()
     };
     let db = open_with(&machine, options.clone());
-    let refused = db.put_with_ttl(b"car:1", b"", YEAR);
+    let refused = db.put_with(b"car:1", b"", PutOptions::expiring(YEAR));
     assert!(matches!(refused, Err(Error::InvalidArgument(reason)) if reason.contains("device")));
     db.put(b"car:1", b"").unwrap();
-    db.put_with_ttl(b"of no device", b"", YEAR).unwrap();
-    db.put_with_ttl(b"for longer", b"", 3 * YEAR).unwrap();
+    db.put_with(b"of no device", b"", PutOptions::expiring(YEAR))
+        .unwrap();
+    db.put_with(b"for longer", b"", PutOptions::expiring(3 * YEAR))
+        .unwrap();
     db.checkpoint("/copy").unwrap();
     machine.sleep(2 * YEAR);
     assert_eq!(all(&db), ["car:1", "for longer"]);
@@ -304,8 +325,10 @@ fn devices_keys_have_no_time_to_live_of_their_own() {
 fn copies_and_exports_say_what_they_do_with_time() {
     let machine = SimStorage::new(10);
     let db = open(&machine);
-    db.put_with_ttl(b"short", b"", YEAR).unwrap();
-    db.put_with_ttl(b"long", b"", 5 * YEAR).unwrap();
+    db.put_with(b"short", b"", PutOptions::expiring(YEAR))
+        .unwrap();
+    db.put_with(b"long", b"", PutOptions::expiring(5 * YEAR))
+        .unwrap();
     machine.sleep(2 * YEAR);
     db.checkpoint("/copy").unwrap();
     db.export_leveldb(Path::new("/plain"), Compression::None, &mut |_| {})
@@ -328,8 +351,10 @@ fn a_copy_never_brings_back_what_had_expired_when_it_was_made() {
     for holds_snapshot in [false, true] {
         let machine = SimStorage::new(11);
         let db = open(&machine);
-        db.put_with_ttl(b"short", b"", YEAR).unwrap();
-        db.put_with_ttl(b"long", b"", 5 * YEAR).unwrap();
+        db.put_with(b"short", b"", PutOptions::expiring(YEAR))
+            .unwrap();
+        db.put_with(b"long", b"", PutOptions::expiring(5 * YEAR))
+            .unwrap();
         let snapshot = holds_snapshot.then(|| db.snapshot());
         machine.sleep(2 * YEAR);
         assert_eq!(all(&db), ["long"]);

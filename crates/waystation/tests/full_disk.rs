@@ -181,7 +181,7 @@ fn kill_where_it_is_full(test: &str, dir: &Path, is_limited: bool) {
         db.delete(b"car1/none").expect("a deletion works");
         if random.one_in(3) {
             for car in 0..CARS {
-                match db.depart(format!("car{car}").as_bytes()) {
+                match db.devices().depart(format!("car{car}").as_bytes()) {
                     Ok(()) | Err(Error::Device(DeviceError::Unknown { .. })) => {}
                     Err(error) => panic!("a departure works: {error}"),
                 }

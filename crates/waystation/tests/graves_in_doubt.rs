@@ -101,11 +101,11 @@ fn settle_in_doubt(graves_bytes: usize, is_healed: bool) {
     faults.add(no_manifest(Operation::Sync, fault));
     db.flush().unwrap_err();
     // The deletion that the snapshot does not see is about to be a grave.
-    db.settle(b"car1").unwrap_err();
+    db.devices().settle(b"car1").unwrap_err();
     if is_healed {
         faults.clear();
         wait_until("it heals", || db.flush().is_ok());
-        db.settle(b"car1").unwrap();
+        db.devices().settle(b"car1").unwrap();
     }
     let machine = machine.crash(3, Crash::Process);
     drop((snapshot, db));
@@ -209,7 +209,7 @@ fn no_power_cut_takes_a_departure_back_and_leaves_what_it_retired() {
         db.flush().unwrap();
         drop(snapshot);
         assert_eq!(vaults(&*machine, "/db").len(), 1);
-        db.depart(b"car1").unwrap();
+        db.devices().depart(b"car1").unwrap();
         wait_until("the range's grave is retired", || {
             db.compact_range(Bound::Unbounded, Bound::Unbounded)
                 .unwrap();

@@ -78,17 +78,19 @@ fn drive(db: &Db, round: u32, records: u32) {
 
 fn hand_on(from: &Db, to: &Db, durability: Durability) -> Receipt {
     let stream = from
-        .export_device(b"car", "there", durability)
+        .devices()
+        .export(b"car", "there", durability)
         .expect("export");
-    let receipt = to.admit_device(stream).expect("admit");
-    from.complete_export(&receipt).expect("complete");
+    let receipt = to.devices().admit(stream).expect("admit");
+    from.devices().complete(&receipt).expect("complete");
     receipt
 }
 
 /// The whole stream and its ticket.
 fn stream(db: &Db, destination: &str) -> (Ticket, Vec<u8>) {
     let mut export = db
-        .export_device(b"car", destination, Durability::PowerLoss)
+        .devices()
+        .export(b"car", destination, Durability::PowerLoss)
         .expect("export");
     let mut bytes = Vec::new();
     export.read_to_end(&mut bytes).expect("read");
@@ -127,7 +129,7 @@ fn all_of_a_device_goes_from_either_level() {
         west.put(b"bus:1", b"stays").expect("put");
         drive(west, 0, 500);
         if settled {
-            west.settle(b"car").expect("settle");
+            west.devices().settle(b"car").expect("settle");
         }
         if more {
             drive(west, 1, 100);
@@ -144,7 +146,7 @@ fn all_of_a_device_goes_from_either_level() {
         assert_eq!(west.get(b"bus:1").expect("get"), Some(b"stays".to_vec()));
         // It lives on there, on both levels.
         east.put(b"car:00/00002", b"newest").expect("put");
-        east.settle(b"car").expect("settle");
+        east.devices().settle(b"car").expect("settle");
         let mut after = before;
         after.insert(b"car:00/00002".to_vec(), b"newest".to_vec());
         assert!(state(east) == after);
@@ -161,47 +163,51 @@ fn a_device_on_its_way_is_read_and_not_written() {
     let (ticket, bytes) = stream(west, "east");
     assert_moving(&west.put(b"car:x", b""));
     assert_moving(&west.delete(b"car:00/00001"));
-    assert_moving(&west.depart(b"car"));
+    assert_moving(&west.devices().depart(b"car"));
     assert_moving(&west.delete_prefix(b"car:00"));
     assert_moving(&west.delete_range(b"b", None));
     west.delete_range(b"a", Some(b"car:")).expect("before");
     west.delete_range(b"car;", None).expect("behind");
-    assert_moving(&west.export_device(b"car", "north", Durability::PowerLoss));
+    assert_moving(
+        &west
+            .devices()
+            .export(b"car", "north", Durability::PowerLoss),
+    );
     let mut batch = WriteBatch::new();
     batch.put(b"bus:1", b"");
     batch.put(b"car:x", b"");
     assert_moving(&west.write(&batch, Durability::ProcessCrash));
     assert_eq!(west.get(b"bus:1").expect("get"), None, "all or nothing");
     assert!(state(west) == before);
-    let info = west.devices().expect("devices");
+    let info = west.devices().list().expect("devices");
     assert_eq!(info[0].moving_to.as_deref(), Some("east"));
     // Settling changes nothing of that.
-    west.settle(b"car").expect("settle");
+    west.devices().settle(b"car").expect("settle");
     assert!(stream(west, "east") == (ticket.clone(), bytes.clone()));
     assert_eq!(
-        west.exports().expect("exports"),
+        west.devices().exports().expect("exports"),
         std::slice::from_ref(&ticket)
     );
 
-    let receipt = east.admit_device(&bytes[..]).expect("admit");
-    assert_eq!(east.admit_device(&bytes[..]).expect("again"), receipt);
-    assert_misfit(&east.refuse_device(&ticket));
-    west.complete_export(&receipt).expect("complete");
-    west.complete_export(&receipt).expect("again");
-    assert!(west.exports().expect("exports").is_empty());
+    let receipt = east.devices().admit(&bytes[..]).expect("admit");
+    assert_eq!(east.devices().admit(&bytes[..]).expect("again"), receipt);
+    assert_misfit(&east.devices().refuse(&ticket));
+    west.devices().complete(&receipt).expect("complete");
+    west.devices().complete(&receipt).expect("again");
+    assert!(west.devices().exports().expect("exports").is_empty());
     assert!(state(east) == before);
-    let info = east.devices().expect("devices");
+    let info = east.devices().list().expect("devices");
     assert_eq!((info[0].tenure, &info[0].moving_to), (1, &None));
 
     // Stragglers.
     assert_moved(&west.put(b"car:x", b""));
-    assert_moved(&west.depart(b"car"));
-    assert_moved(&west.export_device(b"car", "east", Durability::PowerLoss));
-    let to = west.moved_to(b"car").expect("stub");
+    assert_moved(&west.devices().depart(b"car"));
+    assert_moved(&west.devices().export(b"car", "east", Durability::PowerLoss));
+    let to = west.devices().moved_to(b"car").expect("stub");
     assert_eq!(to.as_deref(), Some("east"));
-    west.lift_stub(b"car").expect("lift");
+    west.devices().lift_stub(b"car").expect("lift");
     assert!(matches!(
-        west.lift_stub(b"car"),
+        west.devices().lift_stub(b"car"),
         Err(Error::Device(DeviceError::Unknown { .. }))
     ));
     west.put(b"car:x", b"new").expect("put");
@@ -214,21 +220,21 @@ fn a_refusal_gives_the_device_back() {
     let (west, east) = (west.db(), east.db());
     drive(west, 0, 20);
     let (ticket, bytes) = stream(west, "east");
-    let refusal = east.refuse_device(&ticket).expect("refuse");
-    assert_eq!(east.refuse_device(&ticket).expect("again"), refusal);
-    assert_misfit(&east.admit_device(&bytes[..]));
-    west.abort_export(&refusal).expect("abort");
-    west.abort_export(&refusal).expect("again");
+    let refusal = east.devices().refuse(&ticket).expect("refuse");
+    assert_eq!(east.devices().refuse(&ticket).expect("again"), refusal);
+    assert_misfit(&east.devices().admit(&bytes[..]));
+    west.devices().abort(&refusal).expect("abort");
+    west.devices().abort(&refusal).expect("again");
     west.put(b"car:x", b"").expect("put");
     let before = state(west);
     // Another time it goes; the old stream is over, and the old refusal means nothing.
     let (ticket, again) = stream(west, "east");
-    let receipt = east.admit_device(&again[..]).expect("admit");
+    let receipt = east.devices().admit(&again[..]).expect("admit");
     assert_eq!(receipt.ticket, ticket);
-    assert_misfit(&east.admit_device(&bytes[..]));
-    west.abort_export(&refusal).expect("the old one");
+    assert_misfit(&east.devices().admit(&bytes[..]));
+    west.devices().abort(&refusal).expect("the old one");
     assert_moving(&west.put(b"car:x", b""));
-    west.complete_export(&receipt).expect("complete");
+    west.devices().complete(&receipt).expect("complete");
     assert!(state(east) == before);
 }
 
@@ -237,36 +243,36 @@ fn what_does_not_belong_is_refused() {
     let (west, east) = (Edge::new(1), Edge::new(2));
     let (west, east) = (west.db(), east.db());
     drive(west, 0, 20);
-    let unknown = west.export_device(b"bus", "east", Durability::PowerLoss);
+    let unknown = west.devices().export(b"bus", "east", Durability::PowerLoss);
     assert!(matches!(
         unknown,
         Err(Error::Device(DeviceError::Unknown { .. }))
     ));
     let (ticket, bytes) = stream(west, "east");
-    assert_misfit(&west.admit_device(&bytes[..]));
-    assert_misfit(&east.complete_export(&Receipt {
+    assert_misfit(&west.devices().admit(&bytes[..]));
+    assert_misfit(&east.devices().complete(&Receipt {
         ticket: ticket.clone(),
         digest: waystation::Digest::default(),
     }));
     // A receipt for other data.
-    assert_misfit(&west.complete_export(&Receipt {
+    assert_misfit(&west.devices().complete(&Receipt {
         ticket,
         digest: waystation::Digest::default(),
     }));
     assert_moving(&west.put(b"car:x", b""));
     // The device has been there first.
     east.put(b"car:early", b"").expect("put");
-    let answer = east.admit_device(&bytes[..]);
+    let answer = east.devices().admit(&bytes[..]);
     assert!(
         matches!(answer, Err(Error::Device(DeviceError::AlreadyHere { .. }))),
         "{answer:?}"
     );
-    east.depart(b"car").expect("depart");
+    east.devices().depart(b"car").expect("depart");
     for at in (0..bytes.len()).step_by(7) {
         let mut altered = bytes.clone();
         altered[at] ^= 0x20;
         for stream in [&altered[..], &bytes[..at]] {
-            let answer = east.admit_device(stream);
+            let answer = east.devices().admit(stream);
             assert!(
                 matches!(answer, Err(Error::Device(DeviceError::Stream { .. }))),
                 "{answer:?}"
@@ -274,8 +280,8 @@ fn what_does_not_belong_is_refused() {
         }
     }
     assert!(state(east).is_empty());
-    let receipt = east.admit_device(&bytes[..]).expect("admit");
-    west.complete_export(&receipt).expect("complete");
+    let receipt = east.devices().admit(&bytes[..]).expect("admit");
+    west.devices().complete(&receipt).expect("complete");
     assert_eq!(state(east).len(), 16);
     let plain = Db::open_with(
         SimStorage::new(3),
@@ -285,14 +291,14 @@ fn what_does_not_belong_is_refused() {
             ..options_with_resting_devices()
         },
     );
-    let answer = plain.expect("open").admit_device(&bytes[..]);
+    let answer = plain.expect("open").devices().admit(&bytes[..]);
     assert!(matches!(answer, Err(Error::InvalidArgument(_))));
     let other = Options {
         devices: Some(DeviceOptions::new(Extractor::fixed(4))),
         ..options_with_resting_devices()
     };
     let other = Db::open_with(SimStorage::new(4), "/db", other).expect("open");
-    assert_misfit(&other.admit_device(&bytes[..]));
+    assert_misfit(&other.devices().admit(&bytes[..]));
 }
 
 /// Takes snapshots while it is read.
@@ -314,7 +320,7 @@ fn a_checkpoint_has_the_devices_and_none_of_their_hand_offs() {
     let db = west.db();
     drive(db, 0, 50);
     db.put(b"bus:1", b"settled").expect("put");
-    db.settle(b"bus").expect("settle");
+    db.devices().settle(b"bus").expect("settle");
     db.put(b"settings", b"of nobody").expect("put");
     drop(stream(db, "east"));
     db.checkpoint("/copy").expect("checkpoint");
@@ -325,10 +331,13 @@ fn a_checkpoint_has_the_devices_and_none_of_their_hand_offs() {
     let copy =
         Db::open_with(storage, Path::new("/copy"), options_with_resting_devices()).expect("open");
     assert!(state_at(&copy, "", None) == state_at(db, "", None));
-    assert_ne!(copy.engine_id().expect("id"), db.engine_id().expect("id"));
-    assert!(copy.exports().expect("exports").is_empty());
+    assert_ne!(
+        copy.devices().engine_id().expect("id"),
+        db.devices().engine_id().expect("id")
+    );
+    assert!(copy.devices().exports().expect("exports").is_empty());
     copy.put(b"car:x", b"").expect("put");
-    copy.depart(b"bus").expect("depart");
+    copy.devices().depart(b"bus").expect("depart");
 }
 
 /// Longer devices are admitted in parts; nobody sees a part.
@@ -346,31 +355,31 @@ fn parts_of_an_arrival_are_not_seen() {
     assert!(bytes.len() > 4 * (256 << 10), "several parts and rings");
     // One that breaks off leaves nothing, now and after a crash.
     let cut = &bytes[..bytes.len() - 10];
-    assert!(east.db().admit_device(cut).is_err());
+    assert!(east.db().devices().admit(cut).is_err());
     assert!(state(east.db()).is_empty());
-    assert!(east.db().devices().expect("devices").is_empty());
+    assert!(east.db().devices().list().expect("devices").is_empty());
     east.crash(1, Crash::Process);
     assert!(state(east.db()).is_empty());
-    assert!(east.db().devices().expect("devices").is_empty());
+    assert!(east.db().devices().list().expect("devices").is_empty());
 
     let mut watching = Watching {
         bytes: &bytes,
         db: east.db(),
         seen: Vec::new(),
     };
-    east.db().admit_device(&mut watching).expect("admit");
+    east.db().devices().admit(&mut watching).expect("admit");
     let seen = watching.seen;
     assert!(seen.len() > 10);
     assert!(state(east.db()) == before);
     // Not while somebody reads from before, and then it does.
-    east.db().settle(b"car").expect("settle");
+    east.db().devices().settle(b"car").expect("settle");
     for snapshot in &seen {
         assert!(state_at(east.db(), "car:", Some(snapshot)).is_empty());
     }
     drop(seen);
-    east.db().settle(b"car").expect("settle");
+    east.db().devices().settle(b"car").expect("settle");
     assert!(state(east.db()) == before);
-    let info = east.db().devices().expect("devices");
+    let info = east.db().devices().list().expect("devices");
     let car = info.iter().find(|it| it.name == b"car").expect("car");
     assert_eq!(car.level, waystation::DeviceLevel::Tree);
     for crash in [Crash::Process, Crash::PowerCut] {
@@ -388,13 +397,13 @@ fn devices_come_back_and_answers_are_forgotten() {
     for round in 1..=6 {
         let before = state(west.db());
         let (_, bytes) = stream(west.db(), "there");
-        let receipt = east.db().admit_device(&bytes[..]).expect("admit");
-        west.db().complete_export(&receipt).expect("complete");
+        let receipt = east.db().devices().admit(&bytes[..]).expect("admit");
+        west.db().devices().complete(&receipt).expect("complete");
         assert_eq!(receipt.ticket.tenure, 2 * round - 2);
         assert!(state(east.db()) == before && state(west.db()).is_empty());
         streams.push(bytes);
         if round % 2 == 0 {
-            east.db().settle(b"car").expect("settle");
+            east.db().devices().settle(b"car").expect("settle");
             west.reopen();
             east.reopen();
         }
@@ -403,7 +412,7 @@ fn devices_come_back_and_answers_are_forgotten() {
         assert_eq!(back.ticket.tenure, 2 * round - 1);
         // What came before is not admitted again: not now, and not in a later round.
         for (age, old) in streams.iter().rev().enumerate() {
-            match east.db().admit_device(&old[..]) {
+            match east.db().devices().admit(&old[..]) {
                 Ok(again) if age == 0 => assert_eq!(again, receipt),
                 // Its end may not have been durable when the next one began.
                 Ok(_) if age == 1 => {}
@@ -431,7 +440,7 @@ fn a_crash_between_any_two_steps_changes_nothing() {
                 let (mut west, mut east) = (Edge::new(seed), Edge::new(seed + 1000));
                 drive(west.db(), 0, 30);
                 if settled {
-                    west.db().settle(b"car").expect("settle");
+                    west.db().devices().settle(b"car").expect("settle");
                 }
                 let before = state(west.db());
                 let crash = |edge: &mut Edge, crash: &Option<Crash>| {
@@ -450,19 +459,22 @@ fn a_crash_between_any_two_steps_changes_nothing() {
                 between(0, &mut west, &mut east);
                 assert_moving(&west.db().put(b"car:x", b""));
                 assert_eq!(
-                    west.db().exports().expect("exports"),
+                    west.db().devices().exports().expect("exports"),
                     std::slice::from_ref(&ticket)
                 );
                 assert!(stream(west.db(), "east") == (ticket.clone(), bytes.clone()));
-                let receipt = east.db().admit_device(&bytes[..]).expect("admit");
+                let receipt = east.db().devices().admit(&bytes[..]).expect("admit");
                 between(1, &mut west, &mut east);
                 assert!(state(east.db()) == before && state(west.db()) == before);
-                assert_eq!(east.db().admit_device(&bytes[..]).expect("again"), receipt);
+                assert_eq!(
+                    east.db().devices().admit(&bytes[..]).expect("again"),
+                    receipt
+                );
                 east.db().put(b"car:new", b"").expect("put");
-                west.db().complete_export(&receipt).expect("complete");
+                west.db().devices().complete(&receipt).expect("complete");
                 between(2, &mut west, &mut east);
                 // A power cut may have taken it back.
-                west.db().complete_export(&receipt).expect("complete");
+                west.db().devices().complete(&receipt).expect("complete");
                 west.db().sync().expect("sync");
                 between(3, &mut west, &mut east);
                 assert_moved(&west.db().put(b"car:x", b""));
@@ -470,7 +482,7 @@ fn a_crash_between_any_two_steps_changes_nothing() {
                 let mut after = state(east.db());
                 after.remove(&b"car:new"[..]);
                 assert!(after == before, "step {at}, {of_west:?}, {of_east:?}");
-                assert_misfit(&east.db().refuse_device(&ticket));
+                assert_misfit(&east.db().devices().refuse(&ticket));
             }
         }
     }

@@ -40,7 +40,7 @@ fn state(db: &Db, prefix: &str) -> Content {
 
 /// The whole stream of `car` and its ticket.
 fn stream(db: &Db) -> (Ticket, Vec<u8>) {
-    let export = db.export_device(b"car", "east", Durability::PowerLoss);
+    let export = db.devices().export(b"car", "east", Durability::PowerLoss);
     let mut export = export.expect("export");
     let mut bytes = Vec::new();
     export.read_to_end(&mut bytes).expect("read");
@@ -132,7 +132,7 @@ fn every_acknowledged_put_is_in_every_stream() {
                 std::hint::spin_loop();
             }
             let durability = Durability::ProcessCrash;
-            let export = west.export_device(device.as_bytes(), "east", durability);
+            let export = west.devices().export(device.as_bytes(), "east", durability);
             let mut export = export.expect("export");
             let mut bytes = Vec::new();
             export.read_to_end(&mut bytes).expect("read");
@@ -150,8 +150,11 @@ fn every_acknowledged_put_is_in_every_stream() {
             streams[0].1, streams[1].1,
             "round {round}: one ticket, two contents"
         );
-        let receipt = east.admit_device(&streams[round % 2].0[..]).expect("admit");
-        west.complete_export(&receipt).expect("complete");
+        let receipt = east
+            .devices()
+            .admit(&streams[round % 2].0[..])
+            .expect("admit");
+        west.devices().complete(&receipt).expect("complete");
         let admitted = state(&east, &format!("{device}:"));
         let acknowledged = acknowledged.into_inner().expect("lock");
         assert!(
@@ -160,7 +163,7 @@ fn every_acknowledged_put_is_in_every_stream() {
             acknowledged.len(),
             admitted.len()
         );
-        east.depart(device.as_bytes()).expect("depart");
+        east.devices().depart(device.as_bytes()).expect("depart");
     }
 }
 
@@ -180,7 +183,7 @@ fn a_receipt_survives_a_power_cut_for_any_caller() {
         let (head, end) = bytes.split_at(bytes.len() - 1);
         let admit = |put_begins: &dyn Fn()| {
             let stream = head.chain(AtLast(end, put_begins));
-            east.admit_device(stream).is_ok()
+            east.devices().admit(stream).is_ok()
         };
         let left = crash_when_answered(&east, &machine, (Crash::PowerCut, seed), admit);
         drop(east);
@@ -202,11 +205,11 @@ fn a_refusal_survives_a_power_cut_for_any_caller() {
         let east = open(&machine);
         let refuse = |put_begins: &dyn Fn()| {
             put_begins();
-            east.refuse_device(&ticket).is_ok()
+            east.devices().refuse(&ticket).is_ok()
         };
         let left = crash_when_answered(&east, &machine, (Crash::PowerCut, seed), refuse);
         drop(east);
-        let admitted = open(&left).admit_device(&bytes[..]);
+        let admitted = open(&left).devices().admit(&bytes[..]);
         let is_refused = matches!(admitted, Err(Error::Device(DeviceError::Ticket { .. })));
         assert!(
             is_refused,
@@ -227,11 +230,11 @@ fn a_ticket_survives_a_power_cut_for_any_caller() {
         let learn = |put_begins: &dyn Fn()| {
             put_begins();
             let ticket = if callers.fetch_add(1, SeqCst) == 0 {
-                let export = west.export_device(b"car", "east", Durability::PowerLoss);
+                let export = west.devices().export(b"car", "east", Durability::PowerLoss);
                 export.ok().map(|export| export.ticket().clone())
             } else {
                 loop {
-                    match west.exports().map(|mut tickets| tickets.pop()) {
+                    match west.devices().exports().map(|mut tickets| tickets.pop()) {
                         Ok(None) => std::hint::spin_loop(),
                         Ok(ticket) => break ticket,
                         Err(_) => break None,
@@ -242,7 +245,7 @@ fn a_ticket_survives_a_power_cut_for_any_caller() {
         };
         let left = crash_when_answered(&west, &machine, (Crash::PowerCut, seed), learn);
         drop(west);
-        let exports = open(&left).exports().expect("exports");
+        let exports = open(&left).devices().exports().expect("exports");
         assert_eq!(exports.first(), learnt.get(), "seed {seed}");
     }
 }
@@ -253,7 +256,7 @@ fn a_departure_survives_a_kill_for_any_caller() {
     gone_after_a_kill(
         |db| {
             matches!(
-                db.depart(b"car"),
+                db.devices().depart(b"car"),
                 Ok(()) | Err(Error::Device(DeviceError::Unknown { .. }))
             )
         },
@@ -264,10 +267,10 @@ fn a_departure_survives_a_kill_for_any_caller() {
 #[test]
 fn a_device_that_is_unknown_to_a_settling_caller_has_departed() {
     gone_after_a_kill(
-        |db| match db.depart(b"car") {
+        |db| match db.devices().depart(b"car") {
             Ok(()) => true,
             _ => matches!(
-                db.settle(b"car"),
+                db.devices().settle(b"car"),
                 Err(Error::Device(DeviceError::Unknown { .. }))
             ),
         },
@@ -298,19 +301,19 @@ fn the_ends_of_a_hand_off_survive_a_kill_for_any_caller() {
         let (machine, there) = (SimStorage::new(seed), SimStorage::new(1000 + seed));
         let (west, east) = (open(&machine), open(&there));
         west.put(b"car:1", b"").expect("put");
-        let receipt = east.admit_device(&stream(&west).1[..]).expect("admit");
+        let receipt = east.devices().admit(&stream(&west).1[..]).expect("admit");
         let complete = |put_begins: &dyn Fn()| {
             put_begins();
-            west.complete_export(&receipt).is_ok()
+            west.devices().complete(&receipt).is_ok()
         };
         let machine = crash_when_answered(&west, &machine, (Crash::Process, seed), complete);
         drop(west);
         let west = open(&machine);
-        let moved = west.moved_to(b"car").expect("stub");
+        let moved = west.devices().moved_to(b"car").expect("stub");
         assert_eq!(moved.as_deref(), Some("east"), "seed {seed}");
         let lift = |put_begins: &dyn Fn()| {
             put_begins();
-            let lifted = west.lift_stub(b"car");
+            let lifted = west.devices().lift_stub(b"car");
             matches!(
                 lifted,
                 Ok(()) | Err(Error::Device(DeviceError::Unknown { .. }))
@@ -336,21 +339,22 @@ fn a_stream_that_outlives_its_hand_off_is_whole() {
     let before = state(&west, "car:");
     let (ticket, bytes) = stream(&west);
     let mut late = west
-        .export_device(b"car", "east", Durability::PowerLoss)
+        .devices()
+        .export(b"car", "east", Durability::PowerLoss)
         .expect("again");
     let mut head = vec![0; 100_000];
     late.read_exact(&mut head).expect("read");
     // It goes back, is written to, settles and departs.
-    let refusal = east.refuse_device(&ticket).expect("refuse");
-    west.abort_export(&refusal).expect("abort");
+    let refusal = east.devices().refuse(&ticket).expect("refuse");
+    west.devices().abort(&refusal).expect("abort");
     west.put(b"car:0400", b"newer").expect("put");
-    west.settle(b"car").expect("settle");
+    west.devices().settle(b"car").expect("settle");
     west.flush().expect("flush");
-    west.depart(b"car").expect("depart");
+    west.devices().depart(b"car").expect("depart");
     late.read_to_end(&mut head).expect("read");
     assert!(head == bytes);
     assert!(matches!(
-        east.admit_device(&head[..]),
+        east.devices().admit(&head[..]),
         Err(Error::Device(DeviceError::Ticket { .. }))
     ));
     assert_eq!(late.digest().expect("read").records, before.len() as u64);
@@ -365,8 +369,8 @@ fn devices_have_settled_when_any_caller_hears_so() {
         let key = format!("car:{number:04}");
         db.put(key.as_bytes(), &[7; 500]).expect("put");
     }
-    let level = || db.devices().expect("devices")[0].level;
-    let settle = || db.settle_together([&b"car"[..]]).expect("settle");
+    let level = || db.devices().list().expect("devices")[0].level;
+    let settle = || db.devices().settle_together([&b"car"[..]]).expect("settle");
     thread::scope(|scope| {
         scope.spawn(settle);
         while level() == DeviceLevel::Upper {

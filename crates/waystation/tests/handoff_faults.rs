@@ -29,7 +29,7 @@ fn drive(db: &Db) {
         let key = format!("car:{number:03}");
         db.put(key.as_bytes(), &[number; 900]).expect("put");
     }
-    db.settle(b"car").expect("settle");
+    db.devices().settle(b"car").expect("settle");
     for number in 30..60_u8 {
         let key = format!("car:{number:03}");
         db.put(key.as_bytes(), &[!number; 900]).expect("put");
@@ -45,14 +45,14 @@ enum Reached {
 }
 
 fn hand_on(west: &Db, east: &Db) -> Reached {
-    let export = west.export_device(b"car", "east", Durability::PowerLoss);
+    let export = west.devices().export(b"car", "east", Durability::PowerLoss);
     let Ok(export) = export else {
         return Reached::Nothing;
     };
-    let Ok(receipt) = east.admit_device(export) else {
+    let Ok(receipt) = east.devices().admit(export) else {
         return Reached::Nothing;
     };
-    match west.complete_export(&receipt) {
+    match west.devices().complete(&receipt) {
         Ok(()) => Reached::Completed,
         Err(_) => Reached::Admitted,
     }
@@ -96,8 +96,8 @@ fn run(seed: u64, rule: Rule, of_source: bool, crash: Crash) -> (bool, Reached) 
 
 /// After the crash: who has the device, and does the rest go through?
 fn check_and_finish(west: &Db, east: &Db, before: &State, reached: Reached, what: &str) {
-    let exports = west.exports().expect("exports");
-    let moved = west.moved_to(b"car").expect("stub").is_some();
+    let exports = west.devices().exports().expect("exports");
+    let moved = west.devices().moved_to(b"car").expect("stub").is_some();
     let there = state(east);
     assert!(
         there.is_empty() || there == *before,
@@ -124,10 +124,10 @@ fn check_and_finish(west: &Db, east: &Db, before: &State, reached: Reached, what
         west.put(b"car:after", b"").expect("put");
         return;
     };
-    match east.refuse_device(ticket) {
+    match east.devices().refuse(ticket) {
         Ok(refusal) => {
             assert!(there.is_empty(), "{what}: refused what is there");
-            west.abort_export(&refusal).expect("abort");
+            west.devices().abort(&refusal).expect("abort");
             west.put(b"car:after", b"").expect("put");
             assert!(state(east).is_empty());
         }

@@ -144,11 +144,11 @@ impl World {
             Step::Write(edge, device, key, value) => self.write(edge, device, key, value),
             Step::Depart(edge, device) => self.depart(edge, device),
             Step::Settle(edge, device) => {
-                let answer = self.db(edge).settle(&name(device));
+                let answer = self.db(edge).devices().settle(&name(device));
                 assert_eq!(answer.is_ok(), self.known(edge, device).rows.is_some());
             }
             Step::Lift(edge, device) => {
-                let answer = self.db(edge).lift_stub(&name(device));
+                let answer = self.db(edge).devices().lift_stub(&name(device));
                 let stub = self.known(edge, device).stub.take();
                 assert_eq!(answer.is_ok(), stub.is_some());
             }
@@ -221,7 +221,7 @@ impl World {
     }
 
     fn depart(&mut self, edge: usize, device: usize) {
-        let answer = self.db(edge).depart(&name(device));
+        let answer = self.db(edge).devices().depart(&name(device));
         let known = self.known(edge, device);
         match answer {
             Ok(()) => {
@@ -238,7 +238,9 @@ impl World {
     /// Returns the number of the hand-off.
     fn export(&mut self, edge: usize, device: usize, to: usize) -> Option<usize> {
         let db = self.edges[edge].db.as_ref().expect("open");
-        let answer = db.export_device(&name(device), &destination(to), Durability::PowerLoss);
+        let answer = db
+            .devices()
+            .export(&name(device), &destination(to), Durability::PowerLoss);
         let known = &self.edges[edge].devices[device];
         let mut export = match answer {
             Ok(export) => export,
@@ -294,7 +296,7 @@ impl World {
     fn deliver(&mut self, number: usize) {
         let hand_off = &self.hand_offs[number];
         let (to, device) = (hand_off.to, hand_off.device);
-        let answer = self.db(to).admit_device(&hand_off.stream[..]);
+        let answer = self.db(to).devices().admit(&hand_off.stream[..]);
         let is_open = self.is_open(number);
         let hand_off = &mut self.hand_offs[number];
         let known = &mut self.edges[to].devices[device];
@@ -319,7 +321,7 @@ impl World {
 
     fn refuse(&mut self, number: usize) {
         let hand_off = &self.hand_offs[number];
-        let answer = self.db(hand_off.to).refuse_device(&hand_off.ticket);
+        let answer = self.db(hand_off.to).devices().refuse(&hand_off.ticket);
         let is_open = self.is_open(number);
         let hand_off = &mut self.hand_offs[number];
         match answer {
@@ -340,7 +342,7 @@ impl World {
             return;
         };
         let (from, device) = (hand_off.from, hand_off.device);
-        let answer = self.db(from).complete_export(receipt);
+        let answer = self.db(from).devices().complete(receipt);
         let is_open = self.is_open(number);
         let known = self.known(from, device);
         if is_open {
@@ -365,7 +367,7 @@ impl World {
             return;
         };
         let (from, device) = (hand_off.from, hand_off.device);
-        self.db(from).abort_export(refusal).expect("abort");
+        self.db(from).devices().abort(refusal).expect("abort");
         if self.is_open(number) {
             self.known(from, device).frozen = None;
         }
@@ -388,11 +390,11 @@ impl World {
                 let stub = known
                     .stub
                     .map(|number| destination(self.hand_offs[number].to));
-                assert_eq!(db.moved_to(&name(device)).expect("stub"), stub);
+                assert_eq!(db.devices().moved_to(&name(device)).expect("stub"), stub);
             }
             let frozen = edge.devices.iter().filter_map(|known| known.frozen);
             let tickets: Vec<_> = frozen.map(|it| self.hand_offs[it].ticket.clone()).collect();
-            assert_eq!(db.exports().expect("exports"), tickets);
+            assert_eq!(db.devices().exports().expect("exports"), tickets);
         }
     }
 }

@@ -106,20 +106,21 @@ fn open(dir: &Path) -> [Db; 2] {
 fn hand_on(device: &[u8], engines: &[Db; 2], from: usize, durability: Durability) {
     let (source, destination) = (&engines[from], &engines[1 - from]);
     let stream = source
-        .export_device(device, NAMES[1 - from], durability)
+        .devices()
+        .export(device, NAMES[1 - from], durability)
         .expect("export");
-    let receipt = destination.admit_device(stream).expect("admit");
-    source.complete_export(&receipt).expect("complete");
+    let receipt = destination.devices().admit(stream).expect("admit");
+    source.devices().complete(&receipt).expect("complete");
 }
 
 /// Ends the hand-offs that were on their way.
 fn end_hand_offs(engines: &[Db; 2]) {
     for from in [0, 1] {
-        for ticket in engines[from].exports().expect("exports") {
+        for ticket in engines[from].devices().exports().expect("exports") {
             let goes_back = ticket.sequence % 2 == 0;
-            let refused = goes_back.then(|| engines[1 - from].refuse_device(&ticket));
+            let refused = goes_back.then(|| engines[1 - from].devices().refuse(&ticket));
             match refused {
-                Some(Ok(refusal)) => engines[from].abort_export(&refusal).expect("abort"),
+                Some(Ok(refusal)) => engines[from].devices().abort(&refusal).expect("abort"),
                 Some(Err(Error::Device(DeviceError::Ticket { .. }))) | None => {
                     let durability = Durability::ProcessCrash;
                     hand_on(&ticket.device, engines, from, durability);
@@ -164,14 +165,20 @@ fn take(step: &Step, engines: &[Db; 2]) {
             let mut batch = WriteBatch::new();
             add_changes(&mut batch, changes);
             // One that has departed for good comes anew, wherever it was.
-            if !is_anywhere && engines[owner].moved_to(device).expect("stub").is_some() {
-                engines[owner].lift_stub(device).expect("lift");
+            if !is_anywhere
+                && engines[owner]
+                    .devices()
+                    .moved_to(device)
+                    .expect("stub")
+                    .is_some()
+            {
+                engines[owner].devices().lift_stub(device).expect("lift");
             }
             engines[owner]
                 .write(&batch, step.durability)
                 .expect("write");
         }
-        Act::Depart => match engines[owner].depart(device) {
+        Act::Depart => match engines[owner].devices().depart(device) {
             Ok(()) => {}
             Err(
                 Error::Device(DeviceError::Unknown { .. })

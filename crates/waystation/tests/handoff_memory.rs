@@ -23,7 +23,8 @@ fn stream(west: &Db, device: &str) -> Vec<u8> {
     west.put(format!("{device}:1").as_bytes(), b"")
         .expect("put");
     let mut export = west
-        .export_device(device.as_bytes(), "east", Durability::PowerLoss)
+        .devices()
+        .export(device.as_bytes(), "east", Durability::PowerLoss)
         .expect("export");
     let mut stream = Vec::new();
     export.read_to_end(&mut stream).expect("read");
@@ -33,10 +34,10 @@ fn stream(west: &Db, device: &str) -> Vec<u8> {
 /// Hands a device on, and takes it away there.
 fn hand_on(west: &Db, east: &Db, device: &str) -> Vec<u8> {
     let stream = stream(west, device);
-    let receipt = east.admit_device(&stream[..]).expect("admit");
-    west.complete_export(&receipt).expect("complete");
-    west.lift_stub(device.as_bytes()).expect("lift");
-    east.depart(device.as_bytes()).expect("depart");
+    let receipt = east.devices().admit(&stream[..]).expect("admit");
+    west.devices().complete(&receipt).expect("complete");
+    west.devices().lift_stub(device.as_bytes()).expect("lift");
+    east.devices().depart(device.as_bytes()).expect("depart");
     stream
 }
 
@@ -53,7 +54,7 @@ fn a_hand_off_that_never_ends_costs_no_more_than_itself() {
     let (mut west, mut east) = (open(&west_machine), open(&east_machine));
     let waiting = stream(&west, "waiting");
     let admitted = stream(&west, "admitted");
-    let receipt = east.admit_device(&admitted[..]).expect("admit");
+    let receipt = east.devices().admit(&admitted[..]).expect("admit");
     let mut sizes = Vec::new();
     // Its end is durable long before the last one begins.
     let first = hand_on(&west, &east, "first");
@@ -74,19 +75,19 @@ fn a_hand_off_that_never_ends_costs_no_more_than_itself() {
             drop(east);
             east = open(&east_machine);
         }
-        assert_eq!(east.admit_device(&admitted[..]).expect("again"), receipt);
+        assert_eq!(east.devices().admit(&admitted[..]).expect("again"), receipt);
         hand_on(&west, &east, &format!("car-{crash:?}"));
-        let over = east.admit_device(&first[..]);
+        let over = east.devices().admit(&first[..]);
         assert!(
             matches!(over, Err(Error::Device(DeviceError::Ticket { .. }))),
             "{over:?}"
         );
     }
-    west.complete_export(&receipt).expect("complete");
-    let late = east.admit_device(&waiting[..]).expect("admit");
-    west.complete_export(&late).expect("complete");
-    assert!(west.exports().expect("exports").is_empty());
+    west.devices().complete(&receipt).expect("complete");
+    let late = east.devices().admit(&waiting[..]).expect("admit");
+    west.devices().complete(&late).expect("complete");
+    assert!(west.devices().exports().expect("exports").is_empty());
     drop(west);
     west = open(&west_machine);
-    assert!(west.exports().expect("exports").is_empty());
+    assert!(west.devices().exports().expect("exports").is_empty());
 }

@@ -42,13 +42,13 @@ fn stream(change: impl FnOnce(&mut Opening)) -> (Ticket, Vec<u8>) {
 
 #[track_caller]
 fn assert_refused(east: &Db, stream: &[u8]) {
-    match east.admit_device(stream) {
+    match east.devices().admit(stream) {
         Err(
             Error::Device(DeviceError::Stream { .. }) | Error::Device(DeviceError::Ticket { .. }),
         ) => {}
         other => panic!("{other:?}"),
     }
-    assert!(east.devices().expect("devices").is_empty());
+    assert!(east.devices().list().expect("devices").is_empty());
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn numbers_that_cannot_be_are_refused_and_change_nothing() {
     for sequence in [u64::MAX, MAX_SEQUENCE + 1] {
         let (ticket, stream) = stream(|it| it.ticket.sequence = sequence);
         assert_refused(&east, &stream);
-        let refused = east.refuse_device(&ticket);
+        let refused = east.devices().refuse(&ticket);
         assert!(
             matches!(refused, Err(Error::Device(DeviceError::Ticket { .. }))),
             "{refused:?}"
@@ -72,10 +72,18 @@ fn numbers_that_cannot_be_are_refused_and_change_nothing() {
     assert_refused(&east, &stream(|it| it.ticket.device = device).1);
     // What can be is admitted, and goes on from here: the count ends at the last that can be.
     let (ticket, last) = stream(|it| it.ticket.tenure = MAX_SEQUENCE);
-    assert_eq!(east.admit_device(&last[..]).expect("admit").ticket, ticket);
-    let export = east.export_device(b"car", "west", Durability::ProcessCrash);
+    assert_eq!(
+        east.devices().admit(&last[..]).expect("admit").ticket,
+        ticket
+    );
+    let export = east
+        .devices()
+        .export(b"car", "west", Durability::ProcessCrash);
     let west = open(2);
-    let receipt: Receipt = west.admit_device(export.expect("export")).expect("admit");
+    let receipt: Receipt = west
+        .devices()
+        .admit(export.expect("export"))
+        .expect("admit");
     assert_eq!(receipt.ticket.tenure, MAX_SEQUENCE);
 }
 
@@ -87,5 +95,8 @@ fn no_hand_off_ends_later_ones() {
         assert_refused(&east, &stream(|it| it.finished_below = finished_below).1);
     }
     let (next, honest) = stream(|it| it.ticket.sequence = 1_001);
-    assert_eq!(east.admit_device(&honest[..]).expect("admit").ticket, next);
+    assert_eq!(
+        east.devices().admit(&honest[..]).expect("admit").ticket,
+        next
+    );
 }

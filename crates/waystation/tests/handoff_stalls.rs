@@ -32,7 +32,8 @@ fn long_stream(west: &Db) -> Vec<u8> {
         west.put(key.as_bytes(), &[7; 600]).expect("put");
     }
     let mut export = west
-        .export_device(b"car", "east", Durability::PowerLoss)
+        .devices()
+        .export(b"car", "east", Durability::PowerLoss)
         .expect("export");
     let mut stream = Vec::new();
     export.read_to_end(&mut stream).expect("read");
@@ -107,7 +108,7 @@ fn records(db: &Db) -> usize {
 fn stall(east: &Db, stream: &[u8], meanwhile: impl FnOnce()) -> waystation::Result<()> {
     std::thread::scope(|scope| {
         let (reader, is_stalled, tell) = Stalling::new(stream);
-        let admitted = scope.spawn(|| east.admit_device(reader));
+        let admitted = scope.spawn(|| east.devices().admit(reader));
         is_stalled.recv().expect("it comes to the stall");
         meanwhile();
         tell.send(()).expect("it waits");
@@ -138,8 +139,8 @@ fn what_came_of_a_stalled_stream_is_given_up_after_a_residency() {
     });
     assert_stalled(&answer);
     assert_eq!(records(&east), 0);
-    let receipt = east.admit_device(&stream[..]).expect("admit");
-    west.complete_export(&receipt).expect("complete");
+    let receipt = east.devices().admit(&stream[..]).expect("admit");
+    west.devices().complete(&receipt).expect("complete");
     assert_eq!(records(&east), 2_000);
 }
 
@@ -158,8 +159,8 @@ fn a_stalled_stream_makes_way_for_writers() {
             east.stats().log.live_bytes < upper_bytes
         });
         // Another reader brings it, while the first one still waits.
-        let receipt = east.admit_device(&stream[..]).expect("admit");
-        west.complete_export(&receipt).expect("complete");
+        let receipt = east.devices().admit(&stream[..]).expect("admit");
+        west.devices().complete(&receipt).expect("complete");
     });
     // The hand-off that it was about has gone through.
     answer.expect("the same answer");
@@ -174,7 +175,9 @@ fn a_stream_that_goes_on_is_not_given_up() {
     let east = Db::open_with(machine.clone(), Path::new("/db"), options).expect("open");
     let west = open(1, FOREVER, 8 << 30);
     let stream = long_stream(&west);
-    east.admit_device(Slow(&stream, &machine)).expect("admit");
+    east.devices()
+        .admit(Slow(&stream, &machine))
+        .expect("admit");
     assert_eq!(records(&east), 2_000);
 }
 
@@ -182,13 +185,13 @@ fn a_stream_that_goes_on_is_not_given_up() {
 fn a_reader_that_panics_leaves_nothing() {
     let (west, east) = (open(1, FOREVER, 8 << 30), open(2, FOREVER, 8 << 30));
     let stream = long_stream(&west);
-    let dead = catch_unwind(AssertUnwindSafe(|| east.admit_device(Dying(&stream))));
+    let dead = catch_unwind(AssertUnwindSafe(|| east.devices().admit(Dying(&stream))));
     assert!(dead.is_err());
     assert_eq!(index_bytes(&east), 0);
     east.put(b"bus:1", b"goes on").expect("put");
-    let receipt = east.admit_device(&stream[..]).expect("admit");
-    west.complete_export(&receipt).expect("complete");
+    let receipt = east.devices().admit(&stream[..]).expect("admit");
+    west.devices().complete(&receipt).expect("complete");
     assert_eq!(records(&east), 2_000);
-    east.settle(b"car").expect("settle");
+    east.devices().settle(b"car").expect("settle");
     east.close().expect("close");
 }

@@ -10,7 +10,7 @@ use support::{
 };
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, Durability, IterOptions, Receipt};
+use waystation::{Db, Durability, IterOptions, PutOptions, Receipt};
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
@@ -31,9 +31,12 @@ fn rows(db: &Db, device: &str) -> usize {
 }
 
 fn hand_on(west: &Db, east: &Db, device: &[u8]) -> Receipt {
-    let export = west.export_device(device, "east", Durability::PowerLoss);
-    let receipt = east.admit_device(export.expect("export")).expect("admit");
-    west.complete_export(&receipt).expect("complete");
+    let export = west.devices().export(device, "east", Durability::PowerLoss);
+    let receipt = east
+        .devices()
+        .admit(export.expect("export"))
+        .expect("admit");
+    west.devices().complete(&receipt).expect("complete");
     receipt
 }
 
@@ -46,10 +49,10 @@ fn a_time_to_live_goes_along() {
             put_rows(db, "car", 20);
             for row in [3, 7, 30, 31] {
                 let key = format!("car:{row:04}");
-                db.put_with_ttl(key.as_bytes(), b"expires", YEAR)
+                db.put_with(key.as_bytes(), b"expires", PutOptions::expiring(YEAR))
                     .expect("put");
             }
-            db.put_with_ttl(b"car:0040", b"later", 9 * YEAR)
+            db.put_with(b"car:0040", b"later", PutOptions::expiring(9 * YEAR))
                 .expect("put");
         });
         west.put(b"car:0003", b"stays").expect("put");
@@ -65,7 +68,7 @@ fn a_time_to_live_goes_along() {
         east.delete(b"car:0031").expect("delete");
         east.put(b"car:0001", b"newer").expect("put");
         if settles {
-            east.settle(b"car").expect("settle");
+            east.devices().settle(b"car").expect("settle");
             east.compact_range(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)
                 .expect("compact");
         }
@@ -111,21 +114,23 @@ fn what_expires_on_the_way_does_not_keep_a_device_frozen() {
     let machine = SimStorage::new(1);
     let west = open_older(&machine, |db| {
         put_rows(db, "car", 20);
-        db.put_with_ttl(b"car:ttl", b"expires", YEAR).expect("put");
+        db.put_with(b"car:ttl", b"expires", PutOptions::expiring(YEAR))
+            .expect("put");
     });
     let east = open(&SimStorage::new(2));
     let mut stream = Vec::new();
     let mut export = west
-        .export_device(b"car", "east", Durability::PowerLoss)
+        .devices()
+        .export(b"car", "east", Durability::PowerLoss)
         .expect("export");
     export.read_to_end(&mut stream).expect("read");
     drop(export);
-    let receipt = east.admit_device(&stream[..]).expect("admit");
+    let receipt = east.devices().admit(&stream[..]).expect("admit");
     west.close().expect("close");
     machine.sleep(2 * YEAR);
     let west = open(&machine);
     assert_eq!(rows(&west, "car"), 20);
-    west.complete_export(&receipt).expect("complete");
+    west.devices().complete(&receipt).expect("complete");
     assert_eq!(rows(&west, "car"), 0);
-    assert!(west.exports().expect("exports").is_empty());
+    assert!(west.devices().exports().expect("exports").is_empty());
 }

@@ -68,7 +68,7 @@ fn exists(machine: &SimStorage) -> bool {
 
 /// The devices that have not departed.
 fn present(db: &Db) -> Vec<DeviceInfo> {
-    let mut devices = db.devices().expect("devices");
+    let mut devices = db.devices().list().expect("devices");
     devices.retain(|it| it.level != DeviceLevel::Departed);
     devices
 }
@@ -146,7 +146,7 @@ fn an_opening_reads_what_lies_behind_the_image_and_finds_everything() {
         // Behind the image: new records, and devices that leave and come back.
         fill(&db, &mut expected, 300);
         for device in ["car-03", "car-17"] {
-            db.depart(device.as_bytes()).expect("depart");
+            db.devices().depart(device.as_bytes()).expect("depart");
             expected.retain(|key, _| !key.starts_with(format!("{device}:").as_bytes()));
         }
         put(&db, &mut expected, "car-17:again".into(), 30);
@@ -175,7 +175,7 @@ fn an_opening_reads_what_lies_behind_the_image_and_finds_everything() {
 #[test]
 fn devices_that_settled_or_were_about_to_are_what_they_were() {
     let (machine, db, mut expected) = with_image(5);
-    db.settle(b"car-01").expect("settle");
+    db.devices().settle(b"car-01").expect("settle");
     // The load of its tables fails, so that it remains about to settle.
     let rules = FaultRules::new();
     let machine = {
@@ -188,7 +188,7 @@ fn devices_that_settled_or_were_about_to_are_what_they_were() {
     db.flush().expect("flush");
     let rule = Rule::new(Operation::Open, Fault::Fail(Refusal::InputOutput)).on(".ldb");
     let id = rules.add(rule.times(u64::MAX));
-    assert!(db.settle(b"car-02").is_err());
+    assert!(db.devices().settle(b"car-02").is_err());
     let earlier = image(&machine);
     for number in 0..20_000 {
         put(&db, &mut expected, format!("car-30:later{number:04}"), 250);
@@ -204,13 +204,13 @@ fn devices_that_settled_or_were_about_to_are_what_they_were() {
     assert_eq!(content(&db), expected);
     db.wait_idle().expect("idle");
     let level = |name: &[u8]| {
-        let devices = db.devices().expect("devices");
+        let devices = db.devices().list().expect("devices");
         devices
             .into_iter()
             .find(|it| it.name == name)
             .map(|it| it.level)
     };
-    db.settle(b"car-02").expect("settle");
+    db.devices().settle(b"car-02").expect("settle");
     assert_eq!(level(b"car-01"), Some(DeviceLevel::Tree));
     assert_eq!(level(b"car-02"), Some(DeviceLevel::Tree));
     assert_eq!(level(b"car-30"), Some(DeviceLevel::Upper));
@@ -253,8 +253,8 @@ fn an_image_of_another_directory_or_another_time_is_not_used() {
     // One from before: everybody it shows has left since, and the log that it knows is freed.
     drop(db);
     let (db, _) = opened(&later, resting());
-    for device in db.devices().expect("devices") {
-        db.depart(&device.name).expect("depart");
+    for device in db.devices().list().expect("devices") {
+        db.devices().depart(&device.name).expect("depart");
     }
     let mut fresh = Content::new();
     fill(&db, &mut fresh, 3_000);
@@ -274,8 +274,8 @@ fn an_image_of_another_directory_or_another_time_is_not_used() {
 #[test]
 fn an_image_goes_when_nothing_in_it_is_left() {
     let (machine, db, _) = with_image(10);
-    for device in db.devices().expect("devices") {
-        db.depart(&device.name).expect("depart");
+    for device in db.devices().list().expect("devices") {
+        db.devices().depart(&device.name).expect("depart");
     }
     wait_until("the image is removed", || !exists(&machine));
     let mut expected = content(&db);

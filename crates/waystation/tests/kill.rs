@@ -91,7 +91,7 @@ fn write_until_killed(dir: &Path, seed: u64, devices: bool) {
                 loop {
                     let step = step(seed, thread, index);
                     if let Some(device) = step.departs.filter(|_| devices) {
-                        match db.depart(&device) {
+                        match db.devices().depart(&device) {
                             Ok(()) | Err(Error::Device(DeviceError::Unknown { .. })) => {}
                             Err(error) => panic!("child departs: {error}"),
                         }

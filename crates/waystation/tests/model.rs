@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{
-    Compression, Db, DbIterator, Durability, IterOptions, Options, Snapshot, WriteBatch,
+    Compression, Db, DbIterator, Durability, IterOptions, Options, PutOptions, Snapshot, WriteBatch,
 };
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -124,7 +124,9 @@ impl Harness {
             440..496 => {
                 let (key, value) = (self.random.key(), self.random.value());
                 let lifetime = self.lifetime(&key);
-                self.db().put_with_ttl(&key, &value, lifetime).expect("put");
+                self.db()
+                    .put_with(&key, &value, PutOptions::expiring(lifetime))
+                    .expect("put");
                 self.model.insert(key, value);
             }
             496..500 => {

@@ -7,6 +7,7 @@ use support::{content_by, open_older, open_simulated, options_with_resting_devic
 use waystation::storage::{SimStorage, Storage};
 use waystation::{
     Db, DeviceError, DeviceInfo, DeviceLevel, Durability, Error, Extractor, IterOptions, Options,
+    PutOptions,
 };
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
@@ -43,28 +44,29 @@ fn devices_that_never_were_are_unknown() {
         put_rows(db, "bus", 50);
         put_rows(db, "van", 3);
         db.delete_prefix(b"van:").expect("delete");
-        db.put_with_ttl(b"tram:1", b"", YEAR).expect("put");
+        db.put_with(b"tram:1", b"", PutOptions::expiring(YEAR))
+            .expect("put");
     });
     machine.sleep(2 * YEAR);
     for device in [&b"car"[..], b"van", b"tram"] {
-        assert_unknown(&db.export_device(device, "east", Durability::PowerLoss));
-        assert_unknown(&db.depart(device));
-        assert_unknown(&db.settle(device));
+        assert_unknown(&db.devices().export(device, "east", Durability::PowerLoss));
+        assert_unknown(&db.devices().depart(device));
+        assert_unknown(&db.devices().settle(device));
     }
-    assert!(db.exports().expect("exports").is_empty());
-    assert_eq!(names(&db.devices().expect("devices")), ["bus"]);
+    assert!(db.devices().exports().expect("exports").is_empty());
+    assert_eq!(names(&db.devices().list().expect("devices")), ["bus"]);
     // They can still arrive.
     db.put(b"car:1", b"").expect("put");
     db.put(b"van:1", b"").expect("put");
     assert_eq!(
-        names(&db.devices().expect("devices")),
+        names(&db.devices().list().expect("devices")),
         ["bus", "car", "van"]
     );
-    db.depart(b"car").expect("depart");
-    db.settle(b"bus").expect("it has");
-    db.depart(b"bus").expect("depart");
-    assert_unknown(&db.depart(b"bus"));
-    assert_unknown(&db.export_device(b"bus", "east", Durability::PowerLoss));
+    db.devices().depart(b"car").expect("depart");
+    db.devices().settle(b"bus").expect("it has");
+    db.devices().depart(b"bus").expect("depart");
+    assert_unknown(&db.devices().depart(b"bus"));
+    assert_unknown(&db.devices().export(b"bus", "east", Durability::PowerLoss));
     assert_eq!(rows(&db, "bus"), 0);
 }
 
@@ -78,15 +80,18 @@ fn devices_from_before_are_listed() {
         db.put(b"settings", b"of nobody").expect("put");
         db.put(b"zzz", b"of nobody").expect("put");
     });
-    let listed = db.devices().expect("devices");
+    let listed = db.devices().list().expect("devices");
     assert_eq!(listed.len(), 40);
     assert!(listed.iter().all(|it| it.level == DeviceLevel::Tree));
     // One writes again, one leaves, one is on its way, one comes.
     db.put(b"car-07:9999", b"").expect("put");
-    db.depart(b"car-08").expect("depart");
-    drop(db.export_device(b"car-09", "east", Durability::PowerLoss));
+    db.devices().depart(b"car-08").expect("depart");
+    drop(
+        db.devices()
+            .export(b"car-09", "east", Durability::PowerLoss),
+    );
     db.put(b"bus:1", b"").expect("put");
-    let listed = db.devices().expect("devices");
+    let listed = db.devices().list().expect("devices");
     let all = names(&listed);
     assert!(all.is_sorted(), "{all:?}");
     let level = |name: &str| {
@@ -102,7 +107,7 @@ fn devices_from_before_are_listed() {
     assert_eq!(all.len(), 41);
     // A row from before that was deleted since is no device's.
     db.delete_prefix(b"car-10:").expect("delete");
-    assert!(!names(&db.devices().expect("devices")).contains(&"car-10".to_owned()));
+    assert!(!names(&db.devices().list().expect("devices")).contains(&"car-10".to_owned()));
 }
 
 #[test]
@@ -119,7 +124,7 @@ fn devices_of_a_length_are_listed_from_before() {
     db.close().expect("close");
     let devices = Some(waystation::DeviceOptions::new(Extractor::fixed(2)));
     let db = open_simulated(&machine, Options { devices, ..plain }).expect("open");
-    let listed = db.devices().expect("devices");
+    let listed = db.devices().list().expect("devices");
     let listed: Vec<_> = listed.iter().map(|it| &it.name[..]).collect();
     assert_eq!(listed, [&b"aa"[..], b"\xff\xff"]);
 }

@@ -45,7 +45,7 @@ fn machine_with(found: Found, seed: u64) -> Arc<SimStorage> {
         db.write(&batch, Durability::PowerLoss).expect("put");
     }
     if let Found::Killed = found {
-        db.settle(b"car1").expect("settle");
+        db.devices().settle(b"car1").expect("settle");
         let machine = machine.crash(seed, Crash::Process);
         drop(db);
         return machine;
@@ -76,7 +76,7 @@ fn run(found: Found, rule: Rule, crash: Crash, seed: u64) -> bool {
         assert!(value == Some(vec![number as u8; 500]), "{what}: {number}");
     }
     db.put(b"car9:new", b"new").expect("put");
-    db.depart(b"car9").expect("depart");
+    db.devices().depart(b"car9").expect("depart");
     assert_eq!(db.check().expect("check").problems, [], "{what}");
     db.close().expect("close");
     caught

@@ -5,7 +5,9 @@ use proptest::sample::select;
 use std::path::Path;
 use std::time::Duration;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, DeviceError, DeviceOptions, Error, Extractor, IterOptions, Options};
+use waystation::{
+    Db, DeviceError, DeviceOptions, Error, Extractor, IterOptions, Options, PutOptions,
+};
 
 /// The names of the settings that have limits.
 const NAMES: [&str; 11] = [
@@ -122,11 +124,15 @@ fn use_it(db: &Db, machine: &SimStorage, departs_by_itself: bool) -> Result<(), 
             db.put(format!("car-{}:{number}", number % 4).as_bytes(), &[7; 500])?;
             db.put(format!("plain-{number}").as_bytes(), &[8; 500])?;
         }
-        db.put_with_ttl(b"mortal", b"x", Duration::from_secs(3600))?;
+        db.put_with(
+            b"mortal",
+            b"x",
+            PutOptions::expiring(Duration::from_secs(3600)),
+        )?;
         assert!(written(b"plain-39")? && (written(b"car-1:1")? || departs_by_itself));
         let snapshot = db.snapshot();
         db.delete_prefix(b"plain-1")?;
-        for done in [db.settle(b"car-1"), db.depart(b"car-2")] {
+        for done in [db.devices().settle(b"car-1"), db.devices().depart(b"car-2")] {
             match done {
                 Err(Error::Device(DeviceError::Unknown { .. })) if departs_by_itself => {}
                 done => done?,

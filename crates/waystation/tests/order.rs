@@ -19,7 +19,7 @@ use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
 use waystation::{
     Comparator, Compression, Db, DbIterator, DeviceOptions, Durability, Error, Extractor,
-    IterOptions, Options, Order, Snapshot, WriteBatch,
+    IterOptions, Options, Order, PutOptions, Snapshot, WriteBatch,
 };
 
 /// The orders that are tried.
@@ -473,7 +473,11 @@ fn what_needs_the_order_of_bytes_is_refused() {
     };
     is_refused(Db::open_with(Arc::clone(&storage), "/deadline", with_deadline).map(|_| ()));
     let db = Db::open_with(storage, "/db", options(By::Reverse)).unwrap();
-    is_refused(db.put_with_ttl(b"key", b"value", Duration::from_secs(1)));
+    is_refused(db.put_with(
+        b"key",
+        b"value",
+        PutOptions::expiring(Duration::from_secs(1)),
+    ));
     is_refused(db.delete_prefix(b"key"));
     is_refused(db.iter(IterOptions::prefix(b"key")).map(|_| ()));
     is_refused(db.delete_range(b"a", Some(b"b")));

@@ -47,7 +47,7 @@ fn make(dir: &Path, has_devices: bool) -> Content {
         }
     }
     if has_devices {
-        db.depart(b"car1").unwrap();
+        db.devices().depart(b"car1").unwrap();
         content.retain(|key, _| !key.starts_with(b"car1:"));
     }
     db.close().unwrap();

@@ -14,7 +14,7 @@ use support::{Content, Random, content, copy_files, options_with_resting_devices
 use waystation::inspect::Inspection;
 use waystation::repair::{Repaired, Resurrection, repair, repair_in_place};
 use waystation::storage::{Area, OpenMode, OsStorage, SimStorage, Storage, Transfer};
-use waystation::{Compression, Db, Error, Options};
+use waystation::{Compression, Db, Error, Options, PutOptions};
 
 /// The files of a directory, by name.
 type Files = BTreeMap<String, Vec<u8>>;
@@ -97,14 +97,14 @@ fn write(db: &Db, model: &mut Model, has_devices: bool) {
         for number in 0..50 {
             model.delete(db, &format!("car2:{number:05}"));
         }
-        db.settle(b"car1").unwrap();
-        db.settle(b"car2").unwrap();
-        db.settle(b"car3").unwrap();
+        db.devices().settle(b"car1").unwrap();
+        db.devices().settle(b"car2").unwrap();
+        db.devices().settle(b"car3").unwrap();
         for number in 0..60_u64 {
             model.put(db, format!("car3:{number:05}"), padding(70_000 + number));
         }
         for device in ["car1", "car4"] {
-            db.depart(device.as_bytes()).unwrap();
+            db.devices().depart(device.as_bytes()).unwrap();
             model.forget(&format!("{device}:"));
         }
         for number in 0..20_u64 {
@@ -117,10 +117,18 @@ fn write(db: &Db, model: &mut Model, has_devices: bool) {
     for number in 0..200 {
         model.delete(db, &format!("plain{:05}", 600 + number));
     }
-    db.put_with_ttl(b"plain-brief", b"gone", Duration::from_micros(1))
-        .unwrap();
-    db.put_with_ttl(b"plain-long", b"there", Duration::from_secs(100_000))
-        .unwrap();
+    db.put_with(
+        b"plain-brief",
+        b"gone",
+        PutOptions::expiring(Duration::from_micros(1)),
+    )
+    .unwrap();
+    db.put_with(
+        b"plain-long",
+        b"there",
+        PutOptions::expiring(Duration::from_secs(100_000)),
+    )
+    .unwrap();
     model.note(b"plain-long".to_vec(), b"there".to_vec());
     model
         .ever

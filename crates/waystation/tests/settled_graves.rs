@@ -85,8 +85,8 @@ fn what_no_snapshot_sees_settles_as_nothing() {
     for number in 0..10 {
         db.put(&key(1, number), b"of the first stay").unwrap();
     }
-    db.settle(b"car1").unwrap();
-    db.depart(b"car1").unwrap();
+    db.devices().settle(b"car1").unwrap();
+    db.devices().depart(b"car1").unwrap();
     for number in 0..8 {
         db.put(&key(1, number), b"value").unwrap();
     }
@@ -94,7 +94,7 @@ fn what_no_snapshot_sees_settles_as_nothing() {
         db.delete(&key(1, number)).unwrap();
     }
     db.put(&key(1, 9), b"again").unwrap();
-    db.settle(b"car1").unwrap();
+    db.devices().settle(b"car1").unwrap();
     assert_eq!(db.stats().graves.points, 0);
     let mut state: State = (0..4).map(|it| (key(1, it), b"value".to_vec())).collect();
     state.insert(key(1, 9), b"again".to_vec());
@@ -125,7 +125,7 @@ fn snapshots_turn_deletions_into_graves_until_they_are_gone() {
         }
         seen.push((db.snapshot(), state.clone()));
     }
-    db.settle(b"car2").unwrap();
+    db.devices().settle(b"car2").unwrap();
     let graves = db.stats().graves.points;
     assert!(graves > 0);
     let check = |db: &Db, told: &str| {
@@ -175,7 +175,7 @@ fn graves_are_purged_without_any_flush() {
     for number in 0..9 {
         db.delete(&key(3, number)).unwrap();
     }
-    db.settle(b"car3").unwrap();
+    db.devices().settle(b"car3").unwrap();
     assert_eq!(db.stats().graves.points, 9);
     drop(snapshot);
     wait_until_none_is_left(&db);
@@ -200,7 +200,7 @@ fn graves_are_purged_after_a_crash() {
         for number in 0..9 {
             db.delete(&key(3, number)).unwrap();
         }
-        db.settle(b"car3").unwrap();
+        db.devices().settle(b"car3").unwrap();
         assert_eq!(db.stats().graves.points, 9);
         drop(snapshot);
         let machine = crash(db, &machine, Crash::Process);
@@ -229,13 +229,13 @@ fn graves_of_a_device_that_left_on_its_way_outlast_its_snapshots() {
         }
         let fault = Fault::Fail(Refusal::InputOutput);
         rules.add(Rule::new(Operation::Open, fault).on(".ldb"));
-        assert!(db.settle(b"car3").is_err());
+        assert!(db.devices().settle(b"car3").is_err());
         for number in 0..9 {
             db.delete(&key(3, number)).unwrap();
         }
         let snapshot = db.snapshot();
         let state = State::from([(key(3, 9), vec![7; 500])]);
-        db.depart(b"car3").unwrap();
+        db.devices().depart(b"car3").unwrap();
         rules.clear();
         for number in 0..4_u8 {
             db.put(b"setting", &[number]).unwrap();
@@ -277,7 +277,7 @@ fn deletions_reach_what_is_older_than_the_extractor() {
     db.put(&key(1, 4), b"new").unwrap();
     state.insert(key(1, 4), b"new".to_vec());
     compare(&db, None, &state, "in the upper level");
-    db.settle(b"car1").unwrap();
+    db.devices().settle(b"car1").unwrap();
     assert_eq!(db.stats().graves.points, 5);
     compare(&db, None, &state, "settled");
     compare(&db, Some(&snapshot), &before, "settled");
@@ -356,7 +356,11 @@ impl History {
 
     fn settle(&mut self) -> Result<(), Error> {
         let device = self.random.below(4);
-        match self.db().settle(format!("car{device}").as_bytes()) {
+        match self
+            .db()
+            .devices()
+            .settle(format!("car{device}").as_bytes())
+        {
             Err(Error::Device(DeviceError::Unknown { .. })) => Ok(()),
             result => result,
         }
@@ -394,7 +398,7 @@ impl History {
         let device = format!("car{}", self.random.below(4));
         let prefix = format!("{device}:").into_bytes();
         let had_keys = self.state.keys().any(|key| key.starts_with(&prefix));
-        match self.db().depart(device.as_bytes()) {
+        match self.db().devices().depart(device.as_bytes()) {
             Ok(()) => {}
             Err(Error::Device(DeviceError::Unknown { .. })) if !had_keys => {}
             Err(error) => panic!("{error}"),
@@ -447,7 +451,7 @@ impl History {
         self.snapshots.clear();
         let names: Vec<_> = (0..4).map(|device| format!("car{device}")).collect();
         let names = names.iter().map(String::as_bytes);
-        self.db().settle_together(names).unwrap();
+        self.db().devices().settle_together(names).unwrap();
         self.db().delete(b"setting").unwrap();
         self.db().flush().unwrap();
         let all = Bound::Unbounded;

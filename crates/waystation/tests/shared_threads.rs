@@ -62,8 +62,8 @@ fn a_database_to_which_nothing_happens_wakes_no_thread() {
                 db.put(key.as_bytes(), &[7; 100]).expect("put");
             }
         }
-        db.depart(b"car-3").expect("departs");
-        db.settle(b"car-4").expect("settles");
+        db.devices().depart(b"car-3").expect("departs");
+        db.devices().settle(b"car-4").expect("settles");
         db.wait_idle().expect("comes to rest");
     }
     let is_quiet = (0..SECONDS_UNTIL_QUIET).any(|_| {
@@ -75,9 +75,9 @@ fn a_database_to_which_nothing_happens_wakes_no_thread() {
     // And each goes on when something happens.
     for db in databases {
         db.put(b"car-5:100", b"value").expect("put");
-        db.settle(b"car-5").expect("settles");
+        db.devices().settle(b"car-5").expect("settles");
         let level = || {
-            let devices = db.devices().expect("devices");
+            let devices = db.devices().list().expect("devices");
             devices
                 .iter()
                 .find(|it| it.name == b"car-5")
@@ -106,7 +106,7 @@ fn a_thousand_databases_share_a_few_threads() {
                     .expect("put");
             }
         }
-        db.depart(b"leaves").expect("departs");
+        db.devices().depart(b"leaves").expect("departs");
     }
     let threads = switches().len();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -118,7 +118,7 @@ fn a_thousand_databases_share_a_few_threads() {
         let found = db.get(b"stays:19").expect("get");
         assert_eq!(found.as_deref(), Some(&(number as u64).to_le_bytes()[..]));
         assert!(db.get(b"leaves:19").expect("get").is_none());
-        let again = db.depart(b"leaves");
+        let again = db.devices().depart(b"leaves");
         assert!(matches!(
             again,
             Err(Error::Device(DeviceError::Unknown { .. }))

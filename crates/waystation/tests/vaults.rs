@@ -12,7 +12,7 @@ use waystation::inspect::{Inspection, Item, dump};
 use waystation::repair::{Resurrection, repair};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
-use waystation::{Db, Error, IterOptions, Options};
+use waystation::{Db, Error, IterOptions, Options, PutOptions};
 
 const DIR: &str = "/db";
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
@@ -258,8 +258,12 @@ fn dates_are_not_kept_in_memory_nor_written_again_and_again() {
     for number in 0..KEYS {
         // Two of three end sooner, in the midst of the others.
         let years = 1 + u32::from(number % 3 == 0);
-        db.put_with_ttl(&key(number), &number.to_le_bytes(), years * YEAR)
-            .unwrap();
+        db.put_with(
+            &key(number),
+            &number.to_le_bytes(),
+            PutOptions::expiring(years * YEAR),
+        )
+        .unwrap();
     }
     db.flush().unwrap();
     let graves = db.stats().graves;

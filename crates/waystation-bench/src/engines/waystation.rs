@@ -6,7 +6,7 @@ use std::time::Duration;
 use waystation::storage::Area;
 use waystation::{
     Db, DbIterator, DeviceLevel, DeviceOptions, Durability, Extractor, IterOptions, Options,
-    WriteBatch,
+    PutOptions, WriteBatch,
 };
 
 const MB: usize = 1 << 20;
@@ -100,14 +100,14 @@ impl Engine for Waystation {
             // The delimiter and the byte after it bound the device's keys.
             return self.delete_range(&[name, b":"].concat(), &[name, b";"].concat());
         }
-        failed("let a device depart", self.db.depart(name))
+        failed("let a device depart", self.db.devices().depart(name))
     }
 
     fn settle(&self, name: &[u8]) -> Result<()> {
         if !self.has_devices {
             return Ok(());
         }
-        failed("let a device settle", self.db.settle(name))
+        failed("let a device settle", self.db.devices().settle(name))
     }
 
     fn delete_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
@@ -115,7 +115,7 @@ impl Engine for Waystation {
     }
 
     fn put_for(&self, key: &[u8], value: &[u8], lifetime: Duration) -> Result<bool> {
-        let put = self.db.put_with_ttl(key, value, lifetime);
+        let put = self.db.put_with(key, value, PutOptions::expiring(lifetime));
         failed("put with a time to live", put).map(|()| true)
     }
 
@@ -124,7 +124,7 @@ impl Engine for Waystation {
         let Some(devices) = stats.devices else {
             return Ok(None);
         };
-        let known = failed("name its devices", self.db.devices())?;
+        let known = failed("name its devices", self.db.devices().list())?;
         let upper = known
             .iter()
             .filter(|device| matches!(device.level, DeviceLevel::Upper | DeviceLevel::Settling));

@@ -46,7 +46,12 @@ pub unsafe extern "C" fn waystation_depart(
     errptr: *mut *mut c_char,
 ) -> waystation_code_t {
     // SAFETY: handle, bytes and error are as the header demands.
-    unsafe { code((*db).db.depart(bytes(device, device_length)), errptr) }
+    unsafe {
+        code(
+            (*db).db.devices().depart(bytes(device, device_length)),
+            errptr,
+        )
+    }
 }
 
 /// Lets a device settle into the tree now.
@@ -58,7 +63,12 @@ pub unsafe extern "C" fn waystation_settle(
     errptr: *mut *mut c_char,
 ) -> waystation_code_t {
     // SAFETY: handle, bytes and error are as the header demands.
-    unsafe { code((*db).db.settle(bytes(device, device_length)), errptr) }
+    unsafe {
+        code(
+            (*db).db.devices().settle(bytes(device, device_length)),
+            errptr,
+        )
+    }
 }
 
 /// All devices that have data, as JSON for the caller to free; null on failure.
@@ -69,7 +79,7 @@ pub unsafe extern "C" fn waystation_devices_json(
 ) -> *mut c_char {
     // SAFETY: handle and error are as the header demands.
     unsafe {
-        let devices = (*db).db.devices().map_err(Failure::from);
+        let devices = (*db).db.devices().list().map_err(Failure::from);
         let json = devices.and_then(|devices| super::json(&devices));
         crate::status::value_or_tell(json, errptr)
             .map_or(std::ptr::null_mut(), |json| copy_text(&json))

@@ -53,7 +53,7 @@ fn create(args: &CreateDevices) -> Result<(), Failure> {
 fn list(context: &mut Context, args: &ListDevices) -> Result<(), Failure> {
     let style = Style::from(args.notation);
     let db = open_existing(&args.db)?;
-    let devices = db.devices();
+    let devices = db.devices().list();
     db.close()?;
     for device in devices? {
         let listed = describe(&device, style);
@@ -105,7 +105,7 @@ fn depart(args: &DepartDevices) -> Result<(), Failure> {
     let names: Result<Vec<_>, _> = args.devices.iter().map(|name| style.parse(name)).collect();
     let names = names?;
     let db = open_existing(&args.db)?;
-    let departed = names.iter().try_for_each(|name| db.depart(name));
+    let departed = names.iter().try_for_each(|name| db.devices().depart(name));
     db.close()?;
     Ok(departed?)
 }

@@ -42,7 +42,9 @@ fn write_stream(
     device: &[u8],
     destination: &str,
 ) -> Result<io::Result<()>, Failure> {
-    let mut stream = db.export_device(device, destination, Durability::PowerLoss)?;
+    let mut stream = db
+        .devices()
+        .export(device, destination, Durability::PowerLoss)?;
     let mut piece = vec![0; 64 << 10];
     loop {
         let length = match stream.read(&mut piece) {
@@ -88,7 +90,7 @@ fn answer(context: &mut Context, text: String, json: &impl Serialize) -> Result<
 /// Admits the device whose stream comes on standard input.
 pub(super) fn admit(context: &mut Context, args: &AnswerHandOff) -> Result<(), Failure> {
     let db = open_existing(&args.db)?;
-    let admitted = db.admit_device(io::stdin().lock());
+    let admitted = db.devices().admit(io::stdin().lock());
     db.close()?;
     let receipt = admitted?;
     let text = Style::Hex.show(&receipt.to_bytes());
@@ -104,7 +106,7 @@ pub(super) fn admit(context: &mut Context, args: &AnswerHandOff) -> Result<(), F
 pub(super) fn refuse(context: &mut Context, args: &AnswerHandOff) -> Result<(), Failure> {
     let ticket = Export::ticket_of(io::stdin().lock())?;
     let db = open_existing(&args.db)?;
-    let refused = db.refuse_device(&ticket);
+    let refused = db.devices().refuse(&ticket);
     db.close()?;
     let text = Style::Hex.show(&refused?.to_bytes());
     let json = Refused {
@@ -119,8 +121,8 @@ pub(super) fn end(args: &EndHandOff) -> Result<(), Failure> {
     let answer = (Receipt::from_bytes(&bytes), Refusal::from_bytes(&bytes));
     let db = open_existing(&args.db)?;
     let ended = match answer {
-        (Ok(receipt), _) => db.complete_export(&receipt).map_err(Failure::from),
-        (_, Ok(refusal)) => db.abort_export(&refusal).map_err(Failure::from),
+        (Ok(receipt), _) => db.devices().complete(&receipt).map_err(Failure::from),
+        (_, Ok(refusal)) => db.devices().abort(&refusal).map_err(Failure::from),
         (Err(error), Err(_)) => {
             let reason = format!("this is neither a receipt nor a refusal: {error}");
             Err(Failure::new(USAGE, reason))
@@ -136,7 +138,9 @@ pub(super) fn lift(args: &DepartDevices) -> Result<(), Failure> {
     let names: Result<Vec<_>, _> = args.devices.iter().map(|name| style.parse(name)).collect();
     let names = names?;
     let db = open_existing(&args.db)?;
-    let lifted = names.iter().try_for_each(|name| db.lift_stub(name));
+    let lifted = names
+        .iter()
+        .try_for_each(|name| db.devices().lift_stub(name));
     db.close()?;
     Ok(lifted?)
 }

@@ -49,12 +49,12 @@ fn fill(db: &Db, round: u32) {
     }
     db.delete(b"plain0007").unwrap();
     db.delete_range(b"plain0100", Some(b"plain0150")).unwrap();
-    match db.depart(b"car3") {
+    match db.devices().depart(b"car3") {
         Ok(()) | Err(Error::InvalidArgument(_) | Error::Device(DeviceError::Unknown { .. })) => {}
         Err(error) => panic!("{error}"),
     }
     if round % 2 == 1 {
-        let _ = db.settle(b"car5");
+        let _ = db.devices().settle(b"car5");
     }
 }
 

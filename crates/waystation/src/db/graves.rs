@@ -514,7 +514,7 @@ impl Core {
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
-    use crate::db::{Db, Options};
+    use crate::db::{Db, Options, PutOptions};
     use crate::storage::{SimStorage, Storage};
     use crate::sync::{Arc, lock};
     use std::time::Duration;
@@ -528,7 +528,8 @@ mod tests {
         for seed in 0..10 {
             let machine = SimStorage::new(seed);
             let db = Db::open_with(machine.clone(), "/db", Options::default()).unwrap();
-            db.put_with_ttl(b"key", b"value", YEAR).unwrap();
+            db.put_with(b"key", b"value", PutOptions::expiring(YEAR))
+                .unwrap();
             db.flush().unwrap();
             let core = &db.core;
             let through = core.views.load().ground.through();
@@ -551,7 +552,8 @@ mod tests {
         let db = Db::open_with(SimStorage::new(1), "/db", Options::default()).unwrap();
         for lifetime in [YEAR, 3 * YEAR] {
             let key = format!("{lifetime:?}");
-            db.put_with_ttl(key.as_bytes(), b"value", lifetime).unwrap();
+            db.put_with(key.as_bytes(), b"value", PutOptions::expiring(lifetime))
+                .unwrap();
         }
         db.flush().unwrap();
         db.put(b"other", b"value").unwrap();

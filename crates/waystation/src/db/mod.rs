@@ -7,10 +7,11 @@
 //!
 //! - [`pipeline`]: what a write passes first ([`write_source`]: its operations and their bytes; [`disk`]: room on the disk);
 //!   [`commit`]: how it becomes visible and durable; [`device_writes`]: the same in a directory with devices
-//! - [`view`]: what a read pins; [`snapshot`]: what compaction must keep for it; [`iterator`]: the cursor
+//! - [`view`]: what a read pins; [`snapshot`]: what compaction must keep for it; [`iterator`]: the cursor; [`entries`]: ranges
+//!   as iterators
 //! - [`workers`]: what is done in the background; [`rest`]: what is done when nobody writes; [`keeping`]: when the devices are
 //!   looked after
-//! - [`devices`] and [`handoff`]: devices as the handle shows them; [`engine`]: what the database does for them;
+//! - [`device_handle`], [`devices`] and [`handoff`]: devices as the handle shows them; [`engine`]: what the database does for them;
 //!   [`older`]: what was there before there was an extractor
 //! - [`graves`]: what was deleted, until nothing is left of it; [`vaults`]: when it is too much for memory; [`hiding`] and
 //!   [`learn`]: how cursors get past it
@@ -24,10 +25,12 @@ mod backup;
 mod check;
 mod commit;
 mod destroy;
+mod device_handle;
 mod device_writes;
 mod devices;
 mod disk;
 mod engine;
+mod entries;
 mod export;
 mod graves;
 mod handoff;
@@ -57,6 +60,8 @@ mod view;
 mod workers;
 mod write_source;
 
+pub use device_handle::DeviceHandle;
+pub use entries::{Entries, Entry};
 pub use export::Exported;
 pub use handoff::{Digest, EngineId, Export, Receipt, Refusal, Ticket};
 pub use iterator::{DbIterator, IterOptions};
@@ -75,7 +80,7 @@ use crate::log::Log;
 use crate::lsm::iter::Source;
 use crate::lsm::memtable::Regions;
 use crate::lsm::tree::Tree;
-use crate::options::{Durability, Options};
+use crate::options::{Durability, Options, PutOptions};
 use crate::sst::Lookup;
 use crate::sst::MergingIterator;
 use crate::storage::{DirectoryLock, Storage};
@@ -87,7 +92,6 @@ use rest::Watch;
 use snapshot::Snapshots;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use times::Times;
 use view::ViewCell;
 use workers::{Background, Workers};
@@ -183,29 +187,54 @@ impl Db {
     }
 
     /// Puts `value` under `key`. Survives the death of the process.
-    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.core.write_one(key, Some(value))
-    }
-
-    /// Puts `value` under `key` for as long as `lifetime` (counted in microseconds, rounded up): from then on the key does
-    /// not exist, unless it is put again. Survives the death of the process, as the time does that is left to it.
-    ///
-    /// The time is that of the wall clock when the database was opened; from then on it is counted, whatever the wall
-    /// clock is set to. It does not go back for a database that is opened with a clock set back: what has expired and
-    /// was buried by then (some seconds later) does not come back. Time in which the database is closed counts, time in
-    /// which the machine sleeps with the database open does not. A snapshot's time stands still: it goes on seeing what
-    /// it saw, and holds back the space of what has expired since.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if `lifetime` is zero or ends after the year 140,000; if the key belongs to a device,
-    /// whose keys live as long as it stays; or if key or value is over its limit.
-    pub fn put_with_ttl(&self, key: &[u8], value: &[u8], lifetime: Duration) -> Result<()> {
-        self.core.put_with_ttl(key, value, lifetime)
+    /// As [`write`](Self::write).
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_with(key, value, PutOptions::default())
+    }
+
+    /// Puts `value` under `key` with a durability of its own, and perhaps a time to live:
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use waystation::{Db, Durability, Options, PutOptions};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default())?;
+    /// let durable = PutOptions { durability: Durability::PowerLoss, ..PutOptions::default() };
+    /// db.put_with(b"drone-7:home", b"52.5,13.4", durable)?;
+    /// db.put_with(b"session:17", b"token", PutOptions::expiring(Duration::from_secs(3600)))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`write`](Self::write). [`Error::InvalidArgument`] also if the time to live is zero or ends after the year
+    /// 140,000, or if the key belongs to a device, whose keys live as long as it stays.
+    pub fn put_with(&self, key: &[u8], value: &[u8], options: PutOptions) -> Result<()> {
+        let PutOptions {
+            durability,
+            time_to_live,
+        } = options;
+        match time_to_live {
+            None => self.core.write_one(key, Some(value), durability),
+            Some(lifetime) => self.core.put_for(key, value, lifetime, durability),
+        }
     }
 
     /// Deletes `key`, whether it exists or not. Survives the death of the process.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
     pub fn delete(&self, key: &[u8]) -> Result<()> {
-        self.core.write_one(key, None)
+        self.delete_with(key, Durability::ProcessCrash)
+    }
+
+    /// Deletes `key`, whether it exists or not, with a durability of its own.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn delete_with(&self, key: &[u8], durability: Durability) -> Result<()> {
+        self.core.write_one(key, None, durability)
     }
 
     /// Deletes all keys from `start` (included) to `end` (excluded; `None`: to the last key), however many there are,

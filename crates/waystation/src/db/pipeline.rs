@@ -34,7 +34,12 @@ pub(super) struct Active {
 
 impl Core {
     /// Writes one operation.
-    pub(super) fn write_one(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    pub(super) fn write_one(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
         let operation = Operation {
             key,
             value,
@@ -43,7 +48,7 @@ impl Core {
         let room = checked_room(&operation, &self.options.order)?;
         SCRATCH.with_borrow_mut(|scratch| {
             let single = Single::new(&operation, scratch);
-            self.commit(&single, room, Durability::ProcessCrash)
+            self.commit(&single, room, durability)
         })
     }
 

@@ -86,7 +86,13 @@ impl Core {
     }
 
     /// Puts `value` under `key` for `lifetime`.
-    pub(super) fn put_with_ttl(&self, key: &[u8], value: &[u8], lifetime: Duration) -> Result<()> {
+    pub(super) fn put_for(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        lifetime: Duration,
+        durability: Durability,
+    ) -> Result<()> {
         let micros = lifetime.as_nanos().div_ceil(1000);
         let expiry = end_of(u64::try_from(micros).unwrap_or(u64::MAX), self.time())?;
         // Before anything is copied.
@@ -99,7 +105,7 @@ impl Core {
         let mut batch = WriteBatch::new();
         batch.put_until(key, value, expiry);
         let limits = check_limits(&batch, &self.options.order)?;
-        self.commit(&batch, limits.room, Durability::ProcessCrash)
+        self.commit(&batch, limits.room, durability)
     }
 
     /// `batch`, in which the longest time to live is `longest`, with times in their place.

@@ -321,7 +321,7 @@ impl Histories {
 
     fn settle(&mut self) {
         let device = self.device();
-        for settled in self.on_both(|db| db.settle(&device)) {
+        for settled in self.on_both(|db| db.devices().settle(&device)) {
             let is_known = !matches!(settled, Err(Error::Device(DeviceError::Unknown { .. })));
             assert!(settled.is_ok() || !is_known, "{settled:?}");
         }
@@ -331,7 +331,7 @@ impl Histories {
         let device = self.device();
         let prefix = [&device[..], b"/"].concat();
         let had_keys = self.state.keys().any(|key| key.starts_with(&prefix));
-        for departed in self.on_both(|db| db.depart(&device)) {
+        for departed in self.on_both(|db| db.devices().depart(&device)) {
             // One whose keys were all deleted may be there or not.
             let is_unknown = matches!(departed, Err(Error::Device(DeviceError::Unknown { .. })));
             assert!(

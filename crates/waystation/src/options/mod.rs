@@ -38,6 +38,32 @@ pub enum Durability {
     PowerLoss,
 }
 
+/// How one key is put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PutOptions {
+    /// What the put survives. Default: the death of the process.
+    pub durability: Durability,
+    /// The time after which the key is gone, unless it is put again: counted in microseconds, rounded up. Default: none,
+    /// it stays.
+    ///
+    /// The time is that of the wall clock when the database was opened; from then on it is counted, whatever the wall
+    /// clock is set to. It does not go back for a database that is opened with a clock set back: an expired key that was
+    /// purged by then (some seconds later) does not come back. Time in which the database is closed counts, time in
+    /// which the machine sleeps with the database open does not. A snapshot's time stands still: it goes on seeing its
+    /// keys, and holds back the space of keys that have expired since.
+    pub time_to_live: Option<Duration>,
+}
+
+impl PutOptions {
+    /// For a key that is gone after `time_to_live`.
+    pub fn expiring(time_to_live: Duration) -> Self {
+        Self {
+            time_to_live: Some(time_to_live),
+            ..Self::default()
+        }
+    }
+}
+
 /// How a database keeps the data of devices apart: in the upper level while they stay, in the tree once they have
 /// settled.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -127,7 +127,7 @@ impl Runner<'_> {
     fn depart(&mut self, device: u64) -> Result<(), Error> {
         let name = format!("d{device}");
         if self.setting.options.devices.is_some() {
-            return match self.db()?.depart(name.as_bytes()) {
+            return match self.db()?.devices().depart(name.as_bytes()) {
                 Err(Error::Device(DeviceError::Unknown { .. })) => Ok(()),
                 result => result,
             };
@@ -159,7 +159,7 @@ impl Runner<'_> {
         if self.setting.options.devices.is_none() {
             return Ok(());
         }
-        match self.db()?.settle(format!("d{device}").as_bytes()) {
+        match self.db()?.devices().settle(format!("d{device}").as_bytes()) {
             Err(Error::Device(DeviceError::Unknown { .. })) => Ok(()),
             result => result,
         }

@@ -116,7 +116,7 @@ impl Narrow {
                     let number = self.random.below(DEVICES);
                     self.depart(&db, number);
                 }
-                28 => drop(db.settle(&device(self.random.below(DEVICES)))),
+                28 => drop(db.devices().settle(&device(self.random.below(DEVICES)))),
                 _ => drop(db.flush()),
             }
         }
@@ -151,7 +151,7 @@ impl Narrow {
     fn depart(&mut self, db: &Db, number: u64) {
         let mut told = None;
         for _ in 0..TRIES_MAX {
-            match db.depart(&device(number)) {
+            match db.devices().depart(&device(number)) {
                 Ok(()) | Err(Error::Device(DeviceError::Unknown { .. })) => {
                     let prefix = [&device(number)[..], b":"].concat();
                     self.written.retain(|key, _| !key.starts_with(&prefix));

@@ -113,13 +113,16 @@ impl Edge for WaystationEdge {
 
     fn welcome(&self, name: &[u8]) -> Result<()> {
         // It may have been handed on from here once.
-        or_nothing(self.db.lift_stub(name))
+        or_nothing(self.db.devices().lift_stub(name))
     }
 
     fn hand_off(&self, name: &[u8], target: &Self) -> Result<Carried> {
-        let exported = self.db.export_device(name, &target.name, self.durability);
+        let exported = self
+            .db
+            .devices()
+            .export(name, &target.name, self.durability);
         let receipt = match exported {
-            Ok(stream) => target.db.admit_device(stream)?,
+            Ok(stream) => target.db.devices().admit(stream)?,
             // It has sent nothing since it came.
             Err(Error::Device(DeviceError::Unknown { .. })) => {
                 target.welcome(name)?;
@@ -127,7 +130,7 @@ impl Edge for WaystationEdge {
             }
             Err(error) => return Err(error.into()),
         };
-        self.db.complete_export(&receipt)?;
+        self.db.devices().complete(&receipt)?;
         let digest = &receipt.digest;
         Ok(Carried {
             records: digest.records,
@@ -138,11 +141,13 @@ impl Edge for WaystationEdge {
 
     fn depart(&self, name: &[u8]) -> Result<()> {
         // It may have come and gone between two readings.
-        or_nothing(self.db.depart(name))
+        or_nothing(self.db.devices().depart(name))
     }
 
     fn settle(&self, names: &[Vec<u8>]) -> Result<bool> {
-        self.db.settle_together(names.iter().map(Vec::as_slice))?;
+        self.db
+            .devices()
+            .settle_together(names.iter().map(Vec::as_slice))?;
         Ok(true)
     }
 
@@ -156,7 +161,7 @@ impl Edge for WaystationEdge {
             occupancy.index_bytes = devices.index_bytes;
             occupancy.settled_records = devices.settled_records;
         }
-        for device in self.db.devices()? {
+        for device in self.db.devices().list()? {
             match device.level {
                 DeviceLevel::Upper | DeviceLevel::Settling => {
                     occupancy.upper_vehicles += 1;

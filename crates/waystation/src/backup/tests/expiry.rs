@@ -4,7 +4,7 @@ use super::{Content, content, options, quiet};
 use crate::backup::Backups;
 use crate::storage::sim::Crash;
 use crate::storage::{SimStorage, Storage};
-use crate::{Db, Options};
+use crate::{Db, Options, PutOptions};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +33,12 @@ fn fill(db: &Db) {
     db.flush().unwrap();
     for number in 0..240_u32 {
         let lifetime = YEAR * (1 + number % 4);
-        db.put_with_ttl(format!("key{number:03}").as_bytes(), &[2; 300], lifetime)
-            .unwrap();
+        db.put_with(
+            format!("key{number:03}").as_bytes(),
+            &[2; 300],
+            PutOptions::expiring(lifetime),
+        )
+        .unwrap();
     }
     db.delete(b"key241").unwrap();
     db.delete_range(b"key250", Some(b"key260")).unwrap();

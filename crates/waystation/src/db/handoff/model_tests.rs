@@ -68,14 +68,18 @@ impl Model {
 
     fn export(&self) -> (Ticket, Digest) {
         let durability = Durability::ProcessCrash;
-        let mut export = self.db.export_device(b"car", "east", durability).unwrap();
+        let mut export = self
+            .db
+            .devices()
+            .export(b"car", "east", durability)
+            .unwrap();
         let digest = export.read_through().unwrap();
         (export.ticket().clone(), digest)
     }
 
     /// Takes the device back from the hand-off `ticket`, as if its destination had refused it.
     fn abort(&self, ticket: Ticket) {
-        self.db.abort_export(&Refusal { ticket }).unwrap();
+        self.db.devices().abort(&Refusal { ticket }).unwrap();
     }
 
     fn end(self: Arc<Self>) {
@@ -110,7 +114,7 @@ fn two_exports_beside_writers() {
             "what was acknowledged is sent"
         );
         let receipt = Receipt { ticket, digest };
-        model.db.complete_export(&receipt).unwrap();
+        model.db.devices().complete(&receipt).unwrap();
     }
     model.end();
 }
@@ -129,7 +133,7 @@ fn an_export_beside_an_abort() {
         ticket: ticket.clone(),
         digest,
     };
-    let completed = model.db.complete_export(&receipt);
+    let completed = model.db.devices().complete(&receipt);
     assert_eq!(completed.is_ok(), ticket != first, "{completed:?}");
     model.end();
 }

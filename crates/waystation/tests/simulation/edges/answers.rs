@@ -106,7 +106,7 @@ impl World<'_> {
             }
         };
         self.hand_offs[number].was_ended |= was_open;
-        let complete = |db: &Db| db.complete_export(&receipt);
+        let complete = |db: &Db| db.devices().complete(&receipt);
         let answers = self.call(from, device, hand_on, complete);
         let mut happened = false;
         for answer in answers.into_iter().flatten() {
@@ -144,7 +144,7 @@ impl World<'_> {
             }
         };
         self.hand_offs[number].was_ended |= was_open;
-        let Some(answers) = self.call(from, device, thaw, |db| db.abort_export(&refusal)) else {
+        let Some(answers) = self.call(from, device, thaw, |db| db.devices().abort(&refusal)) else {
             return;
         };
         if let Some(error) = answers.into_iter().find_map(Result::err) {

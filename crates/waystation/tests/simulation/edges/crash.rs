@@ -105,8 +105,8 @@ impl World<'_> {
 
     fn shown(&self, edge: usize) -> waystation::Result<Vec<Shown>> {
         let db = self.db(edge);
-        let mut tickets = db.exports()?;
-        let devices = db.devices()?;
+        let mut tickets = db.devices().exports()?;
+        let devices = db.devices().list()?;
         let shown = |device: usize| {
             let prefix = [&name(device)[..], b":"].concat();
             let rows = read(db, IterOptions::prefix(prefix), device == 0, Keys::All)?;
@@ -118,7 +118,7 @@ impl World<'_> {
                 is_present: present.any(|it| it.name == name(device)),
                 rows,
                 ticket: of_device.next(),
-                stub: db.moved_to(&name(device))?,
+                stub: db.devices().moved_to(&name(device))?,
             })
         };
         (0..DEVICES).map(shown).collect()

@@ -16,7 +16,9 @@ pub(super) struct Exported {
 
 /// Exports a device and reads the stream to its end.
 pub(super) fn export(db: &Db, device: usize, to: usize) -> Result<Exported, Error> {
-    let mut export = db.export_device(&name(device), &destination(to), Durability::PowerLoss)?;
+    let mut export = db
+        .devices()
+        .export(&name(device), &destination(to), Durability::PowerLoss)?;
     let mut stream = Vec::new();
     if let Err(error) = export.read_to_end(&mut stream) {
         let inner = error.get_ref().and_then(|it| it.downcast_ref::<Error>());
@@ -117,7 +119,7 @@ impl World<'_> {
     pub(super) fn depart(&mut self, edge: usize, device: usize) {
         let known = self.known(edge, device).clone();
         let leave = |it: &mut Known| it.rows = None;
-        let depart = move |db: &Db| db.depart(&name(device));
+        let depart = move |db: &Db| db.devices().depart(&name(device));
         let Some(answers) = self.call(edge, device, leave, depart) else {
             return;
         };
@@ -144,7 +146,7 @@ impl World<'_> {
 
     pub(super) fn settle(&mut self, edge: usize, device: usize) {
         let is_there = self.known(edge, device).rows.is_some();
-        let settle = move |db: &Db| db.settle(&name(device));
+        let settle = move |db: &Db| db.devices().settle(&name(device));
         for answer in self
             .call(edge, device, |_| {}, settle)
             .into_iter()
@@ -162,7 +164,7 @@ impl World<'_> {
     pub(super) fn lift(&mut self, edge: usize, device: usize) {
         let was_there = self.known(edge, device).stub.is_some();
         let remove = |it: &mut Known| it.stub = None;
-        let lift = move |db: &Db| db.lift_stub(&name(device));
+        let lift = move |db: &Db| db.devices().lift_stub(&name(device));
         let Some(answers) = self.call(edge, device, remove, lift) else {
             return;
         };

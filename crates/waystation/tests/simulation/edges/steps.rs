@@ -89,7 +89,7 @@ impl World<'_> {
         let (to, stream) = (hand_off.to, hand_off.stream.clone());
         if self.random.one_in(8) {
             let length = self.random.below(stream.len() as u64) as usize;
-            match self.db(to).admit_device(&stream[..length]) {
+            match self.db(to).devices().admit(&stream[..length]) {
                 Err(Error::Device(DeviceError::Stream { .. })) => {}
                 // What it begins with may be answered already.
                 answer => self.take_receipt(number, answer),
@@ -97,10 +97,10 @@ impl World<'_> {
             return;
         }
         if self.random.one_in(2) {
-            let answer = self.db(to).admit_device(&stream[..]);
+            let answer = self.db(to).devices().admit(&stream[..]);
             return self.take_receipt(number, answer);
         }
-        let admit = |db: &Db| db.admit_device(&stream[..]);
+        let admit = |db: &Db| db.devices().admit(&stream[..]);
         let race = self.race(to, admit, admit);
         let Some(left) = race.left else {
             return self.take_all(race.answers, |world, answer| {
@@ -129,7 +129,7 @@ impl World<'_> {
     fn refuse(&mut self, number: usize) {
         let hand_off = &self.hand_offs[number];
         let (to, ticket) = (hand_off.to, hand_off.ticket.clone());
-        let refuse = |db: &Db| db.refuse_device(&ticket);
+        let refuse = |db: &Db| db.devices().refuse(&ticket);
         if self.random.one_in(4) {
             let answer = refuse(self.db(to));
             return self.take_refusal(number, answer);
@@ -174,8 +174,8 @@ impl World<'_> {
         );
         let race = self.race(
             to,
-            |db| db.admit_device(&stream[..]).map(Ok),
-            |db| db.refuse_device(&ticket).map(Err),
+            |db| db.devices().admit(&stream[..]).map(Ok),
+            |db| db.devices().refuse(&ticket).map(Err),
         );
         let is_cut = race.left.is_some();
         let (yes, no): (Vec<_>, Vec<_>) = race.answers.into_iter().partition(Result::is_ok);

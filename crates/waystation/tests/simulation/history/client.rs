@@ -103,7 +103,7 @@ impl Client<'_> {
         let Some(device) = self.plan.departure(self.number, self.written.count) else {
             return Step::Done;
         };
-        let depart = || self.db.depart(&device);
+        let depart = || self.db.devices().depart(&device);
         let answers: Vec<_> = if self.random.one_in(3) {
             let (one, other) = twice(depart);
             vec![one, other]
@@ -240,13 +240,13 @@ impl Client<'_> {
     fn settle(&mut self) {
         let device = Plan::device(self.number, self.random.below(self.plan.devices));
         // It may fail with the storage, and is tried again by itself.
-        let settle = || self.db.settle(&device);
+        let settle = || self.db.devices().settle(&device);
         match self.random.below(8) {
             0 => drop(twice(settle)),
             1 | 2 => {
                 let db = self.db;
                 std::thread::scope(|scope| {
-                    let settling = scope.spawn(|| db.settle(&device));
+                    let settling = scope.spawn(|| db.devices().settle(&device));
                     self.write_and_flush();
                     let _ = settling.join().expect("settle");
                 });
@@ -256,7 +256,7 @@ impl Client<'_> {
                 let operation = operation[self.random.below(3) as usize];
                 let rule = Rule::new(operation, Fault::Fail(Refusal::InputOutput)).on(".ldb");
                 let rule = self.rules.add(rule.times(1 + self.random.below(6)));
-                let _ = self.db.settle(&device);
+                let _ = self.db.devices().settle(&device);
                 self.write_and_flush();
                 self.rules.remove(rule);
             }
