@@ -6,6 +6,7 @@ use crate::lsm::version::may_be_named;
 use crate::storage::Transfer;
 use crate::storage::memory_bytes;
 use std::time::Duration;
+use unit::{GiB, KiB, MiB, TiB};
 use waystation_format::log::UNIT_BYTES;
 use waystation_format::order::Order;
 use waystation_format::version_edit::BYTEWISE_COMPARATOR;
@@ -22,10 +23,14 @@ pub const VALUE_BYTES_MAX: usize = 256 << 20;
 /// The longest batch that is accepted, keys, values and framing together (bytes).
 pub const BATCH_BYTES_MAX: usize = 512 << 20;
 
-const KIB: usize = 1024;
-const MIB: usize = 1024 * KIB;
-/// No cache is larger: its tables are laid out by its size.
-const CACHE_BYTES_MAX: usize = 1 << 40;
+/// The units of the table of settings, named as people write them.
+#[expect(non_upper_case_globals, reason = "the documentation shows the names")]
+mod unit {
+    pub(super) const KiB: usize = 1 << 10;
+    pub(super) const MiB: usize = 1 << 20;
+    pub(super) const GiB: usize = 1 << 30;
+    pub(super) const TiB: usize = 1 << 40;
+}
 
 /// What a write survives once it was acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -68,20 +73,21 @@ impl PutOptions {
 /// settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceOptions {
-    /// Which part of a key names its device. The directory remembers it and is opened with no other.
+    /// The part of a key that names its device. The directory stores it; no other extractor opens the directory.
     pub extractor: Extractor,
-    /// How long a device stays in the upper level before it settles into the tree. Default: 5 minutes.
-    /// It may be half as long again: devices wait for others to settle with. From 100 years on: until a budget presses.
+    /// The time after which a device settles into the tree. It may be half as long again, because devices wait for others
+    /// to settle with. From 100 years on: until a budget presses. Default: 5 minutes.
     pub residency: Duration,
-    /// Bytes of log that the upper level may take; from 80 % on the oldest devices settle early, from 90 % on writers are
-    /// slowed down. Default: 8 GiB.
+    /// Budget for the log of the upper level, in bytes. Above 80 % the oldest devices settle early; above 90 % writers slow
+    /// down. Default: 8 GiB.
     pub upper_bytes: u64,
-    /// Bytes of memory that its indexes may take; from 80 and 90 % on the same is done. Default: 256 MiB.
+    /// Budget for the memory of the upper level's indexes, in bytes; above 80 % and 90 % as for `upper_bytes`.
+    /// Default: 256 MiB.
     pub index_bytes: u64,
-    /// Bytes of log that an opening may have to read for the upper level, about; or half of what that needs, if it is more.
-    /// Its indexes are saved to the file `INDEXES` as often as it takes. Default: 4 GiB, some four seconds.
+    /// The bytes of log that an opening reads for the upper level, about; or half of its log, if that is more. The engine
+    /// saves the indexes to the file `INDEXES` as often as that takes. Default: 4 GiB, some four seconds.
     pub replay_bytes: u64,
-    /// A device that was not written to for this long departs by itself. At least 100 ms; from 100 years on, none does.
+    /// A device without writes for this long departs by itself. At least 100 ms; from 100 years on, none does.
     /// Default: none does.
     pub idle_departure: Option<Duration>,
 }
@@ -105,97 +111,128 @@ const DEADLINE_MIN: Duration = Duration::from_millis(100);
 /// Longer durations are taken for this one: for ever, and still a number in every unit, alone or added to the time.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// How a database is opened. `Options::default()` suits a small machine with a flash drive.
-///
-/// ```
-/// let options = waystation::Options { memtable_bytes: 8 << 20, ..Default::default() };
-/// assert!(options.create_if_missing);
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Create the database if there is none. Default: true.
-    pub create_if_missing: bool,
-    /// Refuse to open a database that exists. Default: false.
-    pub error_if_exists: bool,
-    /// Writes are gathered in memory up to this size before they become a table. 64 KiB to 3 GiB. Default: 32 MiB.
-    pub memtable_bytes: usize,
-    /// The uncompressed size of a table's block, the unit of reading. 1 KiB to 4 MiB. Default: 4 KiB, as `LevelDB`.
-    pub block_bytes: usize,
-    /// The size of the tables that compaction writes. 64 KiB to 1 GiB. Default: 8 MiB.
-    pub table_bytes: usize,
-    /// How blocks are compressed. Default: snappy.
-    pub compression: Compression,
-    /// Bits a key in a table's filter, up to 64; 0 for no filters. Default: 10, about 1 % false positives.
-    pub filter_bits_per_key: u32,
-    /// Memory for uncompressed blocks. Default: a 64th of what the machine has (or the control group may use),
-    /// from 8 to 256 MiB; at most 1 TiB.
-    pub cache_bytes: usize,
-    /// The staging ring of the log: the end of the log that has not reached its segment. 256 KiB to 1 GiB, a multiple of
-    /// 4 KiB. Default: 16 MiB.
-    pub ring_bytes: usize,
-    /// The size of the log's segment files. 256 KiB to 4 GiB, a multiple of 4 KiB. Default: 64 MiB.
-    pub log_segment_bytes: usize,
-    /// Compactions at once, 1 to 64. All databases of a process share the threads: as many as the one that asks for most, or one a
-    /// processor. Default: 2.
-    pub background_jobs: usize,
-    /// Tables kept open, 16 to 1,048,576. Default: 1,000.
-    pub max_open_tables: usize,
-    /// Write the log around the page cache where the file system allows it. (Tables go through it: they are read soon.)
-    /// Default: true.
-    pub direct_io: bool,
-    /// How keys are ordered: by their bytes, or as a program says. The directory remembers the name of the order and is
-    /// opened with no other. In a program's own order there are neither devices nor times to live nor prefixes, as all of
-    /// these are of bytes; nor filters, which could tell keys apart that compare equal; nor a `deletion_deadline`, as keys
-    /// are deleted by entries of tables. Default: by their bytes.
-    pub order: Order,
-    /// Keep the data of devices apart. Default: no, every key lives in the tree.
-    pub devices: Option<DeviceOptions>,
-    /// How long, at most, something that was deleted may stay in tables and in the part of the log that is needed;
-    /// snapshots hold it back. Purging sooner than space and readers ask for costs writing. At least 100 ms; from 100
-    /// years on, and by default, there is no limit.
-    pub deletion_deadline: Option<Duration>,
-    /// What all files of the database together may take (bytes). Nothing passes it: short of it, writers hear
-    /// [`Error::DiskFull`], and what leaves goes on. A new database is refused that has no room to work in: about five
-    /// times the ring, two memtables, nine short segments (a 16th of a segment, at least 256 KiB) and, with devices, up to 64
-    /// MiB to settle in; the error names the number. A write of more than half a ring needs its bytes twice. Default: no limit.
-    pub disk_bytes_max: Option<u64>,
-    /// Memory for deleted keys that hide something in tables still. Beyond half of it, all of that is purged, however
-    /// little of a table it is; what does not fit then, as snapshots hold it back, goes to files, and so do keys with a
-    /// time to live beyond an eighth. At most 2 GiB. Default: 64 MiB.
-    pub graves_bytes: usize,
-    /// What compactions may write per second, all together, where a device is shared with others; flushes are
-    /// not held back. 0 for no limit; at least 1 MiB. Too low a limit slows writers down. Default: 0.
-    pub compaction_bytes_per_second: usize,
+/// One table for the settings of a database: from it come the fields of [`Options`] with their documentation, the defaults,
+/// the check of ranges, and the table in docs/reference/options.md.
+macro_rules! settings {
+    (
+        $(#[$about:meta])*
+        pub struct Options {
+            $(
+                $(#[doc = $text:literal])+
+                $name:ident: $type:ty = $default:expr, $shown:literal
+                $(, $low:literal $($low_unit:ident)? ..= $high:literal $($high_unit:ident)?)?;
+            )+
+        }
+    ) => {
+        $(#[$about])*
+        pub struct Options {
+            $(
+                $(#[doc = $text])+
+                #[doc = concat!("\n", $("Range: ", $low, $(" ", stringify!($low_unit),)? " to ", $high,
+                    $(" ", stringify!($high_unit),)? ". ",)? "Default: ", $shown, ".")]
+                pub $name: $type,
+            )+
+        }
+
+        impl Default for Options {
+            fn default() -> Self {
+                Self { $($name: $default,)+ }
+            }
+        }
+
+        /// The settings that have a lowest and a highest value.
+        const RANGES: &[Range] = &[$($(
+            Range {
+                name: stringify!($name),
+                low: $low $(* $low_unit as u64)?,
+                high: $high $(* $high_unit as u64)?,
+                value: |options| options.$name as u64,
+            },
+        )?)+];
+
+        /// The rows of docs/reference/options.md: name, default, range, meaning.
+        #[cfg(test)]
+        const ROWS: &[[&str; 4]] = &[$([
+            stringify!($name),
+            $shown,
+            concat!("", $($low, $(" ", stringify!($low_unit),)? " to ", $high, $(" ", stringify!($high_unit),)?)?),
+            concat!($($text),+),
+        ],)+];
+    };
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            create_if_missing: true,
-            error_if_exists: false,
-            memtable_bytes: 32 * MIB,
-            block_bytes: 4 * KIB,
-            table_bytes: 8 * MIB,
-            compression: Compression::Snappy,
-            filter_bits_per_key: 10,
-            cache_bytes: default_cache_bytes(),
-            ring_bytes: 16 * MIB,
-            log_segment_bytes: 64 * MIB,
-            background_jobs: 2,
-            max_open_tables: 1000,
-            direct_io: true,
-            order: Order::Bytewise,
-            devices: None,
-            deletion_deadline: None,
-            graves_bytes: 64 * MIB,
-            disk_bytes_max: None,
-            compaction_bytes_per_second: 0,
-        }
+/// The values that a setting may have.
+struct Range {
+    name: &'static str,
+    low: u64,
+    high: u64,
+    value: fn(&Options) -> u64,
+}
+
+settings! {
+    /// How a database is opened. `Options::default()` suits a small machine with a flash drive. Opening refuses a value out
+    /// of its range with [`Error::InvalidArgument`], by its name.
+    ///
+    /// ```
+    /// let options = waystation::Options { memtable_bytes: 8 << 20, ..Default::default() };
+    /// assert!(options.create_if_missing);
+    /// ```
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Options {
+        /// Create the database if there is none.
+        create_if_missing: bool = true, "true";
+        /// Refuse to open a database that exists.
+        error_if_exists: bool = false, "false";
+        /// The size of a memtable. Writes gather there before they become a table.
+        memtable_bytes: usize = 32 * MiB, "32 MiB", 64 KiB ..= 3 GiB;
+        /// The uncompressed size of a table's block, the unit of reading.
+        block_bytes: usize = 4 * KiB, "4 KiB", 1 KiB ..= 4 MiB;
+        /// The size of the tables that compaction writes.
+        table_bytes: usize = 8 * MiB, "8 MiB", 64 KiB ..= 1 GiB;
+        /// The compression of blocks.
+        compression: Compression = Compression::Snappy, "snappy";
+        /// Bits for each key in a table's filter; 10 give about 1 % false positives, 0 leaves filters out.
+        filter_bits_per_key: u32 = 10, "10", 0 ..= 64;
+        /// Memory for uncompressed blocks.
+        cache_bytes: usize = default_cache_bytes(),
+            "a 64th of the memory of the machine or control group, from 8 to 256 MiB", 0 ..= 1 TiB;
+        /// The size of the staging ring, the end of the log that has not reached its segment. A multiple of 4 KiB.
+        ring_bytes: usize = 16 * MiB, "16 MiB", 256 KiB ..= 1 GiB;
+        /// The size of the log's segment files. A multiple of 4 KiB.
+        log_segment_bytes: usize = 64 * MiB, "64 MiB", 256 KiB ..= 4 GiB;
+        /// Concurrent compactions. All databases of a process share the threads: as many as the largest setting, or one for
+        /// each processor.
+        background_jobs: usize = 2, "2", 1 ..= 64;
+        /// Tables kept open.
+        max_open_tables: usize = 1000, "1000", 16 ..= 1048576;
+        /// Write the log around the page cache where the file system allows it. Tables go through the page cache, because they
+        /// are read soon.
+        direct_io: bool = true, "true";
+        /// The order of keys: that of their bytes, or a program's own. The directory stores the order's name; no other order
+        /// opens it. A program's own order excludes devices, times to live, prefixes and `deletion_deadline`, and its tables
+        /// have no filters, because the order may call two keys equal whose bytes differ.
+        order: Order = Order::Bytewise, "the order of bytes";
+        /// Keep the data of devices apart.
+        devices: Option<DeviceOptions> = None, "none: every key lives in the tree";
+        /// The longest time that deleted data may stay in tables and in the needed part of the log. Snapshots hold it back. A
+        /// short deadline costs writing. At least 100 ms; 100 years and more mean no limit.
+        deletion_deadline: Option<Duration> = None, "no limit";
+        /// Memory budget for graves, in bytes. Above 50 %, compaction purges every table that they cover. Graves still pinned by
+        /// snapshots spill to disk, and so do keys with a time to live above an eighth of the budget.
+        graves_bytes: usize = 64 * MiB, "64 MiB", 0 ..= 2 GiB;
+        /// The most bytes that all files of the database take together. No file passes it: short of it, writes return
+        /// [`Error::DiskFull`], and deletions and departures go on. A new database needs about five rings, two memtables, nine
+        /// sixteenths of a segment (at least 256 KiB each) and, with devices, up to 64 MiB to settle in; the error names the
+        /// number. A write of more than half a ring needs its bytes twice.
+        disk_bytes_max: Option<u64> = None, "no limit";
+        /// The most bytes that all compactions together write per second, where other programs use the drive too. Flushes are
+        /// not held back. 0 for no limit, or at least 1 MiB; a low limit slows writers down.
+        compaction_bytes_per_second: usize = 0, "0";
     }
 }
 
 fn default_cache_bytes() -> usize {
-    usize::try_from(memory_bytes() / 64).map_or(256 * MIB, |share| share.clamp(8 * MIB, 256 * MIB))
+    usize::try_from(memory_bytes() / 64).map_or(256 * MiB, |share| share.clamp(8 * MiB, 256 * MiB))
 }
 
 impl Options {
@@ -265,9 +302,9 @@ impl Options {
         self.check_sizes()?;
         self.validate_order()?;
         let rate = self.compaction_bytes_per_second;
-        if (1..MIB).contains(&rate) {
+        if (1..MiB).contains(&rate) {
             return Err(Error::InvalidArgument(format!(
-                "compaction_bytes_per_second is {rate}; it must be 0 (no limit) or at least {MIB}"
+                "compaction_bytes_per_second is {rate}; it must be 0 (no limit) or at least {MiB}"
             )));
         }
         let idle = self.devices.as_ref().and_then(|it| it.idle_departure);
@@ -285,30 +322,12 @@ impl Options {
     }
 
     fn check_sizes(&self) -> Result<()> {
-        let ranges = [
-            ("memtable_bytes", self.memtable_bytes, 64 * KIB, 3072 * MIB),
-            ("block_bytes", self.block_bytes, KIB, 4 * MIB),
-            ("table_bytes", self.table_bytes, 64 * KIB, 1024 * MIB),
-            (
-                "filter_bits_per_key",
-                self.filter_bits_per_key as usize,
-                0,
-                64,
-            ),
-            ("ring_bytes", self.ring_bytes, 256 * KIB, 1024 * MIB),
-            (
-                "log_segment_bytes",
-                self.log_segment_bytes,
-                256 * KIB,
-                4096 * MIB,
-            ),
-            ("background_jobs", self.background_jobs, 1, 64),
-            ("max_open_tables", self.max_open_tables, 16, 1 << 20),
-            ("cache_bytes", self.cache_bytes, 0, CACHE_BYTES_MAX),
-            ("graves_bytes", self.graves_bytes, 0, 2048 * MIB),
-        ];
-        for (name, value, low, high) in ranges {
-            if !(low..=high).contains(&value) {
+        for range in RANGES {
+            let value = (range.value)(self);
+            let Range {
+                name, low, high, ..
+            } = range;
+            if !(low..=high).contains(&&value) {
                 return Err(Error::InvalidArgument(format!(
                     "{name} is {value}; it must lie between {low} and {high}"
                 )));
@@ -325,5 +344,46 @@ impl Options {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ROWS;
+    use std::fmt::Write;
+
+    const BEGIN: &str = "<!-- The table of Options: written by a test. -->\n";
+    const END: &str = "<!-- Here it ends. -->\n";
+
+    /// The page holds the table of settings. `WAYSTATION_WRITE_OPTIONS=1` writes it.
+    #[test]
+    fn the_page_of_options_is_the_table_of_settings() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/reference/options.md"
+        );
+        let page = std::fs::read_to_string(path).expect("the page");
+        let (head, rest) = page.split_once(BEGIN).expect("where the table begins");
+        let (_, tail) = rest.split_once(END).expect("where the table ends");
+        let mut table = String::from("| option | default | range | meaning |\n|---|---|---|---|\n");
+        for [name, default, range, meaning] in ROWS {
+            let meaning = meaning.replace("[`Error::DiskFull`]", "`Error::DiskFull`");
+            writeln!(
+                table,
+                "| `{name}` | {default} | {range} | {} |",
+                meaning.trim()
+            )
+            .expect("text");
+        }
+        let right = [head, BEGIN, &table, END, tail].concat();
+        if std::env::var_os("WAYSTATION_WRITE_OPTIONS").is_some() {
+            std::fs::write(path, &right).expect("written");
+        }
+        assert!(
+            page == right,
+            "docs/reference/options.md differs from the table of settings in {}: run this test again with \
+             WAYSTATION_WRITE_OPTIONS=1, and read what changed",
+            file!()
+        );
     }
 }
