@@ -5,6 +5,7 @@
 //! than a small multiple of its input. Fixed-width integers are little-endian everywhere.
 
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod batch;
 pub mod block;

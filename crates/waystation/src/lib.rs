@@ -1,4 +1,16 @@
 //! Waystation: an embedded ordered key-value engine for data that arrives fast, stays a while, and leaves.
+//!
+//! [`Db`] is an open database: it puts, gets and deletes keys, and gives ranges, cursors and snapshots. [`WriteBatch`]
+//! holds writes that become visible together, [`Durability`] says what a write survives, [`Options`] how a database is
+//! opened. [`Db::devices`] leads to the calls about devices, [`Error`] names the decision that a caller takes.
+//! [`backup`], [`repair`] and [`inspect`] work on directories.
+//!
+//! All types are for any number of threads, unless they say otherwise. The engine starts threads of its own, has no
+//! asynchronous runtime and opens no sockets.
+//!
+//! With the feature `test-storage`, `storage` has a simulated machine for tests, which crashes, tears and lies.
+
+#![deny(missing_docs)]
 
 /// The code of the guides and of README.md, compiled by the tests.
 #[cfg(doctest)]

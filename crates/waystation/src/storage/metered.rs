@@ -37,6 +37,8 @@ pub struct Metered<R> {
     meters: Arc<Meters>,
 }
 
+/// For the simulated machine and its faults.
+#[cfg(any(test, feature = "test-storage"))]
 impl<R: RawStorage> Metered<R> {
     /// The raw calls.
     pub(super) const fn raw(&self) -> &R {
@@ -50,7 +52,9 @@ impl<R: RawStorage> Metered<R> {
             meters: Arc::clone(&self.meters),
         }
     }
+}
 
+impl<R: RawStorage> Metered<R> {
     /// Storage over `raw`, all meters at zero.
     pub(super) fn over(raw: R) -> Self {
         Self {

@@ -1,7 +1,8 @@
 //! Storage: the only door to files, the clock and randomness.
 //!
 //! Everything the engine does to the outside world goes through [`Storage`], so that the same engine runs on
-//! the operating system ([`os`]), or in memory on a machine that crashes, tears and lies ([`sim`]). Files are
+//! the operating system ([`os`]), or in memory on a machine that crashes, tears and lies (`sim`, with the feature
+//! `test-storage`, as `fault`). Files are
 //! opened for an [`Area`] and every transfer is metered there: placement decisions and write amplification
 //! are computed from what really moved.
 //!
@@ -23,6 +24,7 @@ mod aligned;
 mod capped;
 mod direct;
 mod duty;
+#[cfg(any(test, feature = "test-storage"))]
 pub mod fault;
 pub(crate) mod forward;
 mod margins;
@@ -32,6 +34,7 @@ pub mod os;
 mod output;
 mod rate;
 pub mod raw;
+#[cfg(any(test, feature = "test-storage"))]
 pub mod sim;
 #[cfg(test)]
 mod tests;
@@ -46,6 +49,7 @@ pub use os::OsStorage;
 pub(crate) use os::{memory_bytes, stand_back};
 pub(crate) use output::Output;
 pub(crate) use rate::RateLimit;
+#[cfg(any(test, feature = "test-storage"))]
 pub use sim::SimStorage;
 pub(crate) use whole::{WHOLE_BYTES_MAX, check_whole, read_whole, resize};
 
