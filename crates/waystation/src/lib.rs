@@ -40,6 +40,7 @@ mod lsm;
 mod options;
 #[doc(hidden)]
 pub mod parsers;
+mod read_state;
 pub mod repair;
 mod sst;
 pub mod storage;

@@ -121,7 +121,7 @@ fn a_run_of_dead_keys_is_walked_once() {
     let mut cursor = db.iter(IterOptions::default()).unwrap();
     cursor.seek(b"b").unwrap();
     assert_eq!(cursor.key(), key('c', 0));
-    assert!(db.stats().graves.learned > 0);
+    assert!(db.stats().graves.dead_ranges > 0);
     // What is put there later is seen.
     db.put(&key('b', 1_000), b"alive").unwrap();
     let mut cursor = db.iter(IterOptions::default()).unwrap();

@@ -1,13 +1,15 @@
-//! The file of graves is written for a flush before the MANIFEST tells of that flush. Between the two it belongs to tables
-//! that may never be there, or may be there although the flush is said to have failed: what was deleted stays deleted
-//! either way.
+//! The file of graves is written for a flush before the MANIFEST tells of that flush. Between the two it belongs to
+//! tables that may never be there, or may be there although the flush is said to have failed: what was deleted stays
+//! deleted either way.
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 mod support;
 
 use std::ops::Bound;
-use support::{open_simulated, options_with_resting_devices, small_options, vaults, wait_until};
+use support::{
+    open_simulated, options_with_resting_devices, small_options, spill_files, wait_until,
+};
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
@@ -21,8 +23,9 @@ fn no_manifest(operation: Operation, fault: Fault) -> Rule {
     Rule::new(operation, fault).on("MANIFEST")
 }
 
-/// The flush that failed left a grave out that hides nothing but what this flush would have left out, too. The next life
-/// has smaller memtables: there the version comes to a table in one flush, and its grave to the ground in another.
+/// The flush that failed left a grave out that hides nothing but what this flush would have left out, too. The next
+/// life has smaller memtables: there the version comes to a table in one flush, and its grave to the flushed ones in
+/// another.
 #[test]
 fn graves_of_a_flush_that_never_came_are_buried_again() {
     for (graves_bytes, is_held) in [(64 << 20, false), (0, false), (0, true)] {
@@ -52,7 +55,7 @@ fn bury_again(graves_bytes: usize, is_held: bool) {
     db.flush().unwrap_err();
     let machine = machine.crash(1, Crash::Process);
     drop((held, db));
-    assert_eq!(vaults(&*machine, "/db").is_empty(), graves_bytes > 0);
+    assert_eq!(spill_files(&*machine, "/db").is_empty(), graves_bytes > 0);
 
     let small = || Options {
         memtable_bytes: 64 << 10,
@@ -74,8 +77,8 @@ fn bury_again(graves_bytes: usize, is_held: bool) {
     assert_eq!(db.check().unwrap().problems, []);
 }
 
-/// The flush is said to have failed, and has not. What is replaced meanwhile keeps the flush's graves: those of a device
-/// that settles come to them. And once the storage is well, all of it comes to its end.
+/// The flush is said to have failed, and has not. What is replaced meanwhile keeps the flush's graves: those of a
+/// device that settles come to them. And once the storage is well, all of it comes to its end.
 #[test]
 fn graves_of_a_flush_in_doubt_stay_in_the_file() {
     for (graves_bytes, is_healed) in [(64 << 20, false), (64 << 20, true), (0, false), (0, true)] {
@@ -152,10 +155,10 @@ fn a_flush_that_is_tried_again_retires_nothing() {
     }
 }
 
-/// A file of graves has its name, and the directory was not synced. The next life removes the vaults of the one before,
-/// and then the power is cut.
+/// A file of graves has its name, and the directory was not synced. The next life removes the spill files of the one
+/// before, and then the power is cut.
 #[test]
-fn vaults_stay_for_whatever_file_of_graves_is_found() {
+fn spill_files_stay_for_whatever_file_of_graves_is_found() {
     let options = || Options {
         graves_bytes: 0,
         ..small_options()
@@ -189,8 +192,8 @@ fn vaults_stay_for_whatever_file_of_graves_is_found() {
     }
 }
 
-/// A device departs, and nothing needs the grave any more that hid some of its data. Then the power is cut: either both are
-/// there, or the departure is.
+/// A device departs, and nothing needs the grave any more that hid some of its data. Then the power is cut: either both
+/// are there, or the departure is.
 #[test]
 fn no_power_cut_takes_a_departure_back_and_leaves_what_it_retired() {
     let options = || Options {
@@ -208,14 +211,16 @@ fn no_power_cut_takes_a_departure_back_and_leaves_what_it_retired() {
         db.delete(NEEDED).unwrap();
         db.flush().unwrap();
         drop(snapshot);
-        assert_eq!(vaults(&*machine, "/db").len(), 1);
+        assert_eq!(spill_files(&*machine, "/db").len(), 1);
         db.devices().depart(b"car1").unwrap();
         wait_until("the range's grave is retired", || {
             db.compact_range(Bound::Unbounded, Bound::Unbounded)
                 .unwrap();
             db.stats().graves.ranges == 0
         });
-        wait_until("the vault goes", || vaults(&*machine, "/db").is_empty());
+        wait_until("the spill file goes", || {
+            spill_files(&*machine, "/db").is_empty()
+        });
         let machine = machine.crash(seed, Crash::PowerCut);
         drop(db);
         let db = open_simulated(&machine, options()).unwrap();

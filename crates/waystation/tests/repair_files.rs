@@ -175,7 +175,7 @@ impl Made {
         let closed = files_of(&*OsStorage::new(), &path);
         for files in [&killed, &closed] {
             assert_eq!(
-                files.keys().any(|name| is_vault(name)),
+                files.keys().any(|name| is_spill_file(name)),
                 kind == Kind::Spilled
             );
         }
@@ -340,7 +340,7 @@ fn is_table(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|it| it == "ldb")
 }
 
-fn is_vault(name: &str) -> bool {
+fn is_spill_file(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|it| it == "vault")
 }
 
@@ -384,7 +384,7 @@ fn any_file_may_be_lost() {
                         "{what}: {repaired:?}"
                     );
                 }
-                let is_likely = ["GRAVES", "DEVICES"].contains(&file) || is_vault(file);
+                let is_likely = ["GRAVES", "DEVICES"].contains(&file) || is_spill_file(file);
                 assert_eq!(accepted == Resurrection::Likely, is_likely, "{what}");
                 if is_likely || file.contains("MANIFEST") {
                     assert!(repaired.entries >= made.model.now.len() as u64, "{what}");

@@ -23,7 +23,7 @@ use super::reserve_file;
 use super::throttle::FULL_MEMTABLES_MAX;
 use crate::directory::{
     DRAFT_NAME, IMAGE_DRAFT, IMAGE_NAME, RESERVE_NAME, RING_NAME, is_own, segment_number,
-    vault_number,
+    spill_number,
 };
 use crate::error::{Error, Result};
 use crate::storage::{Capped, DiskUse, Growth, Margins, Storage, laid_out};
@@ -162,7 +162,7 @@ fn growth_of(name: &str) -> Growth {
         Some(FileKind::Table(_) | FileKind::Log(_)) => Growth::Bulk,
         // Never written, whatever its length.
         Some(FileKind::Lock) => Growth::Vital,
-        _ if vault_number(name).is_some() => Growth::Bulk,
+        _ if spill_number(name).is_some() => Growth::Bulk,
         Some(_) => Growth::Replaced,
         None if is_own(name) => Growth::Replaced,
         // Somebody else's.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! magic        8 bytes   "WSGRAVES"
-//! format       u32       1, 2 with times or deletions that settled, or 3 with vaults, too; never reuse a number
+//! format       u32       1, 2 with times or deletions that settled, or 3 with spill files, too; never reuse a number
 //! through      u64       all deletions up to this sequence number that anybody needs are here
 //! ranges       u32 count, then per range, in the order of keys:
 //!   start      string    included
@@ -15,10 +15,10 @@
 //!   purged     varint    format 2 on: what tables must be purged through beyond that
 //! dated        format 2 on: as points, but instead of the last number the date (microseconds since 1970)
 //! time         u64       format 2 on: the time that was reached (microseconds since 1970)
-//! vaults       format 3: u32 count, then per vault, the oldest first:
-//!   numbers    varints   of the vault, its bytes, its graves
+//! spilled      format 3: u32 count, then per spill file, the oldest first:
+//!   numbers    varints   of the spill file, its bytes, its graves
 //!   kind       u8        0: its graves count, 1: they have dates; never reuse a number
-//!   dug        varint    if all these dates are past for everybody, what tables must be purged through; else 0
+//!   promoted   varint    if all these dates are past for everybody, what tables must be purged through; else 0
 //!   bounds     varints   lowest and highest number of a deletion; the same of the other numbers of its graves
 //!   keys       strings   the first and the last
 //!   dates      varint count, then varints: a sample of its dates, ascending
@@ -27,14 +27,14 @@
 //!
 //! Integers are little-endian, a string is a varint length and its bytes. It is replaced as a whole (temporary file,
 //! sync, rename, directory sync), after the log is durable through everything it tells of, and before the MANIFEST
-//! says that the memtable with these deletions is in tables: the log is needed no longer from then on. The vaults it
-//! names are durable before it, and removed after it names them no more.
+//! says that the memtable with these deletions is in tables: the log is needed no longer from then on. The spill files
+//! it names are durable before it, and removed after it names them no more.
 
 use super::Cut;
+use super::flushed::FlushedGraves;
 use super::fragments::Fragments;
-use super::ground::Ground;
-use super::row::{Grave, Row};
-use super::vault::{Kind, Label};
+use super::sorted::{Grave, SortedGraves};
+use super::spilled::{GraveKind, SpillLabel};
 use std::collections::BTreeSet;
 use waystation_format::FormatError;
 use waystation_format::checksum::{crc32c, mask};
@@ -45,16 +45,16 @@ const MAGIC: &[u8; 8] = b"WSGRAVES";
 const FORMAT: u32 = 1;
 /// The format of a file with times.
 const TIMED: u32 = 2;
-/// The format of a file that names vaults, and has times.
+/// The format of a file that names spill files, and has times.
 const WITH_VAULTS: u32 = 3;
 
 /// What the file says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Checkpoint {
     /// The graves in it.
-    pub(crate) ground: Ground,
-    /// The vaults that hold the others.
-    pub(crate) labels: Vec<Label>,
+    pub(crate) flushed: FlushedGraves,
+    /// The spill files that hold the others.
+    pub(crate) labels: Vec<SpillLabel>,
     /// The ranges as they are listed, whatever the order of keys is.
     pub(crate) listed: Vec<ListedRange>,
 }
@@ -85,21 +85,21 @@ impl From<FormatError> for GravesError {
     }
 }
 
-/// The bytes of the file for `ground`.
-pub(crate) fn encode(ground: &Ground) -> Vec<u8> {
-    let labels: Vec<&Label> = ground.vaults().labels().collect();
-    encode_with(ground, &labels)
+/// The bytes of the file for `flushed` graves.
+pub(crate) fn encode(flushed: &FlushedGraves) -> Vec<u8> {
+    let labels: Vec<&SpillLabel> = flushed.spilled().labels().collect();
+    encode_with(flushed, &labels)
 }
 
 impl Checkpoint {
     /// The bytes of the file.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        encode_with(&self.ground, &self.labels.iter().collect::<Vec<_>>())
+        encode_with(&self.flushed, &self.labels.iter().collect::<Vec<_>>())
     }
 }
 
-fn encode_with(ground: &Ground, labels: &[&Label]) -> Vec<u8> {
-    let is_timed = ground.is_timed() || !labels.is_empty();
+fn encode_with(flushed: &FlushedGraves, labels: &[&SpillLabel]) -> Vec<u8> {
+    let is_timed = flushed.is_timed() || !labels.is_empty();
     let format = match (is_timed, labels) {
         (false, _) => FORMAT,
         (true, []) => TIMED,
@@ -107,9 +107,9 @@ fn encode_with(ground: &Ground, labels: &[&Label]) -> Vec<u8> {
     };
     let mut out = Vec::from(MAGIC);
     out.extend_from_slice(&format.to_le_bytes());
-    out.extend_from_slice(&ground.through().to_le_bytes());
-    out.extend_from_slice(&(ground.ranges().len() as u32).to_le_bytes());
-    for (start, end, cuts) in ground.ranges().iter() {
+    out.extend_from_slice(&flushed.through().to_le_bytes());
+    out.extend_from_slice(&(flushed.ranges().len() as u32).to_le_bytes());
+    for (start, end, cuts) in flushed.ranges().iter() {
         put_length_prefixed(&mut out, start);
         put_length_prefixed(&mut out, end.unwrap_or_default());
         put_u64(&mut out, cuts.len() as u64);
@@ -117,16 +117,16 @@ fn encode_with(ground: &Ground, labels: &[&Label]) -> Vec<u8> {
             put_u64(&mut out, cut.below);
         }
     }
-    put_row(&mut out, ground.points(), |out, grave| {
+    put_sorted(&mut out, flushed.points(), |out, grave| {
         if is_timed {
             put_u64(out, grave.other - grave.sequence);
         }
     });
     if is_timed {
-        put_row(&mut out, ground.dated(), |out, grave| {
+        put_sorted(&mut out, flushed.dated(), |out, grave| {
             put_u64(out, grave.other);
         });
-        out.extend_from_slice(&ground.time().to_le_bytes());
+        out.extend_from_slice(&flushed.time().to_le_bytes());
     }
     if format == WITH_VAULTS {
         out.extend_from_slice(&(labels.len() as u32).to_le_bytes());
@@ -139,15 +139,15 @@ fn encode_with(ground: &Ground, labels: &[&Label]) -> Vec<u8> {
     out
 }
 
-fn put_label(out: &mut Vec<u8>, label: &Label) {
+fn put_label(out: &mut Vec<u8>, label: &SpillLabel) {
     for number in [label.number, label.file_bytes, label.graves] {
         put_u64(out, number);
     }
     out.push(match label.kind {
-        Kind::Counting => 0,
-        Kind::Dated => 1,
+        GraveKind::Counting => 0,
+        GraveKind::Dated => 1,
     });
-    put_u64(out, label.dug);
+    put_u64(out, label.promoted_through);
     let (sequences, others) = (label.sequences, label.others);
     for number in [sequences.0, sequences.1, others.0, others.1] {
         put_u64(out, number);
@@ -160,10 +160,14 @@ fn put_label(out: &mut Vec<u8>, label: &Label) {
     }
 }
 
-fn put_row(out: &mut Vec<u8>, row: &Row, put_other: impl Fn(&mut Vec<u8>, &Grave<'_>)) {
-    out.extend_from_slice(&(row.len() as u64).to_le_bytes());
+fn put_sorted(
+    out: &mut Vec<u8>,
+    sorted: &SortedGraves,
+    put_other: impl Fn(&mut Vec<u8>, &Grave<'_>),
+) {
+    out.extend_from_slice(&(sorted.len() as u64).to_le_bytes());
     let mut last: &[u8] = &[];
-    for grave in row.iter() {
+    for grave in sorted.iter() {
         let shared = last.iter().zip(grave.key).take_while(|(a, b)| a == b);
         let shared = shared.count();
         put_u64(out, shared as u64);
@@ -199,55 +203,55 @@ pub(crate) fn decode_in(order: &Order, bytes: &[u8]) -> Result<Checkpoint, Grave
     }
     let through = reader.fixed_u64("sequence number")?;
     let listed = read_ranges(&mut reader)?;
-    let mut ground = Ground::new(through, arranged(order, &listed));
-    read_row(&mut reader, |reader, grave| {
+    let mut flushed = FlushedGraves::new(through, arranged(order, &listed));
+    read_sorted(&mut reader, |reader, grave| {
         let beyond = match format {
             FORMAT => 0,
             _ => reader.var_u64("what tables must be purged through")?,
         };
         let other = grave.sequence.saturating_add(beyond);
-        ground.push(Grave { other, ..grave });
+        flushed.push(Grave { other, ..grave });
         Ok(())
     })?;
     if format != FORMAT {
-        read_row(&mut reader, |reader, grave| {
+        read_sorted(&mut reader, |reader, grave| {
             let other = reader.var_u64("date of a grave")?;
-            ground.push_dated(Grave { other, ..grave });
+            flushed.push_dated(Grave { other, ..grave });
             Ok(())
         })?;
-        ground = ground.at_time(reader.fixed_u64("time")?);
+        flushed = flushed.at_time(reader.fixed_u64("time")?);
     }
     let mut labels = Vec::new();
     if format == WITH_VAULTS {
-        for _ in 0..reader.fixed_u32("count of vaults")? {
+        for _ in 0..reader.fixed_u32("count of spill files")? {
             labels.push(read_label(&mut reader)?);
         }
         let numbers: BTreeSet<u64> = labels.iter().map(|it| it.number).collect();
         if labels.is_empty() || numbers.len() < labels.len() {
-            return Err(damaged("it names no vault, or one twice"));
+            return Err(damaged("it names no spill file, or one twice"));
         }
     }
     if !reader.is_empty() {
         return Err(damaged("bytes follow its last grave"));
     }
     Ok(Checkpoint {
-        ground,
+        flushed,
         labels,
         listed,
     })
 }
 
-fn read_label(reader: &mut Reader<'_>) -> Result<Label, GravesError> {
+fn read_label(reader: &mut Reader<'_>) -> Result<SpillLabel, GravesError> {
     let damaged = |reason| GravesError::Damaged(0, reason);
-    let number = reader.var_u64("number of a vault")?;
-    let file_bytes = reader.var_u64("bytes of a vault")?;
-    let graves = reader.var_u64("graves of a vault")?;
-    let kind = match reader.u8("kind of a vault")? {
-        0 => Kind::Counting,
-        1 => Kind::Dated,
-        _ => return Err(damaged("a vault is of no known kind")),
+    let number = reader.var_u64("number of a spill file")?;
+    let file_bytes = reader.var_u64("bytes of a spill file")?;
+    let graves = reader.var_u64("graves of a spill file")?;
+    let kind = match reader.u8("kind of a spill file")? {
+        0 => GraveKind::Counting,
+        1 => GraveKind::Dated,
+        _ => return Err(damaged("a spill file is of no known kind")),
     };
-    let dug = reader.var_u64("what tables must be purged through")?;
+    let promoted_through = reader.var_u64("what tables must be purged through")?;
     let mut bounds = || -> Result<(u64, u64), FormatError> {
         Ok((
             reader.var_u64("lowest number")?,
@@ -255,23 +259,26 @@ fn read_label(reader: &mut Reader<'_>) -> Result<Label, GravesError> {
         ))
     };
     let (sequences, others) = (bounds()?, bounds()?);
-    let first = reader.length_prefixed("first key of a vault")?.to_vec();
-    let last = reader.length_prefixed("last key of a vault")?.to_vec();
+    let first = reader
+        .length_prefixed("first key of a spill file")?
+        .to_vec();
+    let last = reader.length_prefixed("last key of a spill file")?.to_vec();
     let mut dates = Vec::new();
     for _ in 0..reader.var_u64("count of dates")? {
         dates.push(reader.var_u64("date of a grave")?);
     }
     let are_bounds = sequences.0 <= sequences.1 && others.0 <= others.1 && first <= last;
-    let is_dug_rightly = dug == 0 || (kind == Kind::Dated && dug >= sequences.1);
-    if !are_bounds || !is_dug_rightly || graves == 0 || !dates.is_sorted() {
-        return Err(damaged("what it says of a vault cannot be"));
+    let is_promoted_rightly =
+        promoted_through == 0 || (kind == GraveKind::Dated && promoted_through >= sequences.1);
+    if !are_bounds || !is_promoted_rightly || graves == 0 || !dates.is_sorted() {
+        return Err(damaged("what it says of a spill file cannot be"));
     }
-    Ok(Label {
+    Ok(SpillLabel {
         number,
         file_bytes,
         graves,
         kind,
-        dug,
+        promoted_through,
         sequences,
         others,
         first,
@@ -280,7 +287,7 @@ fn read_label(reader: &mut Reader<'_>) -> Result<Label, GravesError> {
     })
 }
 
-fn read_row(
+fn read_sorted(
     reader: &mut Reader<'_>,
     mut take: impl FnMut(&mut Reader<'_>, Grave<'_>) -> Result<(), FormatError>,
 ) -> Result<(), GravesError> {

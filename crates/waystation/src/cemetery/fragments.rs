@@ -6,13 +6,13 @@
 //!                                                        d == f  {8}
 //! ```
 //!
-//! To find what hides a key is one search; to put a range in costs as much as it overlaps, in time and in memory: ranges
-//! that all overlap each other take the square of their number until they are [pruned](Fragments::prune).
+//! To find what hides a key is one search; to put a range in costs as much as it overlaps, in time and in memory:
+//! ranges that all overlap each other take the square of their number until they are [pruned](Fragments::prune).
 //!
-//! A map is ordered by its keys alone: so keys in a program's order bring that along, and keys in the order of bytes are
-//! bytes and nothing else.
+//! A map is ordered by its keys alone: so keys in a program's order bring that along, and keys in the order of bytes
+//! are bytes and nothing else.
 
-use super::{Cut, floor_of, prune};
+use super::{Cut, covering_of, prune};
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -133,11 +133,11 @@ enum Ranges {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Fragments(Ranges);
 
-/// The keys around one for which the same floor counts.
+/// The keys around one for which the same covering sequence counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stretch<'a> {
     /// Versions below this are hidden; 0 if none are.
-    pub(crate) floor: u64,
+    pub(crate) covering: u64,
     /// Where it begins, included. `None`: at the first key.
     pub(crate) start: Option<&'a [u8]>,
     /// Where it ends, excluded. `None`: behind the last key.
@@ -198,18 +198,18 @@ impl Fragments {
         delegate!(&mut self.0, map => map.insert(start, end, cut))
     }
 
-    /// Leaves in what lies from `start` to `end` only the latest `count` cuts of each fragment, then joins neighbours there
-    /// that are alike.
+    /// Leaves in what lies from `start` to `end` only the latest `count` cuts of each fragment, then joins neighbours
+    /// there that are alike.
     pub(crate) fn keep_latest(&mut self, start: &[u8], end: Option<&[u8]>, count: usize) {
         delegate!(&mut self.0, map => map.keep_latest(start, end, count));
     }
 
-    /// The floor of `key` at `snapshot`; 0 if there is none.
-    pub(crate) fn floor(&self, key: &[u8], snapshot: u64) -> u64 {
-        delegate!(&self.0, map => map.floor(key, snapshot))
+    /// The covering sequence of `key` at `snapshot`; 0 if there is none.
+    pub(crate) fn covering(&self, key: &[u8], snapshot: u64) -> u64 {
+        delegate!(&self.0, map => map.covering(key, snapshot))
     }
 
-    /// The stretch with `key` in it, at `snapshot`. Its neighbours may have the same floor.
+    /// The stretch with `key` in it, at `snapshot`. Its neighbours may have the same covering sequence.
     pub(crate) fn stretch(&self, key: &[u8], snapshot: u64) -> Stretch<'_> {
         delegate!(&self.0, map => map.stretch(key, snapshot))
     }
@@ -219,7 +219,7 @@ impl Fragments {
         let mut at = first;
         loop {
             let stretch = self.stretch(at, snapshot);
-            if stretch.floor < bound {
+            if stretch.covering < bound {
                 return false;
             }
             match stretch.end {
@@ -384,10 +384,10 @@ impl<K: Begin> Map<K> {
         self.map.range::<K::Sought, _>(until).next_back()
     }
 
-    fn floor(&self, key: &[u8], snapshot: u64) -> u64 {
+    fn covering(&self, key: &[u8], snapshot: u64) -> u64 {
         self.at_or_before(key)
             .filter(|(_, fragment)| self.is_before(key, fragment.end.as_deref()))
-            .map_or(0, |(_, fragment)| floor_of(&fragment.cuts, snapshot))
+            .map_or(0, |(_, fragment)| covering_of(&fragment.cuts, snapshot))
     }
 
     fn stretch(&self, key: &[u8], snapshot: u64) -> Stretch<'_> {
@@ -395,9 +395,9 @@ impl<K: Begin> Map<K> {
         if let Some((begins, fragment)) = self.at_or_before(key) {
             let end = fragment.end.as_deref();
             if self.is_before(key, end) {
-                let floor = floor_of(&fragment.cuts, snapshot);
+                let covering = covering_of(&fragment.cuts, snapshot);
                 return Stretch {
-                    floor,
+                    covering,
                     start: Some(begins.bytes()),
                     end,
                 };
@@ -408,7 +408,7 @@ impl<K: Begin> Map<K> {
         let behind = (Bound::Excluded(sought.borrow()), Bound::Unbounded);
         let next = self.map.range::<K::Sought, _>(behind).next();
         Stretch {
-            floor: 0,
+            covering: 0,
             start,
             end: next.map(|(begins, _)| begins.bytes()),
         }

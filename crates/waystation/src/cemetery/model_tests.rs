@@ -1,8 +1,8 @@
-//! Plots under shuttle: graves are dug and read in random schedules.
+//! Active graves under shuttle: graves are added and read in random schedules.
 //!
 //! Run with `make models`.
 
-use super::plot::Plot;
+use super::active::ActiveGraves;
 use super::points::hash;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -16,22 +16,22 @@ fn key(number: u64) -> Vec<u8> {
     vec![b'a' + number as u8; 1 + 9 * number as usize]
 }
 
-/// Two threads dig, each in turn the graves of all keys and of a range; what a thread has dug it says. A reader finds
-/// whatever was said before it looked, and nothing later than what was ever dug.
-fn dig_and_read() {
-    let plot = Arc::new(Plot::new(1 << 12));
+/// Two threads add, each in turn, the graves of all keys and of a range; a thread says what it has added. A reader
+/// finds whatever was said before it looked, and nothing later than what was ever added.
+fn add_and_read() {
+    let graves = Arc::new(ActiveGraves::new(1 << 12));
     let said: Arc<[AtomicU64; 2]> = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     let diggers: Vec<_> = (0..2u64)
         .map(|thread| {
-            let (plot, said) = (Arc::clone(&plot), Arc::clone(&said));
+            let (graves, said) = (Arc::clone(&graves), Arc::clone(&said));
             thread::spawn(move || {
                 for turn in 1..=TURNS {
                     let sequence = turn * 2 + thread;
                     for number in 0..KEYS {
-                        plot.delete(&key(number), sequence);
+                        graves.delete(&key(number), sequence);
                     }
                     if turn == TURNS {
-                        plot.delete_range(b"x", None, sequence);
+                        graves.delete_range(b"x", None, sequence);
                     }
                     said[thread as usize].store(sequence, SeqCst);
                 }
@@ -42,23 +42,23 @@ fn dig_and_read() {
         let before = said[0].load(SeqCst).max(said[1].load(SeqCst));
         for number in 0..KEYS {
             let key = key(number);
-            let floor = plot.floor(&key, hash(&key), u64::MAX);
-            assert!((before..=2 * TURNS + 1).contains(&floor));
-            assert!(plot.floor(&key, hash(&key), 4) <= 4);
+            let covering = graves.covering(&key, hash(&key), u64::MAX);
+            assert!((before..=2 * TURNS + 1).contains(&covering));
+            assert!(graves.covering(&key, hash(&key), 4) <= 4);
         }
-        let of_range = plot.floor(b"y", hash(b"y"), u64::MAX);
+        let of_range = graves.covering(b"y", hash(b"y"), u64::MAX);
         assert!(of_range >= before || before < 2 * TURNS);
     }
     for digger in diggers {
         digger.join().unwrap();
     }
     let mut graves = 0;
-    plot.points().for_each(|_, _| graves += 1);
+    graves.points().for_each(|_, _| graves += 1);
     assert_eq!(graves, 2 * KEYS * TURNS);
-    assert_eq!(plot.floor(b"y", hash(b"y"), u64::MAX), 2 * TURNS + 1);
+    assert_eq!(graves.covering(b"y", hash(b"y"), u64::MAX), 2 * TURNS + 1);
 }
 
 #[test]
-fn what_was_dug_is_found() {
-    explore(dig_and_read, 500);
+fn what_was_added_is_found() {
+    explore(add_and_read, 500);
 }

@@ -12,7 +12,7 @@
 //! Buckets come in tables, each eight times the one before; a grave goes to the table that is being filled, and a
 //! reader looks into all of them (in one while there are a thousand graves, in four with half a million).
 
-use super::words::Words;
+use super::arena::WordArena;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::OnceLock;
@@ -71,7 +71,7 @@ pub(crate) type DatedPoints = Nodes<DATED_HEAD>;
 
 /// Graves with so many words before their keys.
 pub(crate) struct Nodes<const HEAD: usize> {
-    words: Words,
+    arena: WordArena,
     tables: [OnceLock<Box<[AtomicU32]>>; TABLES],
     len: AtomicUsize,
     key_bytes: AtomicUsize,
@@ -80,14 +80,14 @@ pub(crate) struct Nodes<const HEAD: usize> {
 }
 
 impl Nodes<PLAIN_HEAD> {
-    /// Digs the grave of `key`, deleted at `sequence`. Returns how many there were before.
+    /// Adds the grave of `key`, deleted at `sequence`. Returns how many there were before.
     pub(crate) fn insert(&self, key: &[u8], sequence: u64) -> usize {
         self.insert_node(key, [sequence])
     }
 
     /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot`; 0 if there is none.
     #[inline]
-    pub(crate) fn floor(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
+    pub(crate) fn covering(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
         self.find(key, hash, snapshot).0
     }
 
@@ -104,13 +104,13 @@ impl Nodes<PLAIN_HEAD> {
 }
 
 impl Nodes<DATED_HEAD> {
-    /// Digs the grave of `key`, which was deleted at `sequence`, but counts from `date` on.
+    /// Adds the grave of `key`, which was deleted at `sequence`, but counts from `date` on.
     pub(crate) fn insert(&self, key: &[u8], sequence: u64, date: u64) {
         self.insert_node(key, [sequence, date]);
     }
 
     /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot` that counts at `time`; 0 if there is none.
-    pub(crate) fn floor(&self, key: &[u8], hash: u64, snapshot: u64, time: u64) -> u64 {
+    pub(crate) fn covering(&self, key: &[u8], hash: u64, snapshot: u64, time: u64) -> u64 {
         let counts = |sequence, node: &[AtomicU64]| {
             sequence <= snapshot && node[PLAIN_HEAD].load(Relaxed) <= time
         };
@@ -120,7 +120,7 @@ impl Nodes<DATED_HEAD> {
     /// The date of the grave of `key` with the number `sequence`.
     pub(crate) fn date_of(&self, key: &[u8], sequence: u64) -> Option<u64> {
         let (found, spot) = self.find_where(key, hash(key), |it, _| it == sequence);
-        let node = self.words.from(spot.0 as usize);
+        let node = self.arena.from(spot.0 as usize);
         (found > 0).then(|| node[PLAIN_HEAD].load(Relaxed))
     }
 
@@ -135,11 +135,11 @@ impl Nodes<DATED_HEAD> {
 impl<const HEAD: usize> Nodes<HEAD> {
     /// A table for graves whose [`Points::grave_bytes`] add up to at most `capacity_bytes`.
     pub(crate) fn new(capacity_bytes: usize) -> Self {
-        let words = Words::new(capacity_bytes / 8 + 1);
+        let arena = WordArena::new(capacity_bytes / 8 + 1);
         // So that no node is the first word, which would be no node.
-        words.claim(1);
+        arena.claim(1);
         Self {
-            words,
+            arena,
             tables: [const { OnceLock::new() }; TABLES],
             len: AtomicUsize::new(0),
             key_bytes: AtomicUsize::new(0),
@@ -167,13 +167,13 @@ impl<const HEAD: usize> Nodes<HEAD> {
     pub(crate) fn memory_bytes(&self) -> usize {
         let tables = self.tables.iter().filter_map(OnceLock::get);
         let buckets: usize = tables.map(|table| size_of_val(&table[..])).sum();
-        self.words.memory_bytes() + buckets
+        self.arena.memory_bytes() + buckets
     }
 
-    /// Digs the grave of `key`, with `numbers` in the node behind its first word. Returns how many there were before.
+    /// Adds the grave of `key`, with `numbers` in the node behind its first word. Returns how many there were before.
     fn insert_node<const NUMBERS: usize>(&self, key: &[u8], numbers: [u64; NUMBERS]) -> usize {
-        let at = self.words.claim(HEAD + key.len().div_ceil(8));
-        let node = self.words.from(at);
+        let at = self.arena.claim(HEAD + key.len().div_ceil(8));
+        let node = self.arena.from(at);
         for (slot, number) in node[1..HEAD].iter().zip(numbers) {
             slot.store(number, Relaxed);
         }
@@ -218,7 +218,7 @@ impl<const HEAD: usize> Nodes<HEAD> {
 
     /// Reads the key of `node`; returns its head.
     fn read(&self, node: u32, key: &mut Vec<u8>) -> u64 {
-        let node = self.words.from(node as usize);
+        let node = self.arena.from(node as usize);
         let head = node[0].load(Relaxed);
         let length = (head >> 32) as usize;
         key.clear();
@@ -238,32 +238,32 @@ impl<const HEAD: usize> Nodes<HEAD> {
         hash: u64,
         counts: impl Fn(u64, &[AtomicU64]) -> bool,
     ) -> (u64, Spot) {
-        let mut floor = 0;
+        let mut covering = 0;
         let mut spot = Spot(NIL);
         for buckets in self.tables.iter().map_while(OnceLock::get) {
             let mut next = buckets[bucket_of(hash, buckets.len())].load(Acquire);
             while next != NIL {
-                let node = self.words.from(next as usize);
+                let node = self.arena.from(next as usize);
                 let head = node[0].load(Relaxed);
                 if (head >> 32) as usize == key.len() && holds(&node[HEAD..], key) {
                     let sequence = node[1].load(Relaxed);
-                    if counts(sequence, node) && sequence > floor {
-                        (floor, spot) = (sequence, Spot(next));
+                    if counts(sequence, node) && sequence > covering {
+                        (covering, spot) = (sequence, Spot(next));
                     }
                 }
                 next = head as u32;
             }
         }
-        (floor, spot)
+        (covering, spot)
     }
 
-    /// The grave that was dug right after the one at `spot`, if it is of `key`: its number and place. Keys deleted in
-    /// order are found so without a search. One that is just being dug may be missed.
+    /// The grave that was added right after the one at `spot`, if it is of `key`: its number and place. Keys deleted in
+    /// order are found so without a search. One that is just being added may be missed.
     #[inline]
     pub(crate) fn find_after(&self, spot: Spot, key: &[u8]) -> Option<(u64, Spot)> {
-        let head = self.words.from(spot.0 as usize).first()?.load(Relaxed);
+        let head = self.arena.from(spot.0 as usize).first()?.load(Relaxed);
         let at = spot.0 as usize + HEAD + ((head >> 32) as usize).div_ceil(8);
-        let node = self.words.from(at);
+        let node = self.arena.from(at);
         let (head, words) = node.split_at_checked(HEAD)?;
         let is_of_key = (head[0].load(Relaxed) >> 32) as usize == key.len() && holds(words, key);
         // Words that were not written yet are zeros, and no deletion has that number.
@@ -278,7 +278,7 @@ impl<const HEAD: usize> Nodes<HEAD> {
                 let mut next = bucket.load(Acquire);
                 while next != NIL {
                     let head = self.read(next, &mut key);
-                    each(&key, self.words.from(next as usize));
+                    each(&key, self.arena.from(next as usize));
                     next = head as u32;
                 }
             }

@@ -1,18 +1,19 @@
-//! Graves that come to the ground by themselves: of deletions in the upper level, when their device settles.
+//! Graves that are flushed without a memtable: of deletions in the upper level, when their device settles.
 //!
 //! Such a deletion is older than what tables may have been purged through already, without it. So its grave carries a
 //! second number, as one that had a date: tables must be purged through that. It is the device's switch: from there on
-//! no memtable is flushed until the device has settled, so no ground has gone so far, and no table was purged so far. (Or
-//! a later number, if the device switched before a restart: the first ground then goes as far as the log did.)
+//! no memtable is flushed until the device has settled, so no flushed graves have gone so far, and no table was purged
+//! so far. (Or a later number, if the device switched before a restart: the first flushed graves then go as far as the
+//! log did.)
 
-use super::ground::Ground;
-use super::row::Grave;
-use super::vault::Label;
+use super::flushed::FlushedGraves;
+use super::sorted::Grave;
+use super::spilled::SpillLabel;
 use waystation_format::batch::prefix_end;
 
-impl Ground {
-    /// The ground with `graves`, by key and of one key the latest first, for which tables must be purged through `number`.
-    /// It has all others up to `through`.
+impl FlushedGraves {
+    /// These graves and `graves`, by key and of one key the latest first, for which tables must be purged through
+    /// `number`. They have all others up to `through`.
     pub(crate) fn with_settled(
         &self,
         graves: &[(Vec<u8>, u64)],
@@ -22,9 +23,9 @@ impl Ground {
         let ranges = self.ranges().clone();
         let mut next = Self::new(self.through().max(through), ranges)
             .at_time(self.time())
-            .with_vaults(self.vaults().clone());
+            .with_spilled(self.spilled().clone());
         let mut fresh = graves.iter().peekable();
-        let bury = |next: &mut Self, (key, sequence): &(Vec<u8>, u64)| {
+        let flush_graves = |next: &mut Self, (key, sequence): &(Vec<u8>, u64)| {
             next.push(Grave {
                 key,
                 sequence: *sequence,
@@ -34,14 +35,14 @@ impl Ground {
         for old in self.points().iter() {
             let comes_before = |it: &&(Vec<u8>, u64)| (&it.0[..], old.sequence) < (old.key, it.1);
             while let Some(grave) = fresh.next_if(comes_before) {
-                bury(&mut next, grave);
+                flush_graves(&mut next, grave);
             }
             // One that is there already, from a time that it was tried and failed, counts once.
             fresh.next_if(|it| (&it.0[..], it.1) == (old.key, old.sequence));
             next.push(old);
         }
         for grave in fresh {
-            bury(&mut next, grave);
+            flush_graves(&mut next, grave);
         }
         for dated in self.dated().iter() {
             next.push_dated(dated);
@@ -49,15 +50,15 @@ impl Ground {
         next
     }
 
-    /// Whether a grave of a key that begins with `prefix` has `sequence` or a later number; of vaults, whether there may
-    /// be one, for all that their labels say.
+    /// Whether a grave of a key that begins with `prefix` has `sequence` or a later number; of spill files, whether
+    /// there may be one, for all that their labels say.
     pub(crate) fn has_points_since(&self, prefix: &[u8], sequence: u64) -> bool {
         let last = prefix_end(prefix);
-        let is_later = |label: &Label| {
+        let is_later = |label: &SpillLabel| {
             label.sequences.1 >= sequence && label.overlaps(Some(prefix), last.as_deref())
         };
         if self
-            .vaults()
+            .spilled()
             .labels()
             .filter(|it| it.counts())
             .any(is_later)
@@ -76,8 +77,8 @@ mod tests {
     use super::*;
     use crate::cemetery::fragments::Fragments;
 
-    fn listed(ground: &Ground) -> Vec<(&[u8], u64, u64)> {
-        let points = ground.points().iter();
+    fn listed(flushed: &FlushedGraves) -> Vec<(&[u8], u64, u64)> {
+        let points = flushed.points().iter();
         points.map(|it| (it.key, it.sequence, it.other)).collect()
     }
 
@@ -87,7 +88,7 @@ mod tests {
             let owned = |it: &(&str, u64)| (it.0.as_bytes().to_vec(), it.1);
             list.iter().map(owned).collect()
         };
-        let empty = Ground::new(10, Fragments::default()).at_time(7);
+        let empty = FlushedGraves::new(10, Fragments::default()).at_time(7);
         let first = empty.with_settled(&graves(&[("b", 8), ("b", 3), ("d", 10)]), 11, 0);
         assert_eq!(
             listed(&first),

@@ -1,11 +1,11 @@
 //! The cemetery against its rule, written down plainly.
 
+use super::active::ActiveGraves;
 use super::checkpoint::{GravesError, decode, encode};
+use super::flushed::FlushedGraves;
 use super::fragments::Fragments;
-use super::ground::Ground;
-use super::plot::Plot;
 use super::points::{Points, hash};
-use super::{Cut, floor_of, prune};
+use super::{Cut, covering_of, prune};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -47,22 +47,22 @@ fn by_rule(deletions: &[Deletion], of: u8, snapshot: u64) -> u64 {
     hits.map(|(sequence, _)| sequence).max().unwrap_or(0)
 }
 
-fn dig(plot: &Plot, deletion: &Deletion, sequence: u64) {
+fn add(graves: &ActiveGraves, deletion: &Deletion, sequence: u64) {
     match deletion {
         Deletion::Key(number) => {
-            plot.delete(&key(*number), sequence);
+            graves.delete(&key(*number), sequence);
         }
         Deletion::Range(start, end) => {
             // Keys sort by their number, which comes first.
             let end = end.map(|end| vec![end]);
-            plot.delete_range(&[*start], end.as_deref(), sequence);
+            graves.delete_range(&[*start], end.as_deref(), sequence);
         }
     }
 }
 
 proptest! {
-    /// Plots and the grounds made of them answer the rule, for every snapshot that may still be read at; a ground
-    /// that went through its file is the same.
+    /// Active graves and the flushed graves made of them answer the rule, for every snapshot that may still be read at;
+    /// flushed graves that went through its file is the same.
     #[test]
     fn floors_are_those_of_the_rule(
         deletions in vec(deletion(), 0..40),
@@ -70,30 +70,30 @@ proptest! {
         oldest in 0u64..45,
     ) {
         let split = split.min(deletions.len());
-        let (first, second) = (Plot::new(1 << 16), Plot::new(1 << 16));
+        let (first, second) = (ActiveGraves::new(1 << 16), ActiveGraves::new(1 << 16));
         for (at, deletion) in deletions.iter().enumerate() {
-            dig(if at < split { &first } else { &second }, deletion, at as u64 + 1);
+            add(if at < split { &first } else { &second }, deletion, at as u64 + 1);
         }
         let last = deletions.len() as u64;
-        let older = Ground::default().with([&first], split as u64, 0, 0, 0);
-        let ground = older.with([&second], last, oldest, 0, 0);
-        let at_once = Ground::default().with([&first, &second], last, oldest, 0, 0);
-        let read = decode(&encode(&ground)).unwrap().ground;
-        prop_assert_eq!(&read, &ground);
+        let older = FlushedGraves::default().with([&first], split as u64, 0, 0, 0);
+        let flushed = older.with([&second], last, oldest, 0, 0);
+        let at_once = FlushedGraves::default().with([&first, &second], last, oldest, 0, 0);
+        let read = decode(&encode(&flushed)).unwrap().flushed;
+        prop_assert_eq!(&read, &flushed);
         for number in 0..14 {
             let key = key(number);
             let hash = hash(&key);
             for snapshot in 0..last + 2 {
-                let floor = by_rule(&deletions, number, snapshot);
-                let in_plots = first.floor(&key, hash, snapshot).max(second.floor(&key, hash, snapshot));
-                prop_assert_eq!(in_plots, floor);
-                let in_both = older.floor(&key, hash, snapshot).max(second.floor(&key, hash, snapshot));
-                prop_assert_eq!(in_both, floor);
+                let covering = by_rule(&deletions, number, snapshot);
+                let in_memtables = first.covering(&key, hash, snapshot).max(second.covering(&key, hash, snapshot));
+                prop_assert_eq!(in_memtables, covering);
+                let in_both = older.covering(&key, hash, snapshot).max(second.covering(&key, hash, snapshot));
+                prop_assert_eq!(in_both, covering);
                 if snapshot >= oldest {
-                    prop_assert_eq!(ground.floor(&key, hash, snapshot), floor);
-                    prop_assert_eq!(at_once.floor(&key, hash, snapshot), floor);
+                    prop_assert_eq!(flushed.covering(&key, hash, snapshot), covering);
+                    prop_assert_eq!(at_once.covering(&key, hash, snapshot), covering);
                     let part = read.within(Some(&key), Some(&key));
-                    prop_assert_eq!(part.floor(&key, hash, snapshot), floor);
+                    prop_assert_eq!(part.covering(&key, hash, snapshot), covering);
                 }
             }
         }
@@ -107,7 +107,7 @@ proptest! {
         (oldest, time) in (0u64..90, 0u64..30),
         (second_oldest, second_time) in (0u64..90, 0u64..30),
     ) {
-        let plots = [Plot::new(1 << 16), Plot::new(1 << 16)];
+        let active_graves = [ActiveGraves::new(1 << 16), ActiveGraves::new(1 << 16)];
         let (mut puts, mut graves) = (Vec::new(), Vec::new());
         let mut sequence = 0;
         let mut through = [0; 2];
@@ -116,30 +116,30 @@ proptest! {
             sequence += 1;
             match what {
                 0 => {
-                    plots[part].delete(&key(number), sequence);
+                    active_graves[part].delete(&key(number), sequence);
                     graves.push((number, sequence, 0));
                 }
                 1 => puts.push((number, sequence)),
                 _ => {
                     puts.push((number, sequence));
                     sequence += 1;
-                    plots[part].expire(&key(number), sequence, date);
+                    active_graves[part].expire(&key(number), sequence, date);
                     graves.push((number, sequence, date));
                 }
             }
             through[part] = sequence;
         }
-        let first = Ground::default().with([&plots[0]], through[0], oldest.min(through[0]), time, 0);
-        // As after a crash between the file and the tables: the first plot comes again.
-        let read = decode(&encode(&first)).unwrap().ground;
+        let first = FlushedGraves::default().with([&active_graves[0]], through[0], oldest.min(through[0]), time, 0);
+        // As after a crash between the file and the tables: the first active graves come again.
+        let read = decode(&encode(&first)).unwrap().flushed;
         prop_assert_eq!(&read, &first);
-        let again = read.with([&plots[0]], through[0], oldest.min(through[0]), time, 0);
+        let again = read.with([&active_graves[0]], through[0], oldest.min(through[0]), time, 0);
         prop_assert_eq!(&again, &first);
         let (oldest, time) = (oldest.max(second_oldest).min(sequence), time.max(second_time));
-        let ground = again.with([&plots[1]], sequence, oldest, time, 0);
-        prop_assert_eq!(&decode(&encode(&ground)).unwrap().ground, &ground);
-        prop_assert!(ground.dated().iter().all(|it| it.other > time));
-        prop_assert!(ground.points().iter().all(|it| it.other >= it.sequence && it.other <= sequence));
+        let flushed = again.with([&active_graves[1]], sequence, oldest, time, 0);
+        prop_assert_eq!(&decode(&encode(&flushed)).unwrap().flushed, &flushed);
+        prop_assert!(flushed.dated().iter().all(|it| it.other > time));
+        prop_assert!(flushed.points().iter().all(|it| it.other >= it.sequence && it.other <= sequence));
         for (snapshot, now) in (oldest..=sequence).flat_map(|s| (time..31).map(move |now| (s, now))) {
             for number in 0..4 {
                 let of_key = puts.iter().filter(|it| it.0 == number && it.1 <= snapshot);
@@ -150,13 +150,13 @@ proptest! {
                     of == number && newest < deletion && deletion <= snapshot && date <= now
                 });
                 let (key, hash) = (key(number), hash(&key(number)));
-                let floor = ground.floor(&key, hash, snapshot).max(ground.dated_floor(&key, hash, snapshot, now));
-                prop_assert_eq!(newest < floor, is_hidden, "key {} at {}, {}", number, snapshot, now);
+                let covering = flushed.covering(&key, hash, snapshot).max(flushed.dated_covering(&key, hash, snapshot, now));
+                prop_assert_eq!(newest < covering, is_hidden, "key {} at {}, {}", number, snapshot, now);
             }
         }
     }
 
-    /// A stretch has one floor from end to end.
+    /// A stretch has one covering sequence from end to end.
     #[test]
     fn stretches_are_of_one_floor(ranges in vec((0u8..30, 1u8..9), 0..20), snapshot in 0u64..25) {
         let mut fragments = Fragments::default();
@@ -169,12 +169,12 @@ proptest! {
             for other in 0..40u8 {
                 let other = [other];
                 if stretch.start <= Some(&other[..]) && stretch.end.is_none_or(|end| &other[..] < end) {
-                    prop_assert_eq!(fragments.floor(&other, snapshot), stretch.floor);
+                    prop_assert_eq!(fragments.covering(&other, snapshot), stretch.covering);
                 }
             }
         }
         for (first, last) in [(0u8, 9u8), (5, 20), (12, 12)] {
-            let lowest = (first..=last).map(|key| fragments.floor(&[key], snapshot)).min();
+            let lowest = (first..=last).map(|key| fragments.covering(&[key], snapshot)).min();
             for bound in 1..22 {
                 let covered = fragments.covers(&[first], &[last], bound, snapshot);
                 // Between two of these keys there are others, which no range border divides.
@@ -191,7 +191,7 @@ proptest! {
         cuts.sort_unstable();
         prune(&mut pruned, oldest);
         for snapshot in oldest..25 {
-            prop_assert_eq!(floor_of(&pruned, snapshot), floor_of(&cuts, snapshot));
+            prop_assert_eq!(covering_of(&pruned, snapshot), covering_of(&cuts, snapshot));
         }
         let needless = pruned.iter().filter(|cut| cut.from <= oldest).count();
         prop_assert!(needless <= 1);
@@ -201,16 +201,16 @@ proptest! {
 /// Ranges that all begin at the first key and grow: each overlaps all before it.
 #[test]
 fn a_plot_knows_what_overlapping_ranges_take() {
-    let plot = Plot::new(0);
+    let graves = ActiveGraves::new(0);
     let mut counted = 0;
     for sequence in 1..=500_u64 {
         let end = format!("{sequence:08}").into_bytes();
-        plot.delete_range(b"", Some(&end), sequence);
-        counted += Plot::range_bytes(0, end.len());
+        graves.delete_range(b"", Some(&end), sequence);
+        counted += ActiveGraves::range_bytes(0, end.len());
     }
-    let known = counted + plot.overlap_bytes();
-    assert!(plot.overlap_bytes() > 10 * counted, "{known}");
-    let taken = plot.memory_bytes();
+    let known = counted + graves.overlap_bytes();
+    assert!(graves.overlap_bytes() > 10 * counted, "{known}");
+    let taken = graves.memory_bytes();
     assert!(taken < known * 2 && known < taken * 2, "{taken} of {known}");
 }
 
@@ -226,7 +226,10 @@ fn many_threads_dig_in_one_plot() {
                 for at in 1..=EACH {
                     let key = name(thread, at);
                     points.insert(key.as_bytes(), at);
-                    assert_eq!(points.floor(key.as_bytes(), hash(key.as_bytes()), EACH), at);
+                    assert_eq!(
+                        points.covering(key.as_bytes(), hash(key.as_bytes()), EACH),
+                        at
+                    );
                 }
             });
         }
@@ -238,8 +241,9 @@ fn many_threads_dig_in_one_plot() {
     for thread in 0..4 {
         for at in 1..=EACH {
             let key = name(thread, at);
-            let floor = |snapshot| points.floor(key.as_bytes(), hash(key.as_bytes()), snapshot);
-            assert_eq!((floor(at), floor(at - 1)), (at, 0));
+            let covering =
+                |snapshot| points.covering(key.as_bytes(), hash(key.as_bytes()), snapshot);
+            assert_eq!((covering(at), covering(at - 1)), (at, 0));
         }
     }
 }
@@ -282,47 +286,47 @@ fn keys_of_any_length_have_graves() {
         points.insert(key, sequence);
     }
     for (sequence, key) in (1..).zip(&keys) {
-        assert_eq!(points.floor(key, hash(key), 100), sequence);
+        assert_eq!(points.covering(key, hash(key), 100), sequence);
     }
-    assert_eq!(points.floor(&[7; 10], hash(&[7; 10]), 100), 0);
+    assert_eq!(points.covering(&[7; 10], hash(&[7; 10]), 100), 0);
 }
 
 #[test]
 fn a_grave_takes_few_bytes_beyond_its_key() {
-    let plot = Plot::new(32 << 20);
+    let graves = ActiveGraves::new(32 << 20);
     for at in 0..400_000_u64 {
-        plot.delete(format!("{at:016}").as_bytes(), at + 1);
+        graves.delete(format!("{at:016}").as_bytes(), at + 1);
     }
     let beyond = |memory: usize| (memory - 400_000 * 16) / 400_000;
     assert!(
-        beyond(plot.memory_bytes()) <= 32,
+        beyond(graves.memory_bytes()) <= 32,
         "{}",
-        beyond(plot.memory_bytes())
+        beyond(graves.memory_bytes())
     );
-    let ground = Ground::default().with([&plot], 400_000, 400_000, 0, 0);
+    let flushed = FlushedGraves::default().with([&graves], 400_000, 400_000, 0, 0);
     assert_eq!(
-        ground.point_floor(b"0000000000000005", hash(b"0000000000000005"), 9),
+        flushed.point_covering(b"0000000000000005", hash(b"0000000000000005"), 9),
         6
     );
     assert!(
-        beyond(ground.memory_bytes()) <= 48,
+        beyond(flushed.memory_bytes()) <= 48,
         "{}",
-        beyond(ground.memory_bytes())
+        beyond(flushed.memory_bytes())
     );
 }
 
 #[test]
 fn a_damaged_file_is_refused() {
-    let plot = Plot::new(1 << 16);
+    let graves = ActiveGraves::new(1 << 16);
     for deletion in [
         Deletion::Key(3),
         Deletion::Key(5),
         Deletion::Range(2, Some(4)),
     ] {
-        dig(&plot, &deletion, 9);
+        add(&graves, &deletion, 9);
     }
-    plot.delete(&key(5), 11);
-    let bytes = encode(&Ground::default().with([&plot], 11, 0, 0, 0));
+    graves.delete(&key(5), 11);
+    let bytes = encode(&FlushedGraves::default().with([&graves], 11, 0, 0, 0));
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;

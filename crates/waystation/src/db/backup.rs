@@ -8,10 +8,10 @@
 use super::{Core, Db};
 use crate::backup::{BackedUp, Item, Manifest, Progress, Store, Watch, read_through};
 use crate::cemetery::checkpoint;
-use crate::cemetery::ground::Ground;
+use crate::cemetery::flushed::FlushedGraves;
 use crate::directory::{
     CHECKPOINT_NAME, DEVICES_STATE, GRAVES_NAME, GRAVES_STATE, JOURNAL_NAME, LOG_STATE,
-    segment_name, vault_name,
+    segment_name, spill_name,
 };
 use crate::error::Result;
 use crate::inspect::{segment_is_sound, table_is_sound};
@@ -34,7 +34,7 @@ struct Moment {
     extractor: String,
     /// What keeps the files.
     _image: Image,
-    _ground: Arc<Ground>,
+    _ground: Arc<FlushedGraves>,
     _hold: Option<Hold>,
 }
 
@@ -177,7 +177,7 @@ impl Core {
         let mut made = Vec::new();
         let mut state = State::new();
         let hold = self.devices.as_ref().map(|_| Log::hold(&self.log));
-        // Nothing is settled or flushed meanwhile, and no ground is changed.
+        // Nothing is settled or flushed meanwhile, and no flushed graves are changed.
         let pending = self.devices.as_ref().map(|it| it.settler.pending.lock());
         let kept = self.hold_graves();
         if let Some(devices) = &self.devices {
@@ -190,17 +190,17 @@ impl Core {
             state.insert(LOG_STATE.to_owned(), Vec::new());
             state.insert(DEVICES_STATE.to_owned(), Vec::new());
         }
-        let ground = self.graves_to_copy();
-        if !ground.is_empty() {
-            made.push((GRAVES_NAME.to_owned(), checkpoint::encode(&ground)));
+        let flushed = self.graves_to_copy();
+        if !flushed.is_empty() {
+            made.push((GRAVES_NAME.to_owned(), checkpoint::encode(&flushed)));
             state.insert(GRAVES_STATE.to_owned(), Vec::new());
         }
         let image = self.tree.image(&state)?;
         let mut last_sequence = image.flushed_through;
         let mut files = tables_of(&image);
-        files.extend(ground.vaults().labels().map(|label| SourceFile {
-            name: vault_name(label.number),
-            path: self.dir.join(vault_name(label.number)),
+        files.extend(flushed.spilled().labels().map(|label| SourceFile {
+            name: spill_name(label.number),
+            path: self.dir.join(spill_name(label.number)),
             bytes: label.file_bytes,
             is_table: true,
         }));
@@ -229,7 +229,7 @@ impl Core {
                 .as_ref()
                 .map_or_else(String::new, |it| it.extractor.to_string()),
             _image: image,
-            _ground: ground,
+            _ground: flushed,
             _hold: hold,
         })
     }

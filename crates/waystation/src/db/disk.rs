@@ -33,7 +33,7 @@ impl Core {
 
     /// Has what holds the log back flushed, if that is not done already and frees some of it.
     fn flush_worn(&self) {
-        let start = self.views.load().active.start_lsn;
+        let start = self.read_states.load().active.start_lsn;
         let is_much = self.log.reserved_lsn().saturating_sub(start)
             >= self.disk_reserve.short_segment_bytes();
         if is_much && self.full_memtables.load(SeqCst) == 0 {

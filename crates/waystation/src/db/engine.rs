@@ -2,13 +2,13 @@
 
 use super::Core;
 use super::pipeline::{apply_one, room_of};
-use super::view::LoggedMemTable;
 use crate::background::Throttle;
 use crate::devices::context::{Events, Memtables, Tables};
 use crate::devices::handoff::{Admission, Older};
 use crate::error::Result;
 use crate::log::{Logged, NewRecord, Rejection};
 use crate::lsm::tree::Tree;
+use crate::read_state::LoggedMemTable;
 use crate::sst::InternalIterator;
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, lock};
@@ -73,37 +73,41 @@ impl Memtables for Core {
                 start_sequence: sequence,
             });
             active.memtable = Arc::clone(&moved);
-            self.views.change(|view| view.active = moved);
+            self.read_states
+                .change(|read_state| read_state.active = moved);
         });
     }
 
     fn memtables_start(&self) -> (u64, u64) {
-        let view = self.views.load();
-        let oldest = view.full.first().unwrap_or(&view.active);
+        let read_state = self.read_states.load();
+        let oldest = read_state.full.first().unwrap_or(&read_state.active);
         (oldest.start_lsn, oldest.start_sequence)
     }
 
     fn has_full_before(&self, lsn: u64) -> bool {
-        let view = self.views.load();
-        view.full.iter().any(|memtable| memtable.start_lsn < lsn)
+        let read_state = self.read_states.load();
+        read_state
+            .full
+            .iter()
+            .any(|memtable| memtable.start_lsn < lsn)
     }
 
     fn holds_prefix(&self, prefix: &[u8]) -> bool {
-        let view = self.views.load();
-        let mut memtables = view.full.iter().chain([&view.active]);
+        let read_state = self.read_states.load();
+        let mut memtables = read_state.full.iter().chain([&read_state.active]);
         memtables.any(|memtable| holds_prefix(memtable, prefix))
     }
 
-    fn dig_range(&self, start: &[u8], end: Option<&[u8]>, lsn: u64, sequence: u64) {
-        Self::dig_range(self, start, end, lsn, sequence);
+    fn add_range_grave(&self, start: &[u8], end: Option<&[u8]>, lsn: u64, sequence: u64) {
+        Self::add_range_grave(self, start, end, lsn, sequence);
     }
 
     fn hides_in_prefix(&self, prefix: &[u8], sequence: u64) -> bool {
-        self.views.load().hides_in_prefix(prefix, sequence)
+        self.read_states.load().hides_in_prefix(prefix, sequence)
     }
 
     fn generation(&self) -> u64 {
-        self.views.load().generation()
+        self.read_states.load().generation()
     }
 }
 
@@ -133,8 +137,8 @@ impl Tables for Core {
         Self::look_again(self);
     }
 
-    fn dig_settled(&self, graves: &[(Vec<u8>, u64)], switch: u64) -> Result<()> {
-        Self::dig_settled(self, graves, switch)
+    fn add_settled_graves(&self, graves: &[(Vec<u8>, u64)], switch: u64) -> Result<()> {
+        Self::add_settled_graves(self, graves, switch)
     }
 
     fn look_for_needs_again(&self) {
@@ -195,7 +199,7 @@ impl Admission for Core {
         Self::keep_graves(self, stage)
     }
 
-    fn was_dug_over(&self, prefix: &[u8], stage: u64, sequence: u64) -> bool {
-        Self::was_dug_over(self, prefix, stage, sequence)
+    fn was_deleted_since(&self, prefix: &[u8], stage: u64, sequence: u64) -> bool {
+        Self::was_deleted_since(self, prefix, stage, sequence)
     }
 }

@@ -1,9 +1,9 @@
 //! Batches of the log on their way into memtables, while an opening reads it back.
 
 use super::pipeline::apply;
-use super::view::Memory;
 use crate::error::Result;
 use crate::log::{CHUNK_BYTES, Chunk, Inserters, Record};
+use crate::read_state::MemtablePair;
 use crate::sync::Arc;
 use waystation_format::batch::BatchIter;
 use waystation_format::log::RecordHeader;
@@ -11,7 +11,7 @@ use waystation_format::log::RecordHeader;
 /// Batches for one memtable.
 #[derive(Default)]
 pub(super) struct Batches {
-    memory: Option<Memory>,
+    memory: Option<MemtablePair>,
     /// The batches' operations one after the other.
     bytes: Vec<u8>,
     /// Where those of each batch end.
@@ -46,8 +46,8 @@ impl Chunk for Batches {
 
 impl Inserters<Batches> {
     /// Has the batch of `record`, which parses, put into `memory`.
-    pub(super) fn insert(&mut self, memory: &Memory, record: &Record<'_>) -> Result<()> {
-        let is_other = |it: &Memory| !Arc::ptr_eq(&it.table, &memory.table);
+    pub(super) fn insert(&mut self, memory: &MemtablePair, record: &Record<'_>) -> Result<()> {
+        let is_other = |it: &MemtablePair| !Arc::ptr_eq(&it.table, &memory.table);
         if self.filling.memory.as_ref().is_some_and(is_other) {
             self.hand_over()?;
         }
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn everything_arrives_in_its_memtable() {
         let tables: Vec<_> = (0..3)
-            .map(|_| Memory::new(1 << 20, &Arc::default(), &Order::Bytewise))
+            .map(|_| MemtablePair::new(1 << 20, &Arc::default(), &Order::Bytewise))
             .collect();
         let mut inserters = Inserters::<Batches>::new();
         let value = vec![7; 300];
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_short_log_starts_no_thread_and_an_error_leaves_none() {
-        let table = Memory::new(1 << 24, &Arc::default(), &Order::Bytewise);
+        let table = MemtablePair::new(1 << 24, &Arc::default(), &Order::Bytewise);
         let mut batch = WriteBatch::new();
         batch.put(b"key", b"value");
         let mut inserters = Inserters::<Batches>::new();

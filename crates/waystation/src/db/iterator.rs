@@ -8,12 +8,13 @@
 //! of the shown key, whose key and value were saved.
 
 use super::Ownership;
-use super::hiding::{Hiding, Look, Run};
 use super::snapshot::Snapshot;
-use super::view::View;
-use crate::cemetery::learned::Learned;
+use crate::cemetery::dead_ranges::DeadRangeCache;
 use crate::error::Result;
 use crate::lsm::iter::Source;
+use crate::read_state::ReadState;
+use crate::read_state::dead_run::DeadRun;
+use crate::read_state::grave_filter::{GraveFilter, Visibility};
 use crate::sst::{InternalIterator, MergingIterator};
 use crate::sync::Arc;
 pub(crate) use waystation_format::batch::prefix_end;
@@ -105,12 +106,12 @@ pub struct DbIterator {
     /// Scratch for seek targets.
     target: Vec<u8>,
     /// Keeps memtables, graves and tables alive.
-    view: Arc<View>,
+    read_state: Arc<ReadState>,
     _snapshot: Option<Snapshot>,
     /// What graves hide, if they hide anything.
-    hidden: Option<Hiding>,
-    learned: Arc<Learned>,
-    run: Run,
+    hidden: Option<GraveFilter>,
+    dead_ranges: Arc<DeadRangeCache>,
+    run: DeadRun,
     order: Order,
     /// What the fields above read is ours until then; so this goes last.
     _ownership: Ownership,
@@ -121,15 +122,15 @@ impl DbIterator {
         merged: MergingIterator<Source>,
         (sequence, time): (u64, u64),
         bounds: Bounds,
-        view: Arc<View>,
+        read_state: Arc<ReadState>,
         (snapshot, ownership): (Option<Snapshot>, Ownership),
-        learned: Arc<Learned>,
+        dead_ranges: Arc<DeadRangeCache>,
     ) -> Self {
         Self {
             hidden: None,
-            learned,
-            run: Run::new(view.version.order()),
-            order: view.version.order().clone(),
+            dead_ranges,
+            run: DeadRun::new(read_state.version.order()),
+            order: read_state.version.order().clone(),
             merged,
             sequence,
             time,
@@ -138,7 +139,7 @@ impl DbIterator {
             saved_key: Vec::new(),
             saved_value: Vec::new(),
             target: Vec::new(),
-            view,
+            read_state,
             _snapshot: snapshot,
             _ownership: ownership,
         }
@@ -151,7 +152,7 @@ impl DbIterator {
 
     /// Whether anything that it may come to expires.
     pub(super) fn knows_dates(&self) -> bool {
-        self.view.earliest() < u64::MAX
+        self.read_state.earliest() < u64::MAX
     }
 
     /// When the entry that it is on expires (microseconds since 1970), if it does.
@@ -165,7 +166,8 @@ impl DbIterator {
             Position::Nowhere => return Ok(None),
         };
         let sequence = key::trailer(internal) >> 8;
-        self.view.date_of(key::user_key(internal), sequence + 1)
+        self.read_state
+            .date_of(key::user_key(internal), sequence + 1)
     }
 
     /// Whether the cursor is on an entry.
@@ -309,7 +311,9 @@ impl DbIterator {
         self.start_over();
         set_target(&mut self.target, key, self.sequence);
         match self.hidden.as_mut().and_then(|it| it.stretch_at(key)) {
-            Some(dead) => self.merged.seek_past(&self.target, dead.end, dead.floor)?,
+            Some(dead) => self
+                .merged
+                .seek_past(&self.target, dead.end, dead.covering)?,
             None => self.merged.seek(&self.target)?,
         }
         self.settle_forward(false)
@@ -321,7 +325,7 @@ impl DbIterator {
             Some(hidden) => hidden.forget(),
             none => {
                 let (snapshot, time) = (self.sequence, self.time);
-                *none = Hiding::new(&self.view, &self.learned, snapshot, time);
+                *none = GraveFilter::new(&self.read_state, &self.dead_ranges, snapshot, time);
             }
         }
     }
@@ -352,7 +356,7 @@ impl DbIterator {
                 Sight::Seen => {
                     if trailer & 0xff == ValueKind::Value as u64 {
                         self.run
-                            .end_forward(&self.learned, Some(user), self.sequence);
+                            .end_forward(&self.dead_ranges, Some(user), self.sequence);
                         self.position = Position::On;
                         return Ok(());
                     }
@@ -367,8 +371,8 @@ impl DbIterator {
                     if !is_passed {
                         self.run.add(user);
                     }
-                    if let Some(jump) = self.hidden.as_mut().and_then(Hiding::take_jump)
-                        && self.merged.skip_forward(jump.end, jump.floor)?
+                    if let Some(jump) = self.hidden.as_mut().and_then(GraveFilter::take_jump)
+                        && self.merged.skip_forward(jump.end, jump.covering)?
                     {
                         continue;
                     }
@@ -377,7 +381,7 @@ impl DbIterator {
             self.merged.next()?;
         }
         let end = self.bounds.upper.as_deref();
-        self.run.end_forward(&self.learned, end, self.sequence);
+        self.run.end_forward(&self.dead_ranges, end, self.sequence);
         Ok(())
     }
 
@@ -417,9 +421,9 @@ impl DbIterator {
                 Sight::Expired => self.run.spoil(),
                 Sight::Hidden => {
                     self.run.add(user);
-                    if let Some(jump) = self.hidden.as_mut().and_then(Hiding::take_jump)
+                    if let Some(jump) = self.hidden.as_mut().and_then(GraveFilter::take_jump)
                         && let Some(start) = jump.start.or(self.order.least_key())
-                        && self.merged.skip_backward(start, jump.floor)?
+                        && self.merged.skip_backward(start, jump.covering)?
                     {
                         continue;
                     }
@@ -430,7 +434,7 @@ impl DbIterator {
         let live = found.then(|| key::user_key(&self.saved_key));
         let lower = self.bounds.lower.as_deref();
         self.run
-            .end_backward(&self.learned, live, lower, self.sequence);
+            .end_backward(&self.dead_ranges, live, lower, self.sequence);
         if found {
             self.position = Position::Before;
         }
@@ -454,7 +458,7 @@ enum Sight {
 #[inline]
 fn sight(
     snapshot: u64,
-    hidden: &mut Option<Hiding>,
+    hidden: &mut Option<GraveFilter>,
     user_key: &[u8],
     trailer: u64,
 ) -> Result<Sight> {
@@ -466,9 +470,9 @@ fn sight(
         return Ok(Sight::Seen);
     };
     Ok(match hidden.look(user_key, sequence)? {
-        Look::Alive => Sight::Seen,
-        Look::Dead => Sight::Hidden,
-        Look::Expired => Sight::Expired,
+        Visibility::Alive => Sight::Seen,
+        Visibility::Dead => Sight::Hidden,
+        Visibility::Expired => Sight::Expired,
     })
 }
 

@@ -1,16 +1,16 @@
-//! Learning ahead: runs of dead keys are looked for while keys are deleted, so that not even the first cursor that comes
+//! Search ahead: runs of dead keys are looked for while keys are deleted, so that not even the first cursor that comes
 //! there has to walk them.
 //!
-//! A plot keeps a sample of the keys that were deleted last. Behind such a key a cursor is sent: if a run of dead keys
-//! begins there, it notes the run (see [`Learned`](crate::cemetery::learned::Learned)) as every cursor does, and the
-//! next look begins where the run ended, however far the deletions have gone on from there meanwhile. Keys that are
-//! deleted one here, one there make no runs; then only a few of them are looked at.
+//! The active graves keep a sample of the keys that were deleted last. Behind such a key a cursor is sent: if a run of
+//! dead keys begins there, it notes the run (see [`DeadRangeCache`](crate::cemetery::dead_ranges::DeadRangeCache)) as
+//! every cursor does, and the next look begins where the run ended, however far the deletions have gone on from there
+//! meanwhile. Keys that are deleted one here, one there make no runs; then only a few of them are looked at.
 
-use super::view::{LoggedMemTable, Memory};
 use super::{Core, DbIterator, IterOptions};
 use crate::background::Kind;
 use crate::cemetery::points::{SAMPLE_EVERY, SAMPLES};
 use crate::error::Result;
+use crate::read_state::{LoggedMemTable, MemtablePair};
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Arc, lock};
 use std::time::Duration;
@@ -27,8 +27,8 @@ const FRONTS_MAX: usize = 16;
 /// How far deletions were looked at.
 #[derive(Debug, Default)]
 pub(super) struct Looked {
-    /// The sequence number with which the plot began.
-    plot: u64,
+    /// The sequence number with which the memtable began.
+    began_at: u64,
     /// How many graves it had.
     graves: usize,
     /// The keys before which runs ended.
@@ -36,19 +36,24 @@ pub(super) struct Looked {
 }
 
 impl Core {
-    /// What a cursor finds out that is made next counts up to the number it reads at. If there is something to be jumped
-    /// over at all, the memtable tells the one after it what was inserted since.
+    /// What a cursor finds out that is made next counts up to the number it reads at. If there is something to be
+    /// jumped over at all, the memtable tells the one after it what was inserted since.
     pub(super) fn watch_memtable(&self) {
-        if !self.cemetery.learned.has_news() {
+        if !self.cemetery.dead_ranges.has_news() {
             return;
         }
         let next_sequence = || self.log.at_front(|_, sequence| sequence);
-        self.views.load().active.memory.table.watch(next_sequence);
+        self.read_states
+            .load()
+            .active
+            .memory
+            .table
+            .watch(next_sequence);
     }
 
     /// Something may have been deleted in `memory`, to which writes go: has the watcher look if it is worth it.
     #[inline]
-    pub(super) fn note_deletions(&self, memory: &Memory) {
+    pub(super) fn note_deletions(&self, memory: &MemtablePair) {
         if memory.graves.points().len() >= self.learn_at.load(Relaxed) {
             self.learn_soon();
         }
@@ -63,7 +68,7 @@ impl Core {
 
     /// Looks for runs of dead keys among what was deleted since the last time.
     pub(super) fn learn(&self) -> Result<()> {
-        let active = Arc::clone(&self.views.load().active);
+        let active = Arc::clone(&self.read_states.load().active);
         // Only the watcher looks; nobody waits for this while it reads.
         let mut looked = std::mem::take(&mut *lock(&self.cemetery.looked));
         let outcome = self.look_at(&active, &mut looked);
@@ -75,8 +80,8 @@ impl Core {
     fn look_at(&self, active: &LoggedMemTable, looked: &mut Looked) -> Result<()> {
         let points = active.memory.graves.points();
         let graves = points.len();
-        if looked.plot != active.start_sequence {
-            looked.plot = active.start_sequence;
+        if looked.began_at != active.start_sequence {
+            looked.began_at = active.start_sequence;
             looked.graves = 0;
         }
         if graves < looked.graves + WORTH_LOOKING {
@@ -98,7 +103,7 @@ impl Core {
             };
             if self
                 .cemetery
-                .learned
+                .dead_ranges
                 .covers(&key, &key, 1, cursor.sequence())
             {
                 continue;
@@ -120,9 +125,9 @@ impl Core {
 
     /// Sends the cursor to `key`; the key before which the run of dead keys ended that begins there, if one does.
     fn follow(&self, cursor: &mut DbIterator, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let before = self.cemetery.learned.added();
+        let before = self.cemetery.dead_ranges.added();
         cursor.seek(key)?;
-        let is_run = self.cemetery.learned.added() > before && cursor.valid();
+        let is_run = self.cemetery.dead_ranges.added() > before && cursor.valid();
         Ok(is_run.then(|| cursor.key().to_vec()))
     }
 }
@@ -156,10 +161,10 @@ mod tests {
             // Looks come in the middle of them, and memtables may change there.
             let end = key((stage + 1) * STAGE - 4 * WORTH_LOOKING);
             let snapshot = db.core.log.visible_sequence();
-            let learned = &db.core.cemetery.learned;
+            let dead_ranges = &db.core.cemetery.dead_ranges;
             let is_covered = (0..60_000).any(|_| {
                 std::thread::sleep(Duration::from_millis(1));
-                learned.covers(&start, &end, 5 * STAGE as u64, snapshot)
+                dead_ranges.covers(&start, &end, 5 * STAGE as u64, snapshot)
             });
             assert!(is_covered, "stage {stage}");
         }

@@ -2,19 +2,19 @@
 //!
 //! ```text
 //!   write --> log (ring, segments) --> memtable --> full memtables --> tree (tables)
-//!   read  <------------------------ view: memtables and version, pinned together
+//!   read  <------------------------ read state: memtables, graves and version, pinned together
 //! ```
 //!
 //! - [`pipeline`]: what a write passes first ([`write_source`]: its operations and their bytes; [`disk`]: room on the disk);
 //!   [`commit`]: how it becomes visible and durable; [`device_writes`]: the same in a directory with devices
-//! - [`view`]: what a read pins; [`snapshot`]: what compaction must keep for it; [`iterator`]: the cursor; [`entries`]: ranges
+//! - [`read_state`](crate::read_state): what a read pins; [`snapshot`]: what compaction must keep for it; [`iterator`]: the cursor; [`entries`]: ranges
 //!   as iterators
 //! - [`workers`]: what is done in the background; [`rest`]: what is done when nobody writes; [`keeping`]: when the devices are
 //!   looked after
 //! - [`device_handle`], [`devices`] and [`handoff`]: devices as the handle shows them; [`engine`]: what the database does for them;
 //!   [`older`]: what was there before there was an extractor
-//! - [`graves`]: what was deleted, until nothing is left of it; [`vaults`]: when it is too much for memory; [`hiding`] and
-//!   [`learn`]: how cursors get past it
+//! - [`graves`]: what was deleted, until nothing is left of it; [`spilled`]: when it is too much for memory; [`learn`]:
+//!   how dead ranges are found before cursors come
 //! - [`times`]: keys with a time to live
 //! - [`check`]: whether tables and the upper level are what was written
 //! - [`backup`]: a copy of the whole at one moment, while writing goes on
@@ -34,7 +34,6 @@ mod entries;
 mod export;
 mod graves;
 mod handoff;
-mod hiding;
 mod inserters;
 mod iterator;
 mod keeping;
@@ -50,13 +49,13 @@ mod replay;
 mod rest;
 mod sizes;
 mod snapshot;
+mod spilled;
 mod stats;
+mod timeline;
 mod times;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tombstone_tests;
-mod vaults;
-mod view;
 mod workers;
 mod write_source;
 
@@ -81,6 +80,7 @@ use crate::lsm::iter::Source;
 use crate::lsm::memtable::Regions;
 use crate::lsm::tree::Tree;
 use crate::options::{Durability, Options, PutOptions};
+use crate::read_state::{ReadState, ReadStates};
 use crate::sst::Lookup;
 use crate::sst::MergingIterator;
 use crate::storage::{DirectoryLock, Storage};
@@ -93,7 +93,6 @@ use snapshot::Snapshots;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use times::Times;
-use view::ViewCell;
 use workers::{Background, Workers};
 
 /// An open database. Any number of threads may use it at once; one process owns a directory at a time.
@@ -135,7 +134,7 @@ struct Core {
     options: Options,
     log: Arc<Log>,
     tree: Tree,
-    views: ViewCell,
+    read_states: ReadStates,
     cemetery: Cemetery,
     snapshots: Arc<Snapshots>,
     times: Times,
@@ -282,8 +281,12 @@ impl Db {
     pub fn get_at(&self, key: &[u8], snapshot: &Snapshot) -> Result<Option<Vec<u8>>> {
         self.core.check_snapshot(snapshot)?;
         let time = || self.core.times.at(snapshot.taken_at());
-        self.core
-            .get(&self.core.views.load(), key, snapshot.sequence(), time)
+        self.core.get(
+            &self.core.read_states.load(),
+            key,
+            snapshot.sequence(),
+            time,
+        )
     }
 
     /// Marks this point in the history of the database, to be read at later. The snapshot may outlive this handle and
@@ -418,18 +421,18 @@ impl Core {
         }
         let ownership = self.ownership.upgrade().ok_or(Error::Closed("closed"))?;
         self.watch_memtable();
-        let (mut view, mut sequence) = self.views.read_point(&self.log);
+        let (mut read_state, mut sequence) = self.read_states.read_point(&self.log);
         if self.devices.is_some() && options.snapshot.is_none() {
             // It holds what the cursor will come to in the upper level.
             options.snapshot = Some(self.snapshot());
         }
         if let Some(snapshot) = &options.snapshot {
             self.check_snapshot(snapshot)?;
-            view = self.views.load();
+            read_state = self.read_states.load();
             sequence = snapshot.sequence();
         }
         let time = match &options.snapshot {
-            _ if view.earliest() == u64::MAX => 0,
+            _ if read_state.earliest() == u64::MAX => 0,
             Some(snapshot) => self.times.at(snapshot.taken_at()),
             None => self.time(),
         };
@@ -437,7 +440,7 @@ impl Core {
         // One that is empty by now holds nothing up to `sequence`.
         let mut newest = u64::MAX;
         let mut sources: Vec<Source> = Vec::new();
-        for logged in view.newest_first() {
+        for logged in read_state.newest_first() {
             let table = &logged.memory.table;
             if !table.is_empty() {
                 sources.push(Source::from(table.iter().with_newest(newest)));
@@ -446,7 +449,7 @@ impl Core {
         }
         let in_memory = sources.len();
         self.tree.sources(
-            &view.version,
+            &read_state.version,
             bounds.lower.as_deref(),
             bounds.upper.as_deref(),
             &mut sources,
@@ -455,20 +458,20 @@ impl Core {
         if let Some(upper) = upper {
             let point = ReadPoint {
                 snapshot: sequence,
-                generation: view.generation(),
+                generation: read_state.generation(),
             };
             let cursor = upper.cursor(point, bounds.upper.as_deref());
             sources.push(Source::Outside(Box::new(cursor)));
         }
         let merged = MergingIterator::new(sources, &self.options.order);
-        let learned = Arc::clone(&self.cemetery.learned);
+        let dead_ranges = Arc::clone(&self.cemetery.dead_ranges);
         Ok(DbIterator::new(
             merged,
             (sequence, time),
             bounds,
-            view,
+            read_state,
             (options.snapshot, ownership),
-            learned,
+            dead_ranges,
         ))
     }
 
@@ -487,14 +490,16 @@ impl Core {
     /// The value under `key` now.
     fn get_now(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let Some(devices) = &self.devices else {
-            let (view, sequence) = self.views.read_point(&self.log);
-            let floor = view.floor(key, sequence, || self.time())?;
-            return self.get_below(&view, key, sequence, floor).map(found);
+            let (read_state, sequence) = self.read_states.read_point(&self.log);
+            let covering = read_state.covering(key, sequence, || self.time())?;
+            return self
+                .get_below(&read_state, key, sequence, covering)
+                .map(found);
         };
         loop {
             let generation = devices.upper.table.generation();
-            let (view, sequence) = self.views.read_point(&self.log);
-            let value = self.get(&view, key, sequence, || self.time());
+            let (read_state, sequence) = self.read_states.read_point(&self.log);
+            let value = self.get(&read_state, key, sequence, || self.time());
             // Without a snapshot, what was to be read may have been given up meanwhile.
             if devices.upper.table.generation() == generation {
                 return value;
@@ -505,49 +510,54 @@ impl Core {
     /// The value under `key` at `sequence` and `time`, on both levels.
     fn get(
         &self,
-        view: &view::View,
+        read_state: &ReadState,
         key: &[u8],
         sequence: u64,
         time: impl FnOnce() -> u64,
     ) -> Result<Option<Vec<u8>>> {
         let upper = self.devices.as_ref().map(|devices| &devices.upper);
         let device = upper.and_then(|upper| Some((upper, upper.table.extractor().prefix(key)?)));
-        let floor = view.floor(key, sequence, time)?;
+        let covering = read_state.covering(key, sequence, time)?;
         let Some((upper, prefix)) = device else {
-            return self.get_below(view, key, sequence, floor).map(found);
+            return self
+                .get_below(read_state, key, sequence, covering)
+                .map(found);
         };
         let point = ReadPoint {
             snapshot: sequence,
-            generation: view.generation(),
+            generation: read_state.generation(),
         };
-        match upper.get(prefix, key, point, floor)? {
+        match upper.get(prefix, key, point, covering)? {
             Step::Done(value) => Ok(value),
-            Step::Tree(floor, then) => match self.get_below(view, key, sequence, floor)? {
-                Lookup::Missing => match then {
-                    Lookup::Found(spot) => upper.value(&spot).map(Some),
-                    Lookup::Deleted | Lookup::Missing => Ok(None),
-                },
-                answer => Ok(found(answer)),
-            },
+            Step::Tree(covering, then) => {
+                match self.get_below(read_state, key, sequence, covering)? {
+                    Lookup::Missing => match then {
+                        Lookup::Found(spot) => upper.value(&spot).map(Some),
+                        Lookup::Deleted | Lookup::Missing => Ok(None),
+                    },
+                    answer => Ok(found(answer)),
+                }
+            }
         }
     }
 
-    /// What memtables and tree say about `key` at `sequence`, where versions below `floor` are hidden.
+    /// What memtables and tree say about `key` at `sequence`, where versions below `covering` are hidden.
     fn get_below(
         &self,
-        view: &view::View,
+        read_state: &ReadState,
         key: &[u8],
         sequence: u64,
-        floor: u64,
+        covering: u64,
     ) -> Result<Lookup<Vec<u8>>> {
-        for memtable in view.memtables() {
-            match memtable.get_above(key, sequence, floor) {
+        for memtable in read_state.memtables() {
+            match memtable.get_above(key, sequence, covering) {
                 Lookup::Found(value) => return Ok(Lookup::Found(value.to_vec())),
                 Lookup::Deleted => return Ok(Lookup::Deleted),
                 Lookup::Missing => {}
             }
         }
-        self.tree.get_above(&view.version, key, sequence, floor)
+        self.tree
+            .get_above(&read_state.version, key, sequence, covering)
     }
 
     fn check_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
@@ -561,14 +571,14 @@ impl Core {
     }
 
     fn observe_backlog(&self) {
-        let view = self.views.load();
-        let full = view
+        let read_state = self.read_states.load();
+        let full = read_state
             .full
             .iter()
             .map(|it| it.memory.table.used_bytes() as u64);
-        let active = view.active.memory.table.capacity_bytes();
+        let active = read_state.active.memory.table.capacity_bytes();
         self.disk_reserve.note_memtables(full.sum(), active as u64);
-        let level0 = view.version.level(0).len();
+        let level0 = read_state.version.level(0).len();
         self.throttle
             .observe(self.full_memtables.load(SeqCst), level0);
     }

@@ -7,13 +7,12 @@ use super::pipeline::Active;
 use super::replay::Replay;
 use super::snapshot::Snapshots;
 use super::times::Times;
-use super::view::{LoggedMemTable, View, ViewCell};
 use super::workers::{Background, Workers, limits};
 use super::{Core, Db, Ownership};
 use crate::background::{self, DiskReserve, Kind, Member, Throttle};
-use crate::cemetery::ground::Ground;
-use crate::cemetery::plot::Plot;
-use crate::cemetery::vault::Site;
+use crate::cemetery::active::ActiveGraves;
+use crate::cemetery::flushed::FlushedGraves;
+use crate::cemetery::spilled::SpillDirectory;
 use crate::devices::checkpoint::{self, Directory, Saved};
 use crate::devices::index_snapshot::{self, Spared};
 use crate::devices::ledger::Ledger;
@@ -31,6 +30,7 @@ use crate::lsm::compaction::{Hidden, Shape};
 use crate::lsm::tree::{Tree, TreeSettings};
 use crate::lsm::version::State;
 use crate::options::{DeviceOptions, Options};
+use crate::read_state::{LoggedMemTable, ReadState, ReadStates};
 use crate::sst::TableSettings;
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -74,16 +74,16 @@ fn open_owned(
     let mut state = tree.state();
     let knows_log = state.contains_key(LOG_STATE);
     let mut devices = read_devices(&*storage, path, &options, &state)?;
-    let flushed = tree.flushed_sequence();
-    let site = site_of_graves(&storage, path, &options, &tree);
-    let (ground, has_graves) = read_graves(&site, &state, flushed)?;
+    let flushed_through = tree.flushed_sequence();
+    let site = spill_directory(&storage, path, &options, &tree);
+    let (flushed, has_graves) = read_graves(&site, &state, flushed_through)?;
     let spared = match &mut devices {
         Some(devices) => index_snapshot::load(&*storage, path, devices),
         None => Spared::default(),
     };
     let mut replay = Replay::new(
         options.memtable_bytes,
-        flushed,
+        flushed_through,
         knows_log,
         devices,
         spared,
@@ -101,8 +101,9 @@ fn open_owned(
     )?;
     replay.finish();
     let visible = recovered.log.visible_sequence();
-    if visible < flushed {
-        let reason = format!("it ends at write {visible}, but tables hold writes up to {flushed}");
+    if visible < flushed_through {
+        let reason =
+            format!("it ends at write {visible}, but tables hold writes up to {flushed_through}");
         return Err(Error::corruption(path.join(JOURNAL_NAME), 0, reason));
     }
     // Before anything else is written that would belong to another program's log if this one were not known.
@@ -115,7 +116,12 @@ fn open_owned(
     {
         let was_empty = visible == 0 && tree.version().tables().next().is_none();
         replay.devices = Some(begin_devices(
-            &*storage, path, settings, visible, flushed, was_empty,
+            &*storage,
+            path,
+            settings,
+            visible,
+            flushed_through,
+            was_empty,
         )?);
     }
     if replay.devices.is_some() && !state.contains_key(DEVICES_STATE) {
@@ -130,7 +136,7 @@ fn open_owned(
         recovered,
         tree,
         replay,
-        (ground, has_graves, site),
+        (flushed, has_graves, site),
     ));
     connect(&core);
     let workers = Workers::start(&core)?;
@@ -143,8 +149,13 @@ fn open_owned(
 }
 
 /// Where graves spill to.
-fn site_of_graves(storage: &Arc<dyn Storage>, path: &Path, options: &Options, tree: &Tree) -> Site {
-    Site {
+fn spill_directory(
+    storage: &Arc<dyn Storage>,
+    path: &Path,
+    options: &Options,
+    tree: &Tree,
+) -> SpillDirectory {
+    SpillDirectory {
         storage: Arc::clone(storage),
         dir: path.to_owned(),
         settings: tree_settings(options).table,
@@ -166,7 +177,7 @@ fn connect(core: &Arc<Core>) {
     let of_graves = Arc::downgrade(core);
     core.tree.leave_out(Box::new(move |snapshot| {
         of_graves.upgrade().map_or_else(Hidden::default, |core| {
-            core.hidden_from(&core.views.load(), snapshot)
+            core.hidden_from(&core.read_states.load(), snapshot)
         })
     }));
     let of_snapshots = Arc::downgrade(core);
@@ -283,14 +294,14 @@ fn begin_devices(
     dir: &Path,
     settings: &DeviceOptions,
     begun_after: u64,
-    flushed: u64,
+    flushed_through: u64,
     is_complete: bool,
 ) -> Result<DeviceReplay> {
     let directory = Directory {
         extractor: settings.extractor,
         is_complete,
         begun_after,
-        released: flushed,
+        released: flushed_through,
         clock: Duration::ZERO,
         engine: fresh_identity(storage),
     };
@@ -333,7 +344,7 @@ fn assemble(
     recovered: Recovered,
     tree: Tree,
     replay: Replay,
-    (ground, has_graves, site): (Ground, bool, Site),
+    (flushed, has_graves, site): (FlushedGraves, bool, SpillDirectory),
 ) -> Core {
     // What the ring alone held was laid out anew behind the cut: up to there nothing can be freed early.
     let clamp = |memtable: LoggedMemTable| {
@@ -359,15 +370,15 @@ fn assemble(
         let (directory, now) = (replay.directory, storage.now());
         Devices::new(upper, settings, directory, pending, snapshot_lsn, now)
     });
-    let reached = replay.time.max(ground.time());
+    let reached = replay.time.max(flushed.time());
     let times = Times::new(storage.wall_clock(), storage.now(), reached);
-    let cemetery = Cemetery::new(&ground, has_graves, site, log.visible_sequence());
-    let ground = with_departures(ground, devices.as_ref());
-    let ground = reaching_far(ground, &full, &active, log.visible_sequence());
-    let ground = Arc::new(ground);
-    let view = View::new(Arc::clone(&active), full, tree.version(), ground);
+    let cemetery = Cemetery::new(&flushed, has_graves, site, log.visible_sequence());
+    let flushed = with_departures(flushed, devices.as_ref());
+    let flushed = reaching_far(flushed, &full, &active, log.visible_sequence());
+    let flushed = Arc::new(flushed);
+    let read_state = ReadState::new(Arc::clone(&active), full, tree.version(), flushed);
     let core = Core {
-        views: ViewCell::new(view),
+        read_states: ReadStates::new(read_state),
         cemetery,
         storage,
         dir: dir.to_owned(),
@@ -403,31 +414,31 @@ fn assemble(
     core
 }
 
-/// The ground, which goes as far as its graves, now that memtables are as they were; or will, once they are flushed.
+/// The flushed graves, which goes as far as its graves, now that memtables are as they were; or will, once they are flushed.
 fn reaching_far(
-    ground: Ground,
+    flushed: FlushedGraves,
     full: &[Arc<LoggedMemTable>],
     active: &LoggedMemTable,
     last_sequence: u64,
-) -> Ground {
-    if ground.last_number() > ground.through() {
+) -> FlushedGraves {
+    if flushed.last_number() > flushed.through() {
         let mut memtables = full.iter().map(|it| &**it).chain([active]);
         match memtables.rfind(|memtable| !memtable.memory.is_empty()) {
-            Some(used) => used.memory.graves.note_burial(),
-            None => return ground.with_settled(&[], 0, last_sequence),
+            Some(used) => used.memory.graves.note_due(),
+            None => return flushed.with_settled(&[], 0, last_sequence),
         }
     }
-    ground
+    flushed
 }
 
-/// The ground with the graves of departed devices, as the device table knows them: an older version kept them there
+/// The flushed graves with the graves of departed devices, as the device table knows them: an older version kept them there
 /// alone.
-fn with_departures(ground: Ground, devices: Option<&Devices>) -> Ground {
+fn with_departures(flushed: FlushedGraves, devices: Option<&Devices>) -> FlushedGraves {
     let floored = devices.map_or_else(Vec::new, |it| it.upper.table.floored());
     if floored.is_empty() {
-        return ground;
+        return flushed;
     }
-    let departures = Plot::new(0);
+    let departures = ActiveGraves::new(0);
     for device in floored {
         let prefix = device.prefix();
         device.with_state(|state| {
@@ -436,6 +447,6 @@ fn with_departures(ground: Ground, devices: Option<&Devices>) -> Ground {
             }
         });
     }
-    let through = ground.through();
-    ground.with([&departures], through, u64::MAX, 0, through)
+    let through = flushed.through();
+    flushed.with([&departures], through, u64::MAX, 0, through)
 }

@@ -2,17 +2,17 @@
 
 use super::disk::only_deletes;
 use super::learn::WORTH_LOOKING;
-use super::view::{LoggedMemTable, Memory};
 use super::write_source::{Single, WriteSource};
 use super::{Core, WriteBatch};
 use crate::background::{FULL_MEMTABLES_MAX, Kind, Writing};
+use crate::cemetery::active::ActiveGraves;
 #[cfg(test)]
 use crate::cemetery::plain;
-use crate::cemetery::plot::Plot;
 use crate::error::{Error, Result};
 use crate::log::{NewRecord, Rejection};
 use crate::lsm::memtable::MemTable;
 use crate::options::{BATCH_BYTES_MAX, Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::read_state::{LoggedMemTable, MemtablePair};
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::{Arc, lock, wait};
 use std::cell::RefCell;
@@ -181,7 +181,7 @@ impl Core {
     /// Makes a fresh memtable the active one, from position `lsn` and `sequence` on.
     pub(super) fn rotate(&self, active: &mut Active, room: usize, lsn: u64, sequence: u64) {
         let fresh = Arc::new(LoggedMemTable {
-            memory: Memory::new(
+            memory: MemtablePair::new(
                 self.options.memtable_bytes.max(room),
                 &self.regions,
                 &self.options.order,
@@ -192,9 +192,9 @@ impl Core {
         active.memtable = Arc::clone(&fresh);
         active.reserved = 0;
         self.active_reserved.store(0, Relaxed);
-        self.views.change(|view| {
-            let full = std::mem::replace(&mut view.active, fresh);
-            view.full.push(full);
+        self.read_states.change(|read_state| {
+            let full = std::mem::replace(&mut read_state.active, fresh);
+            read_state.full.push(full);
         });
         self.full_memtables.fetch_add(1, SeqCst);
         self.learn_at.store(WORTH_LOOKING, Relaxed);
@@ -232,7 +232,7 @@ impl Core {
 
 /// Puts `operations` into `memory`, numbered from `sequence` on.
 pub(super) fn apply<'a>(
-    memory: &Memory,
+    memory: &MemtablePair,
     operations: impl IntoIterator<Item = Operation<'a>>,
     sequence: u64,
 ) {
@@ -243,14 +243,14 @@ pub(super) fn apply<'a>(
 
 /// Puts one operation into `memory`: a version to the versions, a deletion to the graves.
 #[inline]
-pub(super) fn apply_one(memory: &Memory, operation: &Operation<'_>, sequence: u64) {
+pub(super) fn apply_one(memory: &MemtablePair, operation: &Operation<'_>, sequence: u64) {
     let key = operation.key;
     match (operation.value, operation.range(), operation.time) {
         (Some(value), _, _) => {
             memory.table.insert(key, sequence, ValueKind::Value, value);
         }
         (None, Some(end), _) => memory.graves.delete_range(key, end, sequence),
-        (None, None, None) if !buries_keys(memory.table.order()) => {
+        (None, None, None) if !deletes_with_graves(memory.table.order()) => {
             let kind = ValueKind::Deletion;
             memory.table.insert(key, sequence, kind, b"");
         }
@@ -260,14 +260,14 @@ pub(super) fn apply_one(memory: &Memory, operation: &Operation<'_>, sequence: u6
         (None, None, Some(Time::Expiry(date) | Time::Lifetime(date))) => {
             memory.graves.expire(key, sequence, date);
         }
-        (None, None, Some(Time::Reached(_))) => memory.graves.note_burial(),
+        (None, None, Some(Time::Reached(_))) => memory.graves.note_due(),
     }
 }
 
 /// Whether the deletion of a key is a grave. In a program's own order it is a version, as keys may compare equal that a
 /// hash tells apart.
 #[inline]
-fn buries_keys(order: &Order) -> bool {
+fn deletes_with_graves(order: &Order) -> bool {
     #[cfg(test)]
     if plain::is_plain() {
         return false;
@@ -280,10 +280,10 @@ pub(super) fn room_of(operation: &Operation<'_>, order: &Order) -> usize {
     let key_bytes = operation.key.len();
     match (operation.value, operation.range_end, operation.time) {
         (Some(value), _, _) => MemTable::entry_bytes(key_bytes, value.len()),
-        (None, Some(end), _) => Plot::range_bytes(key_bytes, end.len()),
-        (None, None, None) if !buries_keys(order) => MemTable::entry_bytes(key_bytes, 0),
-        (None, None, None) => Plot::point_bytes(key_bytes),
-        (None, None, Some(_)) => Plot::dated_bytes(key_bytes),
+        (None, Some(end), _) => ActiveGraves::range_bytes(key_bytes, end.len()),
+        (None, None, None) if !deletes_with_graves(order) => MemTable::entry_bytes(key_bytes, 0),
+        (None, None, None) => ActiveGraves::point_bytes(key_bytes),
+        (None, None, Some(_)) => ActiveGraves::dated_bytes(key_bytes),
     }
 }
 

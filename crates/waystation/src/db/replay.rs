@@ -2,7 +2,6 @@
 
 use super::inserters::Batches;
 use super::pipeline::{apply_one, room_of};
-use super::view::{LoggedMemTable, Memory};
 use crate::devices::index::{Entry, Spot};
 use crate::devices::index_snapshot::Spared;
 use crate::devices::inserters::Versions;
@@ -11,6 +10,7 @@ use crate::directory::CHECKPOINT_NAME;
 use crate::error::{Error, Result};
 use crate::log::{Inserters, Needs, Record};
 use crate::lsm::memtable::Regions;
+use crate::read_state::{LoggedMemTable, MemtablePair};
 use crate::sync::Arc;
 use std::path::Path;
 use waystation_format::FormatError;
@@ -55,7 +55,7 @@ impl Replay {
             knows_log,
             full: Vec::new(),
             active: LoggedMemTable {
-                memory: Memory::new(memtable_bytes, &regions, order),
+                memory: MemtablePair::new(memtable_bytes, &regions, order),
                 start_lsn: 0,
                 start_sequence: flushed_sequence + 1,
             },
@@ -208,7 +208,11 @@ impl Replay {
     fn make_room(&mut self, room: usize, lsn: u64, sequence: u64) {
         if !self.active.memory.has_room(self.reserved, room) {
             let fresh = LoggedMemTable {
-                memory: Memory::new(self.memtable_bytes.max(room), &self.regions, &self.order),
+                memory: MemtablePair::new(
+                    self.memtable_bytes.max(room),
+                    &self.regions,
+                    &self.order,
+                ),
                 start_lsn: lsn,
                 start_sequence: sequence,
             };

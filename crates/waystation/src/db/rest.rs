@@ -4,8 +4,8 @@
 //! into a table and to merge level 0 down: reads then look into fewer places, the log is free, and the next
 //! open is quick. Neither is done for a few bytes, which would be rewritten too often for what it brings.
 //!
-//! The *watcher*, a background job, looks every [`LOOK`] while somebody writes, until it has seen the same last write for
-//! [`QUIET`]. At rest it looks when keys expire; the first write after a rest wakes it.
+//! The *watcher*, a background job, looks every [`LOOK`] while somebody writes, until it has seen the same last write
+//! for [`QUIET`]. At rest it looks when keys expire; the first write after a rest wakes it.
 
 use super::Core;
 use super::times::micros;
@@ -21,7 +21,7 @@ const DEADLINE_PART: u32 = 16;
 const LOOK_MIN: Duration = Duration::from_millis(20);
 /// When nothing was written for so long, it is a rest.
 const QUIET: Duration = Duration::from_millis(240);
-/// At rest, expired keys are looked at again so much later if something stands in the way of burying them.
+/// At rest, expired keys are looked at again so much later if something stands in the way of flushing them.
 const LOOK_AT_REST: Duration = QUIET;
 /// At rest a memtable is flushed that holds at least this part of what it could.
 const WORTH_FLUSHING: usize = 4;
@@ -33,7 +33,7 @@ const MANY_GRAVES: usize = 1_000;
 pub(super) struct Watch {
     /// The last write that it saw, and when first.
     seen: Option<(u64, Duration)>,
-    /// A snapshot holds back the burial of expired keys.
+    /// A snapshot holds back the flush of expired keys.
     waits_for_release: bool,
 }
 
@@ -81,7 +81,7 @@ impl Core {
     fn begin_rest(&self, sequence: u64) {
         let is_much =
             self.active_reserved.load(Relaxed) >= self.options.memtable_bytes / WORTH_FLUSHING;
-        let graves = &self.views.load().active.memory.graves;
+        let graves = &self.read_states.load().active.memory.graves;
         let has_deadline = self.options.deletion_deadline.is_some();
         // A deleted range hides much, for all that is known, and nothing comes back before it is flushed.
         let is_worth_it = graves.has_ranges() || graves.points().len() >= MANY_GRAVES;
@@ -104,24 +104,24 @@ impl Core {
             self.sleeping.store(false, SeqCst);
             return Next::At(self.storage.now() + self.look_pause());
         }
-        self.next_burial().map_or(Next::Idle, Next::At)
+        self.next_expiry().map_or(Next::Idle, Next::At)
     }
 
-    /// When expired keys can be buried, if there are keys that expire and no snapshot holds that back.
-    fn next_burial(&self) -> Option<Duration> {
+    /// When expired keys can be flushed, if there are keys that expire and no snapshot holds that back.
+    fn next_expiry(&self) -> Option<Duration> {
         // Before the look: a release after it wakes the watcher.
         lock(&self.watch).waits_for_release = true;
-        let view = self.views.load();
-        let ripe_from = view.ripe_from();
+        let read_state = self.read_states.load();
+        let due_from = read_state.due_from();
         let (now, time) = (self.storage.now(), self.time());
-        let burial = if ripe_from == u64::MAX {
+        let flush = if due_from == u64::MAX {
             None
-        } else if !view.ground.vaults().is_empty() {
+        } else if !read_state.flushed.spilled().is_empty() {
             // They are split as their dates pass.
             Some(now + LOOK_AT_REST)
-        } else if ripe_from > time {
-            Some(now + Duration::from_micros(ripe_from - time) + self.gather_at_rest())
-        } else if self.oldest_time() < ripe_from.saturating_add(micros(self.gather_at_rest()))
+        } else if due_from > time {
+            Some(now + Duration::from_micros(due_from - time) + self.gather_at_rest())
+        } else if self.oldest_time() < due_from.saturating_add(micros(self.gather_at_rest()))
             && self.snapshots.summary().0 > 0
         {
             return None;
@@ -129,10 +129,10 @@ impl Core {
             Some(now + LOOK_AT_REST)
         };
         lock(&self.watch).waits_for_release = false;
-        burial
+        flush
     }
 
-    /// A snapshot was released: what it held back can be buried.
+    /// A snapshot was released: what it held back can be flushed.
     pub(super) fn watch_after_release(&self) {
         if std::mem::take(&mut lock(&self.watch).waits_for_release) {
             self.jobs.submit(Kind::Watch);

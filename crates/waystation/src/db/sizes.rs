@@ -22,15 +22,15 @@ impl Db {
     /// About how many bytes of storage the keys from `lower` on and before `upper` take in tables: exact to the
     /// blocks at both ends. What is in memory, or in the upper level, does not count.
     pub fn approximate_bytes(&self, lower: &[u8], upper: &[u8]) -> Result<u64> {
-        let view = self.core.views.load();
+        let read_state = self.core.read_states.load();
         self.core
             .tree
-            .approximate_bytes(&view.version, lower, upper)
+            .approximate_bytes(&read_state.version, lower, upper)
     }
 
     /// The tables in force, by level; in level 0 the newest first, deeper by their keys.
     pub fn tables(&self) -> Vec<TableInfo> {
-        let view = self.core.views.load();
+        let read_state = self.core.read_states.load();
         let info = |(level, table): (usize, &crate::sync::Arc<crate::sst::TableMeta>)| TableInfo {
             level,
             number: table.number,
@@ -38,7 +38,7 @@ impl Db {
             smallest: table.smallest_user_key().to_vec(),
             largest: table.largest_user_key().to_vec(),
         };
-        view.version.tables().map(info).collect()
+        read_state.version.tables().map(info).collect()
     }
 }
 

@@ -55,14 +55,15 @@ pub struct GraveStats {
     pub spilled: u64,
     /// What these files take (bytes).
     pub spilled_bytes: u64,
-    /// Bytes of tables that graves hide and compaction has yet to give back, or may not while a snapshot is held; about.
+    /// Bytes of tables that graves hide and compaction has yet to give back, or may not while a snapshot is held;
+    /// about.
     pub pinned_bytes: u64,
     /// Sequence number of the oldest deletion that hides something in tables still.
     pub oldest_unpersisted: Option<u64>,
     /// How long ago that was, in seconds, as far as the open database has seen it.
     pub oldest_unpersisted_seconds: Option<f64>,
-    /// Runs of dead keys that scans jump because another scan came through.
-    pub learned: u64,
+    /// Ranges of dead keys that scans jump because another scan came through.
+    pub dead_ranges: u64,
 }
 
 /// What the upper level takes.

@@ -1,9 +1,10 @@
-//! Times to live: whose time it is, and when what has expired is buried.
+//! Times to live: whose time it is, and when what has expired is flushed.
 //!
-//! A put with a time to live is a put and a grave with a date, which is the time of the put and that span. The *time* is
-//! the wall clock's when the database is opened, or the latest that the database remembers, if that is later; from then
-//! on a clock counts that nobody sets. So a step of the wall clock does nothing to an open database, and no time goes back
-//! on which something was buried. A reader takes the time with the sequence number: a snapshot's stands still.
+//! A put with a time to live is a put and a grave with a date, which is the time of the put and that span. The *time*
+//! is the wall clock's when the database is opened, or the latest that the database remembers, if that is later; from
+//! then on a clock counts that nobody sets. So a step of the wall clock does nothing to an open database, and no time
+//! goes back at which a grave was promoted. A reader takes the time with the sequence number: a snapshot's stands
+//! still.
 //!
 //! ```text
 //!   put --> version and dated grave          hidden from readers that are past the date
@@ -20,7 +21,7 @@ use crate::sync::{Mutex, lock};
 use std::time::Duration;
 use waystation_format::batch::{Operation, TIME_MAX};
 
-/// At rest, expired keys are gathered for so long before they are buried.
+/// At rest, expired keys are gathered for so long before they are flushed.
 const GATHER_AT_REST: Duration = Duration::from_secs(1);
 /// While somebody writes; memory is full sooner as a rule.
 const GATHER_AT_WORK: Duration = Duration::from_secs(10);
@@ -117,12 +118,12 @@ impl Core {
         Ok(fixed)
     }
 
-    /// Has what has expired buried, once enough of it may have come together, or `at_once`.
-    pub(super) fn bury_expired(&self, at_once: bool) {
+    /// Has what has expired flushed, once enough of it may have come together, or `at_once`.
+    pub(super) fn flush_expired(&self, at_once: bool) {
         let is_over = lock(&self.times.is_over);
-        let view = self.views.load();
-        let ripe_from = view.ripe_from();
-        if *is_over || ripe_from == u64::MAX || self.full_memtables.load(SeqCst) > 0 {
+        let read_state = self.read_states.load();
+        let due_from = read_state.due_from();
+        if *is_over || due_from == u64::MAX || self.full_memtables.load(SeqCst) > 0 {
             return;
         }
         let gather = match self.options.deletion_deadline {
@@ -130,13 +131,13 @@ impl Core {
             None if !self.is_at_rest() => GATHER_AT_WORK,
             _ => self.gather_at_rest(),
         };
-        if ripe_from.saturating_add(micros(gather)) > self.oldest_time() {
+        if due_from.saturating_add(micros(gather)) > self.oldest_time() {
             return;
         }
         match self.log_time() {
             Ok(()) => self.rotate_now(),
             // What has expired is hidden in any case, and this is tried again.
-            Err(error) => log::debug!("burying what has expired failed: {error}"),
+            Err(error) => log::debug!("flushing what has expired failed: {error}"),
         }
     }
 
@@ -146,10 +147,10 @@ impl Core {
         deadline.map_or(GATHER_AT_REST, |it| GATHER_AT_REST.min(it / 4))
     }
 
-    /// Logs the time if something has expired: wherever the log goes, it is over there, too, even if a snapshot still sees
-    /// it here.
+    /// Logs the time if something has expired: wherever the log goes, it is over there, too, even if a snapshot still
+    /// sees it here.
     pub(super) fn log_expired(&self) -> Result<()> {
-        if self.views.load().earliest() > self.time() {
+        if self.read_states.load().earliest() > self.time() {
             return Ok(());
         }
         self.log_time()
@@ -165,9 +166,9 @@ impl Core {
         self.commit(&batch, room, Durability::ProcessCrash)
     }
 
-    /// Has what has expired buried for the last time: the database is being closed.
+    /// Has what has expired flushed for the last time: the database is being closed.
     pub(super) fn end_times(&self) {
-        self.bury_expired(true);
+        self.flush_expired(true);
         *lock(&self.times.is_over) = true;
     }
 }

@@ -5,7 +5,7 @@
 //! all jobs of its database: writes get [`Error::Suspended`] from then on.
 
 use super::Core;
-use super::graves::Burial;
+use super::graves::GraveFlush;
 use crate::background::{FULL_MEMTABLES_MAX, Jobs, Kind, Limits, Next};
 use crate::error::{Error, Result};
 use crate::lsm::memtable::MemTable;
@@ -115,13 +115,13 @@ impl Core {
 
     /// Writes the oldest full memtables to a table and frees their part of the log.
     fn flush_oldest(&self) -> Result<()> {
-        let view = self.views.load();
-        let count = view.full.len().min(FLUSHED_TOGETHER);
+        let read_state = self.read_states.load();
+        let count = read_state.full.len().min(FLUSHED_TOGETHER);
         if count == 0 {
             return Ok(());
         }
-        let (oldest, later) = view.full.split_at(count);
-        let next = later.first().unwrap_or(&view.active);
+        let (oldest, later) = read_state.full.split_at(count);
+        let next = later.first().unwrap_or(&read_state.active);
         let (end_lsn, end_sequence) = (next.start_lsn, next.start_sequence - 1);
         // What switched to the memtables must reach the tree before them.
         let mut pending = self
@@ -138,25 +138,25 @@ impl Core {
         // Nothing gets ahead of the log: a table must not survive a power cut that a write before it does not.
         self.log.sync(end_lsn)?;
         let tables = oldest.iter().map(|memtable| &memtable.memory.table);
-        let plots = oldest.iter().map(|memtable| &*memtable.memory.graves);
+        let active_graves = oldest.iter().map(|memtable| &*memtable.memory.graves);
         let oldest_snapshot = self.oldest_snapshot();
-        let burial = self.bury(plots, end_sequence, oldest_snapshot)?;
-        let hurried = view.full.len() > 1;
+        let flush = self.flush_graves(active_graves, end_sequence, oldest_snapshot)?;
+        let hurried = read_state.full.len() > 1;
         if oldest.iter().any(|memtable| !memtable.memory.is_empty()) {
             self.flush_together(
                 tables.clone(),
                 end_sequence,
                 oldest_snapshot,
-                &burial,
+                &flush,
                 hurried,
             )?;
         }
-        self.views.change(|view| {
-            view.full.drain(..count);
-            view.version = self.tree.version();
-            view.ground = Arc::clone(&burial.ground);
+        self.read_states.change(|read_state| {
+            read_state.full.drain(..count);
+            read_state.version = self.tree.version();
+            read_state.flushed = Arc::clone(&flush.flushed);
         });
-        burial.end();
+        flush.end();
         self.full_memtables.fetch_sub(count, SeqCst);
         self.observe_backlog();
         let elapsed = self.storage.now().saturating_sub(started);
@@ -178,7 +178,7 @@ impl Core {
         memtables: impl Iterator<Item = &'a Arc<MemTable>>,
         end_sequence: u64,
         oldest_snapshot: u64,
-        burial: &Burial<'_>,
+        flush: &GraveFlush<'_>,
         hurried: bool,
     ) -> Result<()> {
         let filled = memtables.filter(|table| !table.is_empty());
@@ -188,7 +188,7 @@ impl Core {
             merged,
             end_sequence,
             oldest_snapshot,
-            &burial.hidden,
+            &flush.hidden,
             hurried,
         )
     }
@@ -302,7 +302,8 @@ impl Core {
 
     /// Shows the tree's newest version to readers.
     pub(super) fn adopt_version(&self) {
-        self.views.change(|view| view.version = self.tree.version());
+        self.read_states
+            .change(|read_state| read_state.version = self.tree.version());
         self.observe_backlog();
         self.retire_graves(self.is_at_rest());
         self.keep_soon();

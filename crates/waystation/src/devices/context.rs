@@ -82,12 +82,12 @@ pub(crate) trait Memtables {
     fn holds_prefix(&self, prefix: &[u8]) -> bool;
 
     /// The deletion of a range at `sequence`, which has its place in the log at `lsn` or later. Under the front's lock.
-    fn dig_range(&self, start: &[u8], end: Option<&[u8]>, lsn: u64, sequence: u64);
+    fn add_range_grave(&self, start: &[u8], end: Option<&[u8]>, lsn: u64, sequence: u64);
 
     /// Whether a grave that readers see now hides something with `prefix` from `sequence` on.
     fn hides_in_prefix(&self, prefix: &[u8], sequence: u64) -> bool;
 
-    /// Counts the views that readers had.
+    /// Counts the read states that readers had.
     fn generation(&self) -> u64;
 }
 
@@ -107,7 +107,7 @@ pub(crate) trait Tables {
 
     /// Deletions of devices that settle, by key, and have switched at `switch` or before. They are durable on return, and
     /// readers see them.
-    fn dig_settled(&self, graves: &[(Vec<u8>, u64)], switch: u64) -> Result<()>;
+    fn add_settled_graves(&self, graves: &[(Vec<u8>, u64)], switch: u64) -> Result<()>;
 
     /// Indexes were given up that graves may have been kept for.
     fn look_for_needs_again(&self);

@@ -32,7 +32,7 @@ pub(crate) struct Departures {
     /// When, by the residency clock, the next device will have been idle for long enough.
     idle_next: Mutex<Option<Duration>>,
     floors_backoff: Backoff,
-    /// The view in which floors were looked at last.
+    /// The read state in which floors were looked at last.
     floors_seen: AtomicU64,
 }
 
@@ -100,12 +100,12 @@ fn depart_at<E: Memtables>(
     sequence: u64,
 ) -> bool {
     let departure = context.upper.table.depart(prefix, sequence);
-    bury(context, departure, prefix, lsn, sequence);
+    add_departure(context, departure, prefix, lsn, sequence);
     departure != Departure::Unknown
 }
 
 /// Hides what the tree may hold of the device of `prefix`, which departed at `sequence`. Under the front's lock.
-pub(crate) fn bury<E: Memtables>(
+pub(crate) fn add_departure<E: Memtables>(
     context: &Context<'_, E>,
     departure: Departure,
     prefix: &[u8],
@@ -116,7 +116,7 @@ pub(crate) fn bury<E: Memtables>(
         let end = prefix_end(prefix);
         context
             .engine
-            .dig_range(prefix, end.as_deref(), lsn, sequence);
+            .add_range_grave(prefix, end.as_deref(), lsn, sequence);
     }
 }
 
@@ -184,8 +184,8 @@ fn depart_idle<E: Events + Memtables>(
 }
 
 /// Forgets departures whose graves were retired. The last look is under the front's lock, where departures note
-/// themselves and dig: outside, a departure may be noted whose grave is not dug yet, or lies in a plot that is
-/// newer than the view; forgotten then, it would not be dug again after a crash.
+/// themselves and dig: outside, a departure may be noted whose grave is not dug yet, or lies in active graves that is
+/// newer than the read state; forgotten then, it would not be dug again after a crash.
 fn retire_floors<E: Memtables>(context: &Context<'_, E>) {
     let table = &context.upper.table;
     let floored = table.floored();

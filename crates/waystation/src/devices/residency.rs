@@ -28,7 +28,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 pub(crate) struct ReadPoint {
     /// The highest sequence number that counts.
     pub(crate) snapshot: u64,
-    /// The view through which memtables and tree are looked at.
+    /// The read state through which memtables and tree are looked at.
     pub(crate) generation: u64,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Residency {
     /// The sequence number at which readers need the index no longer.
     gone: AtomicU64,
     departed: AtomicU64,
-    /// The view from which on its versions are in the tree.
+    /// The read state from which on its versions are in the tree.
     installed: AtomicU64,
     /// Whether it is on its way to the tree.
     held: AtomicBool,
@@ -215,12 +215,12 @@ impl Residency {
         begins
     }
 
-    /// Notes that its versions are in the tree, for those who look through view `generation` or a later one.
+    /// Notes that its versions are in the tree, for those who look through read state `generation` or a later one.
     pub(crate) fn set_installed(&self, generation: u64) {
         self.installed.store(generation, SeqCst);
     }
 
-    /// Whether a reader at `point` has to look at its index. Not if its view has everything in the tree: there a merge
+    /// Whether a reader at `point` has to look at its index. Not if its read state has everything in the tree: there a merge
     /// may have dropped a later deletion together with what it deletes, and the index would show that again. And not
     /// if the residency was over by then: its records may be freed at any moment.
     pub(crate) fn is_seen_at(&self, point: ReadPoint) -> bool {

@@ -4,7 +4,7 @@
 //!  1 older    nothing of the device from before this residency is left in a memtable, or it is flushed first
 //!  2 switch   logged, at sequence X: what is older is in the index, what is newer goes to the memtable
 //!  3 load     tables with the residency's versions and their sequence numbers, after the log is durable through X;
-//!             deletions that somebody needs become graves, with their sequence numbers, in the ground and its file
+//!             deletions that somebody needs become graves, with their sequence numbers, in the flushed graves and its file
 //!  4 install  one synced edit of the MANIFEST; the new version is shown to readers
 //!  5 settled  logged and synced; the index goes when nobody reads below that any more
 //! ```
@@ -259,7 +259,7 @@ impl Settler {
         let switch = residencies.iter().map(|residency| residency.switch()).max();
         context
             .engine
-            .dig_settled(&deletions.into_graves(), switch.unwrap_or(0))?;
+            .add_settled_graves(&deletions.into_graves(), switch.unwrap_or(0))?;
         load.install()
     }
 }

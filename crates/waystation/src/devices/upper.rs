@@ -67,13 +67,13 @@ impl Upper {
     }
 
     /// What the upper level says about `key`, whose device's keys begin with `prefix`, at `point`,
-    /// where versions below `floor` are hidden.
+    /// where versions below `covering` are hidden.
     pub(crate) fn get(
         &self,
         prefix: &[u8],
         key: &[u8],
         point: ReadPoint,
-        floor: u64,
+        covering: u64,
     ) -> Result<Step> {
         let snapshot = point.snapshot;
         let Some(sight) = self.table.sight(prefix, point) else {
@@ -81,27 +81,27 @@ impl Upper {
         };
         let Some(residency) = sight.residency else {
             return Ok(if sight.in_tree {
-                Step::Tree(floor, Lookup::Missing)
+                Step::Tree(covering, Lookup::Missing)
             } else {
                 Step::Done(None)
             });
         };
         let entry = residency.get(&key[prefix.len()..], snapshot);
-        let entry = entry.filter(|entry| entry.sequence >= floor);
+        let entry = entry.filter(|entry| entry.sequence >= covering);
         let found = entry.map_or(Lookup::Missing, |entry| {
             entry.value.map_or(Lookup::Deleted, Lookup::Found)
         });
         if residency.switch() <= snapshot {
             // What was written since the switch is newer, and is not in the index. In a directory that is older than
             // its extractor there may be older versions, too.
-            let floor = entry.map_or(floor, |entry| entry.sequence);
-            return Ok(Step::Tree(floor, found));
+            let covering = entry.map_or(covering, |entry| entry.sequence);
+            return Ok(Step::Tree(covering, found));
         }
         match found {
             Lookup::Found(spot) => Ok(Step::Done(Some(self.value(&spot)?))),
             // In a directory that is older than its extractor the tree may hold what came before; else what expires.
             Lookup::Missing if !self.table.is_complete() || residency.is_mixed() => {
-                Ok(Step::Tree(floor, Lookup::Missing))
+                Ok(Step::Tree(covering, Lookup::Missing))
             }
             Lookup::Deleted | Lookup::Missing => Ok(Step::Done(None)),
         }

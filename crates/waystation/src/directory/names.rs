@@ -43,7 +43,7 @@ pub(crate) const GRAVES_STATE: &str = "graves";
 
 const SEGMENT_PREFIX: &str = "journal-";
 const SEGMENT_SUFFIX: &str = ".seg";
-const VAULT_SUFFIX: &str = ".vault";
+const SPILL_SUFFIX: &str = ".vault";
 
 /// The names under which files are written that are not in force yet. A leftover is never looked into.
 pub(crate) const DRAFTS: [&str; 7] = [
@@ -70,13 +70,13 @@ pub(crate) fn segment_number(name: &str) -> Option<u64> {
 }
 
 /// The name of the file of spilled graves `number`.
-pub(crate) fn vault_name(number: u64) -> String {
-    format!("{number:06}{VAULT_SUFFIX}")
+pub(crate) fn spill_name(number: u64) -> String {
+    format!("{number:06}{SPILL_SUFFIX}")
 }
 
 /// The number of the file of spilled graves called `name`, if that is the name of one.
-pub(crate) fn vault_number(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(VAULT_SUFFIX)?;
+pub(crate) fn spill_number(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(SPILL_SUFFIX)?;
     let are_digits = digits.len() >= 6 && digits.bytes().all(|it| it.is_ascii_digit());
     are_digits.then(|| digits.parse().ok()).flatten()
 }
@@ -92,7 +92,7 @@ pub(crate) fn is_own(name: &str) -> bool {
         IMAGE_NAME,
         GRAVES_NAME,
     ];
-    let is_numbered = segment_number(name).is_some() || vault_number(name).is_some();
+    let is_numbered = segment_number(name).is_some() || spill_number(name).is_some();
     names.contains(&name) || DRAFTS.contains(&name) || is_numbered
 }
 

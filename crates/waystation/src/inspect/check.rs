@@ -14,9 +14,9 @@ use super::log::{LogEvent, operations, walk_leveldb_batches};
 use super::table::TableView;
 use super::table_walk::TableWalk;
 use super::{Inspection, manifest::Manifest, summary::NOTE};
-use crate::directory::{CHECKPOINT_NAME, IMAGE_NAME, vault_name};
+use crate::directory::{CHECKPOINT_NAME, IMAGE_NAME, spill_name};
 
-use crate::cemetery::ground::Ground;
+use crate::cemetery::flushed::FlushedGraves;
 use crate::devices::checkpoint::Saved;
 use crate::error::{Error, Result};
 use crate::storage::Area;
@@ -91,7 +91,7 @@ impl Inspection {
                 order_not_judged: self.own_order().map(str::to_owned),
                 ..CheckReport::default()
             },
-            ground: Ground::default(),
+            flushed: FlushedGraves::default(),
             done_bytes: 0,
             total_bytes: table_bytes + log_bytes,
             progress,
@@ -116,7 +116,7 @@ impl Inspection {
 /// A check under way.
 struct Check<'a> {
     report: CheckReport,
-    ground: Ground,
+    flushed: FlushedGraves,
     done_bytes: u64,
     total_bytes: u64,
     progress: &'a mut dyn FnMut(CheckProgress),
@@ -135,19 +135,19 @@ impl Check<'_> {
         match inspection.graves() {
             Err(error) => self.absorb(error),
             Ok(graves) => {
-                let (ground, ranges) = graves.unwrap_or_default();
-                self.report.graves = (ground.len() + ranges) as u64;
-                for vault in ground.vaults().iter() {
-                    let label = vault.label();
-                    if let Err(error) = vault.verify(&inspection.dir.join(vault_name(label.number)))
+                let (flushed, ranges) = graves.unwrap_or_default();
+                self.report.graves = (flushed.len() + ranges) as u64;
+                for spill in flushed.spilled().iter() {
+                    let label = spill.label();
+                    if let Err(error) = spill.verify(&inspection.dir.join(spill_name(label.number)))
                     {
                         self.absorb(error)?;
                     }
                     self.advance(label.file_bytes);
                 }
-                self.report.graves += ground.vaults().counting_graves();
+                self.report.graves += flushed.spilled().counting_graves();
                 if inspection.manifest.is_bytewise() {
-                    self.ground = ground;
+                    self.flushed = flushed;
                 }
                 Ok(())
             }
@@ -354,8 +354,8 @@ impl Check<'_> {
                     .as_ref()
                     .is_some_and(|filter| !filter.may_contain(offset, hash));
                 if unpurged.is_none() {
-                    // A vault that cannot be read was told of.
-                    let deleted = should_be_purged(&self.ground, purged, key).unwrap_or_default();
+                    // A spill file that cannot be read was told of.
+                    let deleted = should_be_purged(&self.flushed, purged, key).unwrap_or_default();
                     unpurged = deleted.map(|deleted| (offset, walk.entries + 1, deleted));
                 }
                 if let Some(reason) = walk.entry(key, &indexed.separator, is_hidden) {

@@ -10,7 +10,7 @@
 //! both readings say is a problem.
 
 use super::{Inspection, Problem, manifest};
-use crate::cemetery::ground::Ground;
+use crate::cemetery::flushed::FlushedGraves;
 use crate::devices::checkpoint::Saved;
 use crate::devices::record::DeviceEvent;
 use crate::directory::{
@@ -108,8 +108,12 @@ impl Beginnings {
 }
 
 /// Whether an entry of a table that was purged through `purged` should not be there: the deletion that hides it.
-pub(super) fn should_be_purged(ground: &Ground, purged: u64, key: &[u8]) -> Result<Option<u64>> {
-    if purged == 0 || ground.is_empty() {
+pub(super) fn should_be_purged(
+    flushed: &FlushedGraves,
+    purged: u64,
+    key: &[u8],
+) -> Result<Option<u64>> {
+    if purged == 0 || flushed.is_empty() {
         return Ok(None);
     }
     let Ok(entry) = InternalKey::parse(key) else {
@@ -117,12 +121,14 @@ pub(super) fn should_be_purged(ground: &Ground, purged: u64, key: &[u8]) -> Resu
     };
     // One that was dug, or settled, asks for more than its own number.
     let key = entry.user_key;
-    let of_key = ground.points().of_key(ground.points().first_from(key), key);
+    let of_key = flushed
+        .points()
+        .of_key(flushed.points().first_from(key), key);
     let mut applied = of_key.filter(|grave| grave.other <= purged);
     let in_memory = applied.next().map_or(0, |grave| grave.sequence);
-    let floor = in_memory.max(ground.ranges().floor(key, purged));
-    let floor = floor.max(ground.vaults().applied(key, purged)?);
-    Ok((entry.sequence < floor).then_some(floor))
+    let covering = in_memory.max(flushed.ranges().covering(key, purged));
+    let covering = covering.max(flushed.spilled().applied(key, purged)?);
+    Ok((entry.sequence < covering).then_some(covering))
 }
 
 impl Inspection {

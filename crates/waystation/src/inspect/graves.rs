@@ -1,12 +1,12 @@
-//! The file of graves, and the vaults it names, looked at from outside.
+//! The file of graves, and the spill files it names, looked at from outside.
 
 use super::{Inspection, Place};
 use crate::cemetery::checkpoint::{self, Checkpoint, GravesError};
-use crate::cemetery::floor_of;
+use crate::cemetery::covering_of;
+use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::fragments::Fragments;
-use crate::cemetery::ground::Ground;
-use crate::cemetery::vault::{self, Vaults};
-use crate::directory::{GRAVES_NAME, read_file, vault_name};
+use crate::cemetery::spilled::{self, SpilledGraves};
+use crate::directory::{GRAVES_NAME, read_file, spill_name};
 use crate::error::{Error, Result};
 use crate::inspect::find::Found;
 use crate::inspect::source::Source;
@@ -15,7 +15,7 @@ use crate::sync::Arc;
 use std::path::Path;
 use waystation_format::key::MAX_SEQUENCE;
 
-/// Memory for blocks of vaults.
+/// Memory for blocks of spill files.
 const CACHE_BYTES: usize = 1 << 20;
 
 /// Reads graves from `source`, or says why they cannot be.
@@ -34,8 +34,9 @@ fn to_graves(path: &Path, bytes: &[u8]) -> Result<Checkpoint> {
 }
 
 impl Inspection {
-    /// The graves in the directory's file, with the vaults it names, and how many ranges it lists; `None` if it has none.
-    pub(crate) fn graves(&self) -> Result<Option<(Ground, usize)>> {
+    /// The graves in the directory's file, with the spill files it names, and how many ranges it lists; `None` if it
+    /// has none.
+    pub(crate) fn graves(&self) -> Result<Option<(FlushedGraves, usize)>> {
         let path = self.dir.join(GRAVES_NAME);
         let read = || match read_file(&*self.storage, &path) {
             Err(error) if error.is_not_found() => Ok(None),
@@ -47,22 +48,22 @@ impl Inspection {
                 return Ok(None);
             };
             let Checkpoint {
-                ground,
+                flushed,
                 labels,
                 listed,
             } = to_graves(&path, bytes)?;
             let blocks = Arc::new(BlockCache::new(CACHE_BYTES));
             let opened = labels.into_iter().map(|label| {
-                let path = self.dir.join(vault_name(label.number));
-                match vault::open(&*self.storage, &self.dir, label, &blocks) {
+                let path = self.dir.join(spill_name(label.number));
+                match spilled::open(&*self.storage, &self.dir, label, &blocks) {
                     Err(error) if error.is_not_found() => Err((Some(path), error)),
                     opened => opened.map(Arc::new).map_err(|error| (None, error)),
                 }
             });
             let missing = match opened.collect::<std::result::Result<Vec<_>, _>>() {
-                Ok(vaults) => {
-                    let ground = ground.with_vaults(Vaults::new(vaults));
-                    return Ok(Some((ground, listed.len())));
+                Ok(spilled) => {
+                    let flushed = flushed.with_spilled(SpilledGraves::new(spilled));
+                    return Ok(Some((flushed, listed.len())));
                 }
                 Err((Some(path), _)) => path,
                 Err((None, error)) => return Err(error),
@@ -79,19 +80,19 @@ impl Inspection {
 
     /// Adds the deletions of `key` that the file knows.
     pub(crate) fn find_in_graves(&self, key: &[u8], found: &mut Vec<Found>) -> Result<()> {
-        let Some((ground, _)) = self.graves()? else {
+        let Some((flushed, _)) = self.graves()? else {
             return Ok(());
         };
-        let of_key = ground.points().iter().filter(|grave| grave.key == key);
+        let of_key = flushed.points().iter().filter(|grave| grave.key == key);
         let mut deletions: Vec<u64> = of_key.map(|grave| grave.sequence).collect();
         let ranges = if self.manifest.is_bytewise() {
-            ground.ranges().clone()
+            flushed.ranges().clone()
         } else {
             Fragments::default()
         };
         let around = ranges.overlapping(Some(key), Some(key));
         let around = around.filter(|(_, end, _)| end.is_none_or(|end| key < end));
-        let of_ranges = around.map(|(_, _, cuts)| floor_of(cuts, MAX_SEQUENCE));
+        let of_ranges = around.map(|(_, _, cuts)| covering_of(cuts, MAX_SEQUENCE));
         deletions.extend(of_ranges);
         let mut add = |sequence, file| {
             found.push(Found {
@@ -105,9 +106,9 @@ impl Inspection {
         for sequence in deletions {
             add(sequence, GRAVES_NAME.to_owned());
         }
-        for vault in ground.vaults().counting() {
-            for sequence in vault.deletions_of(key)? {
-                add(sequence, vault_name(vault.label().number));
+        for spill in flushed.spilled().counting() {
+            for sequence in spill.deletions_of(key)? {
+                add(sequence, spill_name(spill.label().number));
             }
         }
         Ok(())

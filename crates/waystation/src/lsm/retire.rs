@@ -2,18 +2,18 @@
 //!
 //! A table may hold what a deletion at `d` hides iff its keys go round the grave's and it has versions below `d` and
 //! was not purged through `d` (every merge leaves out what graves hide from all readers, and notes how far it knew
-//! them); or, if the deletion had a date, through the number at which it was dug. Who reads through an older version of
-//! the tree reads an older ground as well, so only the newest counts. What a deletion hides may also be in no table:
-//! [`Outside`].
+//! them); or, if the deletion had a date, through the number at which it was promoted. Who reads through an older
+//! version of the tree reads an older flushed graves as well, so only the newest counts. What a deletion hides may also
+//! be in no table: [`Outside`].
 //!
-//! A vault goes unread once no table needs any of its graves, for all that its label says. Which of them are needed is
-//! looked at when it is written anew, which is worth it once the tables that need any lie over half of it.
+//! A spill file goes unread once no table needs any of its graves, for all that its label says. Which of them are
+//! needed is looked at when it is written anew, which is worth it once the tables that need any lie over half of it.
 
 use super::version::{LEVELS, UserRange, Version};
 use crate::cemetery::Cut;
-use crate::cemetery::ground::Ground;
-use crate::cemetery::row::Grave;
-use crate::cemetery::vault::Vault;
+use crate::cemetery::flushed::FlushedGraves;
+use crate::cemetery::sorted::Grave;
+use crate::cemetery::spilled::SpillFile;
 use crate::sst::TableMeta;
 
 /// Which deletions may hide what is in no table, by their sequence numbers.
@@ -31,9 +31,9 @@ impl Outside {
         last >= self.memtables_from || self.indexes.iter().any(meets)
     }
 
-    /// Whether one of those in `vault` may, for all that its label says.
-    fn needs_of(&self, vault: &Vault) -> bool {
-        let (first, last) = vault.label().sequences;
+    /// Whether one of those in `spill` may, for all that its label says.
+    fn needs_of(&self, spill: &SpillFile) -> bool {
+        let (first, last) = spill.label().sequences;
         self.needs(first, last)
     }
 }
@@ -56,16 +56,20 @@ fn may_hold(table: &TableMeta, sequence: u64, number: u64) -> bool {
         .is_none_or(|facts| facts.smallest_sequence < sequence && facts.purged_through < number)
 }
 
-/// The ground without the graves that nothing in `version` needs; `None` if all are needed.
-pub(crate) fn retire(ground: &Ground, version: &Version, needs: &Needs<'_>) -> Option<Ground> {
-    let mut runs = Runs::new(version, ground.last_number());
+/// The flushed graves without the graves that nothing in `version` needs; `None` if all are needed.
+pub(crate) fn retire(
+    flushed: &FlushedGraves,
+    version: &Version,
+    needs: &Needs<'_>,
+) -> Option<FlushedGraves> {
+    let mut runs = Runs::new(version, flushed.last_number());
     let outside = &needs.outside;
-    let keeps_vault = |vault: &Vault| {
-        !vault.label().counts()
-            || outside.needs_of(vault)
-            || tables_that_need(version, vault).next().is_some()
+    let keeps_spill = |spill: &SpillFile| {
+        !spill.label().counts()
+            || outside.needs_of(spill)
+            || tables_that_need(version, spill).next().is_some()
     };
-    let is_kept: Vec<bool> = ground
+    let is_kept: Vec<bool> = flushed
         .points()
         .iter()
         .map(|grave| outside.needs(grave.sequence, grave.sequence) || runs.need(&grave))
@@ -80,22 +84,22 @@ pub(crate) fn retire(ground: &Ground, version: &Version, needs: &Needs<'_>) -> O
     };
     // Mostly all are needed: then nothing is copied.
     if is_kept.iter().all(|is_kept| *is_kept)
-        && ground.ranges().iter().all(keeps_all_of)
-        && ground.vaults().iter().all(|it| keeps_vault(it))
+        && flushed.ranges().iter().all(keeps_all_of)
+        && flushed.spilled().iter().all(|it| keeps_spill(it))
     {
         return None;
     }
     let mut is_kept = is_kept.into_iter();
     let keeps_point = |_: &Grave<'_>| is_kept.next().unwrap_or(true);
-    Some(ground.retain(keeps_point, keeps_range, keeps_vault))
+    Some(flushed.retain(keeps_point, keeps_range, keeps_spill))
 }
 
-/// The tables that may hold what a grave of `vault` hides, for all that its label says.
+/// The tables that may hold what a grave of `spill` hides, for all that its label says.
 fn tables_that_need<'v>(
     version: &'v Version,
-    vault: &'v Vault,
+    spill: &'v SpillFile,
 ) -> impl Iterator<Item = &'v TableMeta> {
-    let label = vault.label();
+    let label = spill.label();
     let (first, last) = (&label.first[..], &label.last[..]);
     let tables = version.tables().map(|(_, table)| &**table);
     tables.filter(move |it| {
@@ -105,14 +109,14 @@ fn tables_that_need<'v>(
     })
 }
 
-/// Whether half of `vault` or more is needed by no table of `version`, and so should be left out; what it has may be needed
-/// `outside` of them.
-pub(crate) fn is_worn(vault: &Vault, version: &Version, outside: &Outside) -> bool {
-    if outside.needs_of(vault) {
+/// Whether half of `spill` or more is needed by no table of `version`, and so should be left out; what it has may be
+/// needed `outside` of them.
+pub(crate) fn is_worn(spill: &SpillFile, version: &Version, outside: &Outside) -> bool {
+    if outside.needs_of(spill) {
         return false;
     }
-    let tables = tables_that_need(version, vault);
-    let places = tables.map(|it| vault.place_of(it.smallest_user_key(), it.largest_user_key()));
+    let tables = tables_that_need(version, spill);
+    let places = tables.map(|it| spill.place_of(it.smallest_user_key(), it.largest_user_key()));
     let mut places: Vec<_> = places.collect();
     places.sort_unstable_by_key(|it| it.start);
     let (mut needed, mut end) = (0, 0);
@@ -120,7 +124,7 @@ pub(crate) fn is_worn(vault: &Vault, version: &Version, outside: &Outside) -> bo
         needed += place.end.saturating_sub(place.start.max(end));
         end = end.max(place.end);
     }
-    needed <= vault.data_bytes() / 2
+    needed <= spill.data_bytes() / 2
 }
 
 /// Whether a table may hold a version below `sequence` of a key from `start` to `end`.

@@ -169,15 +169,15 @@ impl Tree {
         self.get_above(version, user_key, snapshot, 0)
     }
 
-    /// What tables say about `user_key` at `snapshot`, where versions below `floor` are hidden.
+    /// What tables say about `user_key` at `snapshot`, where versions below `covering` are hidden.
     pub(crate) fn get_above(
         &self,
         version: &Version,
         user_key: &[u8],
         snapshot: u64,
-        floor: u64,
+        covering: u64,
     ) -> Result<Lookup<Vec<u8>>> {
-        let key = LookupKey::new(user_key, snapshot).above(floor);
+        let key = LookupKey::new(user_key, snapshot).above(covering);
         let here = UserRange::new(user_key, user_key);
         let order = self.order();
         let level0 = version.level(0).iter();
@@ -186,12 +186,12 @@ impl Tree {
         let is_below = |table: &TableMeta| {
             table
                 .facts()
-                .is_some_and(|facts| facts.largest_sequence < floor)
+                .is_some_and(|facts| facts.largest_sequence < covering)
         };
         let deeper =
             (1..LEVELS).filter_map(|level| version.seek_version(level, user_key, snapshot));
         for table in level0.chain(deeper) {
-            if floor > 0 && is_below(table) {
+            if covering > 0 && is_below(table) {
                 continue;
             }
             match self.tables.get(table)?.get(&key)? {

@@ -5,8 +5,8 @@
 //! So is what belongs to a device; that it departed is the deletion of its range.
 
 use super::tables::FoundTable;
-use crate::cemetery::ground::Ground;
-use crate::cemetery::plot::Plot;
+use crate::cemetery::active::ActiveGraves;
+use crate::cemetery::flushed::FlushedGraves;
 use crate::devices::checkpoint::Saved;
 use crate::devices::record::DeviceEvent;
 use crate::error::Result;
@@ -49,7 +49,7 @@ impl Census {
         // One that cannot be read is told when it is taken in.
         let _ = operations(record, &mut |_, operation| {
             if matches!(operation.time, Some(Time::Expiry(_))) {
-                self.dated_bytes += Plot::dated_bytes(operation.key.len());
+                self.dated_bytes += ActiveGraves::dated_bytes(operation.key.len());
             }
         });
     }
@@ -61,7 +61,7 @@ pub(super) struct Collected {
     dir: PathBuf,
     census: Census,
     needless: u64,
-    plot: Plot,
+    graves: ActiveGraves,
     /// The latest time that the log says was reached.
     time: u64,
     entries: Vec<(Vec<u8>, Vec<u8>)>,
@@ -80,7 +80,7 @@ impl Collected {
         Self {
             storage: Arc::clone(storage),
             dir,
-            plot: Plot::new(census.dated_bytes),
+            graves: ActiveGraves::new(census.dated_bytes),
             census,
             needless,
             time: 0,
@@ -101,7 +101,7 @@ impl Collected {
                 Err(error) => return Ok(Err(error.reason())),
                 Ok(DeviceEvent::Departed(prefix) | DeviceEvent::HandedOn { prefix, .. }) => {
                     let end = prefix_end(prefix);
-                    self.plot.delete_range(prefix, end.as_deref(), sequence);
+                    self.graves.delete_range(prefix, end.as_deref(), sequence);
                 }
                 // Nobody ever saw what was not admitted.
                 Ok(DeviceEvent::Staged { stage, .. })
@@ -129,11 +129,11 @@ impl Collected {
             return;
         }
         if let Some(end) = operation.range() {
-            return self.plot.delete_range(operation.key, end, sequence);
+            return self.graves.delete_range(operation.key, end, sequence);
         }
         match operation.time {
             Some(Time::Reached(time)) => self.time = self.time.max(time),
-            Some(Time::Expiry(date)) => self.plot.expire(operation.key, sequence, date),
+            Some(Time::Expiry(date)) => self.graves.expire(operation.key, sequence, date),
             // There is none in a log.
             Some(Time::Lifetime(_)) => {}
             None => {
@@ -181,29 +181,29 @@ impl Collected {
         Ok(())
     }
 
-    /// All runs, and `ground` with what the logs and the device table say was deleted, as it is at time `now`; and the
+    /// All runs, and `flushed` with what the logs and the device table say was deleted, as it is at time `now`; and the
     /// time then.
     pub(super) fn finish(
         mut self,
-        ground: &Ground,
+        flushed: &FlushedGraves,
         saved: Option<&Saved>,
         now: u64,
-    ) -> Result<(Vec<FoundTable>, Ground, u64)> {
+    ) -> Result<(Vec<FoundTable>, FlushedGraves, u64)> {
         if !self.entries.is_empty() {
             self.write()?;
         }
         for device in saved.into_iter().flat_map(|saved| &saved.devices) {
             let end = prefix_end(&device.prefix);
             for departure in device.floors.as_slice() {
-                self.plot
+                self.graves
                     .delete_range(&device.prefix, end.as_deref(), *departure);
             }
         }
-        let time = now.max(self.time).max(ground.time());
-        let through = ground.through().max(self.census.last_sequence);
+        let time = now.max(self.time).max(flushed.time());
+        let through = flushed.through().max(self.census.last_sequence);
         // All tables are written anew.
-        let ground = ground.with([&self.plot], through, MAX_SEQUENCE, time, 0);
-        Ok((self.runs, ground, time))
+        let flushed = flushed.with([&self.graves], through, MAX_SEQUENCE, time, 0);
+        Ok((self.runs, flushed, time))
     }
 }
 

@@ -1,17 +1,18 @@
 //! All versions there are, merged by key, and of each key the newest.
 //!
-//! Sequence numbers decide, whatever level or file a version comes from; so it does no harm that a version is there more
-//! than once, or that one is there still which was replaced. A version is hidden if a grave of its key has a higher
-//! number, as for every reader (see `cemetery`).
+//! Sequence numbers decide, whatever level or file a version comes from; so it does no harm that a version is there
+//! more than once, or that one is there still which was replaced. A version is hidden if a grave of its key has a
+//! higher number, as for every reader (see `cemetery`).
 //!
-//! **Gaps.** Where a block does not check, its keys are in doubt: a newer version may have been in it. The newest version
-//! that is found is saved only if none in the block can be newer: if its number is above all of the damaged table's, or
-//! it comes from a shallower level, or from the log behind everything that was flushed. What is lost otherwise is named.
+//! **Gaps.** Where a block does not check, its keys are in doubt: a newer version may have been in it. The newest
+//! version that is found is saved only if none in the block can be newer: if its number is above all of the damaged
+//! table's, or it comes from a shallower level, or from the log behind everything that was flushed. What is lost
+//! otherwise is named.
 
 use super::cursor::{Hidden, TableCursor};
 use super::report::Gap;
 use super::tables::FoundTable;
-use crate::cemetery::ground::Ground;
+use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::points::hash;
 use crate::error::Result;
 use crate::storage::Storage;
@@ -86,7 +87,7 @@ pub(super) struct Merge<'a> {
     /// Where tables are, and where runs are.
     pub(super) dirs: (&'a Path, &'a Path),
     pub(super) inputs: Vec<Input>,
-    pub(super) ground: &'a Ground,
+    pub(super) graves: &'a FlushedGraves,
     /// What has expired by now.
     pub(super) time: u64,
     /// No table holds writes behind this one, if that is known.
@@ -248,16 +249,16 @@ impl Run<'_, '_> {
         };
         let hash = hash(key);
         let dated = merge
-            .ground
-            .dated_floor(key, hash, MAX_SEQUENCE, merge.time);
-        let floor = merge.ground.floor(key, hash, MAX_SEQUENCE).max(dated);
-        let known = version.sequence.max(floor);
+            .graves
+            .dated_covering(key, hash, MAX_SEQUENCE, merge.time);
+        let covering = merge.graves.covering(key, hash, MAX_SEQUENCE).max(dated);
+        let known = version.sequence.max(covering);
         let mut concerned = self.doubts.iter_mut().filter(|doubt| doubt.concerns(key));
         let in_doubt = concerned.find(|doubt| !merge.is_newer(known, best.input, doubt));
         if let Some(doubt) = in_doubt {
             doubt.gap.lost_keys.push(key.to_vec());
-        } else if version.kind == ValueKind::Value && version.sequence >= floor {
-            let expiry = merge.ground.date_of(key, version.sequence + 1);
+        } else if version.kind == ValueKind::Value && version.sequence >= covering {
+            let expiry = merge.graves.date_of(key, version.sequence + 1);
             take(key, &best.value, expiry)?;
             for doubt in &mut self.doubts {
                 doubt.gap.rescued += u64::from(doubt.concerns(key));

@@ -1,12 +1,12 @@
 //! Repair: what checks of a database, in a new one; whether it opens or not.
 //!
 //! Nothing of the engine runs on the damaged files, and nothing is written to them. Files are read as they are, each by
-//! itself, so that one that is lost or damaged takes nothing else along: `survey` finds out what there is, `journal` reads
-//! the log past holes, `collect` makes sorted runs of it, and `merge` decides by sequence numbers, key by key.
+//! itself, so that one that is lost or damaged takes nothing else along: `survey` finds out what there is, `journal`
+//! reads the log past holes, `collect` makes sorted runs of it, and `merge` decides by sequence numbers, key by key.
 //!
 //! **What was deleted** stays so: deletions are in the log, in tables, in `GRAVES` and in `DEVICES`, and each counts by
-//! its number. Where one of them is lost, older data may take the place of newer, or of nothing. Such a repair is refused
-//! unless it is asked for ([`Resurrection`]).
+//! its number. Where one of them is lost, older data may take the place of newer, or of nothing. Such a repair is
+//! refused unless it is asked for ([`Resurrection`]).
 //!
 //! The new database is made beside its place and renamed once all of it is written, synced and checked; until then
 //! nothing is there. Its devices arrive in it anew; it is another engine, which knows nothing of hand-offs.
@@ -124,7 +124,7 @@ impl Job<'_> {
         let has_devices = survey.saved.is_some() || survey.lacks_devices;
         let collected = self.collect(&survey, census, &mut losses)?;
         let now = u64::try_from(self.storage.wall_clock().as_micros()).unwrap_or(u64::MAX);
-        let (runs, ground, time) = collected.finish(&survey.ground, survey.saved.as_ref(), now)?;
+        let (runs, graves, time) = collected.finish(&survey.graves, survey.saved.as_ref(), now)?;
         let of = |is_log| move |table| Input { table, is_log };
         let tables = std::mem::take(&mut survey.tables).into_iter();
         let runs = runs.into_iter().rev().map(of(true));
@@ -132,7 +132,7 @@ impl Job<'_> {
             storage: &**self.storage,
             dirs: (self.dir, self.work),
             inputs: runs.chain(tables.map(of(false))).collect(),
-            ground: &ground,
+            graves: &graves,
             time,
             flushed: survey.flushed.filter(|_| !has_devices),
         };

@@ -9,13 +9,13 @@
 use super::report::{Loss, Resurrection, damage_of};
 use super::tables::FoundTable;
 use crate::cemetery::checkpoint::{self as graves, Checkpoint, GravesError};
+use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::fragments::Fragments;
-use crate::cemetery::ground::Ground;
-use crate::cemetery::vault;
+use crate::cemetery::spilled;
 use crate::devices::checkpoint::{self as devices, CheckpointError, Saved};
 use crate::directory::{
     CHECKPOINT_NAME, DEVICES_STATE, GRAVES_NAME, GRAVES_STATE, JOURNAL_NAME, SIDE_FILE,
-    segment_number, vault_name,
+    segment_number, spill_name,
 };
 use crate::error::{Error, Result};
 use crate::inspect::source::Source;
@@ -36,7 +36,7 @@ pub(super) struct Survey {
     pub(super) flushed: Option<u64>,
     /// `LevelDB`'s logs that count, the oldest first.
     pub(super) leveldb_logs: Vec<PathBuf>,
-    pub(super) ground: Ground,
+    pub(super) graves: FlushedGraves,
     pub(super) saved: Option<Saved>,
     pub(super) journal: Option<JournalState>,
     /// Whether the log may hold what belongs to other tables.
@@ -120,7 +120,7 @@ pub(super) fn survey(storage: &dyn Storage, dir: &Path) -> Result<Survey> {
     }
     let (name, manifest) = surveyor.manifest(side.as_ref().ok().and_then(Option::as_ref))?;
     let belief = surveyor.belief(side, name.as_deref(), manifest.as_ref());
-    let ground = surveyor.ground(&belief, manifest.as_ref())?;
+    let graves = surveyor.graves(&belief, manifest.as_ref())?;
     let (saved, lacks_devices) = surveyor.devices(&belief)?;
     let journal = surveyor.journal(&belief)?;
     let released = saved.as_ref().map(|saved| saved.directory.released);
@@ -134,7 +134,7 @@ pub(super) fn survey(storage: &dyn Storage, dir: &Path) -> Result<Survey> {
         tables,
         flushed: manifest.map(|it| it.numbers.last_sequence),
         leveldb_logs,
-        ground,
+        graves,
         saved,
         journal,
         is_foreign: matches!(belief, Belief::Foreign),
@@ -294,9 +294,13 @@ impl Surveyor<'_> {
         Belief::Unknown
     }
 
-    fn ground(&mut self, belief: &Belief, manifest: Option<&ManifestFile>) -> Result<Ground> {
+    fn graves(
+        &mut self,
+        belief: &Belief,
+        manifest: Option<&ManifestFile>,
+    ) -> Result<FlushedGraves> {
         let flushed = manifest.map_or(0, |it| it.numbers.last_sequence);
-        let none = || Ground::new(flushed, Fragments::default());
+        let none = || FlushedGraves::new(flushed, Fragments::default());
         let is_expected = match belief {
             Belief::Believed(state) if !state.contains_key(GRAVES_STATE) => return Ok(none()),
             Belief::Believed(_) => true,
@@ -307,14 +311,14 @@ impl Surveyor<'_> {
             Err(error) if error.is_not_found() && !is_expected => return Ok(none()),
             Err(error) => damage_of(error)?,
             Ok(Ok(read)) if matches!(belief, Belief::Foreign) => {
-                if !read.ground.is_empty() || !read.labels.is_empty() {
+                if !read.flushed.is_empty() || !read.labels.is_empty() {
                     let reason = "another program has written to the directory since, so that the deletions in it \
                                   are not used";
                     self.lose(GRAVES_NAME, reason, Resurrection::Likely);
                 }
                 return Ok(none());
             }
-            Ok(Ok(read)) => return self.with_vaults(read),
+            Ok(Ok(read)) => return self.with_spilled(read),
             Ok(Err(GravesError::Damaged(offset, reason))) => (offset, reason.to_owned()),
             Ok(Err(GravesError::Newer(format))) => return Err(self.newer(GRAVES_NAME, format)),
         };
@@ -324,21 +328,21 @@ impl Surveyor<'_> {
         Ok(none())
     }
 
-    /// What `read` says, with the graves of the vaults it names in memory, as far as they can be read.
-    fn with_vaults(&mut self, read: Checkpoint) -> Result<Ground> {
+    /// What `read` says, with the graves of the spill files it names in memory, as far as they can be read.
+    fn with_spilled(&mut self, read: Checkpoint) -> Result<FlushedGraves> {
         let blocks = Arc::new(BlockCache::new(0));
         let (mut counting, mut dated) = (Vec::new(), Vec::new());
         for label in read.labels {
-            let (name, counts) = (vault_name(label.number), label.counts());
+            let (name, counts) = (spill_name(label.number), label.counts());
             let graves = if counts { &mut counting } else { &mut dated };
-            let opened = vault::open(self.storage, self.dir, label, &blocks);
-            if let Err(error) = opened.and_then(|vault| vault.read_into(graves)) {
+            let opened = spilled::open(self.storage, self.dir, label, &blocks);
+            if let Err(error) = opened.and_then(|spill| spill.read_into(graves)) {
                 let (_, reason) = damage_of(error)?;
                 let reason = format!("{reason}; what was deleted comes back");
                 self.lose(&name, reason, Resurrection::Likely);
             }
         }
-        Ok(read.ground.with_all_of(counting, dated))
+        Ok(read.flushed.with_all_of(counting, dated))
     }
 
     /// The device table, and whether it is lost.

@@ -29,7 +29,7 @@ pub(crate) trait InternalIterator {
     /// The value of the entry. The cursor must be valid.
     fn value(&self) -> &[u8];
 
-    /// Versions with sequence numbers below `floor` are of no use from here up to the internal key `end` (excluded;
+    /// Versions with sequence numbers below `covering` are of no use from here up to the internal key `end` (excluded;
     /// `None`: to the last one): goes past some of them, as far as it is cheap to tell, and never past others. The
     /// cursor is before `end`.
     fn skip_forward(&mut self, _end: Option<&[u8]>, _floor: u64) -> Result<()> {

@@ -13,7 +13,7 @@ pub(crate) struct LookupKey<'a> {
     /// The largest trailer the snapshot sees.
     pub(super) trailer: u64,
     /// Versions below this sequence number are hidden.
-    pub(super) floor: u64,
+    pub(super) covering: u64,
     /// The key's place in Bloom filters.
     pub(super) filter_hash: u32,
 }
@@ -24,14 +24,14 @@ impl<'a> LookupKey<'a> {
         Self {
             user_key,
             trailer: pack_trailer(snapshot, ValueKind::SEEK),
-            floor: 0,
+            covering: 0,
             filter_hash: bloom::hash(user_key),
         }
     }
 
-    /// The same, where versions below `floor` are hidden.
-    pub(crate) fn above(self, floor: u64) -> Self {
-        Self { floor, ..self }
+    /// The same, where versions below `covering` are hidden.
+    pub(crate) fn above(self, covering: u64) -> Self {
+        Self { covering, ..self }
     }
 }
 

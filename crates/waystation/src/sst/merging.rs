@@ -127,40 +127,40 @@ impl<I: InternalIterator> MergingIterator<I> {
         Ok(())
     }
 
-    /// Versions below `floor` are of no use up to the user key `end` (excluded; `None`: to the last one): lets
+    /// Versions below `covering` are of no use up to the user key `end` (excluded; `None`: to the last one): lets
     /// every child go past those that it can pass cheaply. Returns whether the current child moved.
-    pub(crate) fn skip_forward(&mut self, end: Option<&[u8]>, floor: u64) -> Result<bool> {
+    pub(crate) fn skip_forward(&mut self, end: Option<&[u8]>, covering: u64) -> Result<bool> {
         let end = end.map(first_version);
         let is_before = |order: &Order, key: &[u8]| {
             let end = end.as_deref();
             end.is_none_or(|end| order.compare_internal(key, end) == Ordering::Less)
         };
         self.skip(Direction::Forward, is_before, |iter| {
-            iter.skip_forward(end.as_deref(), floor)
+            iter.skip_forward(end.as_deref(), covering)
         })
     }
 
-    /// Goes to the first entry at or after `internal_key`; but versions below `floor` up to the user key `end` are of
-    /// no use, and every child goes past those that it can pass unread.
+    /// Goes to the first entry at or after `internal_key`; but versions below `covering` up to the user key `end` are
+    /// of no use, and every child goes past those that it can pass unread.
     pub(crate) fn seek_past(
         &mut self,
         internal_key: &[u8],
         end: Option<&[u8]>,
-        floor: u64,
+        covering: u64,
     ) -> Result<()> {
         let end = end.map(first_version);
         self.position(Direction::Forward, |iter| {
-            iter.seek_past(internal_key, end.as_deref(), floor)
+            iter.seek_past(internal_key, end.as_deref(), covering)
         })
     }
 
     /// The same as [`skip_forward`](Self::skip_forward) on the way back, to the user key `start` (included).
-    pub(crate) fn skip_backward(&mut self, start: &[u8], floor: u64) -> Result<bool> {
+    pub(crate) fn skip_backward(&mut self, start: &[u8], covering: u64) -> Result<bool> {
         let start = first_version(start);
         let is_behind =
             |order: &Order, key: &[u8]| order.compare_internal(key, &start) != Ordering::Less;
         self.skip(Direction::Backward, is_behind, |iter| {
-            iter.skip_backward(&start, floor)
+            iter.skip_backward(&start, covering)
         })
     }
 

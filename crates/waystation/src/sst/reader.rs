@@ -77,7 +77,8 @@ impl fmt::Debug for Table {
 }
 
 impl Table {
-    /// Opens the table whose footer ends at `file_bytes` of `file`, of user keys in `order`; it is near if it was written just before.
+    /// Opens the table whose footer ends at `file_bytes` of `file`, of user keys in `order`; it is near if it was
+    /// written just before.
     pub(crate) fn open(
         file: Arc<dyn File>,
         file_bytes: u64,
@@ -132,7 +133,7 @@ impl Table {
             recycle(block);
             return Ok(Lookup::Missing);
         };
-        if trailer >> 8 < key.floor {
+        if trailer >> 8 < key.covering {
             // Hidden, with all that is older.
             recycle(block);
             return Ok(Lookup::Missing);

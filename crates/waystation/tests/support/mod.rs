@@ -91,14 +91,14 @@ pub(crate) fn open_older(machine: &Arc<SimStorage>, fill: impl FnOnce(&Db)) -> D
 }
 
 /// The names of the files in `dir` that hold graves beyond their memory.
-pub(crate) fn vaults(storage: &dyn Storage, dir: &str) -> Vec<String> {
+pub(crate) fn spill_files(storage: &dyn Storage, dir: &str) -> Vec<String> {
     let entries = storage.list(Path::new(dir)).expect("works");
     let names = entries.into_iter().map(|it| it.name);
-    names.filter(|name| is_vault(name)).collect()
+    names.filter(|name| is_spill_file(name)).collect()
 }
 
 /// Whether a file called so holds graves beyond their memory.
-pub(crate) fn is_vault(name: &str) -> bool {
+pub(crate) fn is_spill_file(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|it| it == "vault")
 }
 

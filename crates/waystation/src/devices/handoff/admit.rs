@@ -209,7 +209,7 @@ impl<E: Events + Memtables + Older + Admission> HandOff<'_, E> {
             if self
                 .context
                 .engine
-                .was_dug_over(&arrival.prefix, arrival.stage, sequence)
+                .was_deleted_since(&arrival.prefix, arrival.stage, sequence)
             {
                 return Err(Rejection::Failed(misfit(
                     "its keys were deleted here while it came; admit it once more",

@@ -39,7 +39,7 @@ pub(crate) use stream::StreamReader;
 pub(crate) use transitions::{Frozen, Occupied, Part};
 
 use super::context::{Context, Events, Memtables};
-use super::departures::bury;
+use super::departures::add_departure;
 use super::events::{Decided, unknown};
 use super::ledger::Decision;
 use super::record::DeviceEvent;
@@ -97,7 +97,7 @@ pub(crate) trait Admission {
     fn keep_graves(&self, stage: u64) -> Result<impl Drop + '_>;
 
     /// Whether anything with `prefix` was deleted since `stage`. Under the front's lock, which is at `sequence`.
-    fn was_dug_over(&self, prefix: &[u8], stage: u64, sequence: u64) -> bool;
+    fn was_deleted_since(&self, prefix: &[u8], stage: u64, sequence: u64) -> bool;
 }
 
 /// The hand-offs of a database.
@@ -219,7 +219,7 @@ impl<E: Events + Memtables + Older> HandOff<'_, E> {
         self.context.log_event(&event, |lsn, sequence| {
             let table = &self.context.upper.table;
             let departure = table.hand_on(&prefix, ticket.sequence, sequence);
-            bury(&self.context, departure, &prefix, lsn, sequence);
+            add_departure(&self.context, departure, &prefix, lsn, sequence);
             match departure {
                 Departure::Unknown => Err(Rejection::Moved),
                 Departure::FromUpper | Departure::FromTree => Ok(()),

@@ -8,7 +8,7 @@ mod tree;
 use super::source::Source;
 use crate::directory::{
     CHECKPOINT_DRAFT, CHECKPOINT_NAME, GRAVES_NAME, IMAGE_DRAFT, IMAGE_NAME, JOURNAL_NAME,
-    RESERVE_NAME, RING_NAME, SIDE_FILE, segment_number, vault_number,
+    RESERVE_NAME, RING_NAME, SIDE_FILE, segment_number, spill_number,
 };
 use crate::error::{Error, Result};
 use crate::storage::{Area, Storage};
@@ -172,7 +172,7 @@ enum Kind {
     Devices,
     Graves,
     Image,
-    Vault,
+    SpillFile,
     Reserve,
     Text,
 }
@@ -192,7 +192,7 @@ pub fn dump(storage: &dyn Storage, path: &Path, sink: &mut ItemSink<'_>) -> Resu
     };
     let result = match kind(&source)? {
         Kind::Table => tree::table(source, false, &mut out),
-        Kind::Vault => tree::table(source, true, &mut out),
+        Kind::SpillFile => tree::table(source, true, &mut out),
         Kind::Manifest => tree::manifest(&source, &mut out),
         Kind::LevelDbLog => log::leveldb_log(&source, &mut out),
         Kind::Segment => log::segment_file(&source, &mut out),
@@ -232,8 +232,8 @@ fn kind(source: &Source) -> Result<Kind> {
     if segment_number(&name).is_some() {
         return Ok(Kind::Segment);
     }
-    if vault_number(&name).is_some() {
-        return Ok(Kind::Vault);
+    if spill_number(&name).is_some() {
+        return Ok(Kind::SpillFile);
     }
     match name.as_str() {
         RING_NAME => return Ok(Kind::Ring),

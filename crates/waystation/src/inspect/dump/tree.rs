@@ -2,9 +2,9 @@
 
 use super::{DumpedVersion, Item, Out};
 use crate::cemetery::checkpoint::{Checkpoint, ListedRange};
-use crate::cemetery::row::Grave;
-use crate::cemetery::vault::Kind;
-use crate::directory::vault_name;
+use crate::cemetery::sorted::Grave;
+use crate::cemetery::spilled::GraveKind;
+use crate::directory::spill_name;
 use crate::error::{Error, Result};
 use crate::inspect::graves;
 use crate::inspect::source::Source;
@@ -16,8 +16,8 @@ use waystation_format::log::JournalState;
 use waystation_format::varint::get_u64;
 use waystation_format::version_edit::VersionEdit;
 
-/// A table: footer, meta blocks, properties, then each data block and its entries. In a vault these are graves.
-pub(super) fn table(source: Source, is_vault: bool, out: &mut Out<'_, '_>) -> Result<()> {
+/// A table: footer, meta blocks, properties, then each data block and its entries. In a spill file these are graves.
+pub(super) fn table(source: Source, is_spill: bool, out: &mut Out<'_, '_>) -> Result<()> {
     let bytes = source.bytes();
     let view = TableView::new(source, bytes)?;
     out.fact("table bytes", bytes);
@@ -60,7 +60,7 @@ pub(super) fn table(source: Source, is_vault: bool, out: &mut Out<'_, '_>) -> Re
         });
         let walked = view.each(&block, &mut |key, value| {
             match InternalKey::parse(key) {
-                Ok(key) if is_vault && key.kind == ValueKind::Value => out.put(Item::Expiry {
+                Ok(key) if is_spill && key.kind == ValueKind::Value => out.put(Item::Expiry {
                     key: key.user_key.to_vec(),
                     sequence: key.sequence,
                     at_micros: get_u64(value).map_or(0, |(date, _)| date),
@@ -214,23 +214,23 @@ pub(super) fn side_file(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
 /// The file of graves.
 pub(super) fn graves(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
     let Checkpoint {
-        ground,
+        flushed,
         labels,
         listed,
     } = graves::decode(source)?;
-    out.fact("deletions up to", ground.through());
+    out.fact("deletions up to", flushed.through());
     for label in &labels {
-        let what = match (label.kind, label.dug) {
-            (Kind::Counting, _) => "deleted keys".to_owned(),
-            (Kind::Dated, 0) => "keys that expire".to_owned(),
-            (Kind::Dated, dug) => format!("keys that had expired at write {dug}"),
+        let what = match (label.kind, label.promoted_through) {
+            (GraveKind::Counting, _) => "deleted keys".to_owned(),
+            (GraveKind::Dated, 0) => "keys that expire".to_owned(),
+            (GraveKind::Dated, promoted) => format!("keys that had expired at write {promoted}"),
         };
-        let name = vault_name(label.number);
-        out.fact("vault", format!("{name}, {} {what}", label.graves));
+        let name = spill_name(label.number);
+        out.fact("spill file", format!("{name}, {} {what}", label.graves));
     }
     out.fact("deleted ranges", listed.len());
-    out.fact("deleted keys", ground.len());
-    out.fact("keys that expire", ground.dated().len());
+    out.fact("deleted keys", flushed.len());
+    out.fact("keys that expire", flushed.dated().len());
     for ListedRange {
         start,
         end,
@@ -245,7 +245,7 @@ pub(super) fn graves(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
             });
         }
     }
-    for Grave { key, sequence, .. } in ground.points().iter() {
+    for Grave { key, sequence, .. } in flushed.points().iter() {
         if out.is_full() {
             break;
         }
@@ -255,7 +255,7 @@ pub(super) fn graves(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
             value: None,
         }));
     }
-    for grave in ground.dated().iter() {
+    for grave in flushed.dated().iter() {
         if out.is_full() {
             break;
         }

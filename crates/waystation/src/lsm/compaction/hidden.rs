@@ -1,9 +1,9 @@
 //! What no reader sees any more: graves, as compaction sees them.
 
 use crate::cemetery::checkpoint;
-use crate::cemetery::ground::Ground;
-use crate::cemetery::learned::Learned;
-use crate::cemetery::vault::{Vault, Walk};
+use crate::cemetery::dead_ranges::DeadRangeCache;
+use crate::cemetery::flushed::FlushedGraves;
+use crate::cemetery::spilled::{SpillCursors, SpillFile};
 use crate::error::Result;
 use crate::lsm::version::UserRange;
 use crate::sst::{TableFacts, TableMeta};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Hidden {
     /// All graves up to `through` that anything in the tree may need, and later ones.
     #[serde(with = "as_bytes")]
-    pub graves: Arc<Ground>,
+    pub graves: Arc<FlushedGraves>,
     /// What graves up to this number hide is left out.
     pub through: u64,
     /// Nobody asks about versions with lower numbers.
@@ -27,7 +27,7 @@ pub(crate) struct Hidden {
     pub overdue: u64,
     /// What scans found to be dead.
     #[serde(skip)]
-    pub learned: Option<Arc<Learned>>,
+    pub dead_ranges: Option<Arc<DeadRangeCache>>,
 }
 
 impl PartialEq for Hidden {
@@ -59,7 +59,7 @@ impl Hidden {
         };
         Self {
             graves,
-            learned: None,
+            dead_ranges: None,
             ..*self
         }
     }
@@ -77,8 +77,8 @@ impl Hidden {
         if !ranges.is_empty() && ranges.covers(first, last, bound, self.through) {
             return true;
         }
-        let learned = self.learned.as_ref().filter(|_| facts.deletions == 0);
-        learned.is_some_and(|learned| learned.covers(first, last, bound, self.through))
+        let dead_ranges = self.dead_ranges.as_ref().filter(|_| facts.deletions == 0);
+        dead_ranges.is_some_and(|dead_ranges| dead_ranges.covers(first, last, bound, self.through))
     }
 
     /// How many bytes of `table` are hidden, about.
@@ -101,18 +101,19 @@ impl Hidden {
             self.graves.count_between(first, last, |it| {
                 it.sequence > facts.smallest_sequence
                     && it.other > facts.purged_through
-                    // One that was dug later is left out by a merge, too, but the table would not be purged through it.
+                    // One that was promoted later is left out by a merge, too, but the table would not be purged
+                    // through it.
                     && it.other <= self.through.min(overdue)
             })
         };
-        let in_vaults = |overdue: u64| -> u64 {
+        let in_spilled = |overdue: u64| -> u64 {
             let limit = self.through.min(overdue);
-            let counting = self.graves.vaults().counting();
+            let counting = self.graves.spilled().counting();
             counting
-                .map(|vault| about_in(vault, table, facts, limit))
+                .map(|spill| about_in(spill, table, facts, limit))
                 .sum()
         };
-        let points = count(u64::MAX) as u64 + in_vaults(u64::MAX);
+        let points = count(u64::MAX) as u64 + in_spilled(u64::MAX);
         let order = self.graves.ranges().order();
         let overlapping = self.graves.ranges().overlapping(Some(first), Some(last));
         let oldest_range = overlapping
@@ -123,7 +124,7 @@ impl Hidden {
             .min();
         let is_overdue = self.overdue > 0
             && (oldest_range.is_some_and(|below| below <= self.overdue)
-                || (points > 0 && (count(self.overdue) > 0 || in_vaults(self.overdue) > 0)));
+                || (points > 0 && (count(self.overdue) > 0 || in_spilled(self.overdue) > 0)));
         Burden {
             points,
             ranges: oldest_range.is_some(),
@@ -132,30 +133,33 @@ impl Hidden {
     }
 }
 
-/// About how many graves of `vault` lie in the range of `table`, of which `facts` are known, and have a number up to
+/// About how many graves of `spill` lie in the range of `table`, of which `facts` are known, and have a number up to
 /// `limit` that it was not purged through. Once it was purged through that, none.
-fn about_in(vault: &Vault, table: &TableMeta, facts: TableFacts, limit: u64) -> u64 {
-    let label = vault.label();
+fn about_in(spill: &SpillFile, table: &TableMeta, facts: TableFacts, limit: u64) -> u64 {
+    let label = spill.label();
     let (low, high) = label.demands();
     let (from, to) = (low.max(facts.purged_through + 1), high.min(limit));
     if label.sequences.1 <= facts.smallest_sequence || from > to {
         return 0;
     }
-    let place = vault.place_of(table.smallest_user_key(), table.largest_user_key());
-    let graves = vault.graves_in(place.end.saturating_sub(place.start));
+    let place = spill.place_of(table.smallest_user_key(), table.largest_user_key());
+    let graves = spill.graves_in(place.end.saturating_sub(place.start));
     // As if its numbers were spread evenly.
     let share = u128::from(graves) * u128::from(to - from + 1) / u128::from(high - low + 1);
     (share as u64).max(graves.min(1))
 }
 
-/// Graves among plain data: the bytes of their checkpoint. Who runs a job elsewhere has no vaults.
+/// Graves among plain data: the bytes of their checkpoint. Who runs a job elsewhere has no spill files.
 mod as_bytes {
-    use super::{Arc, Ground, checkpoint};
+    use super::{Arc, FlushedGraves, checkpoint};
     use crate::cemetery::checkpoint::Checkpoint;
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-    pub(super) fn serialize<S: Serializer>(graves: &Arc<Ground>, to: S) -> Result<S::Ok, S::Error> {
-        if !graves.vaults().is_empty() {
+    pub(super) fn serialize<S: Serializer>(
+        graves: &Arc<FlushedGraves>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        if !graves.spilled().is_empty() {
             let reason = "some of these graves lie in files beside the tables";
             return Err(serde::ser::Error::custom(reason));
         }
@@ -166,29 +170,33 @@ mod as_bytes {
         checkpoint::encode(graves).serialize(to)
     }
 
-    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Arc<Ground>, D::Error> {
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(
+        from: D,
+    ) -> Result<Arc<FlushedGraves>, D::Error> {
         let bytes = Vec::deserialize(from)?;
         match checkpoint::decode(&bytes) {
-            Ok(Checkpoint { ground, labels, .. }) if labels.is_empty() => Ok(Arc::new(ground)),
+            Ok(Checkpoint {
+                flushed, labels, ..
+            }) if labels.is_empty() => Ok(Arc::new(flushed)),
             Ok(_) => Err(D::Error::custom("some of these graves are missing")),
             Err(error) => Err(D::Error::custom(format!("these are no graves: {error:?}"))),
         }
     }
 }
 
-/// Finds the floor of key after key, in order.
-pub(super) struct Floors<'j> {
+/// Finds the covering sequence of key after key, in order.
+pub(super) struct CoveringSequences<'j> {
     hidden: &'j Hidden,
     /// The first grave that is not of a key passed by.
     at: usize,
-    walk: Walk,
+    walk: SpillCursors,
 }
 
-impl<'j> Floors<'j> {
+impl<'j> CoveringSequences<'j> {
     /// For versions from `above` on.
     pub(super) fn new(hidden: &'j Hidden, above: u64) -> Self {
         let above = hidden.above.max(above);
-        let walk = Walk::for_merge(hidden.graves.vaults(), above, hidden.through);
+        let walk = SpillCursors::for_merge(hidden.graves.spilled(), above, hidden.through);
         Self {
             hidden,
             at: 0,
@@ -201,7 +209,7 @@ impl<'j> Floors<'j> {
         self.hidden.graves.is_empty()
     }
 
-    /// The floor of `key`, which is not before the last one asked for; 0 if there is none.
+    /// The covering sequence of `key`, which is not before the last one asked for; 0 if there is none.
     pub(super) fn of(&mut self, key: &[u8]) -> Result<u64> {
         let graves = &self.hidden.graves;
         let through = self.hidden.through;
@@ -209,11 +217,11 @@ impl<'j> Floors<'j> {
             self.at += 1;
         }
         let in_memory = graves
-            .floor_from(self.at, key, through)
-            .max(graves.ranges().floor(key, through));
+            .covering_from(self.at, key, through)
+            .max(graves.ranges().covering(key, through));
         if self.walk.is_empty() {
             return Ok(in_memory);
         }
-        Ok(in_memory.max(self.walk.floor(key)?))
+        Ok(in_memory.max(self.walk.covering(key)?))
     }
 }

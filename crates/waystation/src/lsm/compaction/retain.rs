@@ -10,7 +10,7 @@
 //! Sequence numbers stay as they are, whatever the level: later deletions are compared with them.
 
 use super::Job;
-use super::hidden::Floors;
+use super::hidden::CoveringSequences;
 use crate::error::Result;
 use waystation_format::key::{self, ValueKind};
 use waystation_format::order::Order;
@@ -33,10 +33,10 @@ pub(super) struct Retain<'j> {
     order: &'j Order,
     smallest_snapshot: u64,
     deeper: &'j [(Vec<u8>, Vec<u8>)],
-    floors: Floors<'j>,
+    coverings: CoveringSequences<'j>,
     user_key: Vec<u8>,
     /// Versions of `user_key` below this are hidden.
-    floor: u64,
+    covering: u64,
     /// The sequence number of the version of `user_key` seen last; above all others if none was.
     newer: u64,
     starts_key: bool,
@@ -49,9 +49,9 @@ impl<'j> Retain<'j> {
             order,
             smallest_snapshot: job.smallest_snapshot,
             deeper: &job.deeper,
-            floors: Floors::new(&job.hidden, job.smallest_sequence()),
+            coverings: CoveringSequences::new(&job.hidden, job.smallest_sequence()),
             user_key: Vec::new(),
-            floor: 0,
+            covering: 0,
             newer: u64::MAX,
             starts_key: true,
         }
@@ -67,15 +67,15 @@ impl<'j> Retain<'j> {
             self.user_key.clear();
             self.user_key.extend_from_slice(user_key);
             self.newer = u64::MAX - 1;
-            if !self.floors.are_none() {
-                self.floor = self.floors.of(user_key)?;
+            if !self.coverings.are_none() {
+                self.covering = self.coverings.of(user_key)?;
             }
         }
         let newer = std::mem::replace(&mut self.newer, sequence);
         if newer <= self.smallest_snapshot || newer == sequence {
             return Ok(Verdict::Shadowed);
         }
-        if sequence < self.floor {
+        if sequence < self.covering {
             return Ok(Verdict::Hidden);
         }
         let is_deletion = trailer & 0xff == ValueKind::Deletion as u64;

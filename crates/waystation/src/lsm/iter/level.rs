@@ -45,18 +45,18 @@ pub(crate) struct LevelIterator {
     skip: Option<Skip>,
 }
 
-/// Versions below `floor` are of no use up to `bound`.
+/// Versions below `covering` are of no use up to `bound`.
 struct Skip {
     /// An internal key; forward: excluded, or no bound; on the way back: included.
     bound: Option<Vec<u8>>,
-    floor: u64,
+    covering: u64,
     is_forward: bool,
 }
 
 impl Skip {
     fn is_of_no_use(&self, table: &TableMeta) -> bool {
         let facts = table.facts();
-        facts.is_some_and(|facts| facts.largest_sequence < self.floor)
+        facts.is_some_and(|facts| facts.largest_sequence < self.covering)
     }
 
     /// How the bound lies to an internal key.
@@ -250,10 +250,10 @@ impl InternalIterator for LevelIterator {
         self.seek_and_skip(internal_key)
     }
 
-    fn seek_past(&mut self, internal_key: &[u8], end: Option<&[u8]>, floor: u64) -> Result<()> {
+    fn seek_past(&mut self, internal_key: &[u8], end: Option<&[u8]>, covering: u64) -> Result<()> {
         self.skip = Some(Skip {
             bound: end.map(<[u8]>::to_vec),
-            floor,
+            covering,
             is_forward: true,
         });
         self.seek_and_skip(internal_key)
@@ -301,10 +301,10 @@ impl InternalIterator for LevelIterator {
         self.enter_backward(self.position)
     }
 
-    fn skip_forward(&mut self, end: Option<&[u8]>, floor: u64) -> Result<()> {
+    fn skip_forward(&mut self, end: Option<&[u8]>, covering: u64) -> Result<()> {
         self.skip = Some(Skip {
             bound: end.map(<[u8]>::to_vec),
-            floor,
+            covering,
             is_forward: true,
         });
         let position = self.position;
@@ -314,10 +314,10 @@ impl InternalIterator for LevelIterator {
         Ok(())
     }
 
-    fn skip_backward(&mut self, start: &[u8], floor: u64) -> Result<()> {
+    fn skip_backward(&mut self, start: &[u8], covering: u64) -> Result<()> {
         self.skip = Some(Skip {
             bound: Some(start.to_vec()),
-            floor,
+            covering,
             is_forward: false,
         });
         let position = self.position;

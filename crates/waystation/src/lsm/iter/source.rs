@@ -81,16 +81,16 @@ impl InternalIterator for Source {
         delegate!(self, iter => iter.prev())
     }
 
-    fn skip_forward(&mut self, end: Option<&[u8]>, floor: u64) -> Result<()> {
-        delegate!(self, iter => iter.skip_forward(end, floor))
+    fn skip_forward(&mut self, end: Option<&[u8]>, covering: u64) -> Result<()> {
+        delegate!(self, iter => iter.skip_forward(end, covering))
     }
 
-    fn seek_past(&mut self, internal_key: &[u8], end: Option<&[u8]>, floor: u64) -> Result<()> {
-        delegate!(self, iter => iter.seek_past(internal_key, end, floor))
+    fn seek_past(&mut self, internal_key: &[u8], end: Option<&[u8]>, covering: u64) -> Result<()> {
+        delegate!(self, iter => iter.seek_past(internal_key, end, covering))
     }
 
-    fn skip_backward(&mut self, start: &[u8], floor: u64) -> Result<()> {
-        delegate!(self, iter => iter.skip_backward(start, floor))
+    fn skip_backward(&mut self, start: &[u8], covering: u64) -> Result<()> {
+        delegate!(self, iter => iter.skip_backward(start, covering))
     }
 
     #[inline]

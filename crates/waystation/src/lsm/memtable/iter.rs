@@ -82,8 +82,8 @@ impl InternalIterator for MemTableIterator {
         Ok(())
     }
 
-    fn skip_forward(&mut self, end: Option<&[u8]>, floor: u64) -> Result<()> {
-        if self.newest >= floor && !self.table.is_clear(end, floor) {
+    fn skip_forward(&mut self, end: Option<&[u8]>, covering: u64) -> Result<()> {
+        if self.newest >= covering && !self.table.is_clear(end, covering) {
             return Ok(());
         }
         if let Some(end) = end {
@@ -93,8 +93,8 @@ impl InternalIterator for MemTableIterator {
         Ok(())
     }
 
-    fn skip_backward(&mut self, start: &[u8], floor: u64) -> Result<()> {
-        if self.newest < floor {
+    fn skip_backward(&mut self, start: &[u8], covering: u64) -> Result<()> {
+        if self.newest < covering {
             let before = self.table.list.last_before(start);
             self.settle(before);
         }

@@ -89,8 +89,8 @@ impl MemTable {
         self.watches.note(&self.list, node);
     }
 
-    /// Watches what is inserted from now on, so that cursors get past dead keys. `next_sequence` gives the number that the
-    /// next version gets that gets one.
+    /// Watches what is inserted from now on, so that cursors get past dead keys. `next_sequence` gives the number that
+    /// the next version gets that gets one.
     pub(crate) fn watch(&self, next_sequence: impl FnOnce() -> u64) {
         self.watches.begin(next_sequence);
     }
@@ -101,10 +101,10 @@ impl MemTable {
         self.get_above(user_key, snapshot, 0)
     }
 
-    /// The newest version of `user_key` whose sequence is at most `snapshot`; as if versions below `floor` were not
+    /// The newest version of `user_key` whose sequence is at most `snapshot`; as if versions below `covering` were not
     /// there.
     #[inline]
-    pub(crate) fn get_above(&self, user_key: &[u8], snapshot: u64, floor: u64) -> Lookup<&[u8]> {
+    pub(crate) fn get_above(&self, user_key: &[u8], snapshot: u64, covering: u64) -> Lookup<&[u8]> {
         // Where much is read and little written: all levels of the list lead nowhere.
         let first = self.list.first();
         if first == NIL {
@@ -123,7 +123,7 @@ impl MemTable {
         }
         match key::split(self.list.internal_key(node)) {
             Some((found, trailer)) if self.list.order().is_same(found, user_key) => {
-                if trailer >> 8 < floor {
+                if trailer >> 8 < covering {
                     Lookup::Missing
                 } else if ValueKind::from_byte(trailer as u8) == Some(ValueKind::Deletion) {
                     Lookup::Deleted
@@ -135,10 +135,10 @@ impl MemTable {
         }
     }
 
-    /// Whether it is known that no version with sequence number `floor` or a later one, as far as the caller may see any,
-    /// is before the internal key `end` (`None`: is here at all).
-    fn is_clear(&self, end: Option<&[u8]>, floor: u64) -> bool {
-        self.watches.is_clear(&self.list, end, floor)
+    /// Whether it is known that no version with sequence number `covering` or a later one, as far as the caller may see
+    /// any, is before the internal key `end` (`None`: is here at all).
+    fn is_clear(&self, end: Option<&[u8]>, covering: u64) -> bool {
+        self.watches.is_clear(&self.list, end, covering)
     }
 
     /// A cursor over all versions, which keeps the table alive.

@@ -135,8 +135,8 @@ fn going_back_meets_every_entry_that_was_there() {
     });
 }
 
-/// A writer takes his numbers and inserts before he shows; meanwhile watches begin. A reader who is told that nothing came
-/// before some key since a number has not missed any.
+/// A writer takes his numbers and inserts before he shows; meanwhile watches begin. A reader who is told that nothing
+/// came before some key since a number has not missed any.
 #[test]
 fn what_a_watch_does_not_tell_of_was_not_inserted() {
     loom::model(|| {
@@ -167,15 +167,15 @@ fn what_a_watch_does_not_tell_of_was_not_inserted() {
         watches.begin(|| *lock(&next));
         watches.begin(|| *lock(&next));
         let seen = shown.load(Acquire);
-        let is_clear = |before: &[u8], floor| {
+        let is_clear = |before: &[u8], covering| {
             let mut end = Vec::new();
             key::append(&mut end, before, key::MAX_SEQUENCE, key::ValueKind::SEEK);
-            watches.is_clear(&list, Some(&end), floor)
+            watches.is_clear(&list, Some(&end), covering)
         };
         // The first key that is written is `b`, the second `a`.
-        for floor in 1..=seen {
-            assert!(seen < 2 || !is_clear(b"b", floor), "{floor}");
-            assert!(floor > 1 || !is_clear(b"c", floor), "{floor}");
+        for covering in 1..=seen {
+            assert!(seen < 2 || !is_clear(b"b", covering), "{covering}");
+            assert!(covering > 1 || !is_clear(b"c", covering), "{covering}");
         }
         writer.join().unwrap();
     });

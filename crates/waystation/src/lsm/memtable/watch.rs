@@ -1,18 +1,19 @@
 //! What was inserted of late, for cursors that jump over dead keys.
 //!
-//! Where a cursor knows that all versions below some sequence number are dead, it could jump, did it not have to see the
-//! versions that came since. In tables and full memtables that is told by their sequence numbers; in the memtable that is
-//! written to, all dead keys had to be walked for the sake of a few new ones. A watch tells where these are: the least key
-//! inserted since it began. (The oldest of a queue is read so: what is appended lies far behind.)
+//! Where a cursor knows that all versions below some sequence number are dead, it could jump, did it not have to see
+//! the versions that came since. In tables and full memtables that is told by their sequence numbers; in the memtable
+//! that is written to, all dead keys had to be walked for the sake of a few new ones. A watch tells where these are:
+//! the least key inserted since it began. (The oldest of a queue is read so: what is appended lies far behind.)
 //!
-//! Watches follow each other, as cursors learn more; the last few are kept. Whoever inserts notes his key in the latest.
+//! Watches follow each other, as cursors learn more; the last few are kept. Whoever inserts notes his key in the
+//! latest.
 //!
-//! **Why nothing is missed.** A watch is first shown to those who insert, and then asks for the next sequence number that
-//! will be given out, `from`. Numbers are given out under a lock that this takes, too: so who inserts with `from` or a later
-//! number got it afterwards, sees this watch or a later one, and notes his key before a reader may see it. The versions
-//! since some number are thus noted in the latest watch with `from` at or below it, or in those after. A place is used
-//! again after [`KEPT`] watches; who still notes something there, having looked long ago, has a lower number than any
-//! watch that is kept begins with, and only makes a cursor more careful.
+//! **Why nothing is missed.** A watch is first shown to those who insert, and then asks for the next sequence number
+//! that will be given out, `from`. Numbers are given out under a lock that this takes, too: so who inserts with `from`
+//! or a later number got it afterwards, sees this watch or a later one, and notes his key before a reader may see it.
+//! The versions since some number are thus noted in the latest watch with `from` at or below it, or in those after. A
+//! place is used again after [`KEPT`] watches; who still notes something there, having looked long ago, has a lower
+//! number than any watch that is kept begins with, and only makes a cursor more careful.
 
 use super::arena::{NIL, Node};
 use super::skiplist::SkipList;
@@ -89,11 +90,11 @@ impl Watches {
         kept.push(Watch { from, place });
     }
 
-    /// Whether it is known that no version with sequence number `floor` or a later one, as far as the caller may see any,
-    /// was inserted before the place of the internal key `end` (`None`: at all).
-    pub(super) fn is_clear(&self, list: &SkipList, end: Option<&[u8]>, floor: u64) -> bool {
+    /// Whether it is known that no version with sequence number `covering` or a later one, as far as the caller may see
+    /// any, was inserted before the place of the internal key `end` (`None`: at all).
+    pub(super) fn is_clear(&self, list: &SkipList, end: Option<&[u8]>, covering: u64) -> bool {
         let kept = lock(&self.kept);
-        let Some(first) = kept.iter().rposition(|watch| watch.from <= floor) else {
+        let Some(first) = kept.iter().rposition(|watch| watch.from <= covering) else {
             return false;
         };
         kept[first..].iter().all(|watch| {
@@ -139,13 +140,13 @@ mod tests {
                 }
                 let first_kept = watched.len().saturating_sub(super::KEPT);
                 let kept = &watched[first_kept..];
-                for (floor, end) in (0..=next).flat_map(|floor| (0..=KEYS).map(move |end| (floor, end))) {
+                for (covering, end) in (0..=next).flat_map(|covering| (0..=KEYS).map(move |end| (covering, end))) {
                     // What a watch notes counts from where it began: for a number before the next one, too.
-                    let from = kept.iter().rev().find(|from| **from <= floor);
+                    let from = kept.iter().rev().find(|from| **from <= covering);
                     let is_none = |from: u64| inserted.iter().all(|(it, at)| *at < from || *it >= end);
                     let expected = from.is_some_and(|from| is_none(*from));
-                    prop_assert_eq!(table.is_clear(Some(&place(&[end])), floor), expected);
-                    prop_assert!(!expected || is_none(floor));
+                    prop_assert_eq!(table.is_clear(Some(&place(&[end])), covering), expected);
+                    prop_assert!(!expected || is_none(covering));
                 }
             }
         }
@@ -157,10 +158,10 @@ mod tests {
         for number in 0..100_u8 {
             table.insert(&[number], u64::from(number) + 1, ValueKind::Value, b"");
         }
-        let jump = |floor: u64| {
+        let jump = |covering: u64| {
             let mut cursor = table.iter();
             cursor.seek_to_first().unwrap();
-            cursor.skip_forward(Some(&place(&[90])), floor).unwrap();
+            cursor.skip_forward(Some(&place(&[90])), covering).unwrap();
             key::user_key(cursor.key())[0]
         };
         assert_eq!(jump(101), 0, "nobody watched");

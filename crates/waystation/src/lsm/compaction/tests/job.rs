@@ -4,10 +4,10 @@ use super::super::cut::Cutter;
 use super::super::retain::{Retain, Verdict};
 use super::{LAYOUT, facts, internal, table};
 use crate::cemetery::Cut;
+use crate::cemetery::dead_ranges::DeadRangeCache;
+use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::fragments::Fragments;
-use crate::cemetery::ground::Ground;
-use crate::cemetery::learned::Learned;
-use crate::cemetery::row::Grave;
+use crate::cemetery::sorted::Grave;
 use crate::lsm::compaction::job::JobInput;
 use crate::lsm::compaction::{Grandparent, Hidden, JOB_FORMAT, Job, OutputLimits};
 use crate::lsm::version::UserRange;
@@ -190,7 +190,7 @@ fn hidden() -> Hidden {
     let mut ranges = Fragments::default();
     ranges.insert(b"b:", Some(b"b;"), Cut::deletion(40));
     ranges.insert(b"d:", Some(b"d;"), Cut::deletion(90));
-    let mut graves = Ground::new(95, ranges);
+    let mut graves = FlushedGraves::new(95, ranges);
     graves.push(grave(b"e:2", 60));
     graves.push(grave(b"e:2", 20));
     graves.push(grave(b"e:3", 98));
@@ -228,11 +228,11 @@ fn graves_hide_what_is_older_in_their_range() {
 
 #[test]
 fn what_scans_learned_drops_no_deletion() {
-    let learned = Learned::default();
-    learned.add(b"b", Some(b"c"), 90);
+    let dead_ranges = DeadRangeCache::default();
+    dead_ranges.add(b"b", Some(b"c"), 90);
     let hidden = Hidden {
         through: 95,
-        learned: Some(learned.into()),
+        dead_ranges: Some(dead_ranges.into()),
         ..Hidden::default()
     };
     let with = |deletions: u64, newest: u64| {

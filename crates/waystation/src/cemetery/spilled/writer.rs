@@ -1,9 +1,9 @@
-//! Writing a vault, grave by grave.
+//! Writing a spill file, grave by grave.
 
-use super::Site;
-use super::label::{Kind, Label};
+use super::SpillDirectory;
+use super::label::{GraveKind, SpillLabel};
 use crate::cemetery::points::hash;
-use crate::cemetery::row::Grave;
+use crate::cemetery::sorted::Grave;
 use crate::error::Result;
 use crate::sst::{TableBuilder, TableSettings};
 use waystation_format::key::{self, ValueKind};
@@ -12,15 +12,15 @@ use waystation_format::varint::put_u64;
 
 /// The length of a data block, about.
 const BLOCK_BYTES: usize = 4 << 10;
-/// Bits of a vault's filter per grave: who has nothing to find seldom reads.
+/// Bits of a spill file's filter per grave: who has nothing to find seldom reads.
 const FILTER_BITS: u32 = 10;
 /// A label has at most so many dates.
 const DATES_MAX: usize = 64;
 
-/// Writes a vault.
-pub(crate) struct VaultWriter {
+/// Writes a spill file.
+pub(crate) struct SpillWriter {
     builder: TableBuilder,
-    label: Label,
+    label: SpillLabel,
     /// The sample of dates, and of which keys' hashes: one of `stride`, wherever they lie.
     sample: Vec<(u64, u64)>,
     stride: u64,
@@ -28,9 +28,9 @@ pub(crate) struct VaultWriter {
     value: Vec<u8>,
 }
 
-impl VaultWriter {
-    /// Begins vault `number`.
-    pub(crate) fn create(site: &Site, number: u64, kind: Kind) -> Result<Self> {
+impl SpillWriter {
+    /// Begins spill file `number`.
+    pub(crate) fn create(site: &SpillDirectory, number: u64, kind: GraveKind) -> Result<Self> {
         let settings = TableSettings {
             block_bytes: BLOCK_BYTES,
             filter_bits_per_key: FILTER_BITS,
@@ -41,12 +41,12 @@ impl VaultWriter {
         let path = site.path(number);
         Ok(Self {
             builder: TableBuilder::create(&site.storage, &path, number, settings)?,
-            label: Label {
+            label: SpillLabel {
                 number,
                 file_bytes: 0,
                 graves: 0,
                 kind,
-                dug: 0,
+                promoted_through: 0,
                 sequences: (u64::MAX, 0),
                 others: (u64::MAX, 0),
                 first: Vec::new(),
@@ -66,7 +66,7 @@ impl VaultWriter {
         self.key.clear();
         self.value.clear();
         let number = match label.kind {
-            Kind::Counting => {
+            GraveKind::Counting => {
                 key::append(
                     &mut self.key,
                     grave.key,
@@ -75,7 +75,7 @@ impl VaultWriter {
                 );
                 grave.other - grave.sequence
             }
-            Kind::Dated => {
+            GraveKind::Dated => {
                 key::append(&mut self.key, grave.key, grave.sequence, ValueKind::Value);
                 grave.other
             }
@@ -88,7 +88,7 @@ impl VaultWriter {
             label.first = grave.key.to_vec();
         }
         let place = hash(grave.key) >> 32;
-        if label.kind == Kind::Dated && place.is_multiple_of(self.stride) {
+        if label.kind == GraveKind::Dated && place.is_multiple_of(self.stride) {
             self.sample.push((grave.other, place));
             while self.sample.len() > DATES_MAX {
                 self.stride *= 2;
@@ -107,7 +107,7 @@ impl VaultWriter {
     }
 
     /// Completes it and makes its content durable; its name is once its directory is synced.
-    pub(crate) fn finish(mut self) -> Result<Label> {
+    pub(crate) fn finish(mut self) -> Result<SpillLabel> {
         self.label.dates = self.sample.iter().map(|it| it.0).collect();
         self.label.dates.sort_unstable();
         self.label.file_bytes = self.builder.finish()?.file_bytes;
@@ -117,7 +117,7 @@ impl VaultWriter {
     /// Gives it up.
     pub(crate) fn abandon(self) {
         if let Err(error) = self.builder.abandon() {
-            log::warn!("a vault that was given up stays for now: {error}");
+            log::warn!("a spill file that was given up stays for now: {error}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Key after key: a cursor over each vault goes along with whoever asks for floors in order.
+//! Key after key: a cursor over each spill file goes along with whoever asks for covering sequences in order.
 
 use super::file::target;
-use super::{Vault, Vaults};
+use super::{SpillFile, SpilledGraves};
 use crate::error::Result;
 use crate::sst::InternalIterator;
 use crate::sst::{LookupKey, TableIterator};
@@ -11,47 +11,51 @@ use waystation_format::key;
 /// So many graves are passed one by one before a cursor is sent further at once.
 const STEPS: usize = 8;
 
-/// Finds the floors of keys, which ascend mostly, in vaults.
-pub(crate) struct Walk {
+/// Finds the covering sequences of keys, which ascend mostly, in spill files.
+pub(crate) struct SpillCursors {
     walkers: Vec<Walker>,
     snapshot: u64,
 }
 
-/// A cursor over a vault, and where it is.
+/// A cursor over a spill file, and where it is.
 struct Walker {
-    vault: Arc<Vault>,
+    spill: Arc<SpillFile>,
     cursor: TableIterator,
     /// It stands on the first grave from this key on, but for later ones of this key.
     from: Option<Vec<u8>>,
 }
 
-impl Walk {
+impl SpillCursors {
     /// For a reader at `snapshot`.
-    pub(crate) fn for_reader(vaults: &Vaults, snapshot: u64) -> Self {
-        Self::new(vaults, snapshot, Vault::cursor)
+    pub(crate) fn for_reader(spilled: &SpilledGraves, snapshot: u64) -> Self {
+        Self::new(spilled, snapshot, SpillFile::cursor)
     }
 
     /// For a merge of versions from `above` on that leaves out what deletions up to `through` hide.
-    pub(crate) fn for_merge(vaults: &Vaults, above: u64, through: u64) -> Self {
-        let mut walk = Self::new(vaults, through, Vault::scan);
-        let is_later = |walker: &Walker| walker.vault.label().sequences.1 > above;
+    pub(crate) fn for_merge(spilled: &SpilledGraves, above: u64, through: u64) -> Self {
+        let mut walk = Self::new(spilled, through, SpillFile::scan);
+        let is_later = |walker: &Walker| walker.spill.label().sequences.1 > above;
         walk.walkers.retain(is_later);
         walk
     }
 
-    fn new(vaults: &Vaults, snapshot: u64, cursor: impl Fn(&Vault) -> TableIterator) -> Self {
-        let walker = |vault: &Arc<Vault>| Walker {
-            cursor: cursor(vault),
-            vault: Arc::clone(vault),
+    fn new(
+        spilled: &SpilledGraves,
+        snapshot: u64,
+        cursor: impl Fn(&SpillFile) -> TableIterator,
+    ) -> Self {
+        let walker = |spill: &Arc<SpillFile>| Walker {
+            cursor: cursor(spill),
+            spill: Arc::clone(spill),
             from: None,
         };
         Self {
-            walkers: vaults.counting().map(walker).collect(),
+            walkers: spilled.counting().map(walker).collect(),
             snapshot,
         }
     }
 
-    /// Whether there is no vault.
+    /// Whether there is no spill file.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.walkers.is_empty()
@@ -65,29 +69,29 @@ impl Walk {
     }
 
     /// The latest deletion of `key`; 0 if there is none.
-    pub(crate) fn floor(&mut self, key: &[u8]) -> Result<u64> {
-        let mut floor = 0;
+    pub(crate) fn covering(&mut self, key: &[u8]) -> Result<u64> {
+        let mut covering = 0;
         for walker in &mut self.walkers {
-            let found = walker.floor(key, self.snapshot);
+            let found = walker.covering(key, self.snapshot);
             if found.is_err() {
                 walker.from = None;
             }
-            floor = floor.max(found?);
+            covering = covering.max(found?);
         }
-        Ok(floor)
+        Ok(covering)
     }
 }
 
 impl Walker {
-    fn floor(&mut self, key: &[u8], snapshot: u64) -> Result<u64> {
-        if !self.vault.label().spans(key) {
+    fn covering(&mut self, key: &[u8], snapshot: u64) -> Result<u64> {
+        if !self.spill.label().spans(key) {
             return Ok(0);
         }
         match &mut self.from {
             Some(from) if **from > *key => {
                 return self
-                    .vault
-                    .floor(key, &LookupKey::new(key, snapshot), snapshot);
+                    .spill
+                    .covering(key, &LookupKey::new(key, snapshot), snapshot);
             }
             Some(from) => {
                 from.clear();

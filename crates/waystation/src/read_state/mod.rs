@@ -1,13 +1,18 @@
-//! The view: everything a read needs, pinned by one reference count.
+//! The read state: everything a read needs, pinned by one reference count.
 //!
-//! A read takes the view first and the visible sequence second, and looks whether the view is still the
-//! current one. Then every write up to that sequence lies in the view: a write to a newer memtable is
-//! published only after the view with that memtable was. (The other way round a compaction could drop, from a
-//! newer view, versions that the older sequence needs.)
+//! A read takes the read state first and the visible sequence second, and looks whether the read state is still the
+//! current one. Then every write up to that sequence lies in the read state: a write to a newer memtable is
+//! published only after the read state with that memtable was. (The other way round a compaction could drop, from a
+//! newer read state, versions that the older sequence needs.)
+//!
+//! - [`grave_filter`] and [`dead_run`]: what graves hide from a cursor over a read state
 
+pub(crate) mod dead_run;
+pub(crate) mod grave_filter;
+
+use crate::cemetery::active::ActiveGraves;
+use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::fragments::Fragments;
-use crate::cemetery::ground::Ground;
-use crate::cemetery::plot::Plot;
 use crate::cemetery::points;
 use crate::error::Result;
 use crate::log::Log;
@@ -20,17 +25,17 @@ use waystation_format::order::Order;
 
 /// What writes go to: versions here, deletions there.
 #[derive(Clone)]
-pub(crate) struct Memory {
+pub(crate) struct MemtablePair {
     pub(crate) table: Arc<MemTable>,
-    pub(crate) graves: Arc<Plot>,
+    pub(crate) graves: Arc<ActiveGraves>,
 }
 
-impl Memory {
+impl MemtablePair {
     /// Memory for `bytes` of versions and graves together, whose keys are in `order`.
     pub(crate) fn new(bytes: usize, regions: &Arc<Regions>, order: &Order) -> Self {
         Self {
             table: Arc::new(MemTable::with_regions(bytes, regions, order)),
-            graves: Arc::new(Plot::in_order(bytes, order)),
+            graves: Arc::new(ActiveGraves::in_order(bytes, order)),
         }
     }
 
@@ -47,9 +52,9 @@ impl Memory {
     }
 }
 
-/// A memtable with its plot and the part of the log they hold.
+/// A memtable with its active graves and the part of the log they hold.
 pub(crate) struct LoggedMemTable {
-    pub(crate) memory: Memory,
+    pub(crate) memory: MemtablePair,
     /// Records before this position are not in it.
     pub(crate) start_lsn: u64,
     /// Nor are writes below this sequence number.
@@ -58,33 +63,33 @@ pub(crate) struct LoggedMemTable {
 
 /// The memtables, the graves and the version that together are the database.
 #[derive(Clone)]
-pub(crate) struct View {
+pub(crate) struct ReadState {
     pub(crate) active: Arc<LoggedMemTable>,
     /// Full memtables, oldest first.
     pub(crate) full: Vec<Arc<LoggedMemTable>>,
     pub(crate) version: Arc<Version>,
     /// The graves of memtables that were flushed.
-    pub(crate) ground: Arc<Ground>,
+    pub(crate) flushed: Arc<FlushedGraves>,
     generation: u64,
 }
 
-impl View {
+impl ReadState {
     pub(crate) fn new(
         active: Arc<LoggedMemTable>,
         full: Vec<Arc<LoggedMemTable>>,
         version: Arc<Version>,
-        ground: Arc<Ground>,
+        flushed: Arc<FlushedGraves>,
     ) -> Self {
         Self {
             active,
             full,
             version,
-            ground,
+            flushed,
             generation: 0,
         }
     }
 
-    /// Counts the views: a later one has a higher number.
+    /// Counts the read states: a later one has a higher number.
     pub(crate) fn generation(&self) -> u64 {
         self.generation
     }
@@ -94,7 +99,7 @@ impl View {
         self.newest_first().map(|logged| &logged.memory.table)
     }
 
-    /// The memtables with their plots, newest first.
+    /// The memtables with their active graves, newest first.
     pub(crate) fn newest_first(&self) -> impl Iterator<Item = &Arc<LoggedMemTable>> {
         std::iter::once(&self.active).chain(self.full.iter().rev())
     }
@@ -104,8 +109,8 @@ impl View {
         self.full.first().unwrap_or(&self.active).start_sequence
     }
 
-    /// The plots, newest first.
-    pub(crate) fn plots(&self) -> impl Iterator<Item = &Arc<Plot>> {
+    /// The active graves, newest first.
+    pub(crate) fn active_graves(&self) -> impl Iterator<Item = &Arc<ActiveGraves>> {
         self.newest_first().map(|logged| &logged.memory.graves)
     }
 
@@ -113,36 +118,38 @@ impl View {
     #[inline]
     pub(crate) fn has_no_graves(&self) -> bool {
         self.active.memory.graves.is_empty()
-            && self.ground.is_empty()
+            && self.flushed.is_empty()
             && self.full.iter().all(|full| full.memory.graves.is_empty())
     }
 
     /// The first date of a grave; the end of time if none has one.
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
-        let in_plots = self.plots().map(|plot| plot.earliest());
-        in_plots
+        let in_memtables = self.active_graves().map(|graves| graves.earliest());
+        in_memtables
             .min()
             .unwrap_or(u64::MAX)
-            .min(self.ground.earliest())
+            .min(self.flushed.earliest())
     }
 
-    /// When graves with dates can be dug next; the end of time if none can.
-    pub(crate) fn ripe_from(&self) -> u64 {
-        let in_plots = self.plots().map(|plot| plot.earliest()).min();
-        in_plots.unwrap_or(u64::MAX).min(self.ground.ripe_from())
+    /// When graves with dates can be promoted next; the end of time if none can.
+    pub(crate) fn due_from(&self) -> u64 {
+        let in_memtables = self.active_graves().map(|graves| graves.earliest()).min();
+        in_memtables
+            .unwrap_or(u64::MAX)
+            .min(self.flushed.due_from())
     }
 
     /// The date of the grave of `key` with the number `sequence`, if it has one.
     pub(crate) fn date_of(&self, key: &[u8], sequence: u64) -> Result<Option<u64>> {
-        let mut in_plots = self
-            .plots()
-            .filter_map(|plot| plot.dated()?.date_of(key, sequence));
-        let in_memory = in_plots
+        let mut in_memtables = self
+            .active_graves()
+            .filter_map(|graves| graves.dated()?.date_of(key, sequence));
+        let in_memory = in_memtables
             .next()
-            .or_else(|| self.ground.date_of(key, sequence));
+            .or_else(|| self.flushed.date_of(key, sequence));
         match in_memory {
-            None => self.ground.vaults().date_of(key, sequence),
+            None => self.flushed.spilled().date_of(key, sequence),
             date => Ok(date),
         }
     }
@@ -150,7 +157,7 @@ impl View {
     /// The latest deletion of `key` up to `snapshot` that counts at `time`, below which its versions are hidden; 0 if
     /// there is none.
     #[inline]
-    pub(crate) fn floor(
+    pub(crate) fn covering(
         &self,
         key: &[u8],
         snapshot: u64,
@@ -160,40 +167,42 @@ impl View {
             return Ok(0);
         }
         let hash = points::hash(key);
-        let in_plots = self.plots().map(|plot| plot.floor(key, hash, snapshot));
-        let floor = in_plots
+        let in_memtables = self
+            .active_graves()
+            .map(|graves| graves.covering(key, hash, snapshot));
+        let covering = in_memtables
             .max()
             .unwrap_or(0)
-            .max(self.ground.floor(key, hash, snapshot));
-        let floor = floor.max(self.ground.vaults().floor(key, snapshot)?);
+            .max(self.flushed.covering(key, hash, snapshot));
+        let covering = covering.max(self.flushed.spilled().covering(key, snapshot)?);
         if self.earliest() == u64::MAX {
-            return Ok(floor);
+            return Ok(covering);
         }
-        Ok(floor.max(self.dated_floor(key, hash, snapshot, time())?))
+        Ok(covering.max(self.dated_covering(key, hash, snapshot, time())?))
     }
 
     /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot` that has a date, and counts at `time`; 0 if
     /// there is none.
-    pub(crate) fn dated_floor(
+    pub(crate) fn dated_covering(
         &self,
         key: &[u8],
         hash: u64,
         snapshot: u64,
         time: u64,
     ) -> Result<u64> {
-        let in_plots = self
-            .plots()
-            .map(|plot| plot.dated_floor(key, hash, snapshot, time));
-        let in_memory = in_plots
+        let in_memtables = self
+            .active_graves()
+            .map(|graves| graves.dated_covering(key, hash, snapshot, time));
+        let in_memory = in_memtables
             .max()
             .unwrap_or(0)
-            .max(self.ground.dated_floor(key, hash, snapshot, time));
-        let in_vaults = self.ground.vaults().dated_floor(key, snapshot, time)?;
-        Ok(in_memory.max(in_vaults))
+            .max(self.flushed.dated_covering(key, hash, snapshot, time));
+        let in_spilled = self.flushed.spilled().dated_covering(key, snapshot, time)?;
+        Ok(in_memory.max(in_spilled))
     }
 }
 
-impl View {
+impl ReadState {
     /// Whether a deletion of a range, at `sequence` or later, hides keys that begin with `prefix`.
     pub(crate) fn hides_in_prefix(&self, prefix: &[u8], sequence: u64) -> bool {
         let last = prefix_end(prefix);
@@ -204,56 +213,56 @@ impl View {
             });
             inside.any(|(_, _, cuts)| cuts.iter().any(|cut| cut.below >= sequence))
         };
-        hides(self.ground.ranges())
+        hides(self.flushed.ranges())
             || self
-                .plots()
-                .any(|plot| plot.has_ranges() && plot.with_ranges(hides))
+                .active_graves()
+                .any(|graves| graves.has_ranges() && graves.with_ranges(hides))
     }
 }
 
-/// The current view.
-pub(crate) struct ViewCell {
-    current: RwLock<Arc<View>>,
+/// The current read state.
+pub(crate) struct ReadStates {
+    current: RwLock<Arc<ReadState>>,
     generation: AtomicU64,
 }
 
-impl ViewCell {
-    pub(crate) fn new(view: View) -> Self {
+impl ReadStates {
+    pub(crate) fn new(read_state: ReadState) -> Self {
         Self {
-            current: RwLock::new(Arc::new(view)),
+            current: RwLock::new(Arc::new(read_state)),
             generation: AtomicU64::new(0),
         }
     }
 
-    /// The current view.
-    pub(crate) fn load(&self) -> Arc<View> {
+    /// The current read state.
+    pub(crate) fn load(&self) -> Arc<ReadState> {
         may_be_held_up();
         Arc::clone(
             &self
                 .current
                 .read()
-                .expect("no thread panics with the view locked"),
+                .expect("no thread panics with the read state locked"),
         )
     }
 
-    /// A view and a sequence number such that the view holds every write up to it.
-    pub(crate) fn read_point(&self, log: &Log) -> (Arc<View>, u64) {
+    /// A read state and a sequence number such that the read state holds every write up to it.
+    pub(crate) fn read_point(&self, log: &Log) -> (Arc<ReadState>, u64) {
         loop {
-            let view = self.load();
+            let read_state = self.load();
             let sequence = log.visible_sequence();
-            if view.generation == self.generation.load(SeqCst) {
-                return (view, sequence);
+            if read_state.generation == self.generation.load(SeqCst) {
+                return (read_state, sequence);
             }
         }
     }
 
-    /// Shows another view from now on: this one with a `change`.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut View)) {
+    /// Shows another read state from now on: this one with a `change`.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut ReadState)) {
         let mut current = self
             .current
             .write()
-            .expect("no thread panics with the view locked");
-        let mut next = View::clone(&current);
+            .expect("no thread panics with the read state locked");
+        let mut next = ReadState::clone(&current);
         change(&mut next);
         next.generation = current.generation + 1;
         self.generation.store(next.generation, SeqCst);

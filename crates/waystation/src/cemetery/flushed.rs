@@ -1,51 +1,51 @@
-//! The ground: all graves of memtables that were flushed. It never changes; a flush makes the next one from it.
+//! Flushed graves: all graves of memtables that were flushed. They never change; a flush makes the next ones of them.
 //!
-//! Graves of keys lie in two rows: those that count, and those with a date that is not past for everybody. Once it is,
-//! a grave is *dug*: it goes to the first row, in the place of its sequence number, and is marked with the number that
-//! the ground goes through by then. To readers the first counts; how far tables were purged is compared with the second,
-//! as tables purged through the first may be older than the digging.
+//! Graves of keys lie in two sorted arrays: those that count, and those with a date that is not past for everybody.
+//! Once it is, a grave is *promoted*: it goes to the first array, in the place of its sequence number, and is marked
+//! with the number that the flushed graves go through by then. To readers the first counts; how far tables were purged
+//! is compared with the second, as tables purged through the first may be older than the promotion.
 
+use super::active::ActiveGraves;
 use super::fragments::Fragments;
-use super::plot::Plot;
-use super::row::{Grave, Row};
-use super::vault::{Label, Vault, Vaults};
+use super::sorted::{Grave, SortedGraves};
+use super::spilled::{SpillFile, SpillLabel, SpilledGraves};
 use super::{Cut, prune};
 
-/// Graves, sorted.
+/// The graves of all memtables that were flushed, as far as anything needs them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ground {
+pub(crate) struct FlushedGraves {
     /// All graves of keys up to this sequence number that anybody needs are here.
     through: u64,
-    /// The time that was reached when it was made, if it is timed.
+    /// The time that was reached when they were made, if they are timed.
     time: u64,
     /// Their other number is what tables must be purged through.
-    points: Row,
+    points: SortedGraves,
     /// Their other number is their date.
-    dated: Row,
+    dated: SortedGraves,
     /// The first of these dates.
     earliest: u64,
     ranges: Fragments,
     /// Graves that left memory.
-    vaults: Vaults,
+    spilled: SpilledGraves,
 }
 
-impl Default for Ground {
+impl Default for FlushedGraves {
     fn default() -> Self {
         Self::new(0, Fragments::default())
     }
 }
 
-impl Ground {
-    /// Ground without graves of keys, and with `ranges`.
+impl FlushedGraves {
+    /// Flushed graves without graves of keys, and with `ranges`.
     pub(crate) fn new(through: u64, ranges: Fragments) -> Self {
         Self {
             through,
             time: 0,
-            points: Row::default(),
-            dated: Row::default(),
+            points: SortedGraves::default(),
+            dated: SortedGraves::default(),
             earliest: u64::MAX,
             ranges,
-            vaults: Vaults::default(),
+            spilled: SpilledGraves::default(),
         }
     }
 
@@ -63,29 +63,29 @@ impl Ground {
     }
 
     /// The same, with these graves besides those in memory.
-    pub(crate) fn with_vaults(self, vaults: Vaults) -> Self {
-        Self { vaults, ..self }
+    pub(crate) fn with_spilled(self, spilled: SpilledGraves) -> Self {
+        Self { spilled, ..self }
     }
 
-    /// The same with `vaults`, which hold all its graves of keys that count.
-    pub(crate) fn without_points(&self, vaults: Vaults) -> Self {
+    /// The same with `spilled`, which hold all its graves of keys that count.
+    pub(crate) fn without_points(&self, spilled: SpilledGraves) -> Self {
         Self {
-            points: Row::default(),
+            points: SortedGraves::default(),
             dated: self.dated.clone(),
             ranges: self.ranges.clone(),
-            vaults,
+            spilled,
             ..*self
         }
     }
 
-    /// The same with `vaults`, which hold all its graves with dates.
-    pub(crate) fn without_dated(&self, vaults: Vaults) -> Self {
+    /// The same with `spilled`, which hold all its graves with dates.
+    pub(crate) fn without_dated(&self, spilled: SpilledGraves) -> Self {
         Self {
             points: self.points.clone(),
-            dated: Row::default(),
+            dated: SortedGraves::default(),
             earliest: u64::MAX,
             ranges: self.ranges.clone(),
-            vaults,
+            spilled,
             ..*self
         }
     }
@@ -108,40 +108,40 @@ impl Ground {
 
     /// Whether there are graves that have dates, or had.
     pub(crate) fn is_timed(&self) -> bool {
-        !self.points.is_plain() || !self.dated.is_empty() || !self.vaults.is_empty()
+        !self.points.is_plain() || !self.dated.is_empty() || !self.spilled.is_empty()
     }
 
-    /// The time that was reached when it was made, if it is timed.
+    /// The time that was reached when they were made, if they are timed.
     pub(crate) fn time(&self) -> u64 {
         self.time
     }
 
     /// The graves that count. Their other number is what tables must be purged through.
-    pub(crate) fn points(&self) -> &Row {
+    pub(crate) fn points(&self) -> &SortedGraves {
         &self.points
     }
 
     /// The graves with a date, which is their other number.
-    pub(crate) fn dated(&self) -> &Row {
+    pub(crate) fn dated(&self) -> &SortedGraves {
         &self.dated
     }
 
     /// The first date of a grave; the end of time if none has one.
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
-        self.earliest.min(self.vaults.earliest())
+        self.earliest.min(self.spilled.earliest())
     }
 
-    /// When graves with dates can be dug next, all of a vault together; the end of time if none can.
-    pub(crate) fn ripe_from(&self) -> u64 {
-        let in_vaults = self.vaults.labels().map(Label::latest).min();
-        self.earliest.min(in_vaults.unwrap_or(u64::MAX))
+    /// When graves with dates can be promoted next, all of a spill file together; the end of time if none can.
+    pub(crate) fn due_from(&self) -> u64 {
+        let in_spilled = self.spilled.labels().map(SpillLabel::latest).min();
+        self.earliest.min(in_spilled.unwrap_or(u64::MAX))
     }
 
     /// The graves that left memory.
     #[inline]
-    pub(crate) fn vaults(&self) -> &Vaults {
-        &self.vaults
+    pub(crate) fn spilled(&self) -> &SpilledGraves {
+        &self.spilled
     }
 
     /// How many graves of keys there are in memory that count.
@@ -167,7 +167,7 @@ impl Ground {
         self.points.is_empty()
             && self.ranges.is_empty()
             && self.dated.is_empty()
-            && self.vaults.is_empty()
+            && self.spilled.is_empty()
     }
 
     /// The ranges.
@@ -190,20 +190,20 @@ impl Ground {
         some.filter(meant).count()
     }
 
-    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot`, that is in memory; 0 if there is none. Graves
-    /// with a date do not count.
+    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot`, that is in memory; 0 if there is none.
+    /// Graves with a date do not count.
     #[inline]
-    pub(crate) fn floor(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
-        let of_key = self.point_floor(key, hash, snapshot);
+    pub(crate) fn covering(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
+        let of_key = self.point_covering(key, hash, snapshot);
         if self.ranges.is_empty() {
             return of_key;
         }
-        of_key.max(self.ranges.floor(key, snapshot))
+        of_key.max(self.ranges.covering(key, snapshot))
     }
 
     /// The same, of graves of keys alone.
     #[inline]
-    pub(crate) fn point_floor(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
+    pub(crate) fn point_covering(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
         self.find(key, hash, snapshot).0
     }
 
@@ -213,20 +213,20 @@ impl Ground {
         let Some(first) = self.points.find(key, hash) else {
             return (0, 0);
         };
-        (self.floor_from(first, key, snapshot), first)
+        (self.covering_from(first, key, snapshot), first)
     }
 
     /// The latest deletion up to `snapshot` of `key`, of which grave `first` is the first.
-    pub(crate) fn floor_from(&self, first: usize, key: &[u8], snapshot: u64) -> u64 {
+    pub(crate) fn covering_from(&self, first: usize, key: &[u8], snapshot: u64) -> u64 {
         let sequences = self.points.of_key(first, key).map(|grave| grave.sequence);
         let mut counting = sequences.filter(|sequence| *sequence <= snapshot);
         counting.next().unwrap_or(0)
     }
 
-    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot` that is in memory, has a date, and counts at
-    /// `time`; 0 if there is none.
+    /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot` that is in memory, has a date, and counts
+    /// at `time`; 0 if there is none.
     #[inline]
-    pub(crate) fn dated_floor(&self, key: &[u8], hash: u64, snapshot: u64, time: u64) -> u64 {
+    pub(crate) fn dated_covering(&self, key: &[u8], hash: u64, snapshot: u64, time: u64) -> u64 {
         if self.earliest > time {
             return 0;
         }
@@ -257,46 +257,46 @@ impl Ground {
                 ranges.insert(start, end, *cut);
             }
         }
-        let vaults = self.vaults.within(first, last);
-        let mut part = Self::new(self.through, ranges).with_vaults(vaults);
+        let spilled = self.spilled.within(first, last);
+        let mut part = Self::new(self.through, ranges).with_spilled(spilled);
         for at in from..to.max(from) {
             part.push(points.get(at));
         }
         part
     }
 
-    /// The ground once `plots` have come to it, whose graves are the only other ones up to `through`. Graves that no
-    /// reader at `oldest_snapshot` or later can tell from others are left out; all readers are past `time`.
+    /// These graves and the `active` ones, which are the only others up to `through`. Graves that no reader at
+    /// `oldest_snapshot` or later can tell from others are left out; all readers are past `time`.
     ///
-    /// What is dug counts for tables that are purged through `through` from now on. If some were purged so far already,
-    /// as `purged_through` tells, they have not heard of it: then nothing is dug, and what is due hides by its date until
-    /// a later flush.
+    /// What is promoted counts for tables that are purged through `through` from now on. If some were purged so far
+    /// already, as `purged_through` tells, they have not heard of it: then nothing is promoted, and what is due hides
+    /// by its date until a later flush.
     pub(crate) fn with<'p>(
         &self,
-        plots: impl IntoIterator<Item = &'p Plot>,
+        active_graves: impl IntoIterator<Item = &'p ActiveGraves>,
         through: u64,
         oldest_snapshot: u64,
         time: u64,
         purged_through: u64,
     ) -> Self {
         let mut ranges = self.ranges.clone();
-        let mut fresh = Sorted::default();
-        for plot in plots {
-            plot.with_ranges(|fresh| {
+        let mut fresh = NewGraves::default();
+        for graves in active_graves {
+            graves.with_ranges(|fresh| {
                 for (start, end, cuts) in fresh.iter() {
                     for cut in cuts {
                         ranges.insert(start, end, *cut);
                     }
                 }
             });
-            fresh.add(plot);
+            fresh.add(graves);
         }
         fresh.sort();
         ranges.prune(oldest_snapshot);
         let next = Self::new(through, ranges).at_time(time.max(self.time));
         let due = if through > purged_through { time } else { 0 };
-        let mut digger = Digger {
-            next: next.with_vaults(self.vaults.dug(due, through)),
+        let mut merge = GraveMerge {
+            next: next.with_spilled(self.spilled.promote(due, through)),
             oldest_snapshot,
             due,
             of_key: OfKey::default(),
@@ -313,7 +313,7 @@ impl Ground {
             let Some(key) = keys.into_iter().flatten().min() else {
                 break;
             };
-            let of_key = &mut digger.of_key;
+            let of_key = &mut merge.of_key;
             while let Some(grave) = old.next_if(|it| it.key == key) {
                 of_key.counting.push((grave.sequence, grave.other));
             }
@@ -328,29 +328,29 @@ impl Ground {
                 };
                 kind.push((grave.sequence, grave.other));
             }
-            digger.bury(key);
+            merge.add_key(key);
         }
-        if digger.next.is_timed() {
-            digger.next
+        if merge.next.is_timed() {
+            merge.next
         } else {
-            digger.next.at_time(0)
+            merge.next.at_time(0)
         }
     }
 
-    /// The ground without the graves that `keeps_point`, `keeps_range` and `keeps_vault` do not want.
+    /// These graves without those that `keeps_point`, `keeps_range` and `keeps_spill` do not want.
     pub(crate) fn retain(
         &self,
         mut keeps_point: impl FnMut(&Grave<'_>) -> bool,
         keeps_range: impl FnMut(&[u8], Option<&[u8]>, &Cut) -> bool,
-        keeps_vault: impl FnMut(&Vault) -> bool,
+        keeps_spill: impl FnMut(&SpillFile) -> bool,
     ) -> Self {
         let mut ranges = self.ranges.clone();
         ranges.retain(keeps_range);
         let mut next = Self {
-            points: Row::default(),
+            points: SortedGraves::default(),
             dated: self.dated.clone(),
             ranges,
-            vaults: self.vaults.retain(keeps_vault),
+            spilled: self.spilled.retain(keeps_spill),
             ..*self
         };
         for grave in self.points.iter().filter(|it| keeps_point(it)) {
@@ -361,14 +361,18 @@ impl Ground {
 
     /// Bytes of memory taken.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let rows = self.points.memory_bytes() + self.dated.memory_bytes();
-        rows + self.ranges.memory_bytes() + self.vaults.memory_bytes()
+        let sorted = self.points.memory_bytes() + self.dated.memory_bytes();
+        sorted + self.ranges.memory_bytes() + self.spilled.memory_bytes()
     }
 
-    /// Bytes that graves take which count, in memory and in vaults.
+    /// Bytes that graves take which count, in memory and in spill files.
     pub(crate) fn counting_bytes(&self) -> usize {
-        let in_vaults: u64 = self.vaults.counting().map(|it| it.label().file_bytes).sum();
-        self.points.memory_bytes() + self.ranges.memory_bytes() + in_vaults as usize
+        let in_spilled: u64 = self
+            .spilled
+            .counting()
+            .map(|it| it.label().file_bytes)
+            .sum();
+        self.points.memory_bytes() + self.ranges.memory_bytes() + in_spilled as usize
     }
 
     /// Bytes of all keys of graves in memory.
@@ -376,15 +380,15 @@ impl Ground {
         self.points.key_bytes() + self.dated.key_bytes()
     }
 
-    /// The number of the oldest deletion that counts, or was dug, here.
+    /// The number of the oldest deletion that counts, or was promoted, here.
     pub(crate) fn oldest(&self) -> Option<u64> {
         self.counting_numbers().min()
     }
 
-    /// The number of the newest deletion here, or of the newest digging.
+    /// The number of the newest deletion here, or of the newest promotion.
     pub(crate) fn newest(&self) -> Option<u64> {
         let dated = self.dated.iter().map(|grave| grave.sequence);
-        let in_vaults = self.vaults.labels().map(|label| {
+        let in_spilled = self.spilled.labels().map(|label| {
             let (_, last) = label.sequences;
             if label.counts() {
                 last.max(label.demands().1)
@@ -392,7 +396,7 @@ impl Ground {
                 last
             }
         });
-        self.counting_numbers().chain(dated).chain(in_vaults).max()
+        self.counting_numbers().chain(dated).chain(in_spilled).max()
     }
 
     /// The highest number that a table must be purged through, or more.
@@ -403,17 +407,17 @@ impl Ground {
     fn counting_numbers(&self) -> impl Iterator<Item = u64> {
         let ranges = self.ranges.iter();
         let ranges = ranges.flat_map(|(_, _, cuts)| cuts.iter().map(|cut| cut.below));
-        let in_vaults = self.vaults.counting().map(|it| it.label().demands().0);
+        let in_spilled = self.spilled.counting().map(|it| it.label().demands().0);
         let points = self.points.iter().map(|grave| grave.other);
-        points.chain(ranges).chain(in_vaults)
+        points.chain(ranges).chain(in_spilled)
     }
 }
 
-/// Makes a ground, key by key.
-struct Digger {
-    next: Ground,
+/// Merges flushed and active graves, key by key.
+struct GraveMerge {
+    next: FlushedGraves,
     oldest_snapshot: u64,
-    /// What has a date up to here is dug.
+    /// What has a date up to here is promoted.
     due: u64,
     /// The graves of the key that comes next.
     of_key: OfKey,
@@ -427,9 +431,9 @@ struct OfKey {
     cuts: Vec<Cut>,
 }
 
-impl Digger {
+impl GraveMerge {
     /// Takes the graves of `key`, which is behind all others, as far as anybody needs them.
-    fn bury(&mut self, key: &[u8]) {
+    fn add_key(&mut self, key: &[u8]) {
         let OfKey {
             counting,
             dated,
@@ -446,7 +450,7 @@ impl Digger {
         let covered = if ranges.is_empty() {
             0
         } else {
-            ranges.floor(key, self.oldest_snapshot)
+            ranges.covering(key, self.oldest_snapshot)
         };
         if !dated.is_empty() {
             prune_dated(dated, counting, covered, self.oldest_snapshot);
@@ -468,7 +472,7 @@ impl Digger {
                 });
             }
         } else {
-            // Of one that was dug twice, as the log told of it again, the first digging counts.
+            // Of one that was promoted twice, as the log told of it again, the first promotion counts.
             counting.sort_unstable();
             counting.dedup_by_key(|it| it.0);
             cuts.extend(counting.iter().map(|it| Cut::deletion(it.0)));
@@ -503,19 +507,19 @@ fn prune_dated(
     let passed = sequences
         .filter(|sequence| *sequence <= oldest_snapshot)
         .max();
-    let floor = passed.unwrap_or(0).max(covered);
-    dated.retain(|it| it.0 >= floor);
+    let covering = passed.unwrap_or(0).max(covered);
+    dated.retain(|it| it.0 >= covering);
 }
 
-/// The graves of plots' keys, sorted.
+/// Active graves of keys, sorted.
 #[derive(Default)]
-struct Sorted {
+struct NewGraves {
     keys: Vec<u8>,
-    graves: Vec<Fresh>,
+    graves: Vec<NewGrave>,
 }
 
-/// A grave of a plot.
-struct Fresh {
+/// An active grave.
+struct NewGrave {
     /// Where its key begins, and how long it is.
     start: usize,
     length: u32,
@@ -523,23 +527,24 @@ struct Fresh {
     date: Option<u64>,
 }
 
-impl Fresh {
+impl NewGrave {
     fn key<'k>(&self, keys: &'k [u8]) -> &'k [u8] {
         &keys[self.start..self.start + self.length as usize]
     }
 }
 
-impl Sorted {
-    fn add(&mut self, plot: &Plot) {
-        plot.points()
+impl NewGraves {
+    fn add(&mut self, graves: &ActiveGraves) {
+        graves
+            .points()
             .for_each(|key, sequence| self.push(key, sequence, None));
-        if let Some(dated) = plot.dated() {
+        if let Some(dated) = graves.dated() {
             dated.for_each(|key, sequence, date| self.push(key, sequence, Some(date)));
         }
     }
 
     fn push(&mut self, key: &[u8], sequence: u64, date: Option<u64>) {
-        self.graves.push(Fresh {
+        self.graves.push(NewGrave {
             start: self.keys.len(),
             length: key.len() as u32,
             sequence,

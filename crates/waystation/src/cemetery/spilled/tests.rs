@@ -1,12 +1,12 @@
-//! Vaults against the graves that were put into them.
+//! Spill files against the graves that were put into them.
 
-use super::rewrite::{Rewrite, Task, choose};
-use super::writer::VaultWriter;
-use super::{Kind, Site, Vault, Vaults, Walk};
+use super::rewrite::{SpillRewrite, SpillTask, choose};
+use super::writer::SpillWriter;
+use super::{GraveKind, SpillCursors, SpillDirectory, SpillFile, SpilledGraves};
 use crate::cemetery::checkpoint::{self, Checkpoint, GravesError};
-use crate::cemetery::ground::Ground;
-use crate::cemetery::row::Grave;
-use crate::directory::{vault_name, vault_number};
+use crate::cemetery::flushed::FlushedGraves;
+use crate::cemetery::sorted::Grave;
+use crate::directory::{spill_name, spill_number};
 use crate::sst::{BlockCache, TableSettings};
 use crate::storage::{SimStorage, Storage};
 use proptest::collection::vec;
@@ -16,28 +16,28 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-fn site() -> Site {
+fn site() -> SpillDirectory {
     let storage: Arc<dyn Storage> = SimStorage::new(1);
-    storage.create_dir(Path::new("/vaults")).unwrap();
-    Site {
+    storage.create_dir(Path::new("/spill-files")).unwrap();
+    SpillDirectory {
         storage,
-        dir: "/vaults".into(),
+        dir: "/spill-files".into(),
         settings: TableSettings::default(),
         blocks: Arc::new(BlockCache::new(1 << 20)),
     }
 }
 
 /// A grave of a key: its number, the other number.
-type Buried = (Vec<u8>, u64, u64);
+type OwnedGrave = (Vec<u8>, u64, u64);
 
 fn key(number: u16) -> Vec<u8> {
     format!("key{number:05}").into_bytes()
 }
 
-fn write(site: &Site, number: u64, kind: Kind, graves: &[Buried]) -> Vault {
+fn write(site: &SpillDirectory, number: u64, kind: GraveKind, graves: &[OwnedGrave]) -> SpillFile {
     let mut sorted = graves.to_vec();
     sorted.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
-    let mut writer = VaultWriter::create(site, number, kind).unwrap();
+    let mut writer = SpillWriter::create(site, number, kind).unwrap();
     for (key, sequence, other) in &sorted {
         let (sequence, other) = (*sequence, *other);
         writer
@@ -51,22 +51,27 @@ fn write(site: &Site, number: u64, kind: Kind, graves: &[Buried]) -> Vault {
     site.open(writer.finish().unwrap()).unwrap()
 }
 
-fn all_of(vault: &Vault) -> Vec<Buried> {
+fn all_of(spill: &SpillFile) -> Vec<OwnedGrave> {
     use crate::sst::InternalIterator;
-    let mut cursor = vault.scan();
+    let mut cursor = spill.scan();
     cursor.seek_to_first().unwrap();
     let mut all = Vec::new();
     while cursor.valid() {
-        let (grave, _) = vault.grave(&cursor).unwrap();
+        let (grave, _) = spill.grave(&cursor).unwrap();
         all.push((grave.key.to_vec(), grave.sequence, grave.other));
         cursor.next().unwrap();
     }
     all
 }
 
-fn run(site: &Site, task: &Task, oldest_snapshot: u64, first_number: u64) -> Vec<Vault> {
+fn run(
+    site: &SpillDirectory,
+    task: &SpillTask,
+    oldest_snapshot: u64,
+    first_number: u64,
+) -> Vec<SpillFile> {
     let next = Cell::new(first_number);
-    let labels = Rewrite {
+    let labels = SpillRewrite {
         site,
         new_number: &|| next.replace(next.get() + 1),
         oldest_snapshot,
@@ -81,7 +86,7 @@ fn run(site: &Site, task: &Task, oldest_snapshot: u64, first_number: u64) -> Vec
         .collect()
 }
 
-fn floor(graves: &[Buried], key: &[u8], snapshot: u64, time: u64) -> u64 {
+fn covering(graves: &[OwnedGrave], key: &[u8], snapshot: u64, time: u64) -> u64 {
     let counting = graves
         .iter()
         .filter(|(of, sequence, date)| of == key && *sequence <= snapshot && *date <= time);
@@ -99,37 +104,37 @@ proptest! {
         oldest in 0_u64..210,
     ) {
         let site = site();
-        let mut parts: [Vec<Buried>; 3] = Default::default();
+        let mut parts: [Vec<OwnedGrave>; 3] = Default::default();
         for (at, (number, part)) in keys.iter().enumerate() {
             let sequence = at as u64 + 1;
             // What tables must be purged through is no concern of readers.
             parts[*part].push((key(*number), sequence, sequence + sequence % 3));
         }
-        let all: Vec<Buried> = parts.iter().flatten().cloned().map(|it| (it.0, it.1, 0)).collect();
+        let all: Vec<OwnedGrave> = parts.iter().flatten().cloned().map(|it| (it.0, it.1, 0)).collect();
         let written = parts.iter().zip(1..).filter(|(part, _)| !part.is_empty());
-        let list: Vec<_> = written.map(|(part, number)| Arc::new(write(&site, number, Kind::Counting, part))).collect();
-        let merged = run(&site, &Task::Merge(list.clone()), oldest, 10);
+        let list: Vec<_> = written.map(|(part, number)| Arc::new(write(&site, number, GraveKind::Counting, part))).collect();
+        let merged = run(&site, &SpillTask::Merge(list.clone()), oldest, 10);
         prop_assert_eq!(merged.len(), 1);
         prop_assert!(merged[0].verify(Path::new("merged")).is_ok());
-        let (apart, merged) = (Vaults::new(list), Vaults::default().and(merged[0].clone()));
+        let (apart, merged) = (SpilledGraves::new(list), SpilledGraves::default().and(merged[0].clone()));
         for (number, snapshot) in &asked {
             let (key, snapshot) = (key(*number), *snapshot);
-            let expected = floor(&all, &key, snapshot, 0);
-            prop_assert_eq!(apart.floor(&key, snapshot).unwrap(), expected);
+            let expected = covering(&all, &key, snapshot, 0);
+            prop_assert_eq!(apart.covering(&key, snapshot).unwrap(), expected);
             if snapshot >= oldest {
-                prop_assert_eq!(merged.floor(&key, snapshot).unwrap(), expected);
+                prop_assert_eq!(merged.covering(&key, snapshot).unwrap(), expected);
                 let part = merged.within(Some(&key), Some(&key));
-                prop_assert_eq!(part.floor(&key, snapshot).unwrap(), expected);
+                prop_assert_eq!(part.covering(&key, snapshot).unwrap(), expected);
             }
         }
         for snapshot in [oldest, 300] {
-            let mut walks = [Walk::for_reader(&apart, snapshot), Walk::for_merge(&merged, 0, snapshot)];
+            let mut walks = [SpillCursors::for_reader(&apart, snapshot), SpillCursors::for_merge(&merged, 0, snapshot)];
             for walk in &mut walks {
                 // Here and there, some of them twice, and then all in order.
                 let there = asked.iter().map(|it| it.0);
                 for number in there.chain([5, 5, 4]).chain(0..62) {
                     let key = key(number);
-                    prop_assert_eq!(walk.floor(&key).unwrap(), floor(&all, &key, snapshot, 0));
+                    prop_assert_eq!(walk.covering(&key).unwrap(), covering(&all, &key, snapshot, 0));
                     if number == 30 {
                         walk.forget();
                     }
@@ -138,7 +143,7 @@ proptest! {
         }
     }
 
-    /// Dates count from then on, before a vault is split, after it, and once a part of it is dug.
+    /// Dates count from then on, before a spill file is split, after it, and once a part of it is promoted.
     #[test]
     fn dates_count_from_then_on(
         keys in vec((0_u16..30, 1_u64..50), 1..120),
@@ -147,26 +152,26 @@ proptest! {
     ) {
         let site = site();
         let graves = keys.iter().zip(1_u64..).map(|((number, date), at)| (key(*number), 2 * at, *date));
-        let graves: Vec<Buried> = graves.collect();
-        let whole = Arc::new(write(&site, 1, Kind::Dated, &graves));
+        let graves: Vec<OwnedGrave> = graves.collect();
+        let whole = Arc::new(write(&site, 1, GraveKind::Dated, &graves));
         prop_assert!(whole.label().due(now).0 == 0 || graves.iter().any(|it| it.2 <= now));
-        let split = run(&site, &Task::Split(Arc::clone(&whole), now), 0, 2);
-        let split = Vaults::new(split.into_iter().map(Arc::new).collect());
-        let kept: BTreeSet<Buried> = split.iter().flat_map(|it| all_of(it)).collect();
+        let split = run(&site, &SpillTask::Split(Arc::clone(&whole), now), 0, 2);
+        let split = SpilledGraves::new(split.into_iter().map(Arc::new).collect());
+        let kept: BTreeSet<OwnedGrave> = split.iter().flat_map(|it| all_of(it)).collect();
         prop_assert_eq!(kept, graves.iter().cloned().collect());
-        let dug = split.dug(now, 1_000);
-        prop_assert_eq!(dug.counting_graves(), graves.iter().filter(|it| it.2 <= now).count() as u64);
-        let whole = Vaults::new(vec![whole]);
+        let promoted = split.promote(now, 1_000);
+        prop_assert_eq!(promoted.counting_graves(), graves.iter().filter(|it| it.2 <= now).count() as u64);
+        let whole = SpilledGraves::new(vec![whole]);
         for (number, snapshot, time) in &asked {
             let (key, snapshot, time) = (key(*number), *snapshot, *time);
-            let expected = floor(&graves, &key, snapshot, time);
-            prop_assert_eq!(whole.dated_floor(&key, snapshot, time).unwrap(), expected);
-            prop_assert_eq!(split.dated_floor(&key, snapshot, time).unwrap(), expected);
-            // Nobody is at an earlier time when they are dug.
+            let expected = covering(&graves, &key, snapshot, time);
+            prop_assert_eq!(whole.dated_covering(&key, snapshot, time).unwrap(), expected);
+            prop_assert_eq!(split.dated_covering(&key, snapshot, time).unwrap(), expected);
+            // Nobody is at an earlier time when they are promoted.
             let time = time.max(now);
-            let dated = dug.dated_floor(&key, snapshot, time).unwrap();
-            let both = dated.max(dug.floor(&key, snapshot).unwrap());
-            prop_assert_eq!(both, floor(&graves, &key, snapshot, time));
+            let dated = promoted.dated_covering(&key, snapshot, time).unwrap();
+            let both = dated.max(promoted.covering(&key, snapshot).unwrap());
+            prop_assert_eq!(both, covering(&graves, &key, snapshot, time));
         }
         for (key, sequence, date) in &graves {
             prop_assert_eq!(split.date_of(key, *sequence).unwrap(), Some(*date));
@@ -176,27 +181,27 @@ proptest! {
 }
 
 #[test]
-fn what_was_dug_counts_and_asks_for_the_last_digging_once_merged() {
+fn what_was_promoted_counts_and_asks_for_the_last_promotion_once_merged() {
     let site = site();
-    let dated: Vec<Buried> = (0..10).map(|at| (key(at), 20 + u64::from(at), 7)).collect();
-    let first = write(&site, 1, Kind::Dated, &dated).dug_at(40);
-    let other = write(&site, 2, Kind::Dated, &[(key(50), 5, 3)]).dug_at(60);
+    let dated: Vec<OwnedGrave> = (0..10).map(|at| (key(at), 20 + u64::from(at), 7)).collect();
+    let first = write(&site, 1, GraveKind::Dated, &dated).promoted_at(40);
+    let other = write(&site, 2, GraveKind::Dated, &[(key(50), 5, 3)]).promoted_at(60);
     let plain = write(
         &site,
         3,
-        Kind::Counting,
+        GraveKind::Counting,
         &[(key(5), 9, 9), (key(3), 30, 33)],
     );
     assert_eq!(
         (first.label().demands(), first.label().earliest()),
         ((40, 40), u64::MAX)
     );
-    let task = Task::Merge([plain, first, other].map(Arc::new).to_vec());
+    let task = SpillTask::Merge([plain, first, other].map(Arc::new).to_vec());
     let merged = run(&site, &task, 0, 4);
     let [merged] = &merged[..] else {
         panic!("one of three");
     };
-    assert_eq!(merged.label().kind, Kind::Counting);
+    assert_eq!(merged.label().kind, GraveKind::Counting);
     let found = all_of(merged);
     let of = |number| {
         found
@@ -214,18 +219,18 @@ fn what_was_dug_counts_and_asks_for_the_last_digging_once_merged() {
 #[test]
 fn many_vaults_are_merged_and_few_are_not() {
     let site = site();
-    let vault = |number: u64, graves: u16| {
-        let graves: Vec<Buried> = (0..graves).map(|at| (key(at), number, number)).collect();
-        Arc::new(write(&site, number, Kind::Counting, &graves))
+    let spill = |number: u64, graves: u16| {
+        let graves: Vec<OwnedGrave> = (0..graves).map(|at| (key(at), number, number)).collect();
+        Arc::new(write(&site, number, GraveKind::Counting, &graves))
     };
     let merged = |sizes: &[u16]| {
-        let vaults = sizes
+        let spilled = sizes
             .iter()
             .zip(1..)
-            .map(|(graves, number)| vault(number, *graves));
-        let vaults = Vaults::new(vaults.collect());
-        match choose(&vaults, 0, |_| false, |_| false) {
-            Some(Task::Merge(inputs)) => inputs.iter().map(|it| it.label().number).collect(),
+            .map(|(graves, number)| spill(number, *graves));
+        let spilled = SpilledGraves::new(spilled.collect());
+        match choose(&spilled, 0, |_| false, |_| false) {
+            Some(SpillTask::Merge(inputs)) => inputs.iter().map(|it| it.label().number).collect(),
             _ => Vec::new(),
         }
     };
@@ -239,58 +244,63 @@ fn many_vaults_are_merged_and_few_are_not() {
 #[test]
 fn labels_go_through_the_file_of_graves() {
     let site = site();
-    let dates: Vec<Buried> = (0..1_000)
+    let dates: Vec<OwnedGrave> = (0..1_000)
         .map(|at| (key(at), 10 + u64::from(at), 5_000 + u64::from(at) * 3))
         .collect();
-    let dated = write(&site, 7, Kind::Dated, &dates);
+    let dated = write(&site, 7, GraveKind::Dated, &dates);
     assert!((8..=64).contains(&dated.label().dates.len()));
     assert_eq!(dated.label().others, (5_000, 7_997));
-    let plain = write(&site, 4, Kind::Counting, &[(key(1), 2, 2)]);
-    let vaults = Vaults::default()
+    let plain = write(&site, 4, GraveKind::Counting, &[(key(1), 2, 2)]);
+    let spilled = SpilledGraves::default()
         .and(plain)
-        .and(dated.dug_at(2_000))
+        .and(dated.promoted_at(2_000))
         .and(dated);
-    let ground = Ground::default().with_vaults(vaults.clone());
-    let bytes = checkpoint::encode(&ground);
-    // The last two are the same vault.
+    let flushed = FlushedGraves::default().with_spilled(spilled.clone());
+    let bytes = checkpoint::encode(&flushed);
+    // The last two are the same spill file.
     assert!(matches!(
         checkpoint::decode(&bytes),
         Err(GravesError::Damaged(..))
     ));
-    let vaults = vaults.retain(|it| it.label().number == 4 || it.label().dug > 0);
-    let ground = Ground::default().with_vaults(vaults.clone());
-    let read = checkpoint::decode(&checkpoint::encode(&ground)).unwrap();
+    let spilled = spilled.retain(|it| it.label().number == 4 || it.label().promoted_through > 0);
+    let flushed = FlushedGraves::default().with_spilled(spilled.clone());
+    let read = checkpoint::decode(&checkpoint::encode(&flushed)).unwrap();
     assert_eq!(
         read.labels.iter().collect::<Vec<_>>(),
-        vaults.labels().collect::<Vec<_>>()
+        spilled.labels().collect::<Vec<_>>()
     );
-    assert_eq!(read.encode(), checkpoint::encode(&ground));
+    assert_eq!(read.encode(), checkpoint::encode(&flushed));
     let Checkpoint { labels, .. } = read;
     let again = labels
         .into_iter()
         .map(|it| Arc::new(site.open(it).unwrap()));
-    assert_eq!(Vaults::new(again.collect()), vaults);
+    assert_eq!(SpilledGraves::new(again.collect()), spilled);
 }
 
 #[test]
 fn a_vault_that_is_not_as_told_is_refused() {
     let site = site();
-    let vault = write(&site, 1, Kind::Counting, &[(key(1), 5, 5), (key(2), 6, 6)]);
-    let mut label = vault.label().clone();
+    let spill = write(
+        &site,
+        1,
+        GraveKind::Counting,
+        &[(key(1), 5, 5), (key(2), 6, 6)],
+    );
+    let mut label = spill.label().clone();
     label.graves = 3;
     let refused = site.open(label).unwrap_err();
     assert!(refused.to_string().contains("000001.vault"), "{refused}");
-    let mut label = vault.label().clone();
+    let mut label = spill.label().clone();
     label.last = key(1);
     // Nobody looks at all graves when it is opened.
-    let vault = site.open(label).unwrap();
-    assert!(vault.verify(Path::new("000001.vault")).is_err());
+    let spill = site.open(label).unwrap();
+    assert!(spill.verify(Path::new("000001.vault")).is_err());
 }
 
 #[test]
 fn vaults_are_known_by_their_names() {
     for number in [0, 7, 999_999, 1_000_000] {
-        assert_eq!(vault_number(&vault_name(number)), Some(number));
+        assert_eq!(spill_number(&spill_name(number)), Some(number));
     }
     for name in [
         "7.vault",
@@ -300,6 +310,6 @@ fn vaults_are_known_by_their_names() {
         "GRAVES",
         "+00001.vault",
     ] {
-        assert_eq!(vault_number(name), None, "{name}");
+        assert_eq!(spill_number(name), None, "{name}");
     }
 }

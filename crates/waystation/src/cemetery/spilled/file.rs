@@ -1,8 +1,8 @@
-//! A vault, open.
+//! An open spill file.
 
-use super::label::{Kind, Label};
-use crate::cemetery::row::Grave;
-use crate::directory::{vault_name, vault_number};
+use super::label::{GraveKind, SpillLabel};
+use crate::cemetery::sorted::Grave;
+use crate::directory::{spill_name, spill_number};
 use crate::error::{Error, Result};
 use crate::sst::InternalIterator;
 use crate::sst::{BlockCache, LookupKey, Table, TableIterator, TableSettings};
@@ -14,46 +14,51 @@ use waystation_format::key::{self, MAX_SEQUENCE, ValueKind, compare_internal};
 use waystation_format::order::Order;
 use waystation_format::varint::get_u64;
 
-/// The file of a vault, open.
+/// The open file of spilled graves.
 #[derive(Debug)]
-pub(crate) struct VaultFile {
+pub(crate) struct SpillHandle {
     pub(crate) number: u64,
     table: Arc<Table>,
 }
 
-/// A vault.
+/// Spilled graves: a file and its label.
 #[derive(Debug, Clone)]
-pub(crate) struct Vault {
-    label: Label,
-    file: Arc<VaultFile>,
+pub(crate) struct SpillFile {
+    label: SpillLabel,
+    file: Arc<SpillHandle>,
 }
 
-impl Vault {
+impl SpillFile {
     /// What is known of it without reading it.
-    pub(crate) fn label(&self) -> &Label {
+    pub(crate) fn label(&self) -> &SpillLabel {
         &self.label
     }
 
     /// Its file, which stays for as long as anybody holds it.
-    pub(crate) fn file(&self) -> &Arc<VaultFile> {
+    pub(crate) fn file(&self) -> &Arc<SpillHandle> {
         &self.file
     }
 
-    /// The same, dug: its dates are past for everybody, and the ground goes through `number`.
-    pub(crate) fn dug_at(&self, number: u64) -> Self {
-        let mut vault = self.clone();
-        vault.label.dug = number.max(self.label.sequences.1);
-        vault
+    /// The same, promoted: its dates are past for everybody, and the flushed graves go through `number`.
+    pub(crate) fn promoted_at(&self, number: u64) -> Self {
+        let mut spill = self.clone();
+        spill.label.promoted_through = number.max(self.label.sequences.1);
+        spill
     }
 
     /// The latest deletion of the key that `lookup` asks for, up to `snapshot`; 0 if there is none.
-    pub(super) fn floor(&self, key: &[u8], lookup: &LookupKey<'_>, snapshot: u64) -> Result<u64> {
+    pub(super) fn covering(
+        &self,
+        key: &[u8],
+        lookup: &LookupKey<'_>,
+        snapshot: u64,
+    ) -> Result<u64> {
         let found = self.find(key, lookup, snapshot)?;
         Ok(found.map_or(0, |cursor| key::trailer(cursor.key()) >> 8))
     }
 
     /// The same, of deletions whose other number is `time` or below.
-    pub(super) fn dated_floor(
+    pub(super) fn dated_covering(
         &self,
         key: &[u8],
         lookup: &LookupKey<'_>,
@@ -102,9 +107,9 @@ impl Vault {
         cursor.seek_to_first()?;
         while cursor.valid() {
             let (grave, _) = self.grave(&cursor)?;
-            let other = match self.label.dug {
+            let other = match self.label.promoted_through {
                 0 => grave.other,
-                dug => dug,
+                promoted => promoted,
             };
             graves.push((grave.key.to_vec(), grave.sequence, other));
             cursor.next()?;
@@ -124,7 +129,7 @@ impl Vault {
             let (grave, is_dated) = self.grave(&cursor)?;
             let within = |(low, high): (u64, u64), it| low <= it && it <= high;
             let is_as_told = label.spans(grave.key)
-                && is_dated == (label.kind == Kind::Dated)
+                && is_dated == (label.kind == GraveKind::Dated)
                 && within(label.sequences, grave.sequence)
                 && within(label.others, grave.other);
             if !is_as_told {
@@ -202,7 +207,8 @@ impl Vault {
         self.file.table.iter()
     }
 
-    /// The grave that `cursor`, which may be over other vaults, too, is on, as it was written; and whether it has a date.
+    /// The grave that `cursor`, which may be over other spill files, too, is on, as it was written; and whether it has
+    /// a date.
     pub(crate) fn grave<'c>(&self, cursor: &'c impl InternalIterator) -> Result<(Grave<'c>, bool)> {
         let kind = key::trailer(cursor.key()) & 0xff;
         let grave = grave_of(&self.file, cursor)?;
@@ -223,7 +229,7 @@ pub(super) fn target(key: &[u8], snapshot: u64) -> Vec<u8> {
 }
 
 /// The grave that `cursor` is on. Its other number is what it is in the file.
-fn grave_of<'c>(file: &VaultFile, cursor: &'c impl InternalIterator) -> Result<Grave<'c>> {
+fn grave_of<'c>(file: &SpillHandle, cursor: &'c impl InternalIterator) -> Result<Grave<'c>> {
     let (internal, value) = (cursor.key(), cursor.value());
     let trailer = key::trailer(internal);
     let sequence = trailer >> 8;
@@ -232,7 +238,7 @@ fn grave_of<'c>(file: &VaultFile, cursor: &'c impl InternalIterator) -> Result<G
         value => get_u64(value).map(|(number, _)| number),
     };
     let Some(number) = number else {
-        let path = PathBuf::from(vault_name(file.number));
+        let path = PathBuf::from(spill_name(file.number));
         return Err(Error::corruption(path, 0, "a grave's number is malformed"));
     };
     let is_dated = trailer & 0xff == ValueKind::Value as u64;
@@ -248,43 +254,43 @@ fn grave_of<'c>(file: &VaultFile, cursor: &'c impl InternalIterator) -> Result<G
     })
 }
 
-/// Where vaults are.
-pub(crate) struct Site {
+/// Where spill files are.
+pub(crate) struct SpillDirectory {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) dir: PathBuf,
     pub(crate) settings: TableSettings,
     pub(crate) blocks: Arc<BlockCache>,
 }
 
-impl Site {
-    /// The path of vault `number`.
+impl SpillDirectory {
+    /// The path of spill file `number`.
     pub(crate) fn path(&self, number: u64) -> PathBuf {
-        self.dir.join(vault_name(number))
+        self.dir.join(spill_name(number))
     }
 
-    /// Opens the vault with this label, and compares the two.
-    pub(crate) fn open(&self, label: Label) -> Result<Vault> {
+    /// Opens the spill file with this label, and compares the two.
+    pub(crate) fn open(&self, label: SpillLabel) -> Result<SpillFile> {
         open(&*self.storage, &self.dir, label, &self.blocks)
     }
 
-    /// Removes the file of a vault that nobody knows of. One that stays is removed at the next open.
+    /// Removes a spill file that nothing names. One that stays is removed at the next open.
     pub(crate) fn discard(&self, number: u64) {
         if let Err(error) = self.storage.remove(&self.path(number))
             && !error.is_not_found()
         {
-            log::warn!("a vault that is not needed any more stays for now: {error}");
+            log::warn!("a spill file that is not needed any more stays for now: {error}");
         }
     }
 }
 
-/// Opens the vault in `dir` with this label, and compares the two.
+/// Opens the spill file in `dir` with this label, and compares the two.
 pub(crate) fn open(
     storage: &dyn Storage,
     dir: &Path,
-    label: Label,
+    label: SpillLabel,
     blocks: &Arc<BlockCache>,
-) -> Result<Vault> {
-    let path = dir.join(vault_name(label.number));
+) -> Result<SpillFile> {
+    let path = dir.join(spill_name(label.number));
     let file = storage.open(&path, OpenMode::Read, Transfer::Buffered, Area::Tables)?;
     let table = Table::open(
         file,
@@ -298,23 +304,23 @@ pub(crate) fn open(
         (facts.entries, sequences) == (label.graves, label.sequences)
     });
     if !is_it {
-        let reason = "it is not the vault that GRAVES tells of";
+        let reason = "it is not the spill file that GRAVES tells of";
         return Err(Error::corruption(path, 0, reason));
     }
-    let file = VaultFile {
+    let file = SpillHandle {
         number: label.number,
         table: Arc::new(table),
     };
-    Ok(Vault {
+    Ok(SpillFile {
         label,
         file: Arc::new(file),
     })
 }
 
-/// Removes the vaults that are not `named`.
-pub(crate) fn remove_others(site: &Site, named: &[u64]) -> Result<()> {
+/// Removes the spill files that are not `named`.
+pub(crate) fn remove_others(site: &SpillDirectory, named: &[u64]) -> Result<()> {
     for entry in site.storage.list(&site.dir)? {
-        if vault_number(&entry.name).is_some_and(|number| !named.contains(&number)) {
+        if spill_number(&entry.name).is_some_and(|number| !named.contains(&number)) {
             site.storage.remove(&site.dir.join(&entry.name))?;
         }
     }

@@ -1,4 +1,4 @@
-//! A row of graves: sorted keys that lie one behind the other, each with the number of its deletion and one more number.
+//! Sorted graves: keys that lie one behind the other, each with the number of its deletion and one more number.
 //!
 //! A hash index over them, made when the first reader asks, answers point reads. What a grave takes beyond its key: 8
 //! bytes of sequence number, 8 of offset, 6 to 11 of index, and 8 more where the other numbers are not the same.
@@ -11,7 +11,7 @@ const NONE: u32 = u32::MAX;
 
 /// Graves, by key, of one key the latest first.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Row {
+pub(crate) struct SortedGraves {
     keys: Vec<u8>,
     /// Where each key ends.
     ends: Vec<usize>,
@@ -32,15 +32,15 @@ pub(crate) struct Grave<'r> {
     pub(crate) other: u64,
 }
 
-impl PartialEq for Row {
+impl PartialEq for SortedGraves {
     fn eq(&self, other: &Self) -> bool {
         self.sequences == other.sequences && self.iter().eq(other.iter())
     }
 }
 
-impl Eq for Row {}
+impl Eq for SortedGraves {}
 
-impl Row {
+impl SortedGraves {
     /// Puts a grave behind the last one.
     pub(crate) fn push(&mut self, grave: Grave<'_>) {
         self.keys.extend_from_slice(grave.key);

@@ -1,37 +1,37 @@
-//! All vaults of a ground.
+//! All spilled graves of one state of the cemetery.
 
-use super::{Label, Vault};
-use crate::cemetery::ground::Ground;
-use crate::cemetery::row::Grave;
+use super::{SpillFile, SpillLabel};
+use crate::cemetery::flushed::FlushedGraves;
+use crate::cemetery::sorted::Grave;
 use crate::error::Result;
 use crate::sst::LookupKey;
 use crate::sync::Arc;
 
-/// The vaults of a ground, the oldest first.
+/// The spill files beside the flushed graves in memory, the oldest first.
 #[derive(Debug, Clone)]
-pub(crate) struct Vaults {
-    list: Vec<Arc<Vault>>,
+pub(crate) struct SpilledGraves {
+    list: Vec<Arc<SpillFile>>,
     /// The first date of a grave.
     earliest: u64,
 }
 
-impl Default for Vaults {
+impl Default for SpilledGraves {
     fn default() -> Self {
         Self::new(Vec::new())
     }
 }
 
-impl PartialEq for Vaults {
+impl PartialEq for SpilledGraves {
     fn eq(&self, other: &Self) -> bool {
         self.labels().eq(other.labels())
     }
 }
 
-impl Eq for Vaults {}
+impl Eq for SpilledGraves {}
 
-impl Vaults {
-    /// These vaults.
-    pub(crate) fn new(list: Vec<Arc<Vault>>) -> Self {
+impl SpilledGraves {
+    /// These spill files.
+    pub(crate) fn new(list: Vec<Arc<SpillFile>>) -> Self {
         let earliest = list.iter().map(|it| it.label().earliest()).min();
         Self {
             earliest: earliest.unwrap_or(u64::MAX),
@@ -46,17 +46,17 @@ impl Vaults {
     }
 
     /// All of them.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Vault>> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<SpillFile>> {
         self.list.iter()
     }
 
     /// Their labels.
-    pub(crate) fn labels(&self) -> impl Iterator<Item = &Label> {
+    pub(crate) fn labels(&self) -> impl Iterator<Item = &SpillLabel> {
         self.list.iter().map(|it| it.label())
     }
 
     /// Those whose graves count.
-    pub(crate) fn counting(&self) -> impl Iterator<Item = &Arc<Vault>> {
+    pub(crate) fn counting(&self) -> impl Iterator<Item = &Arc<SpillFile>> {
         self.list.iter().filter(|it| it.label().counts())
     }
 
@@ -84,53 +84,53 @@ impl Vaults {
 
     /// The latest deletion of `key` up to `snapshot`; 0 if there is none. Graves with a date do not count.
     #[inline]
-    pub(crate) fn floor(&self, key: &[u8], snapshot: u64) -> Result<u64> {
+    pub(crate) fn covering(&self, key: &[u8], snapshot: u64) -> Result<u64> {
         if self.list.is_empty() {
             return Ok(0);
         }
         let lookup = LookupKey::new(key, snapshot);
-        let mut floor = 0;
-        for vault in self.counting() {
+        let mut covering = 0;
+        for spill in self.counting() {
             // What lies below is not asked for.
-            if vault.label().sequences.1 > floor {
-                floor = floor.max(vault.floor(key, &lookup, snapshot)?);
+            if spill.label().sequences.1 > covering {
+                covering = covering.max(spill.covering(key, &lookup, snapshot)?);
             }
         }
-        Ok(floor)
+        Ok(covering)
     }
 
     /// The latest deletion of `key` that was applied to tables that were purged through `number`; 0 if there is none.
     pub(crate) fn applied(&self, key: &[u8], number: u64) -> Result<u64> {
         let lookup = LookupKey::new(key, number);
-        let mut floor = 0;
-        for vault in self.counting() {
-            floor = floor.max(match vault.label().dug {
-                0 => vault.dated_floor(key, &lookup, number, number)?,
-                dug if dug <= number => vault.floor(key, &lookup, number)?,
+        let mut covering = 0;
+        for spill in self.counting() {
+            covering = covering.max(match spill.label().promoted_through {
+                0 => spill.dated_covering(key, &lookup, number, number)?,
+                promoted if promoted <= number => spill.covering(key, &lookup, number)?,
                 _ => 0,
             });
         }
-        Ok(floor)
+        Ok(covering)
     }
 
-    /// The same as [`floor`](Self::floor), of those that have a date, and count at `time`.
+    /// The same as [`covering`](Self::covering), of those that have a date, and count at `time`.
     #[inline]
-    pub(crate) fn dated_floor(&self, key: &[u8], snapshot: u64, time: u64) -> Result<u64> {
+    pub(crate) fn dated_covering(&self, key: &[u8], snapshot: u64, time: u64) -> Result<u64> {
         if self.earliest > time {
             return Ok(0);
         }
         let lookup = LookupKey::new(key, snapshot);
-        let mut floor = 0;
-        for vault in self.list.iter().filter(|it| it.label().earliest() <= time) {
-            floor = floor.max(vault.dated_floor(key, &lookup, snapshot, time)?);
+        let mut covering = 0;
+        for spill in self.list.iter().filter(|it| it.label().earliest() <= time) {
+            covering = covering.max(spill.dated_covering(key, &lookup, snapshot, time)?);
         }
-        Ok(floor)
+        Ok(covering)
     }
 
     /// The date of the grave of `key` with the number `sequence`.
     pub(crate) fn date_of(&self, key: &[u8], sequence: u64) -> Result<Option<u64>> {
-        for vault in self.list.iter().filter(|it| !it.label().counts()) {
-            if let Some(date) = vault.date_of(key, sequence)? {
+        for spill in self.list.iter().filter(|it| !it.label().counts()) {
+            if let Some(date) = spill.date_of(key, sequence)? {
                 return Ok(Some(date));
             }
         }
@@ -145,35 +145,39 @@ impl Vaults {
         Self::new(concerned.cloned().collect())
     }
 
-    /// The same once all are past `time`, and the ground goes through `through`: those of which all dates are past by
-    /// then are dug.
-    pub(crate) fn dug(&self, time: u64, through: u64) -> Self {
-        let next = |vault: &Arc<Vault>| {
-            if vault.label().latest() <= time {
-                Arc::new(vault.dug_at(through))
+    /// The same once all are past `time`, and the flushed graves go through `through`: those of which all dates are
+    /// past by then are promoted.
+    pub(crate) fn promote(&self, time: u64, through: u64) -> Self {
+        let next = |spill: &Arc<SpillFile>| {
+            if spill.label().latest() <= time {
+                Arc::new(spill.promoted_at(through))
             } else {
-                Arc::clone(vault)
+                Arc::clone(spill)
             }
         };
         Self::new(self.list.iter().map(next).collect())
     }
 
     /// Those that `keeps`.
-    pub(crate) fn retain(&self, mut keeps: impl FnMut(&Vault) -> bool) -> Self {
+    pub(crate) fn retain(&self, mut keeps: impl FnMut(&SpillFile) -> bool) -> Self {
         let kept = self.list.iter().filter(|it| keeps(it));
         Self::new(kept.cloned().collect())
     }
 
-    /// The same and `vault`.
-    pub(crate) fn and(&self, vault: Vault) -> Self {
+    /// The same and `spill`.
+    pub(crate) fn and(&self, spill: SpillFile) -> Self {
         let mut list = self.list.clone();
-        list.push(Arc::new(vault));
+        list.push(Arc::new(spill));
         Self::new(list)
     }
 
     /// The same with `outputs` in the place of `inputs`; `None` if one of these is not among them as it was.
-    pub(crate) fn replaced(&self, inputs: &[Arc<Vault>], outputs: Vec<Vault>) -> Option<Self> {
-        let is_input = |vault: &Arc<Vault>| inputs.iter().any(|it| Arc::ptr_eq(it, vault));
+    pub(crate) fn replaced(
+        &self,
+        inputs: &[Arc<SpillFile>],
+        outputs: Vec<SpillFile>,
+    ) -> Option<Self> {
+        let is_input = |spill: &Arc<SpillFile>| inputs.iter().any(|it| Arc::ptr_eq(it, spill));
         let first = self.list.iter().position(is_input)?;
         let mut list: Vec<_> = self
             .list
@@ -190,8 +194,8 @@ impl Vaults {
     }
 }
 
-impl Ground {
-    /// The ground without vaults, and with these graves in memory: key, number of the deletion, other number.
+impl FlushedGraves {
+    /// The same without spill files, and with these graves in memory: key, number of the deletion, other number.
     pub(crate) fn with_all_of(
         &self,
         mut counting: Vec<(Vec<u8>, u64, u64)>,

@@ -6,7 +6,7 @@ use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use support::{is_vault, open_simulated, small_options, vaults, wait_until};
+use support::{is_spill_file, open_simulated, small_options, spill_files, wait_until};
 use waystation::backup::Backups;
 use waystation::inspect::{Inspection, Item, dump};
 use waystation::repair::{Resurrection, repair};
@@ -89,7 +89,7 @@ fn a_million_graves_under_a_held_snapshot_take_little_memory() {
     let graves = db.stats().graves;
     assert_eq!(graves.points, u64::from(KEYS));
     assert!(graves.spilled >= u64::from(KEYS) * 9 / 10, "{graves:?}");
-    // In memory: at most what may be, the two memtables' plots, and under three bytes for each in files.
+    // In memory: at most what may be, the two memtables' graves, and under three bytes for each in files.
     let filters = 3 * u64::from(KEYS);
     assert!(
         graves.memory_bytes < (1 << 20) + (8 << 20) + filters,
@@ -105,7 +105,7 @@ fn a_million_graves_under_a_held_snapshot_take_little_memory() {
         assert_eq!(then.as_deref(), Some(&number.to_le_bytes()[..]));
     }
     assert_eq!(count(&db, IterOptions::default()), 0);
-    // Some live again, in the midst of vaults.
+    // Some live again, in the midst of spilled graves.
     for number in (0..KEYS).step_by(1_000) {
         db.put(&key(number), b"again").unwrap();
     }
@@ -113,13 +113,13 @@ fn a_million_graves_under_a_held_snapshot_take_little_memory() {
     drop(held);
     wait_until("nothing needs the graves any more", || {
         db.put(b"writes", b"go on").unwrap();
-        db.stats().graves.points == 0 && vaults(&*machine, DIR).is_empty()
+        db.stats().graves.points == 0 && spill_files(&*machine, DIR).is_empty()
     });
     assert_eq!(count(&db, IterOptions::prefix("key")), KEYS / 1_000);
     db.close().unwrap();
 }
 
-/// Half of 4,000 keys, deleted and in vaults, as a snapshot is held.
+/// Half of 4,000 keys, deleted and in spill_files, as a snapshot is held.
 fn half_deleted(machine: &Arc<SimStorage>) -> (Db, waystation::Snapshot) {
     let db = filled(machine, options(), 4_000);
     let held = db.snapshot();
@@ -130,7 +130,7 @@ fn half_deleted(machine: &Arc<SimStorage>) -> (Db, waystation::Snapshot) {
         db.flush().expect("works");
     }
     assert!(db.stats().graves.spilled > 1_000);
-    assert!(!vaults(&**machine, DIR).is_empty());
+    assert!(!spill_files(&**machine, DIR).is_empty());
     (db, held)
 }
 
@@ -146,7 +146,7 @@ fn assert_half(db: &Db) {
 }
 
 #[test]
-fn what_is_in_vaults_is_found_after_a_crash_and_in_every_copy() {
+fn what_is_spilled_is_found_after_a_crash_and_in_every_copy() {
     let machine = SimStorage::new(2);
     let (db, held) = half_deleted(&machine);
     assert_half(&db);
@@ -159,7 +159,7 @@ fn what_is_in_vaults_is_found_after_a_crash_and_in_every_copy() {
     db.checkpoint("/checkpoint").unwrap();
     db.backup("/backups", &mut |_| ()).unwrap();
     assert_eq!(check(&machine), Vec::<String>::new());
-    assert!(vaults(&*machine, "/checkpoint").len() == vaults(&*machine, DIR).len());
+    assert!(spill_files(&*machine, "/checkpoint").len() == spill_files(&*machine, DIR).len());
     let copy = Db::open_with(
         Arc::clone(&machine) as Arc<dyn Storage>,
         "/checkpoint",
@@ -184,10 +184,10 @@ fn what_is_in_vaults_is_found_after_a_crash_and_in_every_copy() {
 }
 
 #[test]
-fn vaults_are_tended_and_leave_with_the_last_that_needs_them() {
+fn spill_files_are_maintained_and_leave_with_the_last_that_needs_them() {
     let machine = SimStorage::new(4);
     let (db, held) = half_deleted(&machine);
-    // One by one, so that vaults are many.
+    // One by one, so that spill files are many.
     for round in 0..20 {
         for number in (round..2_000).step_by(20) {
             db.put(&key(number), b"again").unwrap();
@@ -195,9 +195,9 @@ fn vaults_are_tended_and_leave_with_the_last_that_needs_them() {
         }
         db.flush().unwrap();
     }
-    wait_until("vaults are merged", || {
+    wait_until("spill files are merged", || {
         db.put(b"writes", b"go on").unwrap();
-        vaults(&*machine, DIR).len() <= 5
+        spill_files(&*machine, DIR).len() <= 5
     });
     assert_eq!(check(&machine), Vec::<String>::new());
     drop(held);
@@ -208,7 +208,9 @@ fn vaults_are_tended_and_leave_with_the_last_that_needs_them() {
         let graves = db.stats().graves;
         (graves.points, graves.spilled_bytes) == (0, 0)
     });
-    wait_until("the files are gone", || vaults(&*machine, DIR).is_empty());
+    wait_until("the files are gone", || {
+        spill_files(&*machine, DIR).is_empty()
+    });
     assert_eq!(count(&db, IterOptions::prefix("key")), 1_000);
     db.close().unwrap();
     assert!(
@@ -220,9 +222,9 @@ fn vaults_are_tended_and_leave_with_the_last_that_needs_them() {
     );
 }
 
-/// The last grave of a vault is retired while the database is at rest, and nobody writes afterwards.
+/// The last grave of a spill file is retired while the database is at rest, and nobody writes afterwards.
 #[test]
-fn vaults_leave_in_a_rest_as_well() {
+fn spill_files_leave_in_a_rest_as_well() {
     let machine = SimStorage::new(10);
     let options = Options {
         deletion_deadline: None,
@@ -234,13 +236,13 @@ fn vaults_leave_in_a_rest_as_well() {
         db.delete(&key(number)).unwrap();
     }
     db.flush().unwrap();
-    assert!(!vaults(&*machine, DIR).is_empty());
+    assert!(!spill_files(&*machine, DIR).is_empty());
     std::thread::sleep(Duration::from_secs(1));
     drop(held);
     db.compact_range(Bound::Unbounded, Bound::Unbounded)
         .unwrap();
     wait_until("nothing is left of them", || {
-        db.stats().graves.points == 0 && vaults(&*machine, DIR).is_empty()
+        db.stats().graves.points == 0 && spill_files(&*machine, DIR).is_empty()
     });
 }
 
@@ -312,18 +314,18 @@ fn dates_are_not_kept_in_memory_nor_written_again_and_again() {
         .unwrap();
     wait_until("nothing is left of it", || {
         db.put(b"writes", b"go on").unwrap();
-        db.stats().graves.points == 0 && vaults(&*machine, DIR).is_empty()
+        db.stats().graves.points == 0 && spill_files(&*machine, DIR).is_empty()
     });
     assert_eq!(count(&db, IterOptions::default()), 1);
 }
 
 #[test]
-fn nothing_comes_back_without_a_vault() {
+fn nothing_comes_back_without_a_spill_file() {
     let machine = SimStorage::new(6);
     let (db, held) = half_deleted(&machine);
     db.close().unwrap();
     drop(held);
-    let names = vaults(&*machine, DIR);
+    let names = spill_files(&*machine, DIR);
     let name = names.first().unwrap().clone();
     let path = Path::new(DIR).join(&name);
     let aside = Path::new("/aside");
@@ -360,12 +362,12 @@ fn nothing_comes_back_without_a_vault() {
     let other = Path::new(DIR).join("000900.vault");
     machine.link(&path, &other).unwrap();
     let db = open_simulated(&machine, options()).unwrap();
-    assert!(!vaults(&*machine, DIR).contains(&"000900.vault".to_owned()));
+    assert!(!spill_files(&*machine, DIR).contains(&"000900.vault".to_owned()));
     assert_half(&db);
 }
 
 #[test]
-fn vaults_can_be_looked_into() {
+fn spill_files_can_be_looked_into() {
     let machine = SimStorage::new(8);
     let (db, held) = half_deleted(&machine);
     db.close().unwrap();
@@ -373,8 +375,8 @@ fn vaults_can_be_looked_into() {
     let storage = Arc::clone(&machine) as Arc<dyn Storage>;
     let inspection = Inspection::open(storage, DIR).unwrap();
     let found = inspection.find(&key(2)).unwrap();
-    let in_vaults = found.iter().filter(|it| is_vault(&it.file));
-    let deletions: Vec<_> = in_vaults.map(|it| it.value.clone()).collect();
+    let in_spilled = found.iter().filter(|it| is_spill_file(&it.file));
+    let deletions: Vec<_> = in_spilled.map(|it| it.value.clone()).collect();
     assert_eq!(deletions, [None], "{found:?}");
     assert!(found.iter().any(|it| it.value.is_some()));
     let report = inspection.check(&mut |_| ()).unwrap();
@@ -383,7 +385,7 @@ fn vaults_can_be_looked_into() {
         "{report:?}"
     );
     let mut deleted = 0;
-    for name in vaults(&*machine, DIR) {
+    for name in spill_files(&*machine, DIR) {
         let path = Path::new(DIR).join(name);
         dump(&*machine, &path, &mut |item| {
             deleted += u32::from(matches!(item, Item::Version(version) if version.value.is_none()));
@@ -394,15 +396,21 @@ fn vaults_can_be_looked_into() {
     assert!((1..=2_000).contains(&deleted), "{deleted}");
     let mut named = 0;
     dump(&*machine, &Path::new(DIR).join("GRAVES"), &mut |item| {
-        named += usize::from(matches!(item, Item::Fact { name: "vault", .. }));
+        named += usize::from(matches!(
+            item,
+            Item::Fact {
+                name: "spill file",
+                ..
+            }
+        ));
         ControlFlow::Continue(())
     })
     .unwrap();
-    assert_eq!(named, vaults(&*machine, DIR).len());
+    assert_eq!(named, spill_files(&*machine, DIR).len());
 }
 
 #[test]
-fn repair_reads_vaults_as_well() {
+fn repair_reads_spill_files_as_well() {
     let machine = SimStorage::new(9);
     let (db, held) = half_deleted(&machine);
     db.close().unwrap();
@@ -416,7 +424,7 @@ fn repair_reads_vaults_as_well() {
     let saved = Db::open_with(Arc::clone(&storage), "/saved", options()).unwrap();
     assert_half(&saved);
     saved.close().unwrap();
-    let name = vaults(&*machine, DIR).first().unwrap().clone();
+    let name = spill_files(&*machine, DIR).first().unwrap().clone();
     machine.remove(&Path::new(DIR).join(&name)).unwrap();
     let refused = save("/refused", Resurrection::Impossible).map(|_| ());
     assert!(refused.is_err(), "what was deleted would come back");

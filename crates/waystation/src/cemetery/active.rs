@@ -1,4 +1,4 @@
-//! A plot: the graves of one memtable, dug by many threads at once.
+//! Active graves: the graves of one memtable, added by many threads at once.
 //!
 //! Keys lie in a hash table that is read without locks. Ranges are few and lie behind a lock, which nobody touches
 //! while there are none. Keys with a time to live have graves with a date, in a table of their own, at which nobody
@@ -14,12 +14,12 @@ use std::sync::OnceLock;
 use waystation_format::order::Order;
 
 /// Why the lock on ranges is never poisoned.
-const LOCKED: &str = "no thread panics with the ranges of a plot locked";
+const LOCKED: &str = "no thread panics with the ranges of a memtable's graves locked";
 /// What a range takes besides its keys, about.
 const RANGE_BYTES: usize = 256;
 
 /// The graves of one memtable.
-pub(crate) struct Plot {
+pub(crate) struct ActiveGraves {
     capacity_bytes: usize,
     points: Points,
     ranges: RwLock<Fragments>,
@@ -30,18 +30,19 @@ pub(crate) struct Plot {
     dated: OnceLock<DatedPoints>,
     /// The first date of these.
     earliest: AtomicU64,
-    /// All that there is besides graves of keys: ranges, dated graves, and what else is to be buried.
+    /// All that there is besides graves of keys: ranges, dated graves, and what else a flush has to do.
     others: AtomicUsize,
 }
 
-impl Plot {
-    /// A plot for graves that take at most `capacity_bytes`, as [`Plot::point_bytes`] and [`Plot::range_bytes`] count.
+impl ActiveGraves {
+    /// Room for graves that take at most `capacity_bytes`, as [`ActiveGraves::point_bytes`] and
+    /// [`ActiveGraves::range_bytes`] count.
     pub(crate) fn new(capacity_bytes: usize) -> Self {
         Self::in_order(capacity_bytes, &Order::Bytewise)
     }
 
-    /// The same, of keys that are in `order`. In a program's own there are only graves of ranges: a hash tells keys apart
-    /// that compare equal.
+    /// The same, of keys that are in `order`. In a program's own there are only graves of ranges: a hash tells keys
+    /// apart that compare equal.
     pub(crate) fn in_order(capacity_bytes: usize, order: &Order) -> Self {
         Self {
             capacity_bytes,
@@ -60,7 +61,7 @@ impl Plot {
         Points::grave_bytes(key_bytes)
     }
 
-    /// What the grave of a range takes, about, if it overlaps no other; see [`Plot::overlap_bytes`].
+    /// What the grave of a range takes, about, if it overlaps no other; see [`ActiveGraves::overlap_bytes`].
     pub(crate) const fn range_bytes(start_bytes: usize, end_bytes: usize) -> usize {
         start_bytes + end_bytes + RANGE_BYTES
     }
@@ -85,7 +86,8 @@ impl Plot {
         self.others.fetch_add(1, Relaxed);
     }
 
-    /// What ranges take beside their [`Plot::range_bytes`], because they overlap. Nobody knows it before they do.
+    /// What ranges take beside their [`ActiveGraves::range_bytes`], because they overlap. Nobody knows it before they
+    /// do.
     #[inline]
     pub(crate) fn overlap_bytes(&self) -> usize {
         self.overlap_bytes.load(Relaxed)
@@ -101,13 +103,13 @@ impl Plot {
         self.others.fetch_add(1, Relaxed);
     }
 
-    /// Something is to be buried that is not here: a time was reached, or the ground has graves beyond what it goes
+    /// A flush has something to do that is not here: a time was reached, or flushed graves lie beyond what they go
     /// through.
-    pub(crate) fn note_burial(&self) {
+    pub(crate) fn note_due(&self) {
         self.others.fetch_add(1, Relaxed);
     }
 
-    /// Whether there is no grave, and nothing to be buried.
+    /// Whether there is no grave, and nothing for a flush to do.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.points.len() == 0 && self.others.load(Relaxed) == 0
@@ -132,12 +134,12 @@ impl Plot {
     /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot` that has a date, and counts at `time`; 0 if
     /// there is none.
     #[inline]
-    pub(crate) fn dated_floor(&self, key: &[u8], hash: u64, snapshot: u64, time: u64) -> u64 {
+    pub(crate) fn dated_covering(&self, key: &[u8], hash: u64, snapshot: u64, time: u64) -> u64 {
         if self.earliest() > time {
             return 0;
         }
         let dated = self.dated.get();
-        dated.map_or(0, |dated| dated.floor(key, hash, snapshot, time))
+        dated.map_or(0, |dated| dated.covering(key, hash, snapshot, time))
     }
 
     /// Whether a range was deleted.
@@ -158,11 +160,11 @@ impl Plot {
 
     /// The latest deletion of `key`, whose hash is `hash`, up to `snapshot`; 0 if there is none.
     #[inline]
-    pub(crate) fn floor(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
-        let of_key = self.points.floor(key, hash, snapshot);
+    pub(crate) fn covering(&self, key: &[u8], hash: u64, snapshot: u64) -> u64 {
+        let of_key = self.points.covering(key, hash, snapshot);
         if self.has_ranges() {
             let ranges = self.ranges.read().expect(LOCKED);
-            return of_key.max(ranges.floor(key, snapshot));
+            return of_key.max(ranges.covering(key, snapshot));
         }
         of_key
     }

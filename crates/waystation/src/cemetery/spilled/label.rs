@@ -1,23 +1,23 @@
-//! The label of a vault: its name, and what is known of it without reading it.
+//! The label of a spill file: its name, and what is known of it without reading it.
 
-/// What graves a vault has.
+/// What graves a spill file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum GraveKind {
     /// They count.
     Counting,
     /// They have dates.
     Dated,
 }
 
-/// What is known of a vault without reading it.
+/// What is known of a spill file without reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Label {
+pub(crate) struct SpillLabel {
     pub(crate) number: u64,
     pub(crate) file_bytes: u64,
     pub(crate) graves: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: GraveKind,
     /// If it has dates that are past for everybody: what tables must be purged through. Else 0.
-    pub(crate) dug: u64,
+    pub(crate) promoted_through: u64,
     /// The lowest and the highest number of a deletion.
     pub(crate) sequences: (u64, u64),
     /// The lowest and the highest of what tables must be purged through, or of the dates.
@@ -29,16 +29,16 @@ pub(crate) struct Label {
     pub(crate) dates: Vec<u64>,
 }
 
-impl Label {
+impl SpillLabel {
     /// Whether its graves count.
     pub(crate) fn counts(&self) -> bool {
-        self.kind == Kind::Counting || self.dug > 0
+        self.kind == GraveKind::Counting || self.promoted_through > 0
     }
 
     /// The lowest and the highest number that tables must be purged through, if its graves count.
     pub(crate) fn demands(&self) -> (u64, u64) {
-        if self.dug > 0 {
-            (self.dug, self.dug)
+        if self.promoted_through > 0 {
+            (self.promoted_through, self.promoted_through)
         } else {
             self.others
         }

@@ -23,7 +23,7 @@ pub(super) const CLAIM_WORDS_MAX: usize = LARGEST_WORDS;
 type Chunk = Box<[AtomicU64]>;
 
 /// Words in chunks.
-pub(super) struct Words {
+pub(super) struct WordArena {
     chunks: Box<[OnceLock<Chunk>]>,
     claimed: AtomicU64,
 }
@@ -46,7 +46,7 @@ fn chunk_words(chunk: usize) -> usize {
     FIRST_WORDS << chunk.min(DOUBLINGS)
 }
 
-impl Words {
+impl WordArena {
     /// Words for claims that add up to `words`, whatever is lost at the ends of chunks.
     pub(super) fn new(words: usize) -> Self {
         let chunks = DOUBLINGS + 2 + 2 * words / LARGEST_WORDS;

@@ -1,9 +1,10 @@
-//! Runs of dead keys that scans came through: not to be walked again.
+//! The dead-range cache: runs of dead keys that scans came through, not to be walked again.
 //!
 //! A cursor at snapshot `X` that finds every version in a range dead notes: here everything up to `X` is hidden from
 //! snapshots `>= X`. That stays true whatever is written meanwhile: the cursor saw all writes up to `X`, later ones
-//! have higher sequence numbers (but for a device that is admitted: see [`Learned::forget`]), and what is dead at `X` is dead at every later snapshot. So there is nothing to be
-//! undone and nothing to be made durable; after a restart it is learned again.
+//! have higher sequence numbers (but for a device that is admitted: see [`DeadRangeCache::forget`]), and
+//! what is dead at `X` is dead at every later snapshot. So there is nothing to be undone and nothing to be made
+//! durable; after a restart the cache fills again.
 
 use super::Cut;
 use super::fragments::{Fragments, Stretch};
@@ -12,7 +13,7 @@ use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::atomic::{AtomicU64, AtomicUsize};
 
 /// Why the lock is never poisoned.
-const LOCKED: &str = "no thread panics with the learned ranges locked";
+const LOCKED: &str = "no thread panics with the dead ranges locked";
 /// At most so many ranges are remembered; when there are more, all are forgotten.
 const RANGES_MAX: usize = 4096;
 /// So many of the latest snapshots count in each.
@@ -22,7 +23,7 @@ pub(crate) const RUN_MIN: usize = 64;
 
 /// Ranges in which everything up to some sequence number is dead.
 #[derive(Debug, Default)]
-pub(crate) struct Learned {
+pub(crate) struct DeadRangeCache {
     ranges: RwLock<Fragments>,
     count: AtomicUsize,
     /// Ranges that were noted so far.
@@ -33,7 +34,7 @@ pub(crate) struct Learned {
     not_before: AtomicU64,
 }
 
-impl Learned {
+impl DeadRangeCache {
     /// Notes that a reader at `snapshot` sees nothing from `start` (included) to `end` (excluded).
     pub(crate) fn add(&self, start: &[u8], end: Option<&[u8]>, snapshot: u64) {
         let cut = Cut {
@@ -62,7 +63,7 @@ impl Learned {
         self.count.store(0, Relaxed);
     }
 
-    /// Whether nothing was learned.
+    /// Whether the cache is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Relaxed) == 0
@@ -85,7 +86,7 @@ impl Learned {
         self.count.load(Relaxed)
     }
 
-    /// Shows `look` the stretch around `key` at `snapshot`, if anything was learned.
+    /// Shows `look` the stretch around `key` at `snapshot`, if the cache has any.
     pub(crate) fn with_stretch(
         &self,
         key: &[u8],
@@ -112,15 +113,15 @@ mod tests {
 
     #[test]
     fn a_run_that_grows_from_scan_to_scan_stays_one_jump_or_two() {
-        let learned = Learned::default();
+        let cache = DeadRangeCache::default();
         let key = |number: u64| format!("{number:05}").into_bytes();
         for snapshot in 1..=10_000 {
-            learned.add(b"", Some(&key(snapshot)), snapshot);
-            assert!(learned.len() <= 2, "{}", learned.len());
-            assert!(learned.covers(b"", &key(snapshot - 1), snapshot + 1, snapshot));
+            cache.add(b"", Some(&key(snapshot)), snapshot);
+            assert!(cache.len() <= 2, "{}", cache.len());
+            assert!(cache.covers(b"", &key(snapshot - 1), snapshot + 1, snapshot));
         }
         let mut end = Vec::new();
-        learned.with_stretch(b"", 10_000, &mut |stretch| {
+        cache.with_stretch(b"", 10_000, &mut |stretch| {
             end = stretch.end.unwrap_or_default().to_vec();
         });
         assert_eq!(end, key(9_999));
