@@ -468,7 +468,7 @@ impl DeviceTable {
         };
         let is_current = |state: &DeviceState| {
             let current = state.current.as_ref();
-            current.is_some_and(|residency| Arc::ptr_eq(residency, residency))
+            current.is_some_and(|current| Arc::ptr_eq(current, residency))
                 && state.lower_since.is_none()
         };
         if !device.with_state(|state| is_current(state)) {
@@ -495,9 +495,9 @@ impl DeviceTable {
             }
             residency.set_settled(sequence);
             // It may have departed meanwhile.
-            let is_current = |residency: &mut Arc<Residency>| Arc::ptr_eq(residency, residency);
-            if let Some(residency) = state.current.take_if(is_current) {
-                state.past.push(residency);
+            let is_this = |current: &mut Arc<Residency>| Arc::ptr_eq(current, residency);
+            if let Some(current) = state.current.take_if(is_this) {
+                state.past.push(current);
                 state.settled_records += records;
                 state.settled_bytes += bytes;
             }
