@@ -69,7 +69,7 @@ impl<C: Chunk> Inserters<C> {
     }
 
     /// Whether threads were started.
-    #[cfg(test)]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn has_threads(&self) -> bool {
         !self.threads.is_empty()
     }
