@@ -1,5 +1,5 @@
-//! The server as a process: kill -9 in the middle of a bulk load loses nothing that was acknowledged, signals stop it,
-//! and it refuses what it should.
+//! The server as a process: kill -9 in the middle of a bulk load or of a replication loses nothing that was
+//! acknowledged, signals stop it, and it refuses what it should.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +27,11 @@ struct Served {
 
 impl Served {
     fn start(directory: &Path) -> Self {
-        let mut child = command(&["--listen", "127.0.0.1:0"], directory)
+        Self::start_at("127.0.0.1:0", directory)
+    }
+
+    fn start_at(address: &str, directory: &Path) -> Self {
+        let mut child = command(&["--listen", address], directory)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -149,18 +153,74 @@ fn a_kill_in_the_middle_of_a_load_loses_nothing_acknowledged() {
                 .is_some_and(|it| it.starts_with("HTTP/1.1 200"));
             assert!(is_there, "{id} was acknowledged and is lost: {answer:?}");
         }
-        let info = ask(&served.address, "GET", "/load", "").unwrap();
-        let count = info
-            .split("\"doc_count\":")
-            .nth(1)
-            .unwrap()
-            .split(',')
-            .next()
-            .unwrap();
+        assert!(count(&served.address, "load").unwrap() >= acknowledged.len());
+    }
+}
+
+/// The number of documents in the database `name`.
+fn count(address: &str, name: &str) -> Option<usize> {
+    let info = ask(address, "GET", &format!("/{name}"), "")?;
+    let count = info.split("\"doc_count\":").nth(1)?.split(',').next()?;
+    count.parse().ok()
+}
+
+#[test]
+fn kills_of_both_sides_in_the_middle_of_a_replication_lose_nothing() {
+    let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let acknowledged = Mutex::new(BTreeSet::new());
+    let target = Served::start(directories[1].path());
+    let address = target.address.clone();
+    ask(&address, "PUT", "/load", "").unwrap();
+    drop(target);
+    for round in 0..KILLS {
+        let source = Served::start(directories[0].path());
+        let target = Served::start_at(&address, directories[1].path());
+        if round == 0 {
+            ask(&source.address, "PUT", "/load", "").unwrap();
+            let order = format!(
+                "{{\"source\":\"load\",\"target\":\"http://{address}/load\",\"continuous\":true,\"checkpoint_interval\":50}}"
+            );
+            let ordered = ask(&source.address, "PUT", "/_replicator/on", &order).unwrap();
+            assert!(ordered.starts_with("HTTP/1.1 201"), "{ordered}");
+        }
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (from, stop, acknowledged) = (&source.address, &stop, &acknowledged);
+            scope.spawn(move || load(from, &format!("r{round}"), stop, acknowledged));
+            std::thread::sleep(Duration::from_millis(400 + 170 * round as u64));
+            // Sides take turns in dying first.
+            let (first, second) = if round % 2 == 0 {
+                (&source, &target)
+            } else {
+                (&target, &source)
+            };
+            first.signal("-KILL");
+            std::thread::sleep(Duration::from_millis(50));
+            second.signal("-KILL");
+            stop.store(true, Ordering::SeqCst);
+        });
+    }
+    let source = Served::start(directories[0].path());
+    let target = Served::start_at(&address, directories[1].path());
+    let acknowledged = acknowledged.lock().unwrap();
+    assert!(!acknowledged.is_empty(), "nothing was loaded");
+    let wanted = count(&source.address, "load").unwrap();
+    assert!(wanted >= acknowledged.len());
+    let arrived = || count(&target.address, "load").unwrap();
+    for tries in 0.. {
+        if arrived() == wanted {
+            break;
+        }
         assert!(
-            count.parse::<usize>().unwrap() >= acknowledged.len(),
-            "{info}"
+            tries < 600,
+            "{} of {wanted} documents have arrived",
+            arrived()
         );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    for id in acknowledged.iter() {
+        let answer = ask(&target.address, "GET", &format!("/load/{id}"), "").unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{id} is lost: {answer}");
     }
 }
 
@@ -192,6 +252,10 @@ fn a_server_that_cannot_serve_says_why() {
     refused(&["--listen", "0.0.0.0:0"], 2, "no administrator");
     refused(&["--admin", "ann"], 2, "NAME:PASSWORD");
     refused(&["--admin-file", "/nowhere/admins"], 3, "/nowhere/admins");
+    refused(&["--jwt-file", "/nowhere/keys"], 3, "/nowhere/keys");
+    refused(&["--tls-cert", "/nowhere/cert"], 2, "--tls-key");
+    let files = ["--tls-cert", "/nowhere/cert", "--tls-key", "/nowhere/key"];
+    refused(&files, 2, "/nowhere/cert");
     let served = Served::start(directory.path());
     refused(&["--listen", &served.address], 3, "cannot listen");
     refused(&["--listen", "127.0.0.1:0"], 3, "catalogue");

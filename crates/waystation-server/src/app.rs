@@ -2,7 +2,10 @@
 
 use crate::auth::Authority;
 use crate::failure::{Failure, Outcome};
+use crate::replicator::Replicator;
+use crate::server::ServerError;
 use crate::settings::Settings;
+use crate::tls::Outgoing;
 use crate::uuids::{Uuids, hex, random};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +29,9 @@ pub(crate) struct App {
     pub(crate) uuid: String,
     /// True once the server is to stop.
     pub(crate) stopping: watch::Receiver<bool>,
+    pub(crate) replicator: Replicator,
+    /// Whom replications trust.
+    pub(crate) outgoing: Arc<Outgoing>,
     workers: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     /// By the uuid of a database: a number that grows with its updates.
@@ -34,7 +40,11 @@ pub(crate) struct App {
 
 impl App {
     /// Opens the databases.
-    pub(crate) fn open(settings: Settings, stopping: watch::Receiver<bool>) -> Result<Self, Error> {
+    pub(crate) fn open(
+        settings: Settings,
+        stopping: watch::Receiver<bool>,
+    ) -> Result<Self, ServerError> {
+        let outgoing = Outgoing::new(settings.replication_trust.as_deref())?;
         let catalogue = Catalogue::open(&settings.directory, DatabaseSettings::default())?;
         for name in SYSTEM_DATABASES {
             if matches!(catalogue.get(name), Err(Error::NoDatabase)) {
@@ -48,6 +58,8 @@ impl App {
             uuids: Uuids::default(),
             uuid,
             stopping,
+            replicator: Replicator::new(settings.replications_max),
+            outgoing: Arc::new(outgoing),
             workers: Arc::new(Semaphore::new(settings.workers)),
             bodies: Arc::new(Semaphore::new(
                 settings.bodies_bytes_max.div_ceil(BODY_UNIT),

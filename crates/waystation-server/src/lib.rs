@@ -5,6 +5,8 @@
 //!   route        from a path to a handler
 //!   handlers     one file for each topic of the interface
 //!   auth         who calls, and what the caller may do
+//!   tls          certificates of the listener, and trust in other servers
+//!   replicator   documents on their way between databases, here and elsewhere
 //!   app          what all requests share: the databases, bounded blocking work, wake-ups of feeds
 //!   request, query, reply, failure, multipart    HTTP on the way in and out
 //! ```
@@ -18,14 +20,18 @@ mod auth;
 mod clock;
 mod failure;
 mod handlers;
+mod impatient;
 mod multipart;
 mod query;
+mod replicator;
 mod reply;
 mod request;
 mod route;
 mod server;
 mod settings;
+mod tls;
 mod uuids;
 
+pub use auth::Jwt;
 pub use server::{Server, ServerError, Stopper};
-pub use settings::{Admin, Settings};
+pub use settings::{Admin, Settings, Tls};

@@ -4,8 +4,9 @@ use crate::app::App;
 use crate::auth::User;
 use crate::failure::{Failure, Outcome};
 use crate::query::Query;
+use crate::reply::Body;
 use http_body_util::BodyExt;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 use hyper::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use hyper::{Method, StatusCode};
 use std::io::Read;
@@ -24,7 +25,7 @@ pub(crate) struct Call {
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) user: User,
-    pub(crate) body: Option<Incoming>,
+    pub(crate) body: Option<Body>,
 }
 
 /// A body, with the memory that it takes of all bodies' together.

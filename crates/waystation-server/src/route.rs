@@ -8,16 +8,18 @@ use crate::auth::{self, User};
 use crate::failure::{Failure, Outcome};
 use crate::handlers::{
     all_docs, attachments, bulk, changes, cors, databases, documents, find, local, maintenance,
-    replication, server, sessions, views,
+    replicate, replication, server, sessions, views,
 };
 use crate::query::{Query, segments};
-use crate::reply::{self, Reply};
+use crate::reply::{self, Body, Reply};
 use crate::request::Call;
 use crate::uuids::{hex, random};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, SERVER};
 use hyper::{Method, Request};
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 
 /// The header that names a request, in the client's log and the server's.
@@ -58,6 +60,44 @@ fn finish(request: &HeaderMap, reply: &mut Reply) {
 }
 
 async fn handle(app: &Arc<App>, request: Request<Incoming>) -> Outcome<Reply> {
+    let request = request.map(|body| body.map_err(std::io::Error::other).boxed());
+    let mut call = read(app, request)?;
+    let is_login = call.segments[0] == "_session" && call.method == Method::POST;
+    call.user = match auth::identify(app, &call.headers).await {
+        // What was wrong in an old cookie or header is no reason to refuse a new login.
+        Err(_) if is_login => User::default(),
+        user => user?,
+    };
+    let cookie = call.user.cookie.clone();
+    let mut reply = to_handler(call).await?;
+    if let Some(cookie) = cookie.filter(|_| !reply.headers().contains_key("set-cookie")) {
+        reply::set(&mut reply, "Set-Cookie", &cookie);
+    }
+    Ok(reply)
+}
+
+/// Answers a request of this process, as one of `user`. Handlers start replications, and replications call handlers:
+/// the box keeps the compiler from looking into the circle.
+pub(crate) fn inside(
+    app: Arc<App>,
+    user: User,
+    request: Request<Body>,
+) -> Pin<Box<dyn Future<Output = Reply> + Send>> {
+    Box::pin(async move {
+        let answered = async {
+            let mut call = read(&app, request)?;
+            call.user = user;
+            to_handler(call).await
+        };
+        match answered.await {
+            Ok(reply) => reply,
+            Err(failure) => reply::failed(&failure),
+        }
+    })
+}
+
+/// What a request names and asks; its caller is still to be named.
+fn read(app: &Arc<App>, request: Request<Body>) -> Outcome<Call> {
     let (head, body) = request.into_parts();
     let mut method = head.method;
     if method == Method::POST
@@ -66,34 +106,19 @@ async fn handle(app: &Arc<App>, request: Request<Incoming>) -> Outcome<Reply> {
         let other = Method::from_bytes(other.as_bytes());
         method = other.map_err(|_| Failure::bad_request("X-HTTP-Method-Override is no method"))?;
     }
-    let segments = segments(head.uri.path())?;
-    let query = Query::parse(head.uri.query().unwrap_or_default())?;
-    let is_login = segments[0] == "_session" && method == Method::POST;
-    let user = match auth::identify(app, &head.headers).await {
-        // What was wrong in an old cookie or header is no reason to refuse a new login.
-        Err(_) if is_login => User::default(),
-        user => user?,
-    };
-    let cookie = user.cookie.clone();
-    let call = Call {
-        app: Arc::clone(app),
-        // What a HEAD does not send is cut off on the way out.
-        method: if method == Method::HEAD {
-            Method::GET
-        } else {
-            method
-        },
-        segments,
-        query,
-        headers: head.headers,
-        user,
-        body: Some(body),
-    };
-    let mut reply = to_handler(call).await?;
-    if let Some(cookie) = cookie.filter(|_| !reply.headers().contains_key("set-cookie")) {
-        reply::set(&mut reply, "Set-Cookie", &cookie);
+    // What a HEAD does not send is cut off on the way out.
+    if method == Method::HEAD {
+        method = Method::GET;
     }
-    Ok(reply)
+    Ok(Call {
+        app: Arc::clone(app),
+        method,
+        segments: segments(head.uri.path())?,
+        query: Query::parse(head.uri.query().unwrap_or_default())?,
+        headers: head.headers,
+        user: User::default(),
+        body: Some(body),
+    })
 }
 
 async fn to_handler(call: Call) -> Outcome<Reply> {
@@ -106,6 +131,8 @@ async fn to_handler(call: Call) -> Outcome<Reply> {
         ["_uuids"] => server::uuids(&call),
         ["_session"] => sessions::session(call).await,
         ["_active_tasks"] => server::active_tasks(&call),
+        ["_replicate"] => replicate::replicate(call).await,
+        ["_scheduler", ..] => replicate::scheduler(call).await,
         ["_membership"] => server::membership(&call),
         ["_node", _] => server::node(&call),
         ["_utils", ..] | ["favicon.ico"] | [] => Err(Failure::not_found("missing")),

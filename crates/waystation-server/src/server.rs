@@ -4,22 +4,25 @@
 //! leaves what is still going on.
 
 use crate::app::App;
+use crate::impatient::Impatient;
+use crate::replicator::documents;
 use crate::route;
 use crate::settings::Settings;
+use crate::tls;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 /// The longest head of a request (bytes).
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -45,6 +48,14 @@ pub enum ServerError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// A file with certificates or a key cannot be used.
+    #[error("TLS: {path}: {reason}; name PEM files with a certificate and its key")]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The databases cannot be opened.
     #[error(transparent)]
     Documents(#[from] waystation_documents::Error),
@@ -65,6 +76,7 @@ impl Stopper {
 pub struct Server {
     app: Arc<App>,
     listener: TcpListener,
+    acceptor: Option<TlsAcceptor>,
     address: SocketAddr,
     stopper: Stopper,
 }
@@ -88,6 +100,7 @@ impl Server {
         if settings.admins.is_empty() && !address.ip().is_loopback() {
             return Err(ServerError::NoAdmin(address));
         }
+        let acceptor = settings.tls.as_ref().map(tls::acceptor).transpose()?;
         let refused = |source| ServerError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
@@ -97,6 +110,7 @@ impl Server {
         Ok(Self {
             app: Arc::new(app),
             listener,
+            acceptor,
             address,
             stopper: Stopper(stop),
         })
@@ -115,6 +129,7 @@ impl Server {
     /// Serves until it is told to stop, and has ended what it began.
     pub async fn run(self) {
         let graceful = GracefulShutdown::new();
+        tokio::spawn(documents::follow(Arc::clone(&self.app)));
         let places = Arc::new(Semaphore::new(self.app.settings.connections_max));
         let mut stopping = self.app.stopping.clone();
         loop {
@@ -146,105 +161,42 @@ impl Server {
     fn serve(
         &self,
         stream: TcpStream,
-        place: Option<tokio::sync::OwnedSemaphorePermit>,
+        place: Option<OwnedSemaphorePermit>,
         graceful: &GracefulShutdown,
     ) {
         // Answers are written whole: waiting for more only delays them.
         let _ = stream.set_nodelay(true);
         let app = Arc::clone(&self.app);
         let stream = Impatient::new(stream, app.settings.stall_timeout);
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new())
-            .header_read_timeout(app.settings.idle_timeout)
-            .max_buf_size(HEAD_BYTES_MAX);
-        let service = service_fn(move |request| route::answer(Arc::clone(&app), request));
-        let connection = http.serve_connection(TokioIo::new(stream), service);
-        let connection = graceful.watch(connection);
+        let (acceptor, watcher) = (self.acceptor.clone(), graceful.watcher());
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                log::debug!("a connection ended: {error}");
+            if let Some(acceptor) = acceptor {
+                let begun = timeout(app.settings.idle_timeout, acceptor.accept(stream)).await;
+                match begun {
+                    Ok(Ok(stream)) => converse(app, stream, watcher).await,
+                    Ok(Err(error)) => log::debug!("a connection does not speak TLS: {error}"),
+                    Err(_) => log::debug!("a connection did not begin TLS in time"),
+                }
+            } else {
+                converse(app, stream, watcher).await;
             }
             drop(place);
         });
     }
 }
 
-/// A stream that fails when its client takes nothing for a while.
-struct Impatient {
-    stream: TcpStream,
-    patience: Duration,
-    /// Runs while the client takes nothing.
-    waiting: Option<Pin<Box<Sleep>>>,
-}
-
-impl Impatient {
-    fn new(stream: TcpStream, patience: Duration) -> Self {
-        Self {
-            stream,
-            patience,
-            waiting: None,
-        }
-    }
-
-    /// Passes on what a write came to, and ends the patience if it came to nothing for too long.
-    fn judge<T>(
-        &mut self,
-        context: &mut Context<'_>,
-        outcome: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if outcome.is_ready() {
-            self.waiting = None;
-            return outcome;
-        }
-        let patience = self.patience;
-        let waiting = self
-            .waiting
-            .get_or_insert_with(|| Box::pin(sleep(patience)));
-        match waiting.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
-impl AsyncRead for Impatient {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Impatient {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(context, outcome)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let outcome = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.judge(context, outcome)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+/// Answers the requests of a connection until its end.
+async fn converse<S>(app: Arc<App>, stream: S, watcher: Watcher)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(app.settings.idle_timeout)
+        .max_buf_size(HEAD_BYTES_MAX);
+    let service = service_fn(move |request| route::answer(Arc::clone(&app), request));
+    let connection = http.serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = watcher.watch(connection).await {
+        log::debug!("a connection ended: {error}");
     }
 }

@@ -20,6 +20,15 @@ impl std::fmt::Debug for Admin {
     }
 }
 
+/// How a server speaks TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// A PEM file: the server's certificate, and those that lead to one which clients trust.
+    pub certificate: PathBuf,
+    /// A PEM file: the key of the certificate.
+    pub key: PathBuf,
+}
+
 /// How a server serves.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -29,6 +38,16 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// The administrators. None: every caller is one, and the server listens on loopback addresses only.
     pub admins: Vec<Admin>,
+    /// Connections speak TLS; `None`: none does.
+    pub tls: Option<Tls>,
+    /// Tokens that name callers; `None`: none does.
+    pub jwt: Option<crate::Jwt>,
+    /// A PEM file with authorities that replications trust beside the system's.
+    pub replication_trust: Option<PathBuf>,
+    /// Replications that run at once; more wait.
+    pub replications_max: usize,
+    /// The wait of a replication of `_replicator` after its first fault; it doubles with each further one.
+    pub replication_backoff: Duration,
     /// Shards of a new database that asks for no other number.
     pub shards: usize,
     /// Whether each write survives a power cut before it is answered, and not only the death of the process.
@@ -64,6 +83,11 @@ impl Settings {
             directory: directory.into(),
             listen: SocketAddr::from(([127, 0, 0, 1], 5984)),
             admins: Vec::new(),
+            tls: None,
+            jwt: None,
+            replication_trust: None,
+            replications_max: 500,
+            replication_backoff: Duration::from_secs(30),
             shards: 2,
             sync: false,
             cors_origins: Vec::new(),

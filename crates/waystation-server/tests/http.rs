@@ -179,7 +179,6 @@ fn requests_that_are_wrong_say_how() {
     assert_eq!((large.0, large.1.as_str()), (413, "document_too_large"));
     for path in [
         "/cars/_design/d/_show/s",
-        "/_replicate",
         "/cars/_partition/p",
         "/_node/_local/_config",
     ] {

@@ -15,6 +15,7 @@ Examples:
   waystation serve /data/documents
   curl -X PUT http://127.0.0.1:5984/cars
   waystation serve /data/documents --listen 0.0.0.0:5984 --admin-file /etc/waystation/admin
+  waystation serve /data/documents --listen 0.0.0.0:6984 --admin-file /etc/waystation/admin --tls-cert edge.pem --tls-key edge.key
   WAYSTATION_ADMIN=ann:secret waystation serve /data/documents --sync --cors-origin https://app.example";
 
 #[derive(Debug, Args)]
@@ -30,6 +31,18 @@ pub(crate) struct Serve {
     /// A file with administrators, one NAME:PASSWORD a line
     #[arg(long, value_name = "FILE")]
     pub(crate) admin_file: Option<PathBuf>,
+    /// Speak TLS with this certificate (PEM, with those that lead to one which clients trust)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Take tokens (JWT) that name callers; the file has the sections `jwt_auth` and `jwt_keys` of `CouchDB`'s settings
+    #[arg(long, value_name = "FILE")]
+    pub(crate) jwt_file: Option<PathBuf>,
+    /// Authorities (PEM) that replications trust beside the system's
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replication_ca: Option<PathBuf>,
     /// Shards of a new database that asks for no other number
     #[arg(short, long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) q: u8,

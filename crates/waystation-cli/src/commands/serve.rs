@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use waystation_documents::Error;
-use waystation_server::{Admin, Server, ServerError, Settings, Stopper};
+use waystation_server::{Admin, Jwt, Server, ServerError, Settings, Stopper, Tls};
 
 /// The exit code of a command that a second signal ended.
 const INTERRUPTED: i32 = 130;
@@ -48,6 +48,9 @@ pub(super) fn serve(context: &mut Context, args: Serve) -> Result<(), Failure> {
     let settings = Settings {
         listen: args.listen,
         admins: admins(&args)?,
+        tls: tls(&args),
+        jwt: jwt(&args)?,
+        replication_trust: args.replication_ca,
         shards: usize::from(args.q),
         sync: args.sync,
         cors_origins: args.cors_origin,
@@ -66,13 +69,18 @@ pub(super) fn serve(context: &mut Context, args: Serve) -> Result<(), Failure> {
 }
 
 fn run(context: &mut Context, runtime: &Runtime, settings: Settings) -> Result<(), Failure> {
+    let scheme = if settings.tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
     let server = runtime.block_on(Server::bind(settings)).map_err(failure)?;
     {
         // Signals are heard by the runtime's driver.
         let _entered = runtime.enter();
         stop_at_signals(server.stopper())?;
     }
-    let url = format!("http://{}/", server.address());
+    let url = format!("{scheme}://{}/", server.address());
     context
         .output
         .line(format!("Waystation listens at {url}"))?;
@@ -126,11 +134,28 @@ fn admins(args: &Serve) -> Result<Vec<Admin>, Failure> {
     lines.into_iter().map(admin).collect()
 }
 
+fn tls(args: &Serve) -> Option<Tls> {
+    Some(Tls {
+        certificate: args.tls_cert.clone()?,
+        key: args.tls_key.clone()?,
+    })
+}
+
+fn jwt(args: &Serve) -> Result<Option<Jwt>, Failure> {
+    let Some(path) = &args.jwt_file else {
+        return Ok(None);
+    };
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| Failure::file("read", path, error))?;
+    let wrong = |reason| Failure::new(USAGE, format!("{}: {reason}", path.display()));
+    Jwt::parse(&text).map(Some).map_err(wrong)
+}
+
 fn failure(error: ServerError) -> Failure {
     match error {
         ServerError::Documents(Error::Engine(error)) => error.into(),
         ServerError::Documents(Error::Damaged { .. }) => Failure::new(DAMAGED, error.to_string()),
-        ServerError::NoAdmin(_) => Failure::new(USAGE, error.to_string()),
+        ServerError::NoAdmin(_) | ServerError::Tls { .. } => Failure::new(USAGE, error.to_string()),
         _ => Failure::new(CANNOT_OPEN, error.to_string()),
     }
 }

@@ -1,13 +1,15 @@
 //! Who calls, and what the caller may do.
 //!
-//! A caller is named by a password in each request (Basic) or by a session's cookie. Server administrators come from the
-//! settings; other users are documents in `_users`. Without any administrator every caller is one: such a server listens
+//! A caller is named by a password in each request (Basic), by a session's cookie, or by a token that another service
+//! has signed (Bearer), if the settings know its key. Server administrators come from the settings or by their tokens; other users are documents in `_users`. Without any administrator every caller is one: such a server listens
 //! on loopback addresses only.
 
+mod jwt;
 mod password;
 mod session;
 mod users;
 
+pub use jwt::Jwt;
 pub(crate) use users::prepare as prepare_user;
 
 use crate::app::App;
@@ -56,9 +58,13 @@ impl Authority {
         }
     }
 
-    /// Whether every caller is an administrator.
-    fn is_open(&self) -> bool {
-        self.admins.is_empty()
+    /// A caller that has no name: an administrator, if there is no other one.
+    fn nameless(&self) -> User {
+        let is_open = self.admins.is_empty();
+        User {
+            roles: is_open.then(|| ADMIN.to_owned()).into_iter().collect(),
+            ..User::default()
+        }
     }
 }
 
@@ -70,6 +76,11 @@ pub(crate) async fn identify(app: &Arc<App>, headers: &HeaderMap) -> Outcome<Use
         let user = login(app, name, password).await?;
         return user.ok_or_else(|| Failure::unauthorized("Name or password is incorrect."));
     }
+    if let Some(token) = text(AUTHORIZATION).and_then(|it| it.strip_prefix("Bearer "))
+        && let Some(jwt) = &app.settings.jwt
+    {
+        return jwt.identify(token.trim());
+    }
     let cookies = text(COOKIE).unwrap_or_default().split(';');
     let mut sessions = cookies.filter_map(|it| it.trim().strip_prefix("AuthSession="));
     if let Some(cookie) = sessions.next().filter(|cookie| !cookie.is_empty()) {
@@ -79,14 +90,19 @@ pub(crate) async fn identify(app: &Arc<App>, headers: &HeaderMap) -> Outcome<Use
             return Ok(user);
         }
     }
-    let open = || User {
-        roles: vec![ADMIN.to_owned()],
-        ..User::default()
+    Ok(app.authority.nameless())
+}
+
+/// The user `name` with the roles that it has now; without a name, or as a name that is not known, one that has none.
+pub(crate) fn known_user(app: &App, name: Option<String>) -> Outcome<User> {
+    let Some(name) = name else {
+        return Ok(app.authority.nameless());
     };
-    Ok(if app.authority.is_open() {
-        open()
-    } else {
-        User::default()
+    let known = users::find(app, &name)?;
+    Ok(User {
+        roles: known.map(|known| known.roles).unwrap_or_default(),
+        name: Some(name),
+        ..User::default()
     })
 }
 
@@ -161,13 +177,15 @@ impl User {
         self.is_admin_of(database).then_some(()).ok_or_else(refused)
     }
 
-    /// Refuses callers that may not read and write `database`. Users reach their own documents in `_users`.
+    /// Refuses callers that may not read and write `database`. Users reach their own documents in `_users`; orders of
+    /// replications hold passwords, and are for administrators alone.
     pub(crate) fn require_member(&self, database: &Database) -> Outcome<()> {
         let security = database.security();
         let is_public = !security.is_empty() && !has_entries(&security, "members");
-        let is_member = is_public
+        let is_restricted = database.name() == crate::replicator::documents::DATABASE;
+        let is_member = is_public && !is_restricted
             || self.is_admin_of(database)
-            || self.is_listed(&security, "members")
+            || self.is_listed(&security, "members") && !is_restricted
             || database.name() == users::DATABASE && self.name.is_some();
         match (is_member, &self.name) {
             (true, _) => Ok(()),

@@ -1,11 +1,10 @@
 //! Many documents in one request, written or read.
 
-use crate::auth;
 use crate::failure::{Failure, Outcome};
 use crate::handlers::documents;
 use crate::handlers::maintenance::revisions_of;
 use crate::handlers::open::Wanted;
-use crate::handlers::validation::validate;
+use crate::handlers::validation::{prepare, validate};
 use crate::multipart;
 use crate::reply::{self, Reply};
 use crate::request::Call;
@@ -26,7 +25,6 @@ pub(crate) async fn bulk_documents(mut call: Call) -> Outcome<Reply> {
         _ => Edits::Interactive,
     };
     let mut documents = documents_in(&call, &text, edits)?;
-    let is_admin = call.user.is_admin_of(&database);
     let user = call.user.clone();
     let work = move |app: &crate::app::App| {
         // A document that may not be written keeps its place in the answer.
@@ -35,7 +33,7 @@ pub(crate) async fn bulk_documents(mut call: Call) -> Outcome<Reply> {
             let allowed = user
                 .require_document(&database, &document.id)
                 .and_then(|()| user.require_writer(&database, &document.id))
-                .and_then(|()| auth::prepare_user(app, &database, is_admin, document))
+                .and_then(|()| prepare(app, &database, &user, document))
                 .and_then(|()| validate(&database, &user, document, edits));
             refused.push(allowed.err());
         }

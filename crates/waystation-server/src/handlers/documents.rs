@@ -1,9 +1,8 @@
 //! Documents: read, written, deleted and copied one by one.
 
-use crate::auth;
 use crate::failure::{Failure, Outcome};
 use crate::handlers::open::{Wanted, revisions_in};
-use crate::handlers::validation::validate;
+use crate::handlers::validation::{prepare, validate};
 use crate::multipart;
 use crate::query::{decode, encode};
 use crate::reply::{self, Reply};
@@ -256,7 +255,6 @@ pub(crate) async fn save(
     };
     check_edits(edits, &document)?;
     check_size(call.app.settings.document_bytes_max, &document)?;
-    let is_admin = call.user.is_admin_of(&database);
     let id = document.id.clone();
     let location = format!(
         "/{}/{}",
@@ -265,7 +263,7 @@ pub(crate) async fn save(
     );
     let user = call.user.clone();
     let work = move |app: &crate::app::App| {
-        auth::prepare_user(app, &database, is_admin, &mut document)?;
+        prepare(app, &database, &user, &mut document)?;
         validate(&database, &user, &document, edits)?;
         let revision = database.update_one(document, edits, app.durability())?;
         app.announce(&database);

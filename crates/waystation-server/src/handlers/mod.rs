@@ -11,6 +11,7 @@ pub(crate) mod find;
 pub(crate) mod local;
 pub(crate) mod maintenance;
 pub(crate) mod open;
+pub(crate) mod replicate;
 pub(crate) mod replication;
 pub(crate) mod server;
 pub(crate) mod sessions;

@@ -3,6 +3,7 @@
 use crate::auth::User;
 use crate::failure::{Failure, Outcome};
 use crate::handlers::databases::info_json;
+use crate::handlers::replicate;
 use crate::query::Query;
 use crate::reply::{self, Reply};
 use crate::request::Call;
@@ -14,7 +15,7 @@ use waystation_documents::json::{Json, Kind, quote};
 /// The version of CouchDB whose interface this is.
 const COUCHDB_VERSION: &str = "3.5.0";
 /// The only node.
-const NODE: &str = "\"nonode@nohost\"";
+pub(crate) const NODE: &str = "\"nonode@nohost\"";
 /// Identifiers that are made at once.
 const UUIDS_MAX: u64 = 1000;
 /// Databases that `_dbs_info` tells of at once.
@@ -25,7 +26,7 @@ pub(crate) fn welcome(call: &Call) -> Outcome<Reply> {
     let (uuid, version) = (quote(&call.app.uuid), env!("CARGO_PKG_VERSION"));
     Ok(reply::ok(format!(
         "{{\"couchdb\":\"Welcome\",\"version\":\"{COUCHDB_VERSION}\",\"git_sha\":\"waystation\",\"uuid\":{uuid},\
-         \"features\":[],\"vendor\":{{\"name\":\"Waystation\",\"version\":\"{version}\"}}}}"
+         \"features\":[\"scheduler\"],\"vendor\":{{\"name\":\"Waystation\",\"version\":\"{version}\"}}}}"
     )))
 }
 
@@ -37,7 +38,7 @@ pub(crate) fn up(call: &Call) -> Outcome<Reply> {
 pub(crate) fn active_tasks(call: &Call) -> Outcome<Reply> {
     call.user.require_admin()?;
     call.allow("GET")?;
-    Ok(reply::ok("[]"))
+    Ok(reply::ok(array(replicate::tasks(call))))
 }
 
 pub(crate) fn membership(call: &Call) -> Outcome<Reply> {
@@ -61,9 +62,7 @@ pub(crate) fn node(call: &Call) -> Outcome<Reply> {
 pub(crate) fn other(call: &Call) -> Outcome<Reply> {
     let name = call.segments[0].as_str();
     match name {
-        "_replicate"
-        | "_scheduler"
-        | "_node"
+        "_node"
         | "_cluster_setup"
         | "_reshard"
         | "_db_updates"

@@ -31,9 +31,10 @@ fn current(call: &Call) -> Outcome<Reply> {
     let by = user
         .by
         .map_or(String::new(), |by| format!(",\"authenticated\":\"{by}\""));
+    let handlers = call.app.settings.jwt.as_ref().map_or("", |_| "\"jwt\",");
     Ok(reply::ok(format!(
         "{{\"ok\":true,\"userCtx\":{{\"name\":{name},\"roles\":{}}},\
-         \"info\":{{\"authentication_handlers\":[\"cookie\",\"default\"]{by},\"authentication_db\":\"_users\"}}}}",
+         \"info\":{{\"authentication_handlers\":[{handlers}\"cookie\",\"default\"]{by},\"authentication_db\":\"_users\"}}}}",
         user.roles_json()
     )))
 }

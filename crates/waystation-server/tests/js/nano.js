@@ -1,4 +1,5 @@
-// nano, CouchDB's own client for Node: databases, documents, bulk requests, attachments, queries and changes.
+// nano, CouchDB's own client for Node: databases, documents, bulk requests, attachments, queries, changes and
+// replications.
 'use strict';
 const assert = require('node:assert');
 const nano = require('nano')(process.argv[2]);
@@ -33,6 +34,16 @@ const nano = require('nano')(process.argv[2]);
   });
   assert.deepStrictEqual(seen, ['late']);
   assert.strictEqual((await db.head('a')).etag.startsWith('"2-'), true);
+  const copied = await nano.db.replicate('nano', 'copy', { create_target: true });
+  assert.strictEqual(copied.history[0].docs_written, 54);
+  assert.strictEqual((await nano.use('copy').attachment.get('a', 'x.txt')).toString(), 'hello');
+  const { id } = await nano.db.replication.enable('nano', 'other', { create_target: true });
+  const orders = nano.use('_replicator');
+  for (let tries = 0; (await orders.get(id))._replication_state !== 'completed'; tries++) {
+    assert.ok(tries < 300, 'the replication does not end');
+    await new Promise((resolve) => { setTimeout(resolve, 100); });
+  }
+  assert.strictEqual((await nano.db.get('other')).doc_count, 54);
   await nano.db.destroy('nano');
   await assert.rejects(nano.db.get('nano'), { statusCode: 404 });
   process.exit(0);

@@ -1,0 +1,105 @@
+//! TLS of the listener and of replications: a server that is trusted, one that is not, and files that cannot be used.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops where something is not as it should be"
+)]
+
+mod support;
+
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use support::Running;
+use waystation_server::{Server, Settings, Tls};
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/tls")
+        .join(name)
+}
+
+fn secure() -> Tls {
+    Tls {
+        certificate: file("server.pem"),
+        key: file("server.key"),
+    }
+}
+
+#[test]
+fn replications_over_tls_reach_servers_that_they_trust() {
+    let trusting = Running::start(|settings| {
+        settings.replication_trust = Some(file("authority.pem"));
+    });
+    let distrusting = Running::start(|_| ());
+    let other = Running::start(|settings| settings.tls = Some(secure()));
+    let remote = format!("https://localhost:{}/cars", other.address.port());
+    for server in [&trusting, &distrusting] {
+        assert_eq!(server.json("PUT", "/cars", "").status, 201);
+        let put = server.json(
+            "PUT",
+            "/cars/a",
+            r#"{"_attachments":{"x":{"data":"aGVsbG8="}}}"#,
+        );
+        assert_eq!(put.status, 201, "{}", put.text());
+    }
+    let order = json!({"source": "cars", "target": remote, "create_target": true, "retries_per_request": 0});
+    let pushed = trusting.json("POST", "/_replicate", &order.to_string());
+    assert_eq!(pushed.status, 200, "{}", pushed.text());
+    let back = json!({"source": remote, "target": "copy", "create_target": true});
+    let pulled = trusting.json("POST", "/_replicate", &back.to_string());
+    assert_eq!(
+        pulled.value()["history"][0]["docs_written"],
+        1,
+        "{}",
+        pulled.text()
+    );
+    assert_eq!(trusting.get("/copy/a/x").body, b"hello");
+    let (status, word, reason) = distrusting
+        .json("POST", "/_replicate", &order.to_string())
+        .error();
+    assert_eq!((status, word.as_str()), (500, "http_request_failed"));
+    assert!(reason.contains("TLS: invalid peer certificate"), "{reason}");
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let refused = |change: &dyn Fn(&mut Settings), reason: &str| {
+        let mut settings = Settings::new(directory.path());
+        settings.listen = "127.0.0.1:0".parse().unwrap();
+        change(&mut settings);
+        let error = runtime
+            .block_on(Server::bind(settings))
+            .expect_err(reason)
+            .to_string();
+        assert!(error.contains(reason), "{error}");
+    };
+    let with = |certificate: &str, key: &str| Tls {
+        certificate: file(certificate),
+        key: file(key),
+    };
+    refused(
+        &|it| it.tls = Some(with("nothing.pem", "server.key")),
+        "nothing.pem",
+    );
+    refused(
+        &|it| it.tls = Some(with("server.pem", "authority.pem")),
+        "authority.pem",
+    );
+    refused(
+        &|it| it.tls = Some(with("server.key", "server.key")),
+        "it holds no certificate",
+    );
+    refused(
+        &|it| it.tls = Some(with("authority.pem", "server.key")),
+        "authority.pem",
+    );
+    refused(
+        &|it| it.replication_trust = Some(file("server.key")),
+        "it holds no certificate",
+    );
+}
