@@ -214,7 +214,7 @@ impl World {
             }
             Err(Error::Device(DeviceError::Moving { .. })) => assert!(known.frozen.is_some()),
             Err(Error::Device(DeviceError::Moved { .. })) => {
-                assert!(known.stub.is_some() && known.rows.is_none())
+                assert!(known.stub.is_some() && known.rows.is_none());
             }
             Err(error) => panic!("{error}"),
         }
@@ -330,7 +330,7 @@ impl World {
                 hand_off.refusal = Some(refusal);
             }
             Err(Error::Device(DeviceError::Ticket { .. })) => {
-                assert!(hand_off.receipt.is_some() || !is_open)
+                assert!(hand_off.receipt.is_some() || !is_open);
             }
             Err(error) => panic!("{error}"),
         }

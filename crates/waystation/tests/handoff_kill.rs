@@ -180,10 +180,8 @@ fn take(step: &Step, engines: &[Db; 2]) {
         }
         Act::Depart => match engines[owner].devices().depart(device) {
             Ok(()) => {}
-            Err(
-                Error::Device(DeviceError::Unknown { .. })
-                | Error::Device(DeviceError::Moved { .. }),
-            ) if !is_anywhere => {}
+            Err(Error::Device(DeviceError::Unknown { .. } | DeviceError::Moved { .. }))
+                if !is_anywhere => {}
             Err(error) => panic!("depart: {error}"),
         },
         Act::HandOn if is_anywhere => hand_on(device, engines, owner, step.durability),

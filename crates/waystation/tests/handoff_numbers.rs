@@ -43,9 +43,7 @@ fn stream(change: impl FnOnce(&mut Opening)) -> (Ticket, Vec<u8>) {
 #[track_caller]
 fn assert_refused(east: &Db, stream: &[u8]) {
     match east.devices().admit(stream) {
-        Err(
-            Error::Device(DeviceError::Stream { .. }) | Error::Device(DeviceError::Ticket { .. }),
-        ) => {}
+        Err(Error::Device(DeviceError::Stream { .. } | DeviceError::Ticket { .. })) => {}
         other => panic!("{other:?}"),
     }
     assert!(east.devices().list().expect("devices").is_empty());

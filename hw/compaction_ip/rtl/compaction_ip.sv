@@ -6,7 +6,7 @@
 //   memory <-- write_back <-------------------------------------------------------------------------------------+
 //
 // Channels follow AXI's rules (valid waits for ready, bursts of up to 16 words of eight bytes that never cross 128
-// bytes); answers to reads come in order. See docs/compaction-engine.md.
+// bytes); answers to reads come in order. See docs/design/compaction-engine.md.
 module compaction_ip #(
     parameter int N = 4
 ) (

@@ -4,7 +4,7 @@
 //                    RUN -> STOP -> FAILED  an error: its code and input are held; no new bursts
 //                    RUN -> STOP -> IDLE    soft reset in mid-job
 // In STOP the bursts under way end, so that memory never sees half a burst; then the engine can be started again.
-// The register map is in docs/compaction-engine.md.
+// The register map is in docs/design/compaction-engine.md.
 module control #(
     parameter int N = 4
 ) (

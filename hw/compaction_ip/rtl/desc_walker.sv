@@ -2,7 +2,7 @@
 //
 // Every descriptor carries a CRC-32C over its own bytes, its place in its list and (for tables) its input, so that
 // neither a flipped bit nor a descriptor of somewhere else passes. The blocks found are queued two deep per input for
-// the burst issuer; after the last one an end mark is queued. The layout of descriptors is in docs/compaction-engine.md.
+// the burst issuer; after the last one an end mark is queued. The layout of descriptors is in docs/design/compaction-engine.md.
 module desc_walker #(
     parameter int N = 4
 ) (

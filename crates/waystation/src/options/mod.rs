@@ -141,6 +141,7 @@ macro_rules! settings {
         }
 
         /// The settings that have a lowest and a highest value.
+        #[expect(clippy::cast_lossless, reason = "settings have several types, and all fit")]
         const RANGES: &[Range] = &[$($(
             Range {
                 name: stringify!($name),
@@ -204,7 +205,7 @@ settings! {
         /// each processor.
         background_jobs: usize = 2, "2", 1 ..= 64;
         /// Tables kept open.
-        max_open_tables: usize = 1000, "1000", 16 ..= 1048576;
+        max_open_tables: usize = 1000, "1000", 16 ..= 1_048_576;
         /// Write the log around the page cache where the file system allows it. Tables go through the page cache, because they
         /// are read soon.
         direct_io: bool = true, "true";

@@ -85,10 +85,10 @@ impl World<'_> {
                 }
             }
             Err(Error::Device(DeviceError::Moving { .. })) => {
-                self.expect(known.frozen.is_some(), "not moving")
+                self.expect(known.frozen.is_some(), "not moving");
             }
             Err(Error::Device(DeviceError::Moved { .. })) => {
-                self.expect(known.stub.is_some(), "not moved")
+                self.expect(known.stub.is_some(), "not moved");
             }
             Err(error) => self.uncertain(edge, device, &error, change),
         }
@@ -131,10 +131,10 @@ impl World<'_> {
         for error in answers.into_iter().filter_map(Result::err) {
             match error {
                 Error::Device(DeviceError::Moving { .. }) => {
-                    self.expect(known.frozen.is_some(), "not moving")
+                    self.expect(known.frozen.is_some(), "not moving");
                 }
                 Error::Device(DeviceError::Moved { .. }) => {
-                    self.expect(known.stub.is_some(), "not moved")
+                    self.expect(known.stub.is_some(), "not moved");
                 }
                 Error::Device(DeviceError::Unknown { .. }) => {
                     self.expect(known.rows.is_none() || is_departed, "it is there");
