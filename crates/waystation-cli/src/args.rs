@@ -203,6 +203,8 @@ Examples:
   waystation ip run -N 2 --bottom 000012.ldb 000013.ldb,000014.ldb --verify
   waystation --json ip run 000005.ldb 000007.ldb | jq .cycles_per_byte_in")]
     Ip(waystation_drive::command::IpCommand),
+    /// Simulate compaction on the host, on an external card and in the drive, and compare them
+    DriveModel(waystation_drive::command::model::ModelCommand),
 }
 
 /// How keys and values are written.

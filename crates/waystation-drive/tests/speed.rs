@@ -7,8 +7,8 @@ mod common;
 
 use common::random::Random;
 use common::{Keys, Recipe, Values, build, record};
-use waystation_drive::ip::law::Law;
-use waystation_drive::ip::{Engine, Job, Output, Settings, sizes};
+use waystation_drive::ip::law::{Even, Law};
+use waystation_drive::ip::{Engine, Job, Output, Settings, reference, sizes};
 use waystation_format::key::ValueKind;
 
 /// A job of so many inputs with 16-byte keys out of a space eight times as large, and values of this length.
@@ -256,5 +256,32 @@ fn the_cycle_law_says_too_little_of_jobs_with_phases() {
         run.print();
         let ratio = run.ratio(Law::default());
         assert!((0.80..1.05).contains(&ratio), "{}: {ratio:.3}", run.what);
+    }
+}
+
+/// What the law says of each record of a long job is what it says of whole jobs.
+#[test]
+fn the_law_of_records_is_the_law_of_jobs() {
+    for inputs in [2, 4, 9] {
+        for value_bytes in [0, 100, 300, 1024] {
+            let job = job(inputs, records(1_500_000, inputs, value_bytes), value_bytes);
+            let output = reference::run(&job).unwrap();
+            let counters = &output.counters;
+            let each = Law::default().per_record(Even {
+                inputs: inputs as u64,
+                user_bytes: 16,
+                shared_bytes: 12,
+                value_bytes: value_bytes as u64,
+                kept: counters.records_out as f64 / counters.records_in as f64,
+                block_bytes: 4096,
+            });
+            let whole = Law::default().predict(&job, &output).unwrap().cycles;
+            let ratio = each * counters.records_in as f64 / whole as f64;
+            println!("{inputs} inputs, values of {value_bytes}: {ratio:.3}");
+            assert!(
+                (0.92..1.05).contains(&ratio),
+                "{inputs} {value_bytes}: {ratio}"
+            );
+        }
     }
 }

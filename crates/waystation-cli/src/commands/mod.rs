@@ -7,6 +7,7 @@ mod handoff;
 mod inspect;
 mod ip;
 mod maintain;
+mod model;
 mod place;
 mod read;
 mod serve;
@@ -47,6 +48,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::City(args) => crate::city::city(&mut context, &args),
         Command::Serve(args) => serve::serve(&mut context, args),
         Command::Ip(command) => ip::ip(&mut context, &command),
+        Command::DriveModel(command) => model::model(&mut context, &command),
         Command::Compact(args) => maintain::compact(&mut context, args),
         Command::ExportLeveldb(args) => maintain::export(&mut context, &args),
         Command::Checkpoint(args) => maintain::checkpoint(&mut context, &args),

@@ -1,7 +1,8 @@
-//! `waystation ip`: real tables through the simulated engine.
+//! `waystation ip`: real tables through the simulated engine; and `waystation drive-model` ([`model`]).
 //!
 //! The command line mounts [`IpCommand`] as a subcommand and calls [`IpCommand::run`].
 
+pub mod model;
 mod report;
 
 pub use report::Report;

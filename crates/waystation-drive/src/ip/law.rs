@@ -54,6 +54,23 @@ impl Default for Law {
     }
 }
 
+/// A long job of equal records that are spread evenly over the inputs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Even {
+    /// Inputs that have records.
+    pub inputs: u64,
+    /// Bytes of a user key.
+    pub user_bytes: u64,
+    /// How many of them are shared with the key before.
+    pub shared_bytes: u64,
+    /// Bytes of a value.
+    pub value_bytes: u64,
+    /// The part of the records that is kept: 0 to 1.
+    pub kept: f64,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+}
+
 /// The cycles of each room, and of the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prediction {
@@ -104,6 +121,28 @@ impl Law {
             writing,
             cycles: (writing.max(decoding) + start).max(reading + ahead),
         })
+    }
+
+    /// The cycles that each record adds to a long job, its share of blocks included; start and end are not in it.
+    pub fn per_record(&self, job: Even) -> f64 {
+        let record = Record {
+            header: if job.value_bytes < 128 { 3 } else { 4 },
+            user: job.user_bytes,
+            shared: job.shared_bytes,
+            unshared: job.user_bytes - job.shared_bytes,
+            value: job.value_bytes,
+        };
+        let stored = record.header + record.unshared + 8 + record.value;
+        let in_block = (job.block_bytes as f64 / stored as f64).max(1.0);
+        // A block's tail and trailer, the words it straddles, and its descriptor.
+        let reading = stored as f64 / 8.0 + 5.0 / in_block;
+        let words = words_of(record.user) + words_of(record.value);
+        let decoded = (3 + words).max(self.between(record)) as f64;
+        let decoding = (decoded + self.decode_block as f64 / in_block) / job.inputs as f64;
+        let restarts = (in_block / 16.0).ceil();
+        let kept = self.kept(record) as f64 + (restarts + BLOCK as f64) / in_block;
+        let writing = kept * job.kept + self.dropped(record) as f64 * (1.0 - job.kept);
+        reading.max(decoding).max(writing)
     }
 
     /// A record that is dropped: its value is taken from the queue all the same.
