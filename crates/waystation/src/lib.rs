@@ -42,6 +42,7 @@ mod options;
 pub mod parsers;
 mod read_state;
 pub mod repair;
+mod retirement;
 mod sst;
 pub mod storage;
 mod sync;

@@ -30,11 +30,13 @@
 //! - [`settled`]: graves that come from the upper level
 //! - [`spilled`]: graves that left memory
 //! - [`dead_ranges`]: runs of dead keys that scans came through
+//! - [`expiry`]: whose time dates are compared with
 
 pub(crate) mod active;
 pub(crate) mod arena;
 pub(crate) mod checkpoint;
 pub(crate) mod dead_ranges;
+pub(crate) mod expiry;
 pub(crate) mod flushed;
 pub(crate) mod fragments;
 #[cfg(test)]

@@ -179,7 +179,7 @@ impl Core {
         let hold = self.devices.as_ref().map(|_| Log::hold(&self.log));
         // Nothing is settled or flushed meanwhile, and no flushed graves are changed.
         let pending = self.devices.as_ref().map(|it| it.settler.pending.lock());
-        let kept = self.hold_graves();
+        let kept = self.graves.hold();
         if let Some(devices) = &self.devices {
             made.push((
                 CHECKPOINT_NAME.to_owned(),
@@ -190,7 +190,7 @@ impl Core {
             state.insert(LOG_STATE.to_owned(), Vec::new());
             state.insert(DEVICES_STATE.to_owned(), Vec::new());
         }
-        let flushed = self.graves_to_copy();
+        let flushed = self.graves.to_copy(|| self.time());
         if !flushed.is_empty() {
             made.push((GRAVES_NAME.to_owned(), checkpoint::encode(&flushed)));
             state.insert(GRAVES_STATE.to_owned(), Vec::new());

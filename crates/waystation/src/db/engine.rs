@@ -196,10 +196,10 @@ impl Admission for Core {
     }
 
     fn keep_graves(&self, stage: u64) -> Result<impl Drop + '_> {
-        Self::keep_graves(self, stage)
+        self.graves.hold_since(stage, self)
     }
 
     fn was_deleted_since(&self, prefix: &[u8], stage: u64, sequence: u64) -> bool {
-        Self::was_deleted_since(self, prefix, stage, sequence)
+        self.graves.was_deleted_since(prefix, stage, sequence)
     }
 }

@@ -13,9 +13,8 @@
 //!   looked after
 //! - [`device_handle`], [`devices`] and [`handoff`]: devices as the handle shows them; [`engine`]: what the database does for them;
 //!   [`older`]: what was there before there was an extractor
-//! - [`graves`]: what was deleted, until nothing is left of it; [`spilled`]: when it is too much for memory; [`learn`]:
-//!   how dead ranges are found before cursors come
-//! - [`times`]: keys with a time to live
+//! - [`graves`]: what is done for deletions ([`retirement`](crate::retirement)); [`dead_ranges`]: how runs of them are
+//!   found before cursors come; [`expiry`]: keys with a time to live
 //! - [`check`]: whether tables and the upper level are what was written
 //! - [`backup`]: a copy of the whole at one moment, while writing goes on
 //! - [`destroy`]: how a database is removed; [`sizes`]: where bytes are
@@ -24,6 +23,7 @@
 mod backup;
 mod check;
 mod commit;
+mod dead_ranges;
 mod destroy;
 mod device_handle;
 mod device_writes;
@@ -31,14 +31,13 @@ mod devices;
 mod disk;
 mod engine;
 mod entries;
+mod expiry;
 mod export;
 mod graves;
 mod handoff;
 mod inserters;
 mod iterator;
 mod keeping;
-mod kept;
-mod learn;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod model_tests;
@@ -49,10 +48,7 @@ mod replay;
 mod rest;
 mod sizes;
 mod snapshot;
-mod spilled;
 mod stats;
-mod timeline;
-mod times;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tombstone_tests;
@@ -71,6 +67,8 @@ pub use waystation_format::batch::WriteBatch;
 use waystation_format::batch::prefix_end;
 
 use crate::background::{DiskReserve, Member, Throttle};
+use crate::cemetery::dead_ranges::search::DeadRangeSearch;
+use crate::cemetery::expiry::ExpiryClock;
 use crate::devices::maintenance::Devices;
 use crate::devices::residency::ReadPoint;
 use crate::devices::upper::{Step, Upper};
@@ -81,18 +79,17 @@ use crate::lsm::memtable::Regions;
 use crate::lsm::tree::Tree;
 use crate::options::{Durability, Options, PutOptions};
 use crate::read_state::{ReadState, ReadStates};
+use crate::retirement::GraveStore;
 use crate::sst::Lookup;
 use crate::sst::MergingIterator;
 use crate::storage::{DirectoryLock, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Arc, Condvar, Mutex, Weak};
-use graves::Cemetery;
 use pipeline::{Active, check_key};
 use rest::Watch;
 use snapshot::Snapshots;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use times::Times;
 use workers::{Background, Workers};
 
 /// An open database. Any number of threads may use it at once; one process owns a directory at a time.
@@ -133,11 +130,14 @@ struct Core {
     ownership: Weak<dyn DirectoryLock>,
     options: Options,
     log: Arc<Log>,
-    tree: Tree,
-    read_states: ReadStates,
-    cemetery: Cemetery,
+    tree: Arc<Tree>,
+    read_states: Arc<ReadStates>,
+    graves: GraveStore,
+    dead_range_search: DeadRangeSearch,
     snapshots: Arc<Snapshots>,
-    times: Times,
+    clock: ExpiryClock,
+    /// Whether no time is logged any more.
+    is_time_over: Mutex<bool>,
     /// Memory of memtables that were flushed, for later ones.
     regions: Arc<Regions>,
     active: Mutex<Active>,
@@ -153,8 +153,6 @@ struct Core {
     /// Whether the watcher sleeps until something is written.
     sleeping: AtomicBool,
     watch: Mutex<Watch>,
-    /// The watcher looks for dead keys when the active memtable has so many deletions.
-    learn_at: AtomicUsize,
     /// What there is of devices, in a directory with an extractor.
     devices: Option<Devices>,
     background: Mutex<Background>,
@@ -280,7 +278,7 @@ impl Db {
     /// The value that `key` had when `snapshot` was taken.
     pub fn get_at(&self, key: &[u8], snapshot: &Snapshot) -> Result<Option<Vec<u8>>> {
         self.core.check_snapshot(snapshot)?;
-        let time = || self.core.times.at(snapshot.taken_at());
+        let time = || self.core.clock.at(snapshot.taken_at());
         self.core.get(
             &self.core.read_states.load(),
             key,
@@ -433,7 +431,7 @@ impl Core {
         }
         let time = match &options.snapshot {
             _ if read_state.earliest() == u64::MAX => 0,
-            Some(snapshot) => self.times.at(snapshot.taken_at()),
+            Some(snapshot) => self.clock.at(snapshot.taken_at()),
             None => self.time(),
         };
         let bounds = options.bounds();
@@ -464,7 +462,7 @@ impl Core {
             sources.push(Source::Outside(Box::new(cursor)));
         }
         let merged = MergingIterator::new(sources, &self.options.order);
-        let dead_ranges = Arc::clone(&self.cemetery.dead_ranges);
+        let dead_ranges = Arc::clone(self.graves.dead_ranges());
         Ok(DbIterator::new(
             merged,
             (sequence, time),

@@ -1,16 +1,14 @@
 //! From a directory to a database: lock, tree, log, and what the log holds back into memory.
 
-use super::graves::Cemetery;
-use super::kept::read_graves;
-use super::learn::WORTH_LOOKING;
 use super::pipeline::Active;
 use super::replay::Replay;
 use super::snapshot::Snapshots;
-use super::times::Times;
 use super::workers::{Background, Workers, limits};
 use super::{Core, Db, Ownership};
 use crate::background::{self, DiskReserve, Kind, Member, Throttle};
 use crate::cemetery::active::ActiveGraves;
+use crate::cemetery::dead_ranges::search::DeadRangeSearch;
+use crate::cemetery::expiry::ExpiryClock;
 use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::spilled::SpillDirectory;
 use crate::devices::checkpoint::{self, Directory, Saved};
@@ -25,12 +23,13 @@ use crate::directory::{
     CHECKPOINT_NAME, DEVICES_STATE, DRAFTS, JOURNAL_NAME, LOCK_NAME, LOG_STATE,
 };
 use crate::error::{Error, Result};
-use crate::log::{self, LogSettings, Record, Recovered, SegmentLengths};
+use crate::log::{self, Log, LogSettings, Record, Recovered, SegmentLengths};
 use crate::lsm::compaction::{Hidden, Shape};
 use crate::lsm::tree::{Tree, TreeSettings};
 use crate::lsm::version::State;
 use crate::options::{DeviceOptions, Options};
 use crate::read_state::{LoggedMemTable, ReadState, ReadStates};
+use crate::retirement::{self, GraveStore, GravesFile, read_graves};
 use crate::sst::TableSettings;
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -75,8 +74,8 @@ fn open_owned(
     let knows_log = state.contains_key(LOG_STATE);
     let mut devices = read_devices(&*storage, path, &options, &state)?;
     let flushed_through = tree.flushed_sequence();
-    let site = spill_directory(&storage, path, &options, &tree);
-    let (flushed, has_graves) = read_graves(&site, &state, flushed_through)?;
+    let directory = spill_directory(&storage, path, &options, &tree);
+    let (flushed, graves_file) = read_graves(&directory, &state, flushed_through)?;
     let spared = match &mut devices {
         Some(devices) => index_snapshot::load(&*storage, path, devices),
         None => Spared::default(),
@@ -136,7 +135,7 @@ fn open_owned(
         recovered,
         tree,
         replay,
-        (flushed, has_graves, site),
+        (flushed, graves_file, directory),
     ));
     connect(&core);
     let workers = Workers::start(&core)?;
@@ -344,7 +343,7 @@ fn assemble(
     recovered: Recovered,
     tree: Tree,
     replay: Replay,
-    (flushed, has_graves, site): (FlushedGraves, bool, SpillDirectory),
+    (flushed, graves_file, directory): (FlushedGraves, GravesFile, SpillDirectory),
 ) -> Core {
     // What the ring alone held was laid out anew behind the cut: up to there nothing can be freed early.
     let clamp = |memtable: LoggedMemTable| {
@@ -371,15 +370,15 @@ fn assemble(
         Devices::new(upper, settings, directory, pending, snapshot_lsn, now)
     });
     let reached = replay.time.max(flushed.time());
-    let times = Times::new(storage.wall_clock(), storage.now(), reached);
-    let cemetery = Cemetery::new(&flushed, has_graves, site, log.visible_sequence());
-    let flushed = with_departures(flushed, devices.as_ref());
-    let flushed = reaching_far(flushed, &full, &active, log.visible_sequence());
-    let flushed = Arc::new(flushed);
-    let read_state = ReadState::new(Arc::clone(&active), full, tree.version(), flushed);
+    let clock = ExpiryClock::new(storage.wall_clock(), storage.now(), reached);
+    let memtables = (full, Arc::clone(&active));
+    let stored = (flushed, graves_file, directory);
+    let (tree, read_states, graves) =
+        graves_of((&options, &log), tree, memtables, stored, devices.as_ref());
     let core = Core {
-        read_states: ReadStates::new(read_state),
-        cemetery,
+        read_states,
+        graves,
+        dead_range_search: DeadRangeSearch::default(),
         storage,
         dir: dir.to_owned(),
         ownership: Arc::downgrade(ownership),
@@ -387,7 +386,8 @@ fn assemble(
         log,
         tree,
         snapshots: Arc::new(Snapshots::default()),
-        times,
+        clock,
+        is_time_over: Mutex::new(false),
         regions: replay.regions,
         active: Mutex::new(Active {
             memtable: active,
@@ -401,7 +401,6 @@ fn assemble(
         rested_at: AtomicU64::new(NEVER),
         sleeping: AtomicBool::new(false),
         watch: Mutex::default(),
-        learn_at: AtomicUsize::new(WORTH_LOOKING),
         devices,
         background: Mutex::new(Background::default()),
         changed: Condvar::new(),
@@ -414,7 +413,34 @@ fn assemble(
     core
 }
 
-/// The flushed graves, which goes as far as its graves, now that memtables are as they were; or will, once they are flushed.
+/// The tree, what readers see at first, and the store of graves.
+fn graves_of(
+    (options, log): (&Options, &Arc<Log>),
+    tree: Tree,
+    (full, active): (Vec<Arc<LoggedMemTable>>, Arc<LoggedMemTable>),
+    (flushed, file, directory): (FlushedGraves, GravesFile, SpillDirectory),
+    devices: Option<&Devices>,
+) -> (Arc<Tree>, Arc<ReadStates>, GraveStore) {
+    let visible = log.visible_sequence();
+    let flushed = with_departures(flushed, devices);
+    let flushed = reaching_far(flushed, &full, &active, visible);
+    let read_state = ReadState::new(active, full, tree.version(), Arc::new(flushed));
+    let read_states = Arc::new(ReadStates::new(read_state));
+    let tree = Arc::new(tree);
+    let parts = retirement::Parts {
+        log: Arc::clone(log),
+        tree: Arc::clone(&tree),
+        read_states: Arc::clone(&read_states),
+        directory,
+        limit_bytes: options.graves_bytes,
+        deadline: options.deletion_deadline,
+    };
+    let graves = GraveStore::new(parts, file, visible);
+    (tree, read_states, graves)
+}
+
+/// The flushed graves, which go as far as the deletions in them, now that memtables are as they were; or will, once
+/// they are flushed.
 fn reaching_far(
     flushed: FlushedGraves,
     full: &[Arc<LoggedMemTable>],

@@ -1,7 +1,6 @@
 //! Writes, up to their [`commit`](super::commit): limits, room on the disk and in memory, and the memtable that takes them.
 
 use super::disk::only_deletes;
-use super::learn::WORTH_LOOKING;
 use super::write_source::{Single, WriteSource};
 use super::{Core, WriteBatch};
 use crate::background::{FULL_MEMTABLES_MAX, Kind, Writing};
@@ -197,7 +196,7 @@ impl Core {
             read_state.full.push(full);
         });
         self.full_memtables.fetch_add(1, SeqCst);
-        self.learn_at.store(WORTH_LOOKING, Relaxed);
+        self.dead_range_search.start_over();
         self.observe_backlog();
         self.jobs.submit(Kind::Flush);
     }

@@ -8,8 +8,8 @@
 //! for [`QUIET`]. At rest it looks when keys expire; the first write after a rest wakes it.
 
 use super::Core;
-use super::times::micros;
 use crate::background::{Kind, Next};
+use crate::cemetery::expiry::micros;
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::lock;
 use std::time::Duration;
@@ -43,9 +43,9 @@ impl Core {
         if self.is_stopping() {
             return Next::Idle;
         }
-        if let Err(error) = self.learn() {
+        if let Err(error) = self.search_dead_ranges() {
             // Whoever reads there will be told.
-            log::debug!("looking for dead keys failed: {error}");
+            log::debug!("looking for dead ranges failed: {error}");
         }
         self.watch_deletions();
         self.keep_reserve();
@@ -100,7 +100,7 @@ impl Core {
     fn go_on_resting(&self) -> Next {
         self.sleeping.store(true, SeqCst);
         // A write that came before saw the watcher awake.
-        if !self.is_at_rest() || !self.has_looked_for_needs() {
+        if !self.is_at_rest() || !self.graves.has_looked() {
             self.sleeping.store(false, SeqCst);
             return Next::At(self.storage.now() + self.look_pause());
         }

@@ -5,11 +5,11 @@
 //! all jobs of its database: writes get [`Error::Suspended`] from then on.
 
 use super::Core;
-use super::graves::GraveFlush;
 use crate::background::{FULL_MEMTABLES_MAX, Jobs, Kind, Limits, Next};
 use crate::error::{Error, Result};
 use crate::lsm::memtable::MemTable;
 use crate::options::Options;
+use crate::retirement::GraveFlush;
 use crate::sst::MergingIterator;
 use crate::storage::Haste;
 use crate::sync::atomic::Ordering::SeqCst;
@@ -140,7 +140,9 @@ impl Core {
         let tables = oldest.iter().map(|memtable| &memtable.memory.table);
         let active_graves = oldest.iter().map(|memtable| &*memtable.memory.graves);
         let oldest_snapshot = self.oldest_snapshot();
-        let flush = self.flush_graves(active_graves, end_sequence, oldest_snapshot)?;
+        let flush = self
+            .graves
+            .flush(active_graves, end_sequence, oldest_snapshot, self)?;
         let hurried = read_state.full.len() > 1;
         if oldest.iter().any(|memtable| !memtable.memory.is_empty()) {
             self.flush_together(
@@ -307,7 +309,7 @@ impl Core {
         self.observe_backlog();
         self.retire_graves(self.is_at_rest());
         self.keep_soon();
-        if !self.has_looked_for_needs() {
+        if !self.graves.has_looked() {
             // Put off: the watcher looks.
             self.end_rest();
         }
@@ -401,7 +403,7 @@ impl Core {
         flushed?;
         synced.unwrap_or(Ok(()))?;
         self.log.mark_clean()?;
-        if !self.close_graves()? || self.devices.is_some() {
+        if !self.graves.close(self)? || self.devices.is_some() {
             // LevelDB would not see what is outside the tree.
             self.tree.close_fenced();
             return Ok(());

@@ -6,6 +6,7 @@ use super::residency::ReadPoint;
 use super::table::DeviceTable;
 use crate::error::Result;
 use crate::log::{Log, Pass, Wanted};
+use crate::retirement::UpperLevel;
 use crate::sst::Lookup;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, raise};
@@ -130,5 +131,15 @@ impl Upper {
     /// A cursor over what the upper level shows at `point`, up to `upper` (excluded).
     pub(crate) fn cursor(self: &Arc<Self>, point: ReadPoint, upper: Option<&[u8]>) -> UpperCursor {
         UpperCursor::new(Arc::clone(self), point, upper)
+    }
+}
+
+impl UpperLevel for Upper {
+    fn may_hold(&self, start: &[u8], end: Option<&[u8]>, sequence: u64) -> bool {
+        self.table.may_hold(start, end, sequence)
+    }
+
+    fn left_on_the_way(&self) -> Vec<(u64, u64)> {
+        self.table.left_on_the_way()
     }
 }

@@ -3,6 +3,5 @@
 pub(crate) mod compaction;
 pub(crate) mod iter;
 pub(crate) mod memtable;
-pub(crate) mod retire;
 pub(crate) mod tree;
 pub(crate) mod version;

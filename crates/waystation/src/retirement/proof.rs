@@ -9,11 +9,11 @@
 //! A spill file goes unread once no table needs any of its graves, for all that its label says. Which of them are
 //! needed is looked at when it is written anew, which is worth it once the tables that need any lie over half of it.
 
-use super::version::{LEVELS, UserRange, Version};
 use crate::cemetery::Cut;
 use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::sorted::Grave;
 use crate::cemetery::spilled::SpillFile;
+use crate::lsm::version::{LEVELS, UserRange, Version};
 use crate::sst::TableMeta;
 
 /// Which deletions may hide what is in no table, by their sequence numbers.

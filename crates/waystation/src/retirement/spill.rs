@@ -13,17 +13,19 @@
 //! What is needed is judged by a read state in which nothing is on its way to the tree. It may be judged before the
 //! spill file that comes of it takes its place: what no table, memtable or stay holds then will not come later.
 
-use super::Core;
-use super::graves::LookedAt;
-use super::kept::Kept;
-use super::times::micros;
+use super::file::GravesFile;
+use super::proof::{Runs, is_worn};
+use super::retire::outside;
+use super::{GraveStore, LOOK_SHARE, LookedAt, Owner};
+use crate::cemetery::expiry::micros;
 use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::sorted::{Grave, SortedGraves};
 use crate::cemetery::spilled::rewrite::{SpillRewrite, SpillTask, choose};
 use crate::cemetery::spilled::writer::SpillWriter;
-use crate::cemetery::spilled::{GraveKind, SpillFile, SpillHandle, SpillLabel, SpilledGraves};
+use crate::cemetery::spilled::{
+    GraveKind, SpillDirectory, SpillFile, SpillHandle, SpillLabel, SpilledGraves,
+};
 use crate::error::{Error, Result};
-use crate::lsm::retire::{Runs, is_worn};
 use crate::read_state::ReadState;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Arc, lock};
@@ -35,13 +37,12 @@ const DATED_SHARE: usize = 8;
 /// A spill file is split when one of so many of its dates is past; and at rest.
 const DUE_SHARE: usize = 2;
 const DUE_SHARE_AT_REST: usize = 8;
-/// After a look, the next comes at the earliest after so many times as long, or so much later.
-const LOOK_SHARE: u32 = 10;
+/// The next look comes so much later at most.
 const LOOK_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// After a failure, nothing is tried for so long.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
-/// How far somebody looked for what to do to spill files.
+/// How far the watcher looked for what to do to spill files.
 #[derive(Debug, Default)]
 pub(super) struct SpillUpkeep {
     /// What was looked at last, with nothing to do.
@@ -82,32 +83,47 @@ impl SpillFiles {
             }
         }
     }
+
+    /// Removes those that neither the file of graves nor a reader needs.
+    pub(super) fn sweep(&mut self, directory: &SpillDirectory) {
+        if self.is_in_doubt {
+            return;
+        }
+        let named = &self.named;
+        self.files.retain(|file| {
+            let is_needed = named.contains(&file.number) || Arc::strong_count(file) > 1;
+            if !is_needed {
+                directory.discard(file.number);
+            }
+            is_needed
+        });
+    }
 }
 
-impl Core {
+impl GraveStore {
     fn new_spill_number(&self) -> u64 {
-        self.cemetery.next_spill.fetch_add(1, Relaxed)
+        self.next_spill.fetch_add(1, Relaxed)
     }
 
     /// `flushed`, of which nobody knows yet, without what is too much for memory: that is in spill files from now on,
     /// which are durable. While it is unknown which file of graves is in force, or a flush is, none could be removed,
     /// and this may be tried again and again: memory is exceeded then.
-    pub(super) fn spilled(
+    pub(super) fn spill(
         &self,
-        kept: &mut Kept,
+        file: &mut GravesFile,
         flushed: Arc<FlushedGraves>,
     ) -> Result<Arc<FlushedGraves>> {
-        let limit = self.options.graves_bytes;
+        let limit = self.parts.limit_bytes;
         let is_too_much =
             |sorted: &SortedGraves, limit| !sorted.is_empty() && sorted.memory_bytes() > limit;
-        if kept.ahead.is_some() || kept.spilled.is_in_doubt {
+        if file.ahead.is_some() || file.spilled.is_in_doubt {
             return Ok(flushed);
         }
         let mut flushed = flushed;
         if is_too_much(flushed.points(), limit) {
             let spill = self.write_spill(flushed.points(), GraveKind::Counting)?;
             flushed = Arc::new(flushed.without_points(flushed.spilled().and(spill)));
-            kept.spilled.note(flushed.spilled());
+            file.spilled.note(flushed.spilled());
         }
         if is_too_much(flushed.dated(), limit / DATED_SHARE) {
             let spill = self.write_spill(flushed.dated(), GraveKind::Dated)?;
@@ -117,8 +133,8 @@ impl Core {
     }
 
     fn write_spill(&self, sorted: &SortedGraves, kind: GraveKind) -> Result<SpillFile> {
-        let site = &self.cemetery.site;
-        let mut writer = SpillWriter::create(site, self.new_spill_number(), kind)?;
+        let directory = &self.parts.directory;
+        let mut writer = SpillWriter::create(directory, self.new_spill_number(), kind)?;
         for grave in sorted.iter() {
             if let Err(error) = writer.add(&grave) {
                 writer.abandon();
@@ -133,147 +149,132 @@ impl Core {
 
     /// Opens spill files that were just written, and makes their names durable. If that fails, they are removed.
     fn open_spilled(&self, labels: Vec<SpillLabel>) -> Result<Vec<SpillFile>> {
-        let site = &self.cemetery.site;
+        let directory = &self.parts.directory;
         let numbers: Vec<u64> = labels.iter().map(|it| it.number).collect();
-        let opened = labels.into_iter().map(|label| site.open(label));
+        let opened = labels.into_iter().map(|label| directory.open(label));
         let opened = opened.collect::<Result<Vec<_>>>();
-        let durable = opened.and_then(|spilled| self.storage.sync_dir(&self.dir).map(|()| spilled));
+        let durable =
+            opened.and_then(|spilled| directory.storage.sync_dir(&directory.dir).map(|()| spilled));
         if durable.is_err() {
             for number in numbers {
-                site.discard(number);
+                directory.discard(number);
             }
         }
         durable
     }
 
-    /// Removes spill files that neither the file of graves nor a reader needs.
-    pub(super) fn sweep_spilled(&self, kept: &mut Kept) {
-        if kept.spilled.is_in_doubt {
-            return;
-        }
-        let named = &kept.spilled.named;
-        kept.spilled.files.retain(|file| {
-            let is_needed = named.contains(&file.number) || Arc::strong_count(file) > 1;
-            if !is_needed {
-                self.cemetery.site.discard(file.number);
-            }
-            is_needed
-        });
-    }
-
     /// Whether everything in `read_state` has been looked at for something to do to its spill files, and no other is
     /// left but those that somebody reads.
-    pub(super) fn has_maintained_spilled(&self, read_state: &ReadState, kept: &Kept) -> bool {
+    pub(super) fn has_maintained_spilled(&self, read_state: &ReadState, file: &GravesFile) -> bool {
         let spilled = read_state.flushed.spilled();
         let is_there = |number: u64| spilled.labels().any(|it| it.number == number);
         let is_read = |file: &Arc<SpillHandle>| Arc::strong_count(file) > 1;
-        let has_looked =
-            || lock(&self.cemetery.upkeep).looked_at == Some(self.looked_at(read_state));
-        let mut files = kept.spilled.files.iter();
+        let has_looked = || lock(&self.upkeep).looked_at == Some(self.looked_at(read_state));
+        let mut files = file.spilled.files.iter();
         files.all(|file| is_there(file.number) || is_read(file))
-            && kept.spilled.named.iter().all(|number| is_there(*number))
+            && file.spilled.named.iter().all(|number| is_there(*number))
             && (spilled.is_empty() || has_looked())
     }
 
     /// Does what is to be done to spill files, if anything. Only the watcher does.
-    pub(super) fn maintain_spilled(&self) {
-        if let Err(error) = self.try_upkeep() {
+    pub(crate) fn maintain_spilled(&self, owner: &dyn Owner) {
+        if let Err(error) = self.try_upkeep(owner) {
             // They are as they were.
-            lock(&self.cemetery.upkeep).failed_until = self.storage.now() + FAILURE_PAUSE;
+            lock(&self.upkeep).failed_until = self.now() + FAILURE_PAUSE;
             log::warn!("spill files stay as they are for now: {error}");
         }
     }
 
-    fn try_upkeep(&self) -> Result<()> {
-        if self.storage.now() < lock(&self.cemetery.upkeep).failed_until {
+    fn try_upkeep(&self, owner: &dyn Owner) -> Result<()> {
+        if self.now() < lock(&self.upkeep).failed_until {
             return Ok(());
         }
         {
-            let Ok(mut kept) = self.cemetery.kept.try_lock() else {
+            let Ok(mut file) = self.file.try_lock() else {
                 return Ok(());
             };
-            if kept.spilled.files.is_empty() || kept.ahead.is_some() {
+            if file.spilled.files.is_empty() || file.ahead.is_some() {
                 return Ok(());
             }
-            self.forget_retired(&mut kept)?;
-            self.sweep_spilled(&mut kept);
+            self.forget_retired(&mut file, owner)?;
+            file.spilled.sweep(&self.parts.directory);
         }
-        let begun = self.storage.now();
+        let begun = self.now();
         let (looked_at, look_at) = {
-            let upkeep = lock(&self.cemetery.upkeep);
+            let upkeep = lock(&self.upkeep);
             (upkeep.looked_at, upkeep.look_at)
         };
-        let Some(read_state) = self.settled_view().filter(|_| begun >= look_at) else {
+        let mut settled = None;
+        if begun >= look_at {
+            owner.while_settled(&mut || settled = Some(self.read_state()));
+        }
+        let Some(read_state) = settled else {
             return Ok(());
         };
         let looked = Some(self.looked_at(&read_state));
-        let task = self.task(&read_state, looked_at == looked);
+        let task = self.task(&read_state, looked_at == looked, owner);
         let done = task
             .as_ref()
-            .map_or(Ok(()), |task| self.rewrite(&read_state, task));
-        let mut upkeep = lock(&self.cemetery.upkeep);
+            .map_or(Ok(()), |task| self.rewrite(&read_state, task, owner));
+        let mut upkeep = lock(&self.upkeep);
         if task.is_none() || done.is_err() {
             // After a failure not again at once.
             upkeep.looked_at = looked;
         }
-        let ended = self.storage.now();
+        let ended = self.now();
         let pause = ended.saturating_sub(begun).saturating_mul(LOOK_SHARE);
         upkeep.look_at = ended + pause.min(LOOK_PAUSE_MAX);
         done
     }
 
-    /// The current read state, if nothing is on its way to the tree.
-    fn settled_view(&self) -> Option<Arc<ReadState>> {
-        let pending = self
-            .devices
-            .as_ref()
-            .map(|it| it.settler.pending.try_lock());
-        (!matches!(pending, Some(None))).then(|| self.read_states.load())
-    }
-
     /// Has the file of graves name no spill file that was retired, and lets it be known which file is in force.
-    fn forget_retired(&self, kept: &mut Kept) -> Result<()> {
-        let flushed = Arc::clone(&self.read_states.load().flushed);
+    fn forget_retired(&self, file: &mut GravesFile, owner: &dyn Owner) -> Result<()> {
+        let flushed = Arc::clone(&self.read_state().flushed);
         let is_there = |number: &u64| flushed.spilled().labels().any(|it| it.number == *number);
-        if !kept.spilled.is_in_doubt && kept.spilled.named.iter().all(is_there) {
+        if !file.spilled.is_in_doubt && file.spilled.named.iter().all(is_there) {
             return Ok(());
         }
-        self.write_graves(kept, &flushed)
+        self.write(file, &flushed, owner)
     }
 
     /// What is to be done to the spill files of `read_state`, where others than dates have been looked at if
     /// `knows_needs`.
-    fn task(&self, read_state: &ReadState, knows_needs: bool) -> Option<SpillTask> {
-        let time = self.oldest_time();
-        let share = if self.is_at_rest() {
+    fn task(
+        &self,
+        read_state: &ReadState,
+        knows_needs: bool,
+        owner: &dyn Owner,
+    ) -> Option<SpillTask> {
+        let time = owner.oldest_time();
+        let share = if owner.is_at_rest() {
             DUE_SHARE_AT_REST
         } else {
             DUE_SHARE
         };
         let is_due = |label: &SpillLabel| {
             let (past, all) = label.due(time);
-            let deadline = self.options.deletion_deadline.map(|it| micros(it / 4));
+            let deadline = self.parts.deadline.map(|it| micros(it / 4));
             let is_late = |span| label.earliest().saturating_add(span) <= time;
             past > 0 && past * share >= all || deadline.is_some_and(is_late)
         };
-        let outside = self.outside(read_state.memtables_from());
+        let outside = outside(read_state.memtables_from(), owner);
         let is_worn =
             |spill: &SpillFile| !knows_needs && is_worn(spill, &read_state.version, &outside);
         choose(read_state.flushed.spilled(), time, is_due, is_worn)
     }
 
     /// Does `task` to spill files of `read_state`.
-    fn rewrite(&self, read_state: &ReadState, task: &SpillTask) -> Result<()> {
-        let outside = self.outside(read_state.memtables_from());
+    fn rewrite(&self, read_state: &ReadState, task: &SpillTask, owner: &dyn Owner) -> Result<()> {
+        let outside = outside(read_state.memtables_from(), owner);
         let mut runs = Runs::new(&read_state.version, read_state.flushed.last_number());
         let mut is_needed =
             |grave: &Grave<'_>| outside.needs(grave.sequence, grave.sequence) || runs.need(grave);
         let mut rewrite = SpillRewrite {
-            site: &self.cemetery.site,
+            site: &self.parts.directory,
             new_number: &|| self.new_spill_number(),
-            oldest_snapshot: self.oldest_snapshot(),
+            oldest_snapshot: owner.oldest_snapshot(),
             is_needed: &mut is_needed,
-            is_cancelled: &|| self.is_stopping(),
+            is_cancelled: &|| owner.is_stopping(),
         };
         let labels = match rewrite.run(task) {
             // The database is being closed.
@@ -281,21 +282,20 @@ impl Core {
             labels => labels?,
         };
         let outputs = self.open_spilled(labels)?;
-        let mut kept = lock(&self.cemetery.kept);
+        let mut file = lock(&self.file);
         let numbers: Vec<u64> = outputs.iter().map(|it| it.label().number).collect();
-        let flushed = Arc::clone(&self.read_states.load().flushed);
+        let flushed = Arc::clone(&self.read_state().flushed);
         let replaced = flushed.spilled().replaced(task.inputs(), outputs);
-        let Some(spilled) = replaced.filter(|_| kept.ahead.is_none()) else {
+        let Some(spilled) = replaced.filter(|_| file.ahead.is_none()) else {
             // They were promoted or retired meanwhile, or a flush failed.
             for number in numbers {
-                self.cemetery.site.discard(number);
+                self.parts.directory.discard(number);
             }
             return Ok(());
         };
         let flushed = Arc::new(FlushedGraves::clone(&flushed).with_spilled(spilled));
-        self.write_graves(&mut kept, &flushed)?;
-        self.read_states
-            .change(|read_state| read_state.flushed = flushed);
+        self.write(&mut file, &flushed, owner)?;
+        self.show(flushed);
         Ok(())
     }
 }

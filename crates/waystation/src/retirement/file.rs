@@ -13,9 +13,8 @@
 //! - a spill file is durable before a file names it, and removed once no file names it that a restart could find: while
 //!   it is unknown which file is in force, no spill file is removed, and no other is written.
 
-use super::Core;
-use super::graves::LookedAt;
-use super::spilled::SpillFiles;
+use super::spill::SpillFiles;
+use super::{GraveStore, LookedAt, Owner};
 use crate::cemetery::checkpoint::{self, Checkpoint, GravesError};
 use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::fragments::Fragments;
@@ -25,14 +24,15 @@ use crate::error::{Error, Result};
 use crate::lsm::tree::Tree;
 use crate::lsm::version::State;
 use crate::storage::Storage;
-use crate::sync::{Arc, lock};
+use crate::sync::Arc;
 use std::path::Path;
 use std::time::Duration;
+use waystation_format::order::Order;
 
-/// What the file says.
-pub(super) struct Kept {
+/// What is known of the file `GRAVES`, and of the spill files beside it.
+pub(crate) struct GravesFile {
     /// Whether there is a file, and the tree's state says so.
-    pub(super) has_file: bool,
+    pub(super) is_there: bool,
     /// All graves up to here that anything needs are in it.
     pub(super) through: u64,
     /// How many graves it holds.
@@ -52,11 +52,11 @@ pub(super) struct Kept {
     pub(super) looked_at: Option<LookedAt>,
 }
 
-impl Kept {
-    /// As `flushed` was read from the file, if there is one.
-    pub(super) fn new(flushed: &FlushedGraves, has_file: bool) -> Self {
+impl GravesFile {
+    /// As `flushed` was read from the file, if it is there.
+    fn new(flushed: &FlushedGraves, is_there: bool) -> Self {
         Self {
-            has_file,
+            is_there,
             through: flushed.through(),
             graves: flushed.count(),
             is_stale: false,
@@ -70,57 +70,37 @@ impl Kept {
 
     /// Whether a restart finds a file, or may.
     pub(super) fn may_be_found(&self) -> bool {
-        self.has_file || self.spilled.is_in_doubt
+        self.is_there || self.spilled.is_in_doubt
     }
 }
 
 /// Reads the graves of the directory, which belong to the tables if `state` says so, and `flushed_through` is what
-/// these go through. Returns whether there is a file. Spill files that it does not name are removed: the tree has been
+/// these go through; and what is known of their file. Spill files that it does not name are removed: the tree has been
 /// opened, which makes the directory durable, so no other file of graves will be found.
-pub(super) fn read_graves(
-    site: &SpillDirectory,
+///
+/// # Errors
+/// [`Error::Corruption`] if a file is missing or damaged, [`Error::Incompatible`] if a newer version wrote it.
+pub(crate) fn read_graves(
+    directory: &SpillDirectory,
     state: &State,
     flushed_through: u64,
-) -> Result<(FlushedGraves, bool)> {
-    let (storage, dir, order) = (&*site.storage, &site.dir, &site.settings.order);
+) -> Result<(FlushedGraves, GravesFile)> {
+    let (storage, order) = (&*directory.storage, &directory.settings.order);
     if !state.contains_key(GRAVES_STATE) {
-        remove_file(storage, dir)?;
-        spilled::remove_others(site, &[])?;
-        return Ok((
-            FlushedGraves::new(flushed_through, Fragments::new(order)),
-            false,
-        ));
+        remove_file(storage, &directory.dir)?;
+        spilled::remove_others(directory, &[])?;
+        let none = FlushedGraves::new(flushed_through, Fragments::new(order));
+        let file = GravesFile::new(&none, false);
+        return Ok((none, file));
     }
-    let missing = |path| {
-        let reason = "it is missing, although deletions are in it alone; restore it from a copy";
-        Error::corruption(path, 0, reason)
-    };
-    let path = dir.join(GRAVES_NAME);
-    let content = match read_file(storage, &path) {
-        Err(error) if error.is_not_found() => return Err(missing(path)),
-        content => content?,
-    };
     let Checkpoint {
         flushed, labels, ..
-    } = match checkpoint::decode_in(order, &content) {
-        Ok(read) => read,
-        Err(GravesError::Damaged(offset, reason)) => {
-            return Err(Error::corruption(path, offset, reason));
-        }
-        Err(GravesError::Newer(format)) => {
-            return Err(Error::Incompatible {
-                path,
-                reason: format!(
-                    "it has format {format}; use the version that wrote it, or a newer one"
-                ),
-            });
-        }
-    };
+    } = read_checkpoint(storage, &directory.dir.join(GRAVES_NAME), order)?;
     let mut spilled = Vec::new();
     for label in labels {
-        let path = site.path(label.number);
-        match site.open(label) {
-            Err(error) if error.is_not_found() => return Err(missing(path)),
+        let path = directory.path(label.number);
+        match directory.open(label) {
+            Err(error) if error.is_not_found() => return Err(missing(&path)),
             spill => spilled.push(Arc::new(spill?)),
         }
     }
@@ -128,13 +108,34 @@ pub(super) fn read_graves(
     // that this flush would have left out. Now those may reach a table, if memory is divided in another way.
     let flushed = flushed.known_through(flushed_through);
     let flushed = flushed.with_spilled(SpilledGraves::new(spilled));
-    let named: Vec<u64> = flushed.spilled().labels().map(|it| it.number).collect();
-    spilled::remove_others(site, &named)?;
-    Ok((flushed, true))
+    let file = GravesFile::new(&flushed, true);
+    spilled::remove_others(directory, &file.spilled.named)?;
+    Ok((flushed, file))
+}
+
+fn read_checkpoint(storage: &dyn Storage, path: &Path, order: &Order) -> Result<Checkpoint> {
+    let content = match read_file(storage, path) {
+        Err(error) if error.is_not_found() => return Err(missing(path)),
+        content => content?,
+    };
+    checkpoint::decode_in(order, &content).map_err(|error| match error {
+        GravesError::Damaged(offset, reason) => Error::corruption(path, offset, reason),
+        GravesError::Newer(format) => Error::Incompatible {
+            path: path.to_owned(),
+            reason: format!(
+                "it has format {format}; use the version that wrote it, or a newer one"
+            ),
+        },
+    })
+}
+
+fn missing(path: &Path) -> Error {
+    let reason = "it is missing, although deletions are in it alone; restore it from a copy";
+    Error::corruption(path, 0, reason)
 }
 
 /// Writes the graves of a copy of the database in `dir`.
-pub(super) fn write_file(storage: &dyn Storage, dir: &Path, flushed: &FlushedGraves) -> Result<()> {
+pub(crate) fn write_file(storage: &dyn Storage, dir: &Path, flushed: &FlushedGraves) -> Result<()> {
     let content = checkpoint::encode(flushed);
     replace_file(storage, dir, GRAVES_DRAFT, GRAVES_NAME, &content)
 }
@@ -157,46 +158,53 @@ fn note_file(tree: &Tree, is_there: bool) -> Result<()> {
     tree.set_state(state)
 }
 
-impl Core {
+impl GraveStore {
     /// Replaces the file by one with `flushed`, whose spill files are durable; those that it does not name are removed.
     /// It is refused while the file holds more for a flush in doubt.
-    pub(super) fn write_graves(&self, kept: &mut Kept, flushed: &Arc<FlushedGraves>) -> Result<()> {
+    pub(super) fn write(
+        &self,
+        file: &mut GravesFile,
+        flushed: &Arc<FlushedGraves>,
+        owner: &dyn Owner,
+    ) -> Result<()> {
         // They can be swept if this fails.
-        kept.spilled.note(flushed.spilled());
-        if let Some(ahead) = &kept.ahead
+        file.spilled.note(flushed.spilled());
+        if let Some(ahead) = &file.ahead
             && !Arc::ptr_eq(ahead, flushed)
         {
-            let told = lock(&self.background).flush_failure.clone();
+            let told = owner.flush_failure();
             let cause = told.unwrap_or_else(|| "the flush of a memtable failed".into());
             return Err(Error::Suspended { cause });
         }
         // Graves of what only a device in the upper level needed were retired when it departed; it must not be back.
-        self.log.sync_all()?;
+        self.parts.log.sync_all()?;
         // If it fails, either of the two files may be found.
-        kept.spilled.is_in_doubt = true;
-        kept.is_stale = true;
-        write_file(&*self.storage, &self.dir, flushed)?;
-        if !kept.has_file {
-            note_file(&self.tree, true)?;
-            kept.has_file = true;
+        file.spilled.is_in_doubt = true;
+        file.is_stale = true;
+        let directory = &self.parts.directory;
+        write_file(&*directory.storage, &directory.dir, flushed)?;
+        if !file.is_there {
+            note_file(&self.parts.tree, true)?;
+            file.is_there = true;
         }
-        kept.spilled.is_in_doubt = false;
-        kept.spilled.named = flushed.spilled().labels().map(|it| it.number).collect();
-        self.sweep_spilled(kept);
-        kept.through = flushed.through();
-        kept.graves = flushed.count();
-        kept.is_stale = false;
+        file.spilled.is_in_doubt = false;
+        file.spilled.named = flushed.spilled().labels().map(|it| it.number).collect();
+        file.spilled.sweep(directory);
+        file.through = flushed.through();
+        file.graves = flushed.count();
+        file.is_stale = false;
         Ok(())
     }
 
     /// Removes the file and its spill files: there are no graves.
-    pub(super) fn remove_graves(&self, kept: &mut Kept) -> Result<()> {
-        note_file(&self.tree, false)?;
-        remove_file(&*self.storage, &self.dir)?;
-        kept.has_file = false;
-        kept.spilled.named.clear();
-        kept.spilled.is_in_doubt = false;
-        self.sweep_spilled(kept);
+    pub(super) fn remove(&self, file: &mut GravesFile) -> Result<()> {
+        let directory = &self.parts.directory;
+        note_file(&self.parts.tree, false)?;
+        remove_file(&*directory.storage, &directory.dir)?;
+        file.is_there = false;
+        file.spilled.named.clear();
+        file.spilled.is_in_doubt = false;
+        file.spilled.sweep(directory);
         Ok(())
     }
 }

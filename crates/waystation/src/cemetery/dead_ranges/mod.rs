@@ -6,6 +6,8 @@
 //! what is dead at `X` is dead at every later snapshot. So there is nothing to be undone and nothing to be made
 //! durable; after a restart the cache fills again.
 
+pub(crate) mod search;
+
 use super::Cut;
 use super::fragments::{Fragments, Stretch};
 use crate::sync::RwLock;
