@@ -58,7 +58,7 @@ soak: ## Kills, simulated crashes and random histories for hours (SEEDS=, KILLS=
 	$(MAKE) restless SEEDS=$(or $(SEEDS),100000) FIRST=$(or $(FIRST),100000)
 	WAYSTATION_MODEL_SEEDS=$(or $(MODELS),2000) $(CARGO) test --release -p waystation --test model -- --nocapture
 	WAYSTATION_METAMORPHIC_LISTS=$(or $(LISTS),20000) $(CARGO) test --release -p waystation --test metamorphic -- --nocapture
-	WAYSTATION_HISTORIES=$(or $(HISTORIES),2000) $(CARGO) test --release -p waystation --lib tombstone_tests -- --nocapture
+	WAYSTATION_HISTORIES=$(or $(HISTORIES),2000) $(CARGO) test --release -p waystation --test tombstones -- --nocapture
 	WAYSTATION_SEEDS=$(or $(SEEDS),100000) $(CARGO) test --release -p waystation --test settled_graves -- --nocapture
 	$(MAKE) fuzz
 	$(MAKE) sanitize
@@ -78,7 +78,7 @@ sanitize: ## Undefined behaviour (Miri) and data races (ThreadSanitizer) in the 
 	  PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --target-dir $(TARGET)/miri -p waystation --lib -- $(MIRI_TESTS); \
 	else echo "sanitize: Miri NOT RUN: it needs a nightly toolchain with the components miri and rust-src"; fi
 	@if $(CARGO) +nightly --version >/dev/null 2>&1 && [ -d "$$(rustc +nightly --print sysroot)/lib/rustlib/src" ]; then \
-	  RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(HOST) --target-dir $(TARGET)/tsan -p waystation --lib --features rustix/use-libc -- --skip tombstone_tests $(TSAN_TESTS); \
+	  RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test -Zbuild-std --target $(HOST) --target-dir $(TARGET)/tsan -p waystation --lib --features rustix/use-libc -- $(TSAN_TESTS); \
 	else echo "sanitize: ThreadSanitizer NOT RUN: it needs a nightly toolchain with the component rust-src"; fi
 
 bench-build: ## Build the benchmark with its rivals LevelDB, RocksDB and fjall (about 25 minutes, once)

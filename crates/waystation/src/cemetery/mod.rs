@@ -39,8 +39,6 @@ pub(crate) mod dead_ranges;
 pub(crate) mod expiry;
 pub(crate) mod flushed;
 pub(crate) mod fragments;
-#[cfg(test)]
-pub(crate) mod plain;
 pub(crate) mod points;
 pub(crate) mod settled;
 pub(crate) mod sorted;

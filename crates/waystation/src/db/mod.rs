@@ -49,9 +49,6 @@ mod rest;
 mod sizes;
 mod snapshot;
 mod stats;
-#[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
-mod tombstone_tests;
 mod workers;
 mod write_source;
 

@@ -5,8 +5,6 @@ use super::write_source::{Single, WriteSource};
 use super::{Core, WriteBatch};
 use crate::background::{FULL_MEMTABLES_MAX, Kind, Writing};
 use crate::cemetery::active::ActiveGraves;
-#[cfg(test)]
-use crate::cemetery::plain;
 use crate::error::{Error, Result};
 use crate::log::{NewRecord, Rejection};
 use crate::lsm::memtable::MemTable;
@@ -267,10 +265,6 @@ pub(super) fn apply_one(memory: &MemtablePair, operation: &Operation<'_>, sequen
 /// hash tells apart.
 #[inline]
 fn deletes_with_graves(order: &Order) -> bool {
-    #[cfg(test)]
-    if plain::is_plain() {
-        return false;
-    }
     order.is_bytewise()
 }
 

@@ -72,10 +72,6 @@ impl Deletions {
 
     /// Whether the next version stays.
     fn residencies(&mut self, internal_key: &[u8]) -> bool {
-        #[cfg(test)]
-        if crate::cemetery::plain::is_plain() {
-            return true;
-        }
         let user_key = key::user_key(internal_key);
         if !self.has_key || user_key != self.key {
             self.end_key();

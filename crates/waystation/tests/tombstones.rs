@@ -1,26 +1,41 @@
-//! Identical histories with the cemetery, with plain tombstones and in a map, operation by operation.
+//! Identical histories with the cemetery, with tombstones and in a map, operation by operation.
 //!
 //! Puts, deletions of keys, ranges and prefixes, batches, snapshots, cursors that were opened before, flushes,
-//! compactions, reopenings and kills; every other seed has devices, which settle and depart. With tombstones a range is
-//! deleted key by key, those keys that the map knows, and so is what stays in the upper level when it settles.
+//! compactions, reopenings and kills; every other seed has devices, which settle and depart. Tombstones are what a
+//! database writes whose keys are in a program's order. There a range is deleted key by key, those keys that the map
+//! knows, and so is a device that departs.
 //!
 //! `WAYSTATION_HISTORIES` is the number of seeds (default 50, of 10,000 operations each), `WAYSTATION_SEED` runs one.
 
-use super::{Db, DbIterator, IterOptions, Snapshot, WriteBatch};
-use crate::cemetery::plain::with_tombstones;
-use crate::error::{DeviceError, Error};
-use crate::options::{DeviceOptions, Durability, Extractor, Options};
-use crate::storage::SimStorage;
-use crate::storage::sim::Crash;
-use crate::sync::Arc;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Duration;
+use waystation::storage::SimStorage;
+use waystation::storage::sim::Crash;
+use waystation::{
+    Comparator, Db, DbIterator, DeviceError, DeviceOptions, Durability, Error, Extractor,
+    IterOptions, Options, Order, Snapshot, WriteBatch,
+};
 
 const OPERATIONS: usize = 10_000;
 const DEVICES: u64 = 12;
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// The order of bytes, as a program says it: deletions of keys are tombstones then.
+struct AsBytes;
+
+impl Comparator for AsBytes {
+    fn name(&self) -> &'static str {
+        "tombstones.AsBytes"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+}
 
 struct Random(u64);
 
@@ -122,8 +137,6 @@ struct Histories {
     snapshots: Vec<([Snapshot; 2], State)>,
     walks: Vec<Walk>,
     random: Random,
-    /// After a kill threads read the log back that know nothing of tombstones.
-    was_killed: bool,
 }
 
 impl Histories {
@@ -152,25 +165,37 @@ impl Histories {
             snapshots: Vec::new(),
             walks: Vec::new(),
             random,
-            was_killed: false,
         };
         histories.open();
         histories
     }
 
     fn open(&mut self) {
-        let open = |machine: &Arc<SimStorage>| {
+        let open = |machine: &Arc<SimStorage>, options| {
             let storage = Arc::clone(machine);
-            Db::open_with(storage, "/db", self.options.clone()).unwrap()
+            Db::open_with(storage, "/db", options).unwrap()
+        };
+        let with_tombstones = Options {
+            order: Order::Custom(Arc::new(AsBytes)),
+            devices: None,
+            ..self.options.clone()
         };
         let [one, other] = &self.machines;
-        self.dbs = Some([open(one), with_tombstones(|| open(other))]);
+        self.dbs = Some([
+            open(one, self.options.clone()),
+            open(other, with_tombstones),
+        ]);
     }
 
-    /// Does the same to both, to the second with tombstones.
+    /// Does the same to both.
     fn on_both<T>(&self, mut act: impl FnMut(&Db) -> T) -> [T; 2] {
         let [one, other] = self.dbs.as_ref().unwrap();
-        [act(one), with_tombstones(|| act(other))]
+        [act(one), act(other)]
+    }
+
+    fn with_cemetery(&self) -> &Db {
+        let [one, _] = self.dbs.as_ref().unwrap();
+        one
     }
 
     fn release(&mut self) {
@@ -321,25 +346,32 @@ impl Histories {
 
     fn settle(&mut self) {
         let device = self.device();
-        for settled in self.on_both(|db| db.devices().settle(&device)) {
-            let is_known = !matches!(settled, Err(Error::Device(DeviceError::Unknown { .. })));
-            assert!(settled.is_ok() || !is_known, "{settled:?}");
-        }
+        let settled = self.with_cemetery().devices().settle(&device);
+        let is_known = !matches!(settled, Err(Error::Device(DeviceError::Unknown { .. })));
+        assert!(settled.is_ok() || !is_known, "{settled:?}");
     }
 
     fn depart(&mut self) {
         let device = self.device();
         let prefix = [&device[..], b"/"].concat();
         let had_keys = self.state.keys().any(|key| key.starts_with(&prefix));
-        for departed in self.on_both(|db| db.devices().depart(&device)) {
-            // One whose keys were all deleted may be there or not.
-            let is_unknown = matches!(departed, Err(Error::Device(DeviceError::Unknown { .. })));
-            assert!(
-                departed.is_ok() || (is_unknown && !had_keys),
-                "{departed:?}"
-            );
-        }
-        self.state.retain(|key, _| !key.starts_with(&prefix));
+        let departed = self.with_cemetery().devices().depart(&device);
+        // One whose keys were all deleted may be there or not.
+        let is_unknown = matches!(departed, Err(Error::Device(DeviceError::Unknown { .. })));
+        assert!(
+            departed.is_ok() || (is_unknown && !had_keys),
+            "{departed:?}"
+        );
+        let mut tombstones = WriteBatch::new();
+        self.state.retain(|key, _| {
+            let leaves = key.starts_with(&prefix);
+            if leaves {
+                tombstones.delete(key);
+            }
+            !leaves
+        });
+        let [_, other] = self.dbs.as_ref().unwrap();
+        other.write(&tombstones, Durability::ProcessCrash).unwrap();
     }
 
     fn reopen(&mut self) {
@@ -353,7 +385,6 @@ impl Histories {
 
     fn kill(&mut self) {
         self.look_for_graves();
-        self.was_killed = true;
         self.release();
         let seed = self.random.next();
         let left = [0, 1].map(|at| self.machines[at].crash(seed, Crash::Process));
@@ -365,7 +396,7 @@ impl Histories {
     /// There is none with tombstones.
     fn look_for_graves(&self) {
         let graves = self.on_both(|db| db.stats().graves.points);
-        assert!(self.was_killed || graves[1] == 0);
+        assert_eq!(graves[1], 0);
     }
 
     fn end(mut self) {
