@@ -19,7 +19,7 @@
 //!   numbers    varints   of the spill file, its bytes, its graves
 //!   kind       u8        0: its graves count, 1: they have dates; never reuse a number
 //!   promoted   varint    if all these dates are past for everybody, what tables must be purged through; else 0
-//!   bounds     varints   lowest and highest number of a deletion; the same of the other numbers of its graves
+//!   bounds     varints   lowest and highest number of a deletion; of what tables must be purged through, or of the dates
 //!   keys       strings   the first and the last
 //!   dates      varint count, then varints: a sample of its dates, ascending
 //! checksum     u32       masked crc32c of everything before
@@ -119,12 +119,12 @@ fn encode_with(flushed: &FlushedGraves, labels: &[&SpillLabel]) -> Vec<u8> {
     }
     put_sorted(&mut out, flushed.points(), |out, grave| {
         if is_timed {
-            put_u64(out, grave.other - grave.sequence);
+            put_u64(out, grave.purge_through() - grave.sequence);
         }
     });
     if is_timed {
         put_sorted(&mut out, flushed.dated(), |out, grave| {
-            put_u64(out, grave.other);
+            put_u64(out, grave.date());
         });
         out.extend_from_slice(&flushed.time().to_le_bytes());
     }
@@ -148,8 +148,8 @@ fn put_label(out: &mut Vec<u8>, label: &SpillLabel) {
         GraveKind::Dated => 1,
     });
     put_u64(out, label.promoted_through);
-    let (sequences, others) = (label.sequences, label.others);
-    for number in [sequences.0, sequences.1, others.0, others.1] {
+    let (sequences, numbers) = (label.sequences, label.numbers);
+    for number in [sequences.0, sequences.1, numbers.0, numbers.1] {
         put_u64(out, number);
     }
     put_length_prefixed(out, &label.first);
@@ -209,14 +209,14 @@ pub(crate) fn decode_in(order: &Order, bytes: &[u8]) -> Result<Checkpoint, Grave
             FORMAT => 0,
             _ => reader.var_u64("what tables must be purged through")?,
         };
-        let other = grave.sequence.saturating_add(beyond);
-        flushed.push(Grave { other, ..grave });
+        let purge_through = grave.sequence.saturating_add(beyond);
+        flushed.push(Grave::counting(grave.key, grave.sequence, purge_through));
         Ok(())
     })?;
     if format != FORMAT {
         read_sorted(&mut reader, |reader, grave| {
-            let other = reader.var_u64("date of a grave")?;
-            flushed.push_dated(Grave { other, ..grave });
+            let date = reader.var_u64("date of a grave")?;
+            flushed.push_dated(Grave::dated(grave.key, grave.sequence, date));
             Ok(())
         })?;
         flushed = flushed.at_time(reader.fixed_u64("time")?);
@@ -258,7 +258,7 @@ fn read_label(reader: &mut Reader<'_>) -> Result<SpillLabel, GravesError> {
             reader.var_u64("highest number")?,
         ))
     };
-    let (sequences, others) = (bounds()?, bounds()?);
+    let (sequences, numbers) = (bounds()?, bounds()?);
     let first = reader
         .length_prefixed("first key of a spill file")?
         .to_vec();
@@ -267,7 +267,7 @@ fn read_label(reader: &mut Reader<'_>) -> Result<SpillLabel, GravesError> {
     for _ in 0..reader.var_u64("count of dates")? {
         dates.push(reader.var_u64("date of a grave")?);
     }
-    let are_bounds = sequences.0 <= sequences.1 && others.0 <= others.1 && first <= last;
+    let are_bounds = sequences.0 <= sequences.1 && numbers.0 <= numbers.1 && first <= last;
     let is_promoted_rightly =
         promoted_through == 0 || (kind == GraveKind::Dated && promoted_through >= sequences.1);
     if !are_bounds || !is_promoted_rightly || graves == 0 || !dates.is_sorted() {
@@ -280,7 +280,7 @@ fn read_label(reader: &mut Reader<'_>) -> Result<SpillLabel, GravesError> {
         kind,
         promoted_through,
         sequences,
-        others,
+        numbers,
         first,
         last,
         dates,
@@ -308,11 +308,7 @@ fn read_sorted(
         if !last.as_ref().is_none_or(is_behind) {
             return Err(damaged("its graves are not in order"));
         }
-        let grave = Grave {
-            key: &key,
-            sequence,
-            other: sequence,
-        };
+        let grave = Grave::counting(&key, sequence, sequence);
         take(reader, grave)?;
         let (before, older) = last.get_or_insert_default();
         before.clone_from(&key);

@@ -5,11 +5,12 @@
 //! with the number that the flushed graves go through by then. To readers the first counts; how far tables were purged
 //! is compared with the second, as tables purged through the first may be older than the promotion.
 
-use super::active::ActiveGraves;
+mod merge;
+
+use super::Cut;
 use super::fragments::Fragments;
 use super::sorted::{Grave, SortedGraves};
 use super::spilled::{SpillFile, SpillLabel, SpilledGraves};
-use super::{Cut, prune};
 
 /// The graves of all memtables that were flushed, as far as anything needs them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,9 +19,9 @@ pub(crate) struct FlushedGraves {
     through: u64,
     /// The time that was reached when they were made, if they are timed.
     time: u64,
-    /// Their other number is what tables must be purged through.
+    /// Those that count.
     points: SortedGraves,
-    /// Their other number is their date.
+    /// Those with a date.
     dated: SortedGraves,
     /// The first of these dates.
     earliest: u64,
@@ -97,7 +98,7 @@ impl FlushedGraves {
 
     /// Puts a grave with a date behind the last one: by key, of one key the latest first.
     pub(crate) fn push_dated(&mut self, grave: Grave<'_>) {
-        self.earliest = self.earliest.min(grave.other);
+        self.earliest = self.earliest.min(grave.date());
         self.dated.push(grave);
     }
 
@@ -116,12 +117,12 @@ impl FlushedGraves {
         self.time
     }
 
-    /// The graves that count. Their other number is what tables must be purged through.
+    /// The graves that count.
     pub(crate) fn points(&self) -> &SortedGraves {
         &self.points
     }
 
-    /// The graves with a date, which is their other number.
+    /// The graves with a date.
     pub(crate) fn dated(&self) -> &SortedGraves {
         &self.dated
     }
@@ -234,7 +235,7 @@ impl FlushedGraves {
             return 0;
         };
         let of_key = self.dated.of_key(first, key);
-        let mut counting = of_key.filter(|it| it.sequence <= snapshot && it.other <= time);
+        let mut counting = of_key.filter(|it| it.sequence <= snapshot && it.date() <= time);
         counting.next().map_or(0, |grave| grave.sequence)
     }
 
@@ -243,7 +244,7 @@ impl FlushedGraves {
         let first = self.dated.first_from(key);
         let mut of_key = self.dated.of_key(first, key);
         let grave = of_key.find(|grave| grave.sequence == sequence)?;
-        Some(grave.other)
+        Some(grave.date())
     }
 
     /// The graves that concern keys from `first` to `last` (both included; `None`: no bound), but for those with dates.
@@ -263,78 +264,6 @@ impl FlushedGraves {
             part.push(points.get(at));
         }
         part
-    }
-
-    /// These graves and the `active` ones, which are the only others up to `through`. Graves that no reader at
-    /// `oldest_snapshot` or later can tell from others are left out; all readers are past `time`.
-    ///
-    /// What is promoted counts for tables that are purged through `through` from now on. If some were purged so far
-    /// already, as `purged_through` tells, they have not heard of it: then nothing is promoted, and what is due hides
-    /// by its date until a later flush.
-    pub(crate) fn with<'p>(
-        &self,
-        active_graves: impl IntoIterator<Item = &'p ActiveGraves>,
-        through: u64,
-        oldest_snapshot: u64,
-        time: u64,
-        purged_through: u64,
-    ) -> Self {
-        let mut ranges = self.ranges.clone();
-        let mut fresh = NewGraves::default();
-        for graves in active_graves {
-            graves.with_ranges(|fresh| {
-                for (start, end, cuts) in fresh.iter() {
-                    for cut in cuts {
-                        ranges.insert(start, end, *cut);
-                    }
-                }
-            });
-            fresh.add(graves);
-        }
-        fresh.sort();
-        ranges.prune(oldest_snapshot);
-        let next = Self::new(through, ranges).at_time(time.max(self.time));
-        let due = if through > purged_through { time } else { 0 };
-        let mut merge = GraveMerge {
-            next: next.with_spilled(self.spilled.promote(due, through)),
-            oldest_snapshot,
-            due,
-            of_key: OfKey::default(),
-        };
-        let mut new = fresh.iter().peekable();
-        let mut old = self.points.iter().peekable();
-        let mut dated = self.dated.iter().peekable();
-        loop {
-            let keys = [
-                old.peek().map(|it| it.key),
-                dated.peek().map(|it| it.key),
-                new.peek().map(|(it, _)| it.key),
-            ];
-            let Some(key) = keys.into_iter().flatten().min() else {
-                break;
-            };
-            let of_key = &mut merge.of_key;
-            while let Some(grave) = old.next_if(|it| it.key == key) {
-                of_key.counting.push((grave.sequence, grave.other));
-            }
-            while let Some(grave) = dated.next_if(|it| it.key == key) {
-                of_key.dated.push((grave.sequence, grave.other));
-            }
-            while let Some((grave, is_dated)) = new.next_if(|(it, _)| it.key == key) {
-                let kind = if is_dated {
-                    &mut of_key.dated
-                } else {
-                    &mut of_key.counting
-                };
-                kind.push((grave.sequence, grave.other));
-            }
-            merge.add_key(key);
-        }
-        if merge.next.is_timed() {
-            merge.next
-        } else {
-            merge.next.at_time(0)
-        }
     }
 
     /// These graves without those that `keeps_point`, `keeps_range` and `keeps_spill` do not want.
@@ -408,168 +337,7 @@ impl FlushedGraves {
         let ranges = self.ranges.iter();
         let ranges = ranges.flat_map(|(_, _, cuts)| cuts.iter().map(|cut| cut.below));
         let in_spilled = self.spilled.counting().map(|it| it.label().demands().0);
-        let points = self.points.iter().map(|grave| grave.other);
+        let points = self.points.iter().map(|grave| grave.purge_through());
         points.chain(ranges).chain(in_spilled)
-    }
-}
-
-/// Merges flushed and active graves, key by key.
-struct GraveMerge {
-    next: FlushedGraves,
-    oldest_snapshot: u64,
-    /// What has a date up to here is promoted.
-    due: u64,
-    /// The graves of the key that comes next.
-    of_key: OfKey,
-}
-
-/// Graves of one key: sequence numbers with the other ones.
-#[derive(Default)]
-struct OfKey {
-    counting: Vec<(u64, u64)>,
-    dated: Vec<(u64, u64)>,
-    cuts: Vec<Cut>,
-}
-
-impl GraveMerge {
-    /// Takes the graves of `key`, which is behind all others, as far as anybody needs them.
-    fn add_key(&mut self, key: &[u8]) {
-        let OfKey {
-            counting,
-            dated,
-            cuts,
-        } = &mut self.of_key;
-        dated.retain(|&(sequence, date)| {
-            let is_due = date <= self.due;
-            if is_due {
-                counting.push((sequence, self.next.through.max(sequence)));
-            }
-            !is_due
-        });
-        let ranges = &self.next.ranges;
-        let covered = if ranges.is_empty() {
-            0
-        } else {
-            ranges.covering(key, self.oldest_snapshot)
-        };
-        if !dated.is_empty() {
-            prune_dated(dated, counting, covered, self.oldest_snapshot);
-            for &(sequence, other) in dated.iter() {
-                self.next.push_dated(Grave {
-                    key,
-                    sequence,
-                    other,
-                });
-            }
-            dated.clear();
-        }
-        if let [(sequence, other)] = counting[..] {
-            if sequence > covered {
-                self.next.push(Grave {
-                    key,
-                    sequence,
-                    other,
-                });
-            }
-        } else {
-            // Of one that was promoted twice, as the log told of it again, the first promotion counts.
-            counting.sort_unstable();
-            counting.dedup_by_key(|it| it.0);
-            cuts.extend(counting.iter().map(|it| Cut::deletion(it.0)));
-            prune(cuts, self.oldest_snapshot);
-            counting.retain(|it| it.0 > covered && cuts.iter().any(|cut| cut.below == it.0));
-            for &(sequence, other) in counting.iter().rev() {
-                self.next.push(Grave {
-                    key,
-                    sequence,
-                    other,
-                });
-            }
-            cuts.clear();
-        }
-        counting.clear();
-    }
-}
-
-/// Leaves of the `dated` graves of a key, latest first, those that a reader at `oldest_snapshot` or later may need.
-fn prune_dated(
-    dated: &mut Vec<(u64, u64)>,
-    counting: &[(u64, u64)],
-    covered: u64,
-    oldest_snapshot: u64,
-) {
-    dated.sort_unstable_by(|a, b| b.cmp(a));
-    dated.dedup_by_key(|it| it.0);
-    dated.retain(|it| counting.iter().all(|other| other.0 != it.0));
-    // Each stands behind a put of the key, at the number before: who is past that put never looks below it, or else
-    // finds that hidden as well.
-    let sequences = counting.iter().chain(dated.iter()).map(|it| it.0);
-    let passed = sequences
-        .filter(|sequence| *sequence <= oldest_snapshot)
-        .max();
-    let covering = passed.unwrap_or(0).max(covered);
-    dated.retain(|it| it.0 >= covering);
-}
-
-/// Active graves of keys, sorted.
-#[derive(Default)]
-struct NewGraves {
-    keys: Vec<u8>,
-    graves: Vec<NewGrave>,
-}
-
-/// An active grave.
-struct NewGrave {
-    /// Where its key begins, and how long it is.
-    start: usize,
-    length: u32,
-    sequence: u64,
-    date: Option<u64>,
-}
-
-impl NewGrave {
-    fn key<'k>(&self, keys: &'k [u8]) -> &'k [u8] {
-        &keys[self.start..self.start + self.length as usize]
-    }
-}
-
-impl NewGraves {
-    fn add(&mut self, graves: &ActiveGraves) {
-        graves
-            .points()
-            .for_each(|key, sequence| self.push(key, sequence, None));
-        if let Some(dated) = graves.dated() {
-            dated.for_each(|key, sequence, date| self.push(key, sequence, Some(date)));
-        }
-    }
-
-    fn push(&mut self, key: &[u8], sequence: u64, date: Option<u64>) {
-        self.graves.push(NewGrave {
-            start: self.keys.len(),
-            length: key.len() as u32,
-            sequence,
-            date,
-        });
-        self.keys.extend_from_slice(key);
-    }
-
-    fn sort(&mut self) {
-        let keys = &self.keys;
-        self.graves.sort_unstable_by(|a, b| {
-            let by_key = a.key(keys).cmp(b.key(keys));
-            by_key.then(b.sequence.cmp(&a.sequence))
-        });
-    }
-
-    /// The graves, and whether they have a date. In order, once they are sorted.
-    fn iter(&self) -> impl Iterator<Item = (Grave<'_>, bool)> {
-        self.graves.iter().map(|fresh| {
-            let grave = Grave {
-                key: fresh.key(&self.keys),
-                sequence: fresh.sequence,
-                other: fresh.date.unwrap_or(fresh.sequence),
-            };
-            (grave, fresh.date.is_some())
-        })
     }
 }

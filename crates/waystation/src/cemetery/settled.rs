@@ -26,11 +26,7 @@ impl FlushedGraves {
             .with_spilled(self.spilled().clone());
         let mut fresh = graves.iter().peekable();
         let flush_graves = |next: &mut Self, (key, sequence): &(Vec<u8>, u64)| {
-            next.push(Grave {
-                key,
-                sequence: *sequence,
-                other: number.max(*sequence),
-            });
+            next.push(Grave::counting(key, *sequence, number.max(*sequence)));
         };
         for old in self.points().iter() {
             let comes_before = |it: &&(Vec<u8>, u64)| (&it.0[..], old.sequence) < (old.key, it.1);
@@ -79,7 +75,9 @@ mod tests {
 
     fn listed(flushed: &FlushedGraves) -> Vec<(&[u8], u64, u64)> {
         let points = flushed.points().iter();
-        points.map(|it| (it.key, it.sequence, it.other)).collect()
+        points
+            .map(|it| (it.key, it.sequence, it.purge_through()))
+            .collect()
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Sorted graves: keys that lie one behind the other, each with the number of its deletion and one more number.
+//! Sorted graves: keys that lie one behind the other, each with the number of its deletion and, by the kind of the graves,
+//! with what tables must be purged through or with a date.
 //!
 //! A hash index over them, made when the first reader asks, answers point reads. What a grave takes beyond its key: 8
-//! bytes of sequence number, 8 of offset, 6 to 11 of index, and 8 more where the other numbers are not the same.
+//! bytes of sequence number, 8 of offset, 6 to 11 of index, and 8 more where the second numbers are not the same.
 
 use super::points::hash;
 use std::sync::OnceLock;
@@ -16,20 +17,52 @@ pub(crate) struct SortedGraves {
     /// Where each key ends.
     ends: Vec<usize>,
     sequences: Vec<u64>,
-    /// The other number of each; empty while all are their sequence numbers.
-    others: Vec<u64>,
+    /// The second number of each; empty while all are their sequence numbers.
+    numbers: Vec<u64>,
     /// Where to look for a key: the first of its graves.
     index: OnceLock<Box<[u32]>>,
 }
 
-/// One grave.
+/// One grave: the deletion of a key. It counts for every reader, or from a date on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Grave<'r> {
     pub(crate) key: &'r [u8],
     /// Of its deletion.
     pub(crate) sequence: u64,
-    /// The other number.
-    pub(crate) other: u64,
+    /// [`Grave::purge_through`] or [`Grave::date`]: graves of one kind lie together, and no place tells the kind of each.
+    pub(super) number: u64,
+}
+
+impl<'r> Grave<'r> {
+    /// A grave that counts for every reader.
+    pub(crate) fn counting(key: &'r [u8], sequence: u64, purge_through: u64) -> Self {
+        Self {
+            key,
+            sequence,
+            number: purge_through,
+        }
+    }
+
+    /// A grave that counts for readers who are past `date`.
+    pub(crate) fn dated(key: &'r [u8], sequence: u64, date: u64) -> Self {
+        Self {
+            key,
+            sequence,
+            number: date,
+        }
+    }
+
+    /// Of a grave that counts for every reader: a table needs it no longer once it was purged through this number.
+    #[inline]
+    pub(crate) fn purge_through(&self) -> u64 {
+        self.number
+    }
+
+    /// Of a grave with a date: that (microseconds since 1970).
+    #[inline]
+    pub(crate) fn date(&self) -> u64 {
+        self.number
+    }
 }
 
 impl PartialEq for SortedGraves {
@@ -45,11 +78,11 @@ impl SortedGraves {
     pub(crate) fn push(&mut self, grave: Grave<'_>) {
         self.keys.extend_from_slice(grave.key);
         self.ends.push(self.keys.len());
-        if self.others.is_empty() && grave.other != grave.sequence {
-            self.others.clone_from(&self.sequences);
+        if self.numbers.is_empty() && grave.number != grave.sequence {
+            self.numbers.clone_from(&self.sequences);
         }
-        if !self.others.is_empty() || grave.other != grave.sequence {
-            self.others.push(grave.other);
+        if !self.numbers.is_empty() || grave.number != grave.sequence {
+            self.numbers.push(grave.number);
         }
         self.sequences.push(grave.sequence);
     }
@@ -68,7 +101,7 @@ impl SortedGraves {
 
     /// Whether each grave's numbers are the same.
     pub(crate) fn is_plain(&self) -> bool {
-        self.others.is_empty()
+        self.numbers.is_empty()
     }
 
     /// The key of grave `at`.
@@ -85,7 +118,7 @@ impl SortedGraves {
         Grave {
             key: self.key(at),
             sequence,
-            other: self.others.get(at).copied().unwrap_or(sequence),
+            number: self.numbers.get(at).copied().unwrap_or(sequence),
         }
     }
 
@@ -166,7 +199,7 @@ impl SortedGraves {
         let index = self.index.get().map_or(0, |index| size_of_val(&index[..]));
         self.keys.capacity()
             + self.ends.capacity() * size_of::<usize>()
-            + (self.sequences.capacity() + self.others.capacity()) * size_of::<u64>()
+            + (self.sequences.capacity() + self.numbers.capacity()) * size_of::<u64>()
             + index
     }
 

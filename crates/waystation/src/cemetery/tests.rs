@@ -138,8 +138,8 @@ proptest! {
         let (oldest, time) = (oldest.max(second_oldest).min(sequence), time.max(second_time));
         let flushed = again.with([&active_graves[1]], sequence, oldest, time, 0);
         prop_assert_eq!(&decode(&encode(&flushed)).unwrap().flushed, &flushed);
-        prop_assert!(flushed.dated().iter().all(|it| it.other > time));
-        prop_assert!(flushed.points().iter().all(|it| it.other >= it.sequence && it.other <= sequence));
+        prop_assert!(flushed.dated().iter().all(|it| it.date() > time));
+        prop_assert!(flushed.points().iter().all(|it| it.purge_through() >= it.sequence && it.purge_through() <= sequence));
         for (snapshot, now) in (oldest..=sequence).flat_map(|s| (time..31).map(move |now| (s, now))) {
             for number in 0..4 {
                 let of_key = puts.iter().filter(|it| it.0 == number && it.1 <= snapshot);

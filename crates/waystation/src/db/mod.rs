@@ -56,6 +56,7 @@ pub use device_handle::DeviceHandle;
 pub use entries::{Entries, Entry};
 pub use export::Exported;
 pub use handoff::{Digest, EngineId, Export, Receipt, Refusal, Ticket};
+use iterator::Bounds;
 pub use iterator::{DbIterator, IterOptions};
 pub use sizes::TableInfo;
 pub use snapshot::Snapshot;
@@ -432,9 +433,30 @@ impl Core {
             None => self.time(),
         };
         let bounds = options.bounds();
+        let sources = self.sources(&read_state, sequence, &bounds, upper);
+        let merged = MergingIterator::new(sources, &self.options.order);
+        let dead_ranges = Arc::clone(self.graves.dead_ranges());
+        Ok(DbIterator::new(
+            merged,
+            (sequence, time),
+            bounds,
+            read_state,
+            (options.snapshot, ownership),
+            dead_ranges,
+        ))
+    }
+
+    /// What a cursor at `sequence` merges: memtables, tables, and the upper level if that is to be seen.
+    fn sources(
+        &self,
+        read_state: &ReadState,
+        sequence: u64,
+        bounds: &Bounds,
+        upper: Option<&Arc<Upper>>,
+    ) -> Vec<Source> {
         // One that is empty by now holds nothing up to `sequence`.
         let mut newest = u64::MAX;
-        let mut sources: Vec<Source> = Vec::new();
+        let mut sources = Vec::new();
         for logged in read_state.newest_first() {
             let table = &logged.memory.table;
             if !table.is_empty() {
@@ -458,16 +480,7 @@ impl Core {
             let cursor = upper.cursor(point, bounds.upper.as_deref());
             sources.push(Source::Outside(Box::new(cursor)));
         }
-        let merged = MergingIterator::new(sources, &self.options.order);
-        let dead_ranges = Arc::clone(self.graves.dead_ranges());
-        Ok(DbIterator::new(
-            merged,
-            (sequence, time),
-            bounds,
-            read_state,
-            (options.snapshot, ownership),
-            dead_ranges,
-        ))
+        sources
     }
 
     /// Whether keys with one prefix lie together.

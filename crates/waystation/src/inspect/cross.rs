@@ -124,7 +124,7 @@ pub(super) fn should_be_purged(
     let of_key = flushed
         .points()
         .of_key(flushed.points().first_from(key), key);
-    let mut applied = of_key.filter(|grave| grave.other <= purged);
+    let mut applied = of_key.filter(|grave| grave.purge_through() <= purged);
     let in_memory = applied.next().map_or(0, |grave| grave.sequence);
     let covering = in_memory.max(flushed.ranges().covering(key, purged));
     let covering = covering.max(flushed.spilled().applied(key, purged)?);

@@ -182,7 +182,7 @@ impl<'v> Runs<'v> {
             // Two neighbours may share a key.
             is_needed |= here
                 .take_while(|it| it.smallest_user_key() <= key)
-                .any(|it| may_hold(it, grave.sequence, grave.other));
+                .any(|it| may_hold(it, grave.sequence, grave.purge_through()));
         }
         is_needed
     }

@@ -57,7 +57,7 @@ impl SpillFile {
         Ok(found.map_or(0, |cursor| key::trailer(cursor.key()) >> 8))
     }
 
-    /// The same, of deletions whose other number is `time` or below.
+    /// The same, of deletions whose date, or what tables must be purged through, is `time` or below.
     pub(super) fn dated_covering(
         &self,
         key: &[u8],
@@ -70,7 +70,7 @@ impl SpillFile {
         };
         while cursor.valid() && key::user_key(cursor.key()) == key {
             let grave = grave_of(&self.file, &cursor)?;
-            if grave.other <= time {
+            if grave.number <= time {
                 return Ok(grave.sequence);
             }
             cursor.next()?;
@@ -85,7 +85,7 @@ impl SpillFile {
             return Ok(None);
         };
         let grave = grave_of(&self.file, &cursor)?;
-        Ok((grave.sequence == sequence).then_some(grave.other))
+        Ok((grave.sequence == sequence).then_some(grave.date()))
     }
 
     /// The numbers of all deletions of `key`, the latest first.
@@ -101,17 +101,18 @@ impl SpillFile {
         Ok(found)
     }
 
-    /// Adds all its graves to `graves`: key, number of the deletion, other number. Those before damage are there.
+    /// Adds all its graves to `graves`: key, number of the deletion, and what tables must be purged through or the
+    /// date. Those before damage are there.
     pub(crate) fn read_into(&self, graves: &mut Vec<(Vec<u8>, u64, u64)>) -> Result<()> {
         let mut cursor = self.scan();
         cursor.seek_to_first()?;
         while cursor.valid() {
             let (grave, _) = self.grave(&cursor)?;
-            let other = match self.label.promoted_through {
-                0 => grave.other,
+            let number = match self.label.promoted_through {
+                0 => grave.number,
                 promoted => promoted,
             };
-            graves.push((grave.key.to_vec(), grave.sequence, other));
+            graves.push((grave.key.to_vec(), grave.sequence, number));
             cursor.next()?;
         }
         Ok(())
@@ -131,7 +132,7 @@ impl SpillFile {
             let is_as_told = label.spans(grave.key)
                 && is_dated == (label.kind == GraveKind::Dated)
                 && within(label.sequences, grave.sequence)
-                && within(label.others, grave.other);
+                && within(label.numbers, grave.number);
             if !is_as_told {
                 return refuse("a grave in it is not as GRAVES tells");
             }
@@ -228,7 +229,7 @@ pub(super) fn target(key: &[u8], snapshot: u64) -> Vec<u8> {
     target
 }
 
-/// The grave that `cursor` is on. Its other number is what it is in the file.
+/// The grave that `cursor` is on, as it is in the file.
 fn grave_of<'c>(file: &SpillHandle, cursor: &'c impl InternalIterator) -> Result<Grave<'c>> {
     let (internal, value) = (cursor.key(), cursor.value());
     let trailer = key::trailer(internal);
@@ -241,16 +242,12 @@ fn grave_of<'c>(file: &SpillHandle, cursor: &'c impl InternalIterator) -> Result
         let path = PathBuf::from(spill_name(file.number));
         return Err(Error::corruption(path, 0, "a grave's number is malformed"));
     };
+    let key = key::user_key(internal);
     let is_dated = trailer & 0xff == ValueKind::Value as u64;
-    let other = if is_dated {
-        number
+    Ok(if is_dated {
+        Grave::dated(key, sequence, number)
     } else {
-        sequence.saturating_add(number)
-    };
-    Ok(Grave {
-        key: key::user_key(internal),
-        sequence,
-        other,
+        Grave::counting(key, sequence, sequence.saturating_add(number))
     })
 }
 

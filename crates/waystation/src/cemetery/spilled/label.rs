@@ -21,7 +21,7 @@ pub(crate) struct SpillLabel {
     /// The lowest and the highest number of a deletion.
     pub(crate) sequences: (u64, u64),
     /// The lowest and the highest of what tables must be purged through, or of the dates.
-    pub(crate) others: (u64, u64),
+    pub(crate) numbers: (u64, u64),
     /// The first key and the last.
     pub(crate) first: Vec<u8>,
     pub(crate) last: Vec<u8>,
@@ -40,7 +40,7 @@ impl SpillLabel {
         if self.promoted_through > 0 {
             (self.promoted_through, self.promoted_through)
         } else {
-            self.others
+            self.numbers
         }
     }
 
@@ -49,7 +49,7 @@ impl SpillLabel {
         if self.counts() {
             u64::MAX
         } else {
-            self.others.0
+            self.numbers.0
         }
     }
 
@@ -58,7 +58,7 @@ impl SpillLabel {
         if self.counts() {
             u64::MAX
         } else {
-            self.others.1
+            self.numbers.1
         }
     }
 

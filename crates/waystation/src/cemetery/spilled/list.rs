@@ -195,13 +195,14 @@ impl SpilledGraves {
 }
 
 impl FlushedGraves {
-    /// The same without spill files, and with these graves in memory: key, number of the deletion, other number.
+    /// The same without spill files, and with these graves in memory: key, number of the deletion, and what tables must
+    /// be purged through or the date.
     pub(crate) fn with_all_of(
         &self,
         mut counting: Vec<(Vec<u8>, u64, u64)>,
         mut dated: Vec<(Vec<u8>, u64, u64)>,
     ) -> Self {
-        let owned = |it: Grave<'_>| (it.key.to_vec(), it.sequence, it.other);
+        let owned = |it: Grave<'_>| (it.key.to_vec(), it.sequence, it.number);
         counting.extend(self.points().iter().map(owned));
         dated.extend(self.dated().iter().map(owned));
         let ranges = self.ranges().clone();
@@ -209,12 +210,12 @@ impl FlushedGraves {
         for (graves, counts) in [(&mut counting, true), (&mut dated, false)] {
             graves.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
             graves.dedup_by(|a, b| (&a.0, a.1) == (&b.0, b.1));
-            for (key, sequence, other) in graves.iter() {
-                let (sequence, other) = (*sequence, *other);
+            for (key, sequence, number) in graves.iter() {
+                let (sequence, number) = (*sequence, *number);
                 let grave = Grave {
                     key,
                     sequence,
-                    other,
+                    number,
                 };
                 if counts {
                     next.push(grave);

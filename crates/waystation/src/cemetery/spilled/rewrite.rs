@@ -150,23 +150,23 @@ impl SpillRewrite<'_> {
                 }
                 passed += 1;
                 let (grave, is_dated) = any.grave(&merged)?;
-                let other = if is_dated && kind == GraveKind::Counting {
+                let number = if is_dated && kind == GraveKind::Counting {
                     promoted.max(grave.sequence)
                 } else {
-                    grave.other
+                    grave.number
                 };
-                of_key.push((grave.sequence, other));
+                of_key.push((grave.sequence, number));
                 merged.next()?;
             }
             prune(&mut of_key, self.oldest_snapshot);
-            for &(sequence, other) in of_key.iter().rev() {
+            for &(sequence, number) in of_key.iter().rev() {
                 let grave = Grave {
                     key: &user_key,
                     sequence,
-                    other,
+                    number,
                 };
                 if kind == GraveKind::Dated {
-                    outputs.add(usize::from(other > until), &grave)?;
+                    outputs.add(usize::from(number > until), &grave)?;
                 } else if (self.is_needed)(&grave) {
                     outputs.add(0, &grave)?;
                 }

@@ -27,7 +27,7 @@ fn site() -> SpillDirectory {
     }
 }
 
-/// A grave of a key: its number, the other number.
+/// A grave of a key: the number of its deletion, and what tables must be purged through or its date.
 type OwnedGrave = (Vec<u8>, u64, u64);
 
 fn key(number: u16) -> Vec<u8> {
@@ -38,13 +38,13 @@ fn write(site: &SpillDirectory, number: u64, kind: GraveKind, graves: &[OwnedGra
     let mut sorted = graves.to_vec();
     sorted.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
     let mut writer = SpillWriter::create(site, number, kind).unwrap();
-    for (key, sequence, other) in &sorted {
-        let (sequence, other) = (*sequence, *other);
+    for (key, sequence, number) in &sorted {
+        let (sequence, number) = (*sequence, *number);
         writer
             .add(&Grave {
                 key,
                 sequence,
-                other,
+                number,
             })
             .unwrap();
     }
@@ -58,7 +58,7 @@ fn all_of(spill: &SpillFile) -> Vec<OwnedGrave> {
     let mut all = Vec::new();
     while cursor.valid() {
         let (grave, _) = spill.grave(&cursor).unwrap();
-        all.push((grave.key.to_vec(), grave.sequence, grave.other));
+        all.push((grave.key.to_vec(), grave.sequence, grave.number));
         cursor.next().unwrap();
     }
     all
@@ -249,7 +249,7 @@ fn labels_go_through_the_file_of_graves() {
         .collect();
     let dated = write(&site, 7, GraveKind::Dated, &dates);
     assert!((8..=64).contains(&dated.label().dates.len()));
-    assert_eq!(dated.label().others, (5_000, 7_997));
+    assert_eq!(dated.label().numbers, (5_000, 7_997));
     let plain = write(&site, 4, GraveKind::Counting, &[(key(1), 2, 2)]);
     let spilled = SpilledGraves::default()
         .and(plain)

@@ -48,7 +48,7 @@ impl SpillWriter {
                 kind,
                 promoted_through: 0,
                 sequences: (u64::MAX, 0),
-                others: (u64::MAX, 0),
+                numbers: (u64::MAX, 0),
                 first: Vec::new(),
                 last: Vec::new(),
                 dates: Vec::new(),
@@ -73,11 +73,11 @@ impl SpillWriter {
                     grave.sequence,
                     ValueKind::Deletion,
                 );
-                grave.other - grave.sequence
+                grave.purge_through() - grave.sequence
             }
             GraveKind::Dated => {
                 key::append(&mut self.key, grave.key, grave.sequence, ValueKind::Value);
-                grave.other
+                grave.date()
             }
         };
         if number > 0 {
@@ -89,7 +89,7 @@ impl SpillWriter {
         }
         let place = hash(grave.key) >> 32;
         if label.kind == GraveKind::Dated && place.is_multiple_of(self.stride) {
-            self.sample.push((grave.other, place));
+            self.sample.push((grave.date(), place));
             while self.sample.len() > DATES_MAX {
                 self.stride *= 2;
                 let stride = self.stride;
@@ -102,7 +102,7 @@ impl SpillWriter {
         label.graves += 1;
         let widen = |(low, high): (u64, u64), it: u64| (low.min(it), high.max(it));
         label.sequences = widen(label.sequences, grave.sequence);
-        label.others = widen(label.others, grave.other);
+        label.numbers = widen(label.numbers, grave.number);
         Ok(())
     }
 

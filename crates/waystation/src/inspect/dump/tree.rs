@@ -262,7 +262,7 @@ pub(super) fn graves(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
         out.put(Item::Expiry {
             key: grave.key.to_vec(),
             sequence: grave.sequence,
-            at_micros: grave.other,
+            at_micros: grave.date(),
         });
     }
     Ok(())

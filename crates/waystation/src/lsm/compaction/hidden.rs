@@ -100,10 +100,10 @@ impl Hidden {
         let count = |overdue| {
             self.graves.count_between(first, last, |it| {
                 it.sequence > facts.smallest_sequence
-                    && it.other > facts.purged_through
+                    && it.purge_through() > facts.purged_through
                     // One that was promoted later is left out by a merge, too, but the table would not be purged
                     // through it.
-                    && it.other <= self.through.min(overdue)
+                    && it.purge_through() <= self.through.min(overdue)
             })
         };
         let in_spilled = |overdue: u64| -> u64 {

@@ -179,11 +179,7 @@ fn tables_are_cut_when_full_or_where_it_is_cheap() {
 
 /// Two ranges, and two keys of which one is deleted too late to count.
 fn grave(key: &[u8], sequence: u64) -> Grave<'_> {
-    Grave {
-        key,
-        sequence,
-        other: sequence,
-    }
+    Grave::counting(key, sequence, sequence)
 }
 
 fn hidden() -> Hidden {
