@@ -1,4 +1,4 @@
-//! Faults on demand: calls that fail, stop half way, lie, or hit the wrong place.
+//! Faults on demand: calls that fail, stop half way, lie, hit the wrong place, or do not return.
 //!
 //! Rules sit on the raw calls, below retries and fall-back, over any storage. A test keeps the [`FaultRules`]
 //! and changes them while the engine runs. Injected are not only errors but the faults that no error tells:
@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Short and torn transfers of a direct file end at a multiple of this, as a drive's would.
@@ -89,6 +89,8 @@ pub enum Fault {
     Lie,
     /// A write that goes to this offset instead of its own and reports success. Other calls are not touched.
     Misdirect(u64),
+    /// All is done; the call returns once its rule is out of force. Meanwhile other threads can get ahead of this one.
+    Stall,
 }
 
 /// Which calls are caught, and what happens to them.
@@ -174,9 +176,27 @@ struct Entered {
     removed: bool,
 }
 
+impl Entered {
+    /// Whether the rule is in force and is about this call.
+    fn matches(&self, operation: Operation, path: &Path, direct: bool) -> bool {
+        let rule = &self.rule;
+        !self.removed
+            && rule.operation == operation
+            && (direct || !rule.direct_only)
+            && path.to_string_lossy().contains(&rule.path_part)
+    }
+}
+
 /// The rules in force. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct FaultRules(Arc<Mutex<InForce>>);
+pub struct FaultRules(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    in_force: Mutex<InForce>,
+    /// Rules were taken out of force: stalled calls look again.
+    removed: Condvar,
+}
 
 #[derive(Debug, Default)]
 struct InForce {
@@ -204,6 +224,7 @@ impl FaultRules {
     /// Takes a rule out of force; its counts stay.
     pub fn remove(&self, id: RuleId) {
         self.in_force().rules[id.0].removed = true;
+        self.0.removed.notify_all();
     }
 
     /// Takes all rules out of force.
@@ -213,6 +234,7 @@ impl FaultRules {
         for entered in &mut in_force.rules {
             entered.removed = true;
         }
+        self.0.removed.notify_all();
     }
 
     /// Whether a rule that halts has caught a call.
@@ -226,7 +248,7 @@ impl FaultRules {
     }
 
     fn in_force(&self) -> MutexGuard<'_, InForce> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        (self.0.in_force.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The fault for this call. Every rule in force counts it; the first that catches it decides.
@@ -234,19 +256,11 @@ impl FaultRules {
         let mut in_force = self.in_force();
         let mut halts = in_force.halted;
         let mut verdict = halts.then_some(Fault::Fail(Refusal::InputOutput));
-        for Entered {
-            rule,
-            count,
-            removed,
-        } in &mut in_force.rules
-        {
-            let matches = !*removed
-                && rule.operation == operation
-                && (direct || !rule.direct_only)
-                && path.to_string_lossy().contains(&rule.path_part);
-            if !matches {
+        for entered in &mut in_force.rules {
+            if !entered.matches(operation, path, direct) {
                 continue;
             }
+            let Entered { rule, count, .. } = entered;
             count.matched += 1;
             if verdict.is_none() && count.matched > rule.spared && count.caught < rule.caught_max {
                 count.caught += 1;
@@ -256,6 +270,25 @@ impl FaultRules {
         }
         in_force.halted = halts;
         verdict
+    }
+
+    /// Makes a call, and returns when no rule that stalls such calls is in force any more.
+    fn stall<T>(
+        &self,
+        operation: Operation,
+        path: &Path,
+        direct: bool,
+        call: impl FnOnce() -> T,
+    ) -> T {
+        let done = call();
+        let stalls = |entered: &Entered| {
+            entered.rule.fault == Fault::Stall && entered.matches(operation, path, direct)
+        };
+        let waited = (self.0.removed).wait_while(self.in_force(), |in_force| {
+            in_force.rules.iter().any(&stalls)
+        });
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+        done
     }
 
     /// Makes a call without transfer, or what a rule makes of it.
@@ -269,6 +302,7 @@ impl FaultRules {
         match self.judge(operation, path, direct) {
             Some(Fault::Fail(refusal) | Fault::Torn(_, refusal)) => Err(refusal.into()),
             Some(Fault::FailAfter(refusal)) => call().and(Err(refusal.into())),
+            Some(Fault::Stall) => self.stall(operation, path, direct, call),
             _ => call(),
         }
     }
@@ -284,6 +318,7 @@ impl FaultRules {
             Some(Fault::Lie) => Ok(()),
             Some(Fault::Fail(refusal) | Fault::Torn(_, refusal)) => Err(refusal.into()),
             Some(Fault::FailAfter(refusal)) => call().and(Err(refusal.into())),
+            Some(Fault::Stall) => self.stall(operation, path, false, call),
             _ => call(),
         }
     }
@@ -445,6 +480,10 @@ impl<F: RawFile> RawFile for FaultyFile<F> {
                 let part = self.part_of_short(bytes, buffer.len());
                 self.inner.read_at(&mut buffer[..part], offset)
             }
+            Some(Fault::Stall) => {
+                let read = || self.inner.read_at(buffer, offset);
+                (self.rules).stall(Operation::Read, &self.path, self.is_direct(), read)
+            }
             Some(Fault::Lie | Fault::Misdirect(_)) | None => self.inner.read_at(buffer, offset),
         }
     }
@@ -470,6 +509,10 @@ impl<F: RawFile> RawFile for FaultyFile<F> {
             }
             Some(Fault::Lie) => Ok(data.len()),
             Some(Fault::Misdirect(elsewhere)) => self.inner.write_at(data, elsewhere),
+            Some(Fault::Stall) => {
+                let write = || self.inner.write_at(data, offset);
+                (self.rules).stall(Operation::Write, &self.path, self.is_direct(), write)
+            }
             None => self.inner.write_at(data, offset),
         }
     }

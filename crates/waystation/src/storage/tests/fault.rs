@@ -447,6 +447,36 @@ fn lost_and_misdirected_writes_report_success() {
 }
 
 #[test]
+fn a_stalled_call_is_made_and_returns_when_its_rule_goes() {
+    over_both(|subject| {
+        let file = subject.create("a", Transfer::Buffered);
+        for operation in [Operation::Write, Operation::Sync, Operation::Read] {
+            let rule = (subject.rules).add(Rule::new(operation, Fault::Stall).times(1));
+            thread::scope(|scope| {
+                let call = scope.spawn(|| match operation {
+                    Operation::Write => file.write_at(b"written", 0),
+                    Operation::Sync => file.sync(),
+                    _ => file.read_at(&mut [0; 7], 0).map(drop),
+                });
+                while subject.rules.count(rule).caught == 0 {
+                    thread::yield_now();
+                }
+                // Others pass, and see what it did.
+                let mut bytes = [0; 7];
+                while operation == Operation::Write && &bytes != b"written" {
+                    file.read_at(&mut bytes, 0).unwrap();
+                }
+                file.write_at(b"written", 0).unwrap();
+                assert!(!call.is_finished(), "{operation:?}");
+                subject.rules.remove(rule);
+                call.join().unwrap().unwrap();
+            });
+        }
+        assert_eq!(subject.content("a"), b"written");
+    });
+}
+
+#[test]
 fn a_lying_sync_makes_nothing_durable() {
     let mut kept = [0; 2];
     for seed in 0..40 {
