@@ -1,7 +1,8 @@
 //! The list of mutants: which text of which file becomes what.
 //!
 //! All of them are put into one copy of the source as switches, of which a run turns one on: so the copy is built once.
-//! In a replacement `{on}` stands for the question whether its mutant is on.
+//! In a replacement `{on}` stands for the question whether its mutant is on, and `{hold}` for a call that sometimes holds
+//! the thread up: a mistake that shows only if another thread gets in between needs one there.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -110,7 +111,8 @@ fn apply_all(text: &str, edits: &[(&str, &Edit)]) -> Result<String, Vec<String>>
         }
         out.push_str(&text[end..at]);
         let is_on = format!("crate::mutants::is_on(\"{name}\")");
-        out.push_str(&edit.replace.replace("{on}", &is_on));
+        let replaced = edit.replace.replace("{on}", &is_on);
+        out.push_str(&replaced.replace("{hold}", "crate::mutants::hold_up();"));
         end = at + edit.find.len();
     }
     out.push_str(&text[end..]);
@@ -144,11 +146,14 @@ mod tests {
         let edit = |find: &str| Edit {
             file: "a.rs".into(),
             find: find.to_owned(),
-            replace: "[{on}]".to_owned(),
+            replace: "[{on}]{hold}".to_owned(),
         };
         let (once, twice, never) = (edit("b"), edit("a"), edit("c"));
         let applied = apply_all("aba", &[("one", &once)]).expect("fits");
-        assert_eq!(applied, "a[crate::mutants::is_on(\"one\")]a");
+        assert_eq!(
+            applied,
+            "a[crate::mutants::is_on(\"one\")]crate::mutants::hold_up();a"
+        );
         for misfit in [&twice, &never] {
             assert_eq!(
                 apply_all("aba", &[("one", misfit)]).map_err(|it| it.len()),

@@ -143,6 +143,38 @@ fn a_snapshots_time_stands_still() {
     assert_eq!(all(&db), ["kept"]);
 }
 
+/// A cursor that walks over many dead keys remembers where they lie, for all who read at its sequence number. A snapshot
+/// with this number and an earlier time still sees those that had not expired.
+#[test]
+fn what_a_cursor_learns_of_dead_keys_holds_at_earlier_times() {
+    let machine = SimStorage::new(12);
+    let db = open(&machine);
+    db.put(b"first", b"").unwrap();
+    for number in 0..400 {
+        let key = format!("key{number:03}");
+        db.put_with(key.as_bytes(), &[7; 100], PutOptions::expiring(YEAR))
+            .unwrap();
+        if number % 4 > 0 {
+            db.delete(key.as_bytes()).unwrap();
+        }
+    }
+    db.put(b"last", b"").unwrap();
+    let earlier = db.snapshot();
+    machine.sleep(2 * YEAR);
+    let later = db.snapshot();
+    assert_eq!(earlier.sequence(), later.sequence());
+    let at = |snapshot: &waystation::Snapshot| {
+        let options = IterOptions {
+            snapshot: Some(snapshot.clone()),
+            ..IterOptions::default()
+        };
+        keys(&mut db.iter(options).unwrap()).len()
+    };
+    for _ in 0..2 {
+        assert_eq!((at(&later), at(&earlier)), (2, 102));
+    }
+}
+
 #[test]
 fn expiry_survives_crashes_and_closing_and_no_clock_brings_anything_back() {
     for (seed, crash) in [

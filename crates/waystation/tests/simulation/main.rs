@@ -35,6 +35,8 @@ use tally::Tally;
 
 /// Seeds that run at the same time.
 const AT_ONCE: usize = 4;
+/// One in so many seeds is told of as it begins.
+const TOLD_EVERY: u64 = 25;
 
 fn run_seed(seed: u64, tally: &Tally) {
     match seed % 16 {
@@ -64,6 +66,10 @@ fn recovery_is_a_prefix_that_holds_everything_acknowledged() {
             let seed = next.fetch_add(1, SeqCst);
             if seed >= first + seeds {
                 return;
+            }
+            // So that silence means a hang to those who listen.
+            if seed.is_multiple_of(TOLD_EVERY) {
+                println!("simulation: seed {seed} begins");
             }
             if let Err(panic) = catch_unwind(|| run_seed(seed, &tally)) {
                 is_violated.store(true, SeqCst);
