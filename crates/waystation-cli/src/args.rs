@@ -7,7 +7,7 @@ pub(crate) use backup::{
     BackupDirectory, BackupsCommand, MakeBackup, PruneBackups, Restore, VerifyBackups,
 };
 
-pub(crate) use serve::Serve;
+pub(crate) use serve::{Drive, Serve};
 
 use crate::output::JsonTarget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -196,6 +196,9 @@ Examples:
     /// Serve databases of documents over HTTP, as CouchDB does
     #[command(after_help = serve::EXAMPLES)]
     Serve(Serve),
+    /// Hold shards of a server's databases on a drive, and evaluate queries beside them
+    #[command(after_help = serve::DRIVE_EXAMPLES)]
+    Drive(Drive),
     /// Compact tables through the compaction engine in hardware, simulated
     #[command(after_help = "\
 Examples:

@@ -18,6 +18,23 @@ pub enum Absence {
     Deleted,
 }
 
+/// How a node failed to do its part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeFault {
+    /// It cannot be reached, or the connection broke off.
+    Down,
+    /// It did not answer in time.
+    Slow,
+    /// Its storage is full.
+    Full,
+    /// It does not take this host: another version, another token, or a shard that it does not have.
+    Refused,
+    /// It answered what cannot be true.
+    Lying,
+    /// The request failed on it.
+    Failed,
+}
+
 /// An error of the document database.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -91,6 +108,14 @@ pub enum Error {
     /// A function of a design document failed.
     #[error(transparent)]
     Script(#[from] ScriptError),
+    /// A node that holds a part of the database did not do its part.
+    #[error("{reason}")]
+    Node {
+        /// How.
+        fault: NodeFault,
+        /// Which node, what it did, and what helps.
+        reason: String,
+    },
     /// Bytes in the engine are not what this crate wrote.
     #[error(
         "the record of {what} is damaged: {reason}; restore the database from a backup or a replica"
@@ -124,6 +149,14 @@ impl Error {
             Self::Unauthorized(_) => "unauthorized",
             Self::Script(error) => error.word(),
             Self::Engine(error) if error.is_out_of_space() => "insufficient_storage",
+            Self::Node { fault, .. } => match fault {
+                NodeFault::Down => "nodedown",
+                NodeFault::Slow => "timeout",
+                NodeFault::Full => "insufficient_storage",
+                NodeFault::Refused | NodeFault::Lying | NodeFault::Failed => {
+                    "internal_server_error"
+                }
+            },
             Self::Damaged { .. } | Self::Engine(_) | Self::File { .. } => "internal_server_error",
         }
     }

@@ -9,6 +9,7 @@
 //!   tree         revisions of one document, and which of them wins
 //!   json         bodies as canonical text, walked without parsing
 //!   collate      CouchDB's order of JSON values
+//!   wire         the bytes in which requests and replies of a shard travel
 //! ```
 //!
 //! This crate speaks no HTTP and knows no async: it is what a server, a drive and a test have in common.
@@ -25,11 +26,12 @@ mod revision;
 pub mod shard;
 pub mod tree;
 pub mod views;
+pub mod wire;
 
 pub use attachment::{Attachment, AttachmentInfo, ContentDigest, Given};
 pub use database::{Catalogue, Database};
 pub use document::Document;
-pub use error::{Absence, Error, Result};
+pub use error::{Absence, Error, NodeFault, Result};
 pub use render::{Rendering, Shown, array, render};
 pub use revision::{DIGEST_BYTES, Revision, RevisionId};
 pub use shard::{Edits, Shard, Updated};

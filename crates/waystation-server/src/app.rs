@@ -45,10 +45,14 @@ impl App {
         stopping: watch::Receiver<bool>,
     ) -> Result<Self, ServerError> {
         let outgoing = Outgoing::new(settings.replication_trust.as_deref())?;
-        let catalogue = Catalogue::open(&settings.directory, DatabaseSettings::default())?;
+        let databases = DatabaseSettings {
+            nodes: settings.nodes.clone(),
+            ..DatabaseSettings::default()
+        };
+        let catalogue = Catalogue::open(&settings.directory, databases)?;
         for name in SYSTEM_DATABASES {
             if matches!(catalogue.get(name), Err(Error::NoDatabase)) {
-                catalogue.create(name, 1)?;
+                catalogue.create(name, 1, None)?;
             }
         }
         let secret = record(&catalogue, "secret")?;

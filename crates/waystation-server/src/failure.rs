@@ -84,8 +84,12 @@ impl From<Error> for Failure {
             ("missing_stub" | "file_exists", _) => StatusCode::PRECONDITION_FAILED,
             ("document_too_large", _) => StatusCode::PAYLOAD_TOO_LARGE,
             ("insufficient_storage", _) => StatusCode::INSUFFICIENT_STORAGE,
+            ("nodedown", _) => StatusCode::PRECONDITION_FAILED,
             ("required index service unavailable", _) => StatusCode::SERVICE_UNAVAILABLE,
-            (_, Error::Engine(_) | Error::Damaged { .. } | Error::File { .. }) => {
+            (
+                _,
+                Error::Engine(_) | Error::Damaged { .. } | Error::File { .. } | Error::Node { .. },
+            ) => {
                 log::error!("a request failed: {error}");
                 StatusCode::INTERNAL_SERVER_ERROR
             }

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+use waystation_documents::database::Nodes;
 
 /// A server administrator, who may do everything.
 #[derive(Clone, PartialEq, Eq)]
@@ -50,6 +52,8 @@ pub struct Settings {
     pub replication_backoff: Duration,
     /// Shards of a new database that asks for no other number.
     pub shards: usize,
+    /// The drives on which shards may lie; `None`: there are none.
+    pub nodes: Option<Arc<dyn Nodes>>,
     /// Whether each write survives a power cut before it is answered, and not only the death of the process.
     pub sync: bool,
     /// Origins that browsers may call from; `*` for all.
@@ -89,6 +93,7 @@ impl Settings {
             replications_max: 500,
             replication_backoff: Duration::from_secs(30),
             shards: 2,
+            nodes: None,
             sync: false,
             cors_origins: Vec::new(),
             connections_max: 1024,

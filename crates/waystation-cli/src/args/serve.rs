@@ -16,7 +16,16 @@ Examples:
   curl -X PUT http://127.0.0.1:5984/cars
   waystation serve /data/documents --listen 0.0.0.0:5984 --admin-file /etc/waystation/admin
   waystation serve /data/documents --listen 0.0.0.0:6984 --admin-file /etc/waystation/admin --tls-cert edge.pem --tls-key edge.key
-  WAYSTATION_ADMIN=ann:secret waystation serve /data/documents --sync --cors-origin https://app.example";
+  WAYSTATION_ADMIN=ann:secret waystation serve /data/documents --sync --cors-origin https://app.example
+  waystation serve /data/documents --drive one=10.0.0.7:5986 --drive-token-file /etc/waystation/token";
+
+pub(super) const DRIVE_EXAMPLES: &str = "\
+The agent of a drive holds shards of a server's databases, and evaluates queries beside them: docs/guides/drives.md. Server and
+agent have to know the same token. It proves who is who; the connection is not encrypted.
+
+Examples:
+  head -c 32 /dev/urandom | base64 > /etc/waystation/token
+  waystation drive --listen 10.0.0.7:5986 --dir /data/shards --token-file /etc/waystation/token";
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -52,4 +61,38 @@ pub(crate) struct Serve {
     /// Let browsers call from this origin; `*` for all
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) cors_origin: Vec<String>,
+    /// A drive on which shards may lie, and where its agent listens; never give a name to another drive
+    #[arg(long, value_name = "NAME=ADDRESS:PORT", requires = "drive_token_file", value_parser = named_address)]
+    pub(crate) drive: Vec<(String, SocketAddr)>,
+    /// A file with the token that the drives know
+    #[arg(long, value_name = "FILE")]
+    pub(crate) drive_token_file: Option<PathBuf>,
+}
+
+/// Reads `NAME=ADDRESS:PORT`.
+fn named_address(text: &str) -> Result<(String, SocketAddr), String> {
+    let (name, address) = text
+        .split_once('=')
+        .ok_or("write NAME=ADDRESS:PORT, such as one=10.0.0.7:5986")?;
+    let is_name = |it: char| it.is_ascii_alphanumeric() || "-_.@".contains(it);
+    if name.is_empty() || name.starts_with('_') || !name.chars().all(is_name) {
+        return Err("a name has letters, digits and -_.@, and does not begin with _".to_owned());
+    }
+    let address = address
+        .parse()
+        .map_err(|_| format!("{address} is no ADDRESS:PORT"))?;
+    Ok((name.to_owned(), address))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Drive {
+    /// Where to listen; port 0 takes any that is free
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5986")]
+    pub(crate) listen: SocketAddr,
+    /// The directory of the shards, made if it is missing
+    #[arg(long)]
+    pub(crate) dir: PathBuf,
+    /// A file with the token that hosts have to know, 16 bytes or more
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: PathBuf,
 }

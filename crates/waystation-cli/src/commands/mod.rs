@@ -2,6 +2,7 @@
 
 mod backup;
 mod devices;
+mod drive;
 mod dump;
 mod handoff;
 mod inspect;
@@ -47,6 +48,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Place(command) => place::place(&context, command),
         Command::City(args) => crate::city::city(&mut context, &args),
         Command::Serve(args) => serve::serve(&mut context, args),
+        Command::Drive(args) => drive::drive(&mut context, &args),
         Command::Ip(command) => ip::ip(&mut context, &command),
         Command::DriveModel(command) => model::model(&mut context, &command),
         Command::Compact(args) => maintain::compact(&mut context, args),

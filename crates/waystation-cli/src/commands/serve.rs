@@ -1,13 +1,18 @@
 //! `serve`: the document server, until a signal stops it.
 
-use super::{Context, require_path};
+use super::{Context, drive, require_path};
 use crate::args::Serve;
 use crate::failure::{CANNOT_OPEN, DAMAGED, Failure, USAGE};
+use std::collections::HashSet;
 use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use waystation_documents::Error;
+use waystation_documents::database::{LOCAL_NODE, Nodes};
+use waystation_nodes::{DriveSettings, Drives};
 use waystation_server::{Admin, Jwt, Server, ServerError, Settings, Stopper, Tls};
 
 /// The exit code of a command that a second signal ended.
@@ -17,7 +22,7 @@ const SPARE_THREADS: usize = 4;
 /// How long the databases may take to close.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// Prints the warnings of engine and server.
+/// Prints the warnings of engine, server and agent.
 struct Log;
 
 impl log::Log for Log {
@@ -40,12 +45,38 @@ impl log::Log for Log {
     fn flush(&self) {}
 }
 
-pub(super) fn serve(context: &mut Context, args: Serve) -> Result<(), Failure> {
-    require_path(&args.directory)?;
+/// Has warnings printed from now on.
+pub(super) fn print_warnings() {
     if log::set_logger(&Log).is_ok() {
         log::set_max_level(log::LevelFilter::Warn);
     }
+}
+
+/// The drives, if there are some.
+fn nodes(args: &Serve) -> Result<Option<Arc<dyn Nodes>>, Failure> {
+    let Some(file) = &args.drive_token_file else {
+        return Ok(None);
+    };
+    let token = drive::token(file)?;
+    let drive = |(name, address): &(String, SocketAddr)| DriveSettings {
+        name: name.clone(),
+        address: *address,
+        token: token.clone(),
+    };
+    let names: HashSet<&str> = args.drive.iter().map(|(name, _)| name.as_str()).collect();
+    if names.len() < args.drive.len() || names.contains(LOCAL_NODE) {
+        let reason = format!("each drive needs a name of its own, other than {LOCAL_NODE}");
+        return Err(Failure::new(USAGE, reason));
+    }
+    let drives = Drives::new(args.drive.iter().map(drive).collect());
+    Ok(Some(Arc::new(drives)))
+}
+
+pub(super) fn serve(context: &mut Context, args: Serve) -> Result<(), Failure> {
+    require_path(&args.directory)?;
+    print_warnings();
     let settings = Settings {
+        nodes: nodes(&args)?,
         listen: args.listen,
         admins: admins(&args)?,
         tls: tls(&args),

@@ -9,7 +9,9 @@
 //! crash leaves without a name is removed at the next opening. A database that is created again has another directory,
 //! so it waits for nothing that is left of the one before.
 
-use super::{Database, Definition, file_error};
+use super::{
+    Database, Definition, LOCAL_NODE, NodeState, Nodes, ShardPlace, file_error, nodes, ring, shares,
+};
 use crate::error::{Error, Result};
 use crate::json::{Json, canonical, quote};
 use std::collections::{BTreeMap, HashMap};
@@ -21,8 +23,12 @@ use waystation::{Db, Durability, IterOptions, Options, WriteBatch};
 const DATABASE: u8 = b'd';
 /// What keys of the server's own records begin with.
 const RECORD: u8 = b'r';
+/// What keys of shards on drives begin with that are still to be removed: the database's uuid, and the node.
+const LEFT: u8 = b'x';
 /// The longest name of a database (bytes).
 const NAME_BYTES_MAX: usize = 238;
+/// Digits of a database's uuid.
+const UUID_DIGITS: usize = 32;
 /// Shards that a database may have.
 const SHARDS_MAX: usize = 64;
 
@@ -34,6 +40,8 @@ pub struct Settings {
     /// Databases that are open at once, at least; of more, those used longest ago are closed as soon as nothing uses
     /// them.
     pub open_max: usize,
+    /// The drives; `None`: there are none.
+    pub nodes: Option<Arc<dyn Nodes>>,
 }
 
 impl Default for Settings {
@@ -48,6 +56,7 @@ impl Default for Settings {
         Self {
             options,
             open_max: 100,
+            nodes: None,
         }
     }
 }
@@ -83,6 +92,7 @@ impl Catalogue {
         };
         let named = catalogue.read()?;
         catalogue.remove_unnamed(&named)?;
+        catalogue.remove_left();
         *catalogue
             .databases
             .write()
@@ -107,7 +117,8 @@ impl Catalogue {
     fn database(&self, name: &str, definition: &Definition) -> Arc<Database> {
         let directory = self.directory.join("databases").join(&definition.uuid);
         let options = self.settings.options.clone();
-        Arc::new(Database::new(name, directory, definition, options))
+        let nodes = self.settings.nodes.clone();
+        Arc::new(Database::new(name, directory, definition, options, nodes))
     }
 
     /// Removes what creations and deletions left that a crash interrupted.
@@ -121,6 +132,12 @@ impl Catalogue {
             }
         }
         Ok(())
+    }
+
+    /// What is known of the nodes; none: there is this process alone.
+    pub fn node_states(&self) -> Vec<NodeState> {
+        let nodes = self.settings.nodes.as_ref();
+        nodes.map(|nodes| nodes.states()).unwrap_or_default()
     }
 
     /// The names of all databases, in order.
@@ -144,11 +161,19 @@ impl Catalogue {
         Ok(database)
     }
 
-    /// Makes the database `name` of `shards` shards, which exists when it returns, whatever happens then.
+    /// Makes the database `name` of `shards` shards, which exists when it returns, whatever happens then. Its shards lie
+    /// on nodes by their weights: those that are given, by name, or else those that were measured. Databases of the
+    /// server itself, whose names begin with an underscore, stay in this process.
     ///
     /// # Errors
-    /// [`Error::DatabaseExists`], [`Error::IllegalDatabaseName`], [`Error::BadRequest`], [`Error::Engine`].
-    pub fn create(&self, name: &str, shards: usize) -> Result<Arc<Database>> {
+    /// [`Error::DatabaseExists`], [`Error::IllegalDatabaseName`], [`Error::BadRequest`], also if a node is not known;
+    /// [`Error::Engine`], [`Error::Node`].
+    pub fn create(
+        &self,
+        name: &str,
+        shards: usize,
+        weights: Option<&[(String, f64)]>,
+    ) -> Result<Arc<Database>> {
         check_name(name)?;
         if shards == 0 || shards > SHARDS_MAX {
             let reason = format!("The `q` value should be a positive integer up to {SHARDS_MAX}.");
@@ -161,10 +186,12 @@ impl Catalogue {
         let definition = Definition {
             uuid: random_uuid()?,
             shards,
+            nodes: self.places(name, shards, weights)?,
             security: String::new(),
         };
         let database = self.database(name, &definition);
         make_directory(&database.directory)?;
+        self.create_on_drives(&definition)?;
         drop(database.shards()?);
         // A name in the catalogue leads to files that a power cut leaves.
         sync_directory(&database.directory)?;
@@ -180,6 +207,106 @@ impl Catalogue {
         Ok(database)
     }
 
+    /// The node of each shard of a new database; none: all are in this process.
+    fn places(
+        &self,
+        name: &str,
+        shards: usize,
+        weights: Option<&[(String, f64)]>,
+    ) -> Result<Vec<String>> {
+        let Some(nodes) = self
+            .settings
+            .nodes
+            .as_ref()
+            .filter(|_| !name.starts_with('_'))
+        else {
+            return Ok(Vec::new());
+        };
+        let states = nodes.states();
+        let weights: Vec<(String, f64)> = match weights {
+            Some(weights) => weights.to_vec(),
+            None => nodes::measured_weights(&states),
+        };
+        let is_known =
+            |name: &String| name == LOCAL_NODE || states.iter().any(|state| state.name == *name);
+        if let Some((name, _)) = weights.iter().find(|(name, _)| !is_known(name)) {
+            let reason = format!("There is no node {name}.");
+            return Err(Error::BadRequest(reason.into()));
+        }
+        let numbers: Vec<f64> = weights.iter().map(|(_, weight)| *weight).collect();
+        let shares = shares(&numbers, shards);
+        let places = weights.iter().zip(shares);
+        let places = places.flat_map(|((name, _), share)| std::iter::repeat_n(name.clone(), share));
+        let places: Vec<String> = places.collect();
+        let is_local = places.iter().all(|name| name == LOCAL_NODE);
+        Ok(if is_local { Vec::new() } else { places })
+    }
+
+    /// Makes the shards of a new database that lie on drives. They are noted as left before, so that a crash or an
+    /// error leaves none without a trace.
+    fn create_on_drives(&self, definition: &Definition) -> Result<()> {
+        let Some(nodes) = self
+            .settings
+            .nodes
+            .as_ref()
+            .filter(|_| !definition.nodes.is_empty())
+        else {
+            return Ok(());
+        };
+        self.note_left(definition)?;
+        for (number, node) in definition.nodes.iter().enumerate() {
+            if node != LOCAL_NODE {
+                nodes.create(&ShardPlace {
+                    node: node.clone(),
+                    database: definition.uuid.clone(),
+                    range: ring::range_name(number, definition.shards),
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that the drives have shards of a database that is not named, or not any more.
+    fn note_left(&self, definition: &Definition) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for node in drives(&definition.nodes) {
+            batch.put(&left_key(&definition.uuid, node), &[]);
+        }
+        Ok(self.db.write(&batch, Durability::PowerLoss)?)
+    }
+
+    /// Removes what drives have of databases that are not named. What cannot be removed now, as the drive is away, is
+    /// removed another time.
+    fn remove_left(&self) {
+        if let Err(error) = self.try_to_remove_left() {
+            log::warn!("shards of deleted databases stay on drives for now: {error}");
+        }
+    }
+
+    fn try_to_remove_left(&self) -> Result<()> {
+        let Some(nodes) = &self.settings.nodes else {
+            return Ok(());
+        };
+        let mut entries = self.db.iter(IterOptions::prefix([LEFT]))?;
+        entries.seek_to_first()?;
+        let mut gone = WriteBatch::new();
+        let mut failure = None;
+        while entries.valid() {
+            let key = entries.key().to_vec();
+            let text = std::str::from_utf8(&key[1..]).ok();
+            let (uuid, node) = text
+                .and_then(|text| text.split_at_checked(UUID_DIGITS))
+                .ok_or_else(|| Error::damaged("a note of shards on drives", "it names none"))?;
+            match nodes.remove(node, uuid) {
+                Ok(()) => gone.delete(&key),
+                Err(error) => failure = Some(error),
+            }
+            entries.next()?;
+        }
+        self.db.write(&gone, Durability::ProcessCrash)?;
+        failure.map_or(Ok(()), Err)
+    }
+
     /// Deletes the database `name` with all it holds, which is gone when it returns.
     ///
     /// # Errors
@@ -192,6 +319,9 @@ impl Catalogue {
             let database = self.get(name)?;
             let mut batch = WriteBatch::new();
             batch.delete(&key(DATABASE, name));
+            for node in drives(&database.places) {
+                batch.put(&left_key(&database.uuid, node), &[]);
+            }
             self.db.write(&batch, Durability::PowerLoss)?;
             let mut databases = self
                 .databases
@@ -202,6 +332,10 @@ impl Catalogue {
         };
         self.uses().remove(name);
         database.retire();
+        if drives(&database.places).next().is_some() {
+            let _changing = self.change();
+            self.remove_left();
+        }
         remove_directory(&database.directory)
     }
 
@@ -217,6 +351,10 @@ impl Catalogue {
         let definition = Definition {
             uuid: database.uuid.clone(),
             shards: database.shard_count,
+            nodes: match drives(&database.places).next() {
+                None => Vec::new(),
+                Some(_) => database.places.clone(),
+            },
             security: security.to_owned(),
         };
         self.save(&database.name, &definition)?;
@@ -249,6 +387,9 @@ impl Catalogue {
     fn save(&self, name: &str, definition: &Definition) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.put(&key(DATABASE, name), &encode(definition));
+        for node in drives(&definition.nodes) {
+            batch.delete(&left_key(&definition.uuid, node));
+        }
         Ok(self.db.write(&batch, Durability::PowerLoss)?)
     }
 
@@ -298,13 +439,30 @@ fn key(space: u8, name: &str) -> Vec<u8> {
     [&[space], name.as_bytes()].concat()
 }
 
+fn left_key(uuid: &str, node: &str) -> Vec<u8> {
+    [&[LEFT], uuid.as_bytes(), node.as_bytes()].concat()
+}
+
+/// The nodes among `places` that are not this process; some may come several times.
+fn drives(places: &[String]) -> impl Iterator<Item = &str> {
+    let places = places.iter().map(String::as_str);
+    places.filter(|node| *node != LOCAL_NODE)
+}
+
 fn encode(definition: &Definition) -> Vec<u8> {
     let security = match definition.security.as_str() {
         "" => "null",
         security => security,
     };
     let (uuid, shards) = (quote(&definition.uuid), definition.shards);
-    format!(r#"{{"uuid":{uuid},"shards":{shards},"security":{security}}}"#).into_bytes()
+    let nodes = match definition.nodes.as_slice() {
+        [] => String::new(),
+        nodes => {
+            let names = crate::array(nodes.iter().map(|name| quote(name)));
+            format!(r#","nodes":{names}"#)
+        }
+    };
+    format!(r#"{{"uuid":{uuid},"shards":{shards},"security":{security}{nodes}}}"#).into_bytes()
 }
 
 fn decode(name: &str, bytes: &[u8]) -> Result<Definition> {
@@ -314,12 +472,22 @@ fn decode(name: &str, bytes: &[u8]) -> Result<Definition> {
     let uuid = json.member("uuid").and_then(Json::string);
     let shards = json.member("shards").and_then(Json::integer);
     let shards = shards.and_then(|it| usize::try_from(it).ok());
+    let shards = shards
+        .filter(|it| (1..=SHARDS_MAX).contains(it))
+        .ok_or_else(|| damaged("it has no shards"))?;
     let security = json.member("security").map_or("null", Json::text);
+    let nodes = json.member("nodes").into_iter();
+    let nodes: Vec<String> = nodes
+        .flat_map(|nodes| nodes.elements())
+        .filter_map(|node| Some(node.string()?.into_owned()))
+        .collect();
+    if !nodes.is_empty() && nodes.len() != shards {
+        return Err(damaged("it has not as many nodes as shards"));
+    }
     Ok(Definition {
         uuid: uuid.ok_or_else(|| damaged("it has no uuid"))?.into_owned(),
-        shards: shards
-            .filter(|it| (1..=SHARDS_MAX).contains(it))
-            .ok_or_else(|| damaged("it has no shards"))?,
+        shards,
+        nodes,
         security: if security == "null" { "" } else { security }.to_owned(),
     })
 }

@@ -4,6 +4,7 @@
 //! along when design documents are replicated. The shards' indexes are made equal to the definitions before the next
 //! query that follows a change of design documents.
 
+use super::part::{Part, each};
 use super::request::field_names;
 use super::{Database, IndexRequest};
 use crate::document::Document;
@@ -17,6 +18,10 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use waystation::Durability;
 
+/// Design documents that are read of a shard at once.
+const DESIGNS_AT_ONCE: u64 = 100;
+/// Fewer are read once they have this many bytes.
+const DESIGN_BYTES: u64 = 4 << 20;
 /// Between a design document's identifier and an index's name.
 const SEPARATOR: char = '\0';
 
@@ -187,6 +192,29 @@ impl Design {
     }
 }
 
+/// The design documents of a part.
+fn designs_of(part: &Part, mut options: ScanOptions) -> Result<Vec<Design>> {
+    let mut designs: Vec<Design> = Vec::new();
+    loop {
+        let (rows, is_end) = part.list(&options, DESIGNS_AT_ONCE, DESIGN_BYTES, true)?;
+        for row in rows {
+            let opened = row
+                .opened
+                .ok_or_else(|| part.lies("no document beside its row"))?;
+            designs.push(Design {
+                id: row.id,
+                revision: row.revision,
+                body: opened.version.body,
+            });
+        }
+        if is_end {
+            return Ok(designs);
+        }
+        options.from = designs.last().map(|design| design.id.clone());
+        options.is_behind = true;
+    }
+}
+
 impl Database {
     /// All indexes: that of all documents first, then by design document and name.
     ///
@@ -210,18 +238,12 @@ impl Database {
             is_before: true,
             ..ScanOptions::default()
         };
-        let mut designs = Vec::new();
-        for shard in self.shards()?.iter() {
-            let mut scan = shard.scan(&options)?;
-            while let Some(document) = scan.next_document()? {
-                designs.push(Design {
-                    id: document.id().to_owned(),
-                    revision: document.revision().clone(),
-                    body: document.body()?.to_owned(),
-                });
-            }
-        }
-        Ok(designs)
+        let shards = self.shards()?;
+        let found = each(
+            shards.iter().map(|part| (part, options.clone())),
+            designs_of,
+        )?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     fn design(&self, id: &str) -> Result<Option<Design>> {
@@ -341,17 +363,18 @@ impl Database {
         let indexes = self.indexes()?;
         let indexes = indexes.iter().filter(|index| index.design.is_some());
         let wanted: Vec<IndexDefinition> = indexes.map(IndexInfo::definition).collect();
-        for shard in self.shards()?.iter() {
-            for known in shard.index_definitions() {
+        let shards = self.shards()?;
+        each(shards.iter().map(|part| (part, ())), |part, ()| {
+            for known in part.index_definitions()? {
                 if !wanted.contains(&known) {
-                    shard.drop_index(&known.name)?;
+                    part.drop_index(&known.name)?;
                 }
             }
             wanted
                 .iter()
-                .try_for_each(|it| shard.create_index(it.clone()))?;
-        }
-        Ok(())
+                .try_for_each(|it| part.create_index(it.clone()))
+        })
+        .map(drop)
     }
 
     /// The indexes that a query may go through.

@@ -1,19 +1,39 @@
 //! The feed of a database's changes: every document once, at its latest sequence, in the order of the clock.
 
+use super::part::{Part, each};
 use super::{Database, FilterFunction, Sequence};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::json::Json;
 use crate::mango::Selector;
 use crate::revision::Revision;
-use crate::shard::{Change, Changes, Opened};
+use crate::shard::{Change, Opened, ReadChange, WantedChanges};
 use crate::views::DesignFunctions;
 use crate::{Rendering, render};
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 /// Changes that a page reads, at most.
 const PAGE_CHANGES: usize = 1000;
 /// A page ends when its documents have this many bytes.
 const PAGE_BYTES: usize = 1 << 20;
+/// Changes that are read of a shard at once.
+const LANE_ROWS: u64 = 256;
+/// Fewer are read once their documents have this many bytes.
+const LANE_BYTES: u64 = 256 << 10;
+
+/// A selector that chooses changes by the documents' winners. The shards match it.
+#[derive(Debug, Clone)]
+pub struct SelectorFilter(String);
+
+impl SelectorFilter {
+    /// The selector whose canonical JSON is `json`.
+    ///
+    /// # Errors
+    /// As [`Selector::parse`].
+    pub fn parse(json: Json<'_>) -> Result<Self> {
+        Selector::parse(json)?;
+        Ok(Self(json.text().to_owned()))
+    }
+}
 
 /// Which changes are wanted.
 #[derive(Debug, Clone, Default)]
@@ -26,7 +46,7 @@ pub enum Filter {
     /// Those of design documents.
     Design,
     /// Those of documents whose winner the selector matches.
-    Selector(Selector),
+    Selector(SelectorFilter),
     /// Those of documents whose winner the function lets pass.
     Function(FilterFunction),
 }
@@ -70,10 +90,32 @@ pub struct FeedPage {
     pub is_end: bool,
 }
 
-/// The next change of a shard.
+/// The next changes of a shard.
 struct Lane<'a> {
-    changes: Changes<'a>,
-    next: Option<Change>,
+    part: &'a Part,
+    /// Where the next page begins.
+    from: u64,
+    descending: bool,
+    wanted: WantedChanges,
+    ready: VecDeque<ReadChange>,
+    is_end: bool,
+}
+
+impl Lane<'_> {
+    /// Reads more, if there is nothing left.
+    fn fill(&mut self, rows: u64) -> Result<()> {
+        if self.is_end || !self.ready.is_empty() {
+            return Ok(());
+        }
+        let sizes = (rows.clamp(1, LANE_ROWS), LANE_BYTES);
+        let (rows, is_end) = self
+            .part
+            .changes(self.from, self.descending, sizes, &self.wanted)?;
+        self.from = rows.last().map_or(self.from, |last| last.sequence);
+        self.is_end = is_end;
+        self.ready = rows.into();
+        Ok(())
+    }
 }
 
 impl Database {
@@ -94,15 +136,9 @@ impl Database {
     /// [`Error::NoDatabase`], [`Error::Engine`], [`Error::Damaged`]; [`Error::Script`] if a function fails.
     pub fn changes(&self, feed: &mut Feed) -> Result<FeedPage> {
         let shards = self.shards()?;
-        let mut lanes = Vec::new();
-        for (at, shard) in shards.iter().enumerate() {
-            let mut changes = match feed.until {
-                Some(until) => shard.changes_before(until)?,
-                None => shard.changes(feed.since.positions.get(at).copied().unwrap_or(0))?,
-            };
-            let next = changes.next().transpose()?;
-            lanes.push(Lane { changes, next });
-        }
+        let mut lanes = each(shards.iter().zip(0..), |part, at: usize| {
+            feed.lane(part, at)
+        })?;
         let (mut rows, mut bytes, mut sandbox) = (Vec::new(), 0, None);
         for _ in 0..PAGE_CHANGES {
             let at = first(&lanes, feed.until.is_some());
@@ -110,16 +146,16 @@ impl Database {
                 return Ok(FeedPage { rows, is_end: true });
             };
             let lane = &mut lanes[at];
-            let change = lane.next.take().expect("the first lane has a change");
-            lane.next = lane.changes.next().transpose()?;
-            feed.pass(at, change.sequence);
-            let wanted = feed.choose(&change, &mut sandbox, |id, revision| {
-                match shards[at].open_revision(id, revision) {
-                    Err(Error::NotFound(_)) => Ok(None),
-                    opened => opened.map(Some),
-                }
-            })?;
-            let Some(opened) = wanted else { continue };
+            let Some(read) = lane.ready.pop_front() else {
+                break;
+            };
+            lane.fill(feed.limit.unwrap_or(LANE_ROWS))?;
+            feed.pass(at, read.sequence);
+            let Some(change) = read.change else { continue };
+            let part = &shards[at];
+            let Some(opened) = feed.choose(&change, read.opened, &mut sandbox, part)? else {
+                continue;
+            };
             feed.limit = feed.limit.map(|limit| limit - 1);
             bytes += change.id.len() + opened.as_ref().map_or(0, |it| it.version.body.len());
             rows.push(FeedRow {
@@ -133,7 +169,7 @@ impl Database {
                 break;
             }
         }
-        let is_end = feed.limit == Some(0) || lanes.iter().all(|lane| lane.next.is_none());
+        let is_end = feed.limit == Some(0) || lanes.iter().all(|lane| lane.ready.is_empty());
         Ok(FeedPage { rows, is_end })
     }
 
@@ -142,20 +178,43 @@ impl Database {
     /// # Errors
     /// [`Error::NoDatabase`], [`Error::Engine`].
     pub fn pending(&self, feed: &Feed) -> Result<u64> {
-        let mut pending = 0;
-        for (shard, since) in self.shards()?.iter().zip(&feed.since.positions) {
-            pending += match feed.until {
-                None => shard.count_changes(*since)?,
-                Some(until) => {
-                    shard.count_changes(0)? - shard.count_changes(until.saturating_sub(1))?
-                }
-            };
-        }
-        Ok(pending)
+        let shards = self.shards()?;
+        let parts = shards.iter().zip(&feed.since.positions);
+        let counts = each(parts, |part, since| match feed.until {
+            None => part.count_changes(*since),
+            Some(until) => {
+                Ok(part.count_changes(0)? - part.count_changes(until.saturating_sub(1))?)
+            }
+        })?;
+        Ok(counts.into_iter().sum())
     }
 }
 
 impl Feed {
+    /// The way through shard `at`.
+    fn lane<'a>(&self, part: &'a Part, at: usize) -> Result<Lane<'a>> {
+        let wanted = match &self.filter {
+            Filter::All if self.with_documents => WantedChanges::WithDocuments,
+            Filter::Function(_) => WantedChanges::WithDocuments,
+            Filter::All | Filter::Ids(_) | Filter::Design => WantedChanges::Bare,
+            Filter::Selector(selector) => WantedChanges::Matching {
+                selector: selector.0.clone(),
+                with_documents: self.with_documents,
+            },
+        };
+        let since = self.since.positions.get(at).copied().unwrap_or(0);
+        let mut lane = Lane {
+            part,
+            from: self.until.unwrap_or(since),
+            descending: self.until.is_some(),
+            wanted,
+            ready: VecDeque::new(),
+            is_end: false,
+        };
+        lane.fill(self.limit.unwrap_or(LANE_ROWS))?;
+        Ok(lane)
+    }
+
     /// Notes that the change at `sequence` of shard `at` was read.
     fn pass(&mut self, at: usize, sequence: u64) {
         match &mut self.until {
@@ -183,11 +242,24 @@ impl Feed {
     fn choose(
         &self,
         change: &Change,
+        opened: Option<Opened>,
         sandbox: &mut Option<DesignFunctions>,
-        open: impl Fn(&str, &Revision) -> Result<Option<Opened>>,
+        part: &Part,
     ) -> Result<Option<Option<Opened>>> {
         let is_wanted = match &self.filter {
-            Filter::All | Filter::Selector(_) | Filter::Function(_) => true,
+            Filter::All | Filter::Selector(_) => return Ok(Some(opened)),
+            Filter::Function(function) => {
+                let Some(opened) = opened else {
+                    return Ok(None);
+                };
+                let rendering = Rendering {
+                    revisions: true,
+                    ..Rendering::default()
+                };
+                let text = render(&change.id, &opened, &rendering);
+                let passes = function.passes(sandbox, &text)?;
+                return Ok(passes.then(|| Some(opened).filter(|_| self.with_documents)));
+            }
             Filter::Ids(ids) => ids.contains(&change.id),
             Filter::Design => change.id.starts_with("_design/"),
         };
@@ -195,31 +267,17 @@ impl Feed {
         let Some(winner) = winner else {
             return Ok(None);
         };
-        if !matches!(self.filter, Filter::Selector(_) | Filter::Function(_)) {
-            let opened = self.with_documents.then(|| open(&change.id, winner));
-            return Ok(Some(opened.transpose()?.flatten()));
-        }
-        let Some(opened) = open(&change.id, winner)? else {
-            return Ok(None);
-        };
-        let rendering = Rendering {
-            revisions: matches!(self.filter, Filter::Function(_)),
-            ..Rendering::default()
-        };
-        let text = render(&change.id, &opened, &rendering);
-        let is_match = match &self.filter {
-            Filter::Selector(selector) => selector.matches(&Json::new(&text)),
-            Filter::Function(function) => function.passes(sandbox, &text)?,
-            Filter::All | Filter::Ids(_) | Filter::Design => true,
-        };
-        Ok(is_match.then(|| Some(opened).filter(|_| self.with_documents)))
+        let opened = self
+            .with_documents
+            .then(|| part.find_revision(&change.id, winner));
+        Ok(Some(opened.transpose()?.flatten()))
     }
 }
 
 /// The lane whose change comes first.
 fn first(lanes: &[Lane<'_>], descending: bool) -> Option<usize> {
-    let sequence = |at: &usize| lanes[*at].next.as_ref().map(|change| change.sequence);
-    let there = (0..lanes.len()).filter(|at| lanes[*at].next.is_some());
+    let sequence = |at: &usize| lanes[*at].ready.front().map(|read| read.sequence);
+    let there = (0..lanes.len()).filter(|at| sequence(at).is_some());
     if descending {
         there.max_by_key(sequence)
     } else {

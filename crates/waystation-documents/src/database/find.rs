@@ -1,23 +1,21 @@
 //! Queries over a database: each shard goes through its part of the index, and what matches is merged, page by page.
 //!
-//! A shard's way is cut into *strides* of some hundred documents that end with a match or without one. Strides are taken in the
-//! order of where they end. So the merge is in the order of the index, a page ends in bounded time even if nothing
-//! matches, and the next one goes on behind the last stride.
+//! The shards go at once, in [lanes](super::lanes). A page ends when it has enough for the client, or when much was read
+//! for it, even if nothing matched; the next one goes on where the lanes stand.
 
+use super::lanes::{Bounds, Lanes};
 use super::request::invalid_bookmark;
 use super::{Database, FindRequest, IndexInfo};
 use crate::error::{Error, Result};
-use crate::json::{Json, quote};
+use crate::json::quote;
 use crate::mango::{Direction, FieldPath, KeyRange, Plan};
-use crate::shard::{IndexScan, Scan, ScanOptions, ScanStats, Shard, StoredDocument};
-use crate::{Rendering, render};
+use crate::shard::FindQuery;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use std::sync::Arc;
 
-/// Documents of a stride.
-const STRIDE: usize = 256;
-/// Strides of a page.
-const PAGE_STRIDES: usize = 64;
+/// A page ends when its lanes have read this many documents.
+const PAGE_EXAMINED: u64 = 1 << 17;
 /// A page ends when its documents have this many bytes.
 const PAGE_BYTES: usize = 1 << 20;
 /// More documents read for each that is found are worth a warning.
@@ -33,7 +31,7 @@ pub struct FindStats {
 }
 
 /// A query on its way.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Finder {
     request: FindRequest,
     index: IndexInfo,
@@ -41,8 +39,10 @@ pub struct Finder {
     ranges: Option<Vec<KeyRange>>,
     /// Nothing can match.
     is_empty: bool,
-    /// Where the last stride ended.
-    position: Option<Vec<u8>>,
+    /// Where an earlier answer ended.
+    after: Option<Vec<u8>>,
+    /// The ways through the shards, once they have begun.
+    lanes: Option<Lanes>,
     /// Where the last document was found.
     found_at: Option<Vec<u8>>,
     stats: FindStats,
@@ -55,24 +55,6 @@ pub struct FindPage {
     pub documents: Vec<String>,
     /// Whether there are no more.
     pub is_end: bool,
-}
-
-/// A part of a shard's way.
-struct Stride {
-    /// Where it ended: behind the documents that were read.
-    end: Vec<u8>,
-    /// What was found at its end.
-    found: Option<String>,
-}
-
-enum Way<'a> {
-    Identifiers(Scan<'a>),
-    Index(IndexScan<'a>),
-}
-
-struct Lane<'a> {
-    way: Way<'a>,
-    next: Option<Stride>,
 }
 
 impl Finder {
@@ -134,102 +116,30 @@ impl Finder {
         self.request.sort.direction == Direction::Descending
     }
 
-    /// What is answered of `document`, if it is found.
-    fn answer(&self, document: &StoredDocument<'_>) -> Result<Option<String>> {
-        if document.id().starts_with("_design/")
-            || !document.is_matched_by(&self.request.selector)?
-        {
-            return Ok(None);
-        }
-        let paths = self.request.fields.paths();
-        let is_stored = |path: &FieldPath| {
-            let name = path.steps()[0].as_str();
-            !name.starts_with('_') || matches!(name, "_id" | "_rev")
-        };
-        if !self.request.conflicts && paths.is_some_and(|paths| paths.iter().all(is_stored)) {
-            return Ok(Some(self.request.fields.extract(document)));
-        }
-        let rendering = Rendering {
-            conflicts: self.request.conflicts,
-            ..Rendering::default()
-        };
-        let text = render(document.id(), &document.opened()?, &rendering);
-        Ok(Some(self.request.fields.extract(&Json::new(&text))))
-    }
-
-    fn lane<'a>(&self, shard: &'a Shard) -> Result<Lane<'a>> {
-        let way = if self.is_by_id() {
-            Way::Identifiers(shard.scan(&self.identifiers()?)?)
-        } else {
-            let (ranges, position) = (self.ranges.as_deref(), self.position.as_deref());
-            let direction = self.request.sort.direction;
-            Way::Index(shard.scan_index(&self.index.shard_name(), ranges, direction, position)?)
-        };
-        let mut lane = Lane { way, next: None };
-        lane.advance(self)?;
-        Ok(lane)
-    }
-
-    fn identifiers(&self) -> Result<ScanOptions> {
-        let range = self.request.selector.id_range();
-        let (mut from, to) = if self.is_descending() {
-            (range.end, range.begin)
-        } else {
-            (range.begin, range.end)
-        };
-        let is_behind = self.position.is_some();
-        if let Some(position) = &self.position {
-            let id = String::from_utf8(position.clone());
-            from = Some(id.map_err(|_| invalid_bookmark(&quote(&self.request.bookmark)))?);
-        }
-        Ok(ScanOptions {
-            from,
-            is_behind,
-            to,
+    /// What is asked of each shard.
+    fn query(&self) -> FindQuery {
+        let request = &self.request;
+        FindQuery {
+            selector: request.selector.clone(),
+            selector_text: request.selector_text.clone(),
+            fields: request.fields.clone(),
+            fields_text: request.fields_text.clone(),
+            conflicts: request.conflicts,
+            index: (!self.is_by_id()).then(|| self.index.shard_name()),
+            ranges: self.ranges.clone(),
             descending: self.is_descending(),
-            ..ScanOptions::default()
-        })
-    }
-}
-
-impl Way<'_> {
-    /// The next document and its place; `None` at the end.
-    fn next_document(&mut self) -> Result<Option<StoredDocument<'_>>> {
-        match self {
-            Self::Identifiers(scan) => scan.next_document(),
-            Self::Index(scan) => scan.next_document(),
         }
     }
 
-    fn stats(&self) -> ScanStats {
-        match self {
-            Self::Identifiers(scan) => scan.stats(),
-            Self::Index(scan) => scan.stats(),
-        }
-    }
-}
-
-impl Lane<'_> {
-    fn advance(&mut self, finder: &Finder) -> Result<()> {
-        self.next = None;
-        for _ in 0..STRIDE {
-            let Some(document) = self.way.next_document()? else {
-                return Ok(());
-            };
-            let found = finder.answer(&document)?;
-            let id = document.id().as_bytes().to_vec();
-            drop(document);
-            let end = match &self.way {
-                Way::Identifiers(_) => id,
-                Way::Index(scan) => scan.position().to_vec(),
-            };
-            let is_found = found.is_some();
-            self.next = Some(Stride { end, found });
-            if is_found {
-                break;
-            }
-        }
-        Ok(())
+    /// The identifiers between which part `part` of the database is read.
+    fn bounds(&self, part: usize) -> Bounds {
+        let range = self.request.selector.id_range();
+        let (from, to) = match (self.is_by_id(), self.is_descending()) {
+            (false, _) => (None, None),
+            (true, true) => (range.end, range.begin),
+            (true, false) => (range.begin, range.end),
+        };
+        Bounds { part, from, to }
     }
 }
 
@@ -274,13 +184,14 @@ impl Database {
             matches!((&by_id.begin, &by_id.end), (Some(begin), Some(end)) if begin > end);
         let is_empty =
             ranges.as_ref().is_some_and(Vec::is_empty) || index.design.is_none() && is_crossed;
-        let position = position_of(&request.bookmark, index.design.is_none())?;
+        let after = position_of(&request.bookmark, index.design.is_none())?;
         Ok(Finder {
             request,
             index,
             ranges,
             is_empty,
-            position,
+            after,
+            lanes: None,
             found_at: None,
             stats: FindStats::default(),
         })
@@ -299,40 +210,32 @@ impl Database {
             return Ok(page);
         }
         let shards = self.shards()?;
-        let lanes = shards.iter().map(|shard| finder.lane(shard));
-        let mut lanes: Vec<Lane<'_>> = lanes.collect::<Result<_>>()?;
+        let lanes = match finder.lanes.take() {
+            Some(lanes) => lanes,
+            None => {
+                let bounds = (0..shards.len()).map(|part| finder.bounds(part)).collect();
+                let query = Arc::new(finder.query());
+                Lanes::new(query, bounds, &shards, finder.after.as_deref())
+            }
+        };
+        let wanted = finder.request.limit.saturating_add(finder.request.skip);
         let mut bytes = 0;
-        for stride in 0.. {
-            let Some(at) = first(&lanes, finder.is_descending()) else {
-                break;
-            };
-            if stride >= PAGE_STRIDES && page.documents.is_empty()
-                || stride >= PAGE_STRIDES * 16
-                || bytes >= PAGE_BYTES
-            {
-                page.is_end = false;
-                break;
+        let outcome = lanes.page(&shards, wanted, PAGE_EXAMINED, |place, document| {
+            if finder.request.skip > 0 {
+                finder.request.skip -= 1;
+                return false;
             }
-            let stride = lanes[at].next.take().expect("the first lane has a stride");
-            if let Some(document) = stride.found {
-                if finder.request.skip > 0 {
-                    finder.request.skip -= 1;
-                } else {
-                    bytes += document.len();
-                    page.documents.push(document);
-                    finder.found_at = Some(stride.end.clone());
-                    finder.request.limit -= 1;
-                    finder.stats.returned += 1;
-                }
-            }
-            finder.position = Some(stride.end);
-            if finder.request.limit == 0 {
-                break;
-            }
-            lanes[at].advance(finder)?;
-        }
-        let examined = lanes.iter().map(|lane| lane.way.stats().examined);
-        finder.stats.examined += examined.sum::<u64>();
+            bytes += document.len();
+            page.documents.push(document);
+            finder.found_at = Some(place);
+            finder.request.limit -= 1;
+            finder.stats.returned += 1;
+            finder.request.limit == 0 || bytes >= PAGE_BYTES
+        });
+        let stats = lanes.stats();
+        finder.stats.examined = stats.iter().map(|(_, stats)| stats.examined).sum();
+        finder.lanes = Some(lanes);
+        page.is_end = outcome? || finder.request.limit == 0;
         Ok(page)
     }
 
@@ -387,17 +290,6 @@ impl Database {
     }
 }
 
-/// The lane whose stride ends first.
-fn first(lanes: &[Lane<'_>], descending: bool) -> Option<usize> {
-    let end = |at: &usize| lanes[*at].next.as_ref().map(|stride| &stride.end);
-    let there = (0..lanes.len()).filter(|at| lanes[*at].next.is_some());
-    if descending {
-        there.max_by_key(end)
-    } else {
-        there.min_by_key(end)
-    }
-}
-
 /// The place that a bookmark names, in the index of identifiers or another one.
 fn position_of(bookmark: &str, is_by_id: bool) -> Result<Option<Vec<u8>>> {
     if bookmark.is_empty() {
@@ -408,6 +300,8 @@ fn position_of(bookmark: &str, is_by_id: bool) -> Result<Option<Vec<u8>>> {
     let position = bytes.as_deref().and_then(<[u8]>::split_first);
     let position = position.filter(|(first, _)| **first == kind);
     let position = position.map(|(_, position)| position.to_vec());
+    // A place among identifiers is one.
+    let position = position.filter(|it| !is_by_id || std::str::from_utf8(it).is_ok());
     position
         .map(Some)
         .ok_or_else(|| invalid_bookmark(&quote(bookmark)))

@@ -1,14 +1,20 @@
 //! Listings: documents in the order of their identifiers, page by page.
 
+use super::part::{Part, each};
 use super::{Database, Shards};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::revision::Revision;
-use crate::shard::{Opened, Scan, ScanOptions};
+use crate::shard::{ListedDocument, Opened, ScanOptions};
+use std::collections::VecDeque;
 
 /// Rows of a page, at most.
 const PAGE_ROWS: usize = 1000;
 /// A page ends when its documents have this many bytes.
 const PAGE_BYTES: usize = 1 << 20;
+/// Documents that are read of a shard at once.
+const LANE_ROWS: u64 = 64;
+/// Fewer are read once they have this many bytes.
+const LANE_BYTES: u64 = 128 << 10;
 /// More documents than this are not counted to say how many stand before the first one of a listing.
 const OFFSET_MAX: u64 = 10_000;
 
@@ -47,16 +53,31 @@ pub struct ListPage {
     pub rest: Option<Listing>,
 }
 
-/// The next document of a shard.
+/// The next documents of a shard.
 struct Lane<'a> {
-    scan: Scan<'a>,
-    next: Option<(String, Revision)>,
+    part: &'a Part,
+    options: ScanOptions,
+    with_documents: bool,
+    ready: VecDeque<ListedDocument>,
+    is_end: bool,
 }
 
 impl Lane<'_> {
-    fn advance(&mut self) -> Result<()> {
-        let document = self.scan.next_document()?;
-        self.next = document.map(|it| (it.id().to_owned(), it.revision().clone()));
+    /// Reads more, if there is nothing left.
+    fn fill(&mut self, rows: u64) -> Result<()> {
+        if rows == 0 || self.is_end || !self.ready.is_empty() {
+            return Ok(());
+        }
+        let rows = rows.clamp(1, LANE_ROWS);
+        let (rows, is_end) =
+            self.part
+                .list(&self.options, rows, LANE_BYTES, self.with_documents)?;
+        if let Some(last) = rows.last() {
+            self.options.from = Some(last.id.clone());
+            self.options.is_behind = true;
+        }
+        self.is_end = is_end;
+        self.ready = rows.into();
         Ok(())
     }
 }
@@ -68,8 +89,8 @@ impl Database {
     /// [`Error::NoDatabase`], [`Error::Engine`], [`Error::Damaged`].
     pub fn list(&self, listing: &Listing) -> Result<ListPage> {
         let shards = self.shards()?;
-        let mut lanes = lanes(&shards, &listing.scan)?;
         let mut rest = listing.clone();
+        let mut lanes = lanes(&shards, &rest)?;
         let mut rows: Vec<Listed> = Vec::new();
         let mut bytes = 0;
         while rest.limit != Some(0) {
@@ -82,25 +103,29 @@ impl Database {
                 let rest = Some(rest);
                 return Ok(ListPage { rows, rest });
             }
-            let (id, revision) = lanes[at]
-                .next
-                .take()
-                .expect("the first lane has a document");
-            lanes[at].advance()?;
+            let lane = &mut lanes[at];
+            let Some(row) = lane.ready.pop_front() else {
+                break;
+            };
             if rest.skip > 0 {
                 rest.skip -= 1;
+                lane.with_documents = listing.with_documents && rest.skip < LANE_ROWS;
+                lane.fill(LANE_ROWS)?;
                 continue;
             }
             rest.limit = rest.limit.map(|limit| limit - 1);
-            let opened = if listing.with_documents {
-                found(shards.of(&id).open_revision(&id, &revision))?
-            } else {
-                None
+            lane.with_documents = listing.with_documents;
+            lane.fill(rest.limit.unwrap_or(LANE_ROWS))?;
+            let opened = match row.opened {
+                None if listing.with_documents => {
+                    lane.part.find_revision(&row.id, &row.revision)?
+                }
+                opened => opened,
             };
-            bytes += id.len() + opened.as_ref().map_or(0, |it| it.version.body.len());
+            bytes += row.id.len() + opened.as_ref().map_or(0, |it| it.version.body.len());
             rows.push(Listed {
-                id,
-                revision,
+                id: row.id,
+                revision: row.revision,
                 deleted: false,
                 opened,
             });
@@ -118,7 +143,7 @@ impl Database {
             return Ok(None);
         };
         let opened = if with_document && !deleted {
-            found(shards.of(id).open_revision(id, &revision))?
+            shards.of(id).find_revision(id, &revision)?
         } else {
             None
         };
@@ -145,44 +170,41 @@ impl Database {
             ..ScanOptions::default()
         };
         let mut count = listing.skip;
-        for shard in self.shards()?.iter() {
-            let mut scan = shard.scan(&before)?;
-            while scan.next_document()?.is_some() {
-                count += 1;
-                if count > OFFSET_MAX {
-                    return Ok(None);
-                }
+        for part in self.shards()?.iter() {
+            count += part.count_documents(&before, OFFSET_MAX)?;
+            if count > OFFSET_MAX {
+                return Ok(None);
             }
         }
         Ok(Some(count))
     }
 }
 
-fn lanes<'a>(shards: &'a Shards<'_>, options: &ScanOptions) -> Result<Vec<Lane<'a>>> {
-    let lane = |shard: &'a crate::shard::Shard| {
-        let scan = shard.scan(options)?;
-        let mut lane = Lane { scan, next: None };
-        lane.advance()?;
+fn lanes<'a>(shards: &'a Shards<'_>, listing: &Listing) -> Result<Vec<Lane<'a>>> {
+    let wanted = listing
+        .limit
+        .map(|limit| limit.saturating_add(listing.skip));
+    let wanted = wanted.unwrap_or(LANE_ROWS).div_ceil(shards.len() as u64) + 1;
+    each(shards.iter().map(|part| (part, ())), |part, ()| {
+        let mut lane = Lane {
+            part,
+            options: listing.scan.clone(),
+            with_documents: listing.with_documents && listing.skip < LANE_ROWS,
+            ready: VecDeque::new(),
+            is_end: false,
+        };
+        lane.fill(wanted)?;
         Ok(lane)
-    };
-    shards.iter().map(lane).collect()
+    })
 }
 
 /// The lane whose document comes first.
 fn first(lanes: &[Lane<'_>], descending: bool) -> Option<usize> {
-    let id = |at: &usize| lanes[*at].next.as_ref().map(|(id, _)| id);
-    let there = (0..lanes.len()).filter(|at| lanes[*at].next.is_some());
+    let id = |at: &usize| lanes[*at].ready.front().map(|row| &row.id);
+    let there = (0..lanes.len()).filter(|at| id(at).is_some());
     if descending {
         there.max_by_key(id)
     } else {
         there.min_by_key(id)
-    }
-}
-
-/// A document that was purged since its row was read is left out.
-fn found(opened: Result<Opened>) -> Result<Option<Opened>> {
-    match opened {
-        Err(Error::NotFound(_)) => Ok(None),
-        opened => opened.map(Some),
     }
 }

@@ -1,13 +1,15 @@
-//! A database: documents over several shards in one process.
+//! A database: documents over several shards, in this process and on drives.
 //!
 //! ```text
 //!   catalogue    which databases there are; creates and deletes them
 //!   ring         which shard holds a document
+//!   nodes        the drives beside this process; meter: how fast their scans are; shares: how many shards each gets
+//!   part         what the database asks of a shard, wherever that is
 //!   update       writes, sorted by shard
 //!   listing      documents in the order of their identifiers, page by page
 //!   feed         changes in the order of the database's clock, page by page
 //!   filter       functions of design documents that choose changes
-//!   find         Mango queries, page by page
+//!   find         Mango queries, page by page; lanes: their ways through the shards, gone at once
 //!   design       indexes, as design documents define them
 //!   validate     what design documents say about updates
 //!   views        answers of views, from the rows that the shards keep
@@ -25,29 +27,38 @@ mod design;
 mod feed;
 mod filter;
 mod find;
+mod lanes;
 mod listing;
+mod meter;
+mod nodes;
+mod part;
 mod request;
 mod ring;
 mod sequence;
+mod shares;
 mod update;
 mod validate;
 mod views;
 
 pub use catalogue::{Catalogue, Settings};
 pub use design::IndexInfo;
-pub use feed::{Feed, FeedPage, FeedRow, Filter};
+pub use feed::{Feed, FeedPage, FeedRow, Filter, SelectorFilter};
 pub use filter::FilterFunction;
 pub use find::{FindPage, FindStats, Finder};
 pub use listing::{ListPage, Listed, Listing};
+pub use meter::Meter;
+pub use nodes::{LOCAL_NODE, NodeState, Nodes, ShardPlace};
 pub use request::{FindRequest, IndexRequest};
 pub use sequence::Sequence;
+pub use shares::shares;
 pub use validate::Caller;
 pub use views::{DesignInfo, ViewAnswer, ViewEntries};
 
 use crate::attachment::AttachmentInfo;
 use crate::error::{Error, Result};
 use crate::revision::Revision;
-use crate::shard::{Clock, LocalDocument, Opened, Revisions, Shard};
+use crate::shard::{Clock, LocalDocument, Opened, Revisions, Shard, ShardAccess, ShardInfo};
+use part::{Part, each};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -61,6 +72,8 @@ struct Definition {
     uuid: String,
     /// How many shards it has.
     shards: usize,
+    /// The node of each shard; none: all are in this process.
+    nodes: Vec<String>,
     /// Who may do what, as canonical JSON; empty: the default.
     security: String,
 }
@@ -68,7 +81,7 @@ struct Definition {
 /// Where a database stands.
 enum State {
     Closed,
-    Open(Vec<Shard>),
+    Open(Vec<Part>),
     Deleted,
 }
 
@@ -95,6 +108,9 @@ pub struct Database {
     directory: PathBuf,
     uuid: String,
     shard_count: usize,
+    /// The node of each shard.
+    places: Vec<String>,
+    nodes: Option<Arc<dyn Nodes>>,
     security: Mutex<String>,
     options: Options,
     state: RwLock<State>,
@@ -113,9 +129,9 @@ pub struct Database {
 struct Shards<'a>(RwLockReadGuard<'a, State>);
 
 impl std::ops::Deref for Shards<'_> {
-    type Target = [Shard];
+    type Target = [Part];
 
-    fn deref(&self) -> &[Shard] {
+    fn deref(&self) -> &[Part] {
         match &*self.0 {
             State::Open(shards) => shards,
             State::Closed | State::Deleted => &[],
@@ -125,14 +141,27 @@ impl std::ops::Deref for Shards<'_> {
 
 impl Shards<'_> {
     /// The shard of document `id`.
-    fn of(&self, id: &str) -> &Shard {
+    fn of(&self, id: &str) -> &Part {
         &self[ring::shard_of(id, self.len())]
     }
 }
 
 impl Database {
-    fn new(name: &str, directory: PathBuf, definition: &Definition, options: Options) -> Self {
+    fn new(
+        name: &str,
+        directory: PathBuf,
+        definition: &Definition,
+        options: Options,
+        nodes: Option<Arc<dyn Nodes>>,
+    ) -> Self {
+        let here = || vec![LOCAL_NODE.to_owned(); definition.shards];
+        let places = match definition.nodes.as_slice() {
+            [] => here(),
+            places => places.to_vec(),
+        };
         Self {
+            places,
+            nodes,
             name: name.to_owned(),
             directory,
             uuid: definition.uuid.clone(),
@@ -164,9 +193,16 @@ impl Database {
         (0..self.shard_count).map(range).collect()
     }
 
-    /// The name of the range that holds document `id`.
-    pub fn range_of(&self, id: &str) -> String {
-        ring::range_name(ring::shard_of(id, self.shard_count), self.shard_count)
+    /// The names of its shards' ranges, each with its node.
+    pub fn places(&self) -> Vec<(String, String)> {
+        self.ranges().into_iter().zip(self.places.clone()).collect()
+    }
+
+    /// The name of the range that holds document `id`, and its node.
+    pub fn place_of(&self, id: &str) -> (String, String) {
+        let number = ring::shard_of(id, self.shard_count);
+        let range = ring::range_name(number, self.shard_count);
+        (range, self.places[number].clone())
     }
 
     /// Who may do what, as canonical JSON; empty: the default.
@@ -197,13 +233,27 @@ impl Database {
         }
     }
 
-    fn open_shards(&self) -> Result<Vec<Shard>> {
+    fn open_shards(&self) -> Result<Vec<Part>> {
         let clock = Clock::default();
-        let open = |range: String| {
-            let db = waystation::Db::open(self.directory.join(range), self.options.clone())?;
-            Shard::over(Arc::new(db), clock.clone())
+        let open = |(range, node): (String, String)| {
+            let access: Arc<dyn ShardAccess> = if node == LOCAL_NODE {
+                let db = waystation::Db::open(self.directory.join(range), self.options.clone())?;
+                Arc::new(Shard::over(Arc::new(db), clock.clone())?)
+            } else {
+                let place = ShardPlace {
+                    node: node.clone(),
+                    database: self.uuid.clone(),
+                    range,
+                };
+                let nodes = self.nodes.as_ref();
+                nodes
+                    .ok_or_else(|| nodes::unknown(&node))?
+                    .reach(&place, &clock)?
+            };
+            let meter = self.nodes.as_ref().and_then(|nodes| nodes.meter(&node));
+            Ok(Part::new(node, access, meter))
         };
-        self.ranges().into_iter().map(open).collect()
+        self.places().into_iter().map(open).collect()
     }
 
     /// Closes the shards, if nothing uses them. Returns whether they are closed.
@@ -238,20 +288,24 @@ impl Database {
     /// [`Error::NoDatabase`], [`Error::Engine`], [`Error::File`].
     pub fn info(&self) -> Result<DatabaseInfo> {
         let shards = self.shards()?;
+        let figures = each(shards.iter().map(|part| (part, ())), |part, ()| {
+            Ok((part.info()?, part.sizes()?))
+        })?;
+        let position = |(info, _): &(ShardInfo, _)| info.update_sequence;
         let mut info = DatabaseInfo {
             documents: 0,
             deleted: 0,
-            update_sequence: self.end_of(&shards),
+            update_sequence: self.place_at(figures.iter().map(position).collect()),
             purge_sequence: 0,
-            file_bytes: bytes_below(&self.directory)?,
+            file_bytes: 0,
             active_bytes: 0,
         };
-        for shard in shards.iter() {
-            let figures = shard.info();
-            info.documents += figures.documents;
-            info.deleted += figures.deleted;
-            info.purge_sequence += figures.purge_sequence;
-            info.active_bytes += shard.db().approximate_bytes(&[], &[0xff])?;
+        for (part, (file_bytes, active_bytes)) in figures {
+            info.documents += part.documents;
+            info.deleted += part.deleted;
+            info.purge_sequence += part.purge_sequence;
+            info.file_bytes += file_bytes;
+            info.active_bytes += active_bytes;
         }
         Ok(info)
     }
@@ -261,14 +315,17 @@ impl Database {
     /// # Errors
     /// [`Error::NoDatabase`], [`Error::Engine`].
     pub fn update_sequence(&self) -> Result<Sequence> {
-        Ok(self.end_of(&self.shards()?))
+        let shards = self.shards()?;
+        let positions = each(shards.iter().map(|part| (part, ())), |part, ()| {
+            Ok(part.info()?.update_sequence)
+        })?;
+        Ok(self.place_at(positions))
     }
 
-    fn end_of(&self, shards: &[Shard]) -> Sequence {
-        let position = |shard: &Shard| shard.info().update_sequence;
+    fn place_at(&self, positions: Vec<u64>) -> Sequence {
         Sequence {
             instance: self.instance(),
-            positions: shards.iter().map(position).collect(),
+            positions,
         }
     }
 
@@ -335,8 +392,8 @@ impl Database {
     /// [`Error::NoDatabase`], [`Error::Engine`], [`Error::Damaged`].
     pub fn local_documents(&self) -> Result<Vec<LocalDocument>> {
         let mut found = Vec::new();
-        for shard in self.shards()?.iter() {
-            found.extend(shard.local_documents()?);
+        for part in self.shards()?.iter() {
+            found.extend(part.local_documents()?);
         }
         found.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(found)
@@ -359,7 +416,8 @@ impl Database {
     /// [`Error::NoDatabase`], [`Error::Engine`].
     pub fn sync(&self) -> Result<()> {
         let shards = self.shards()?;
-        shards.iter().try_for_each(|shard| Ok(shard.db().sync()?))
+        let parts = shards.iter().map(|part| (part, ()));
+        each(parts, |part, ()| part.sync()).map(drop)
     }
 
     /// Ancestors of each leaf that are remembered.
@@ -368,7 +426,9 @@ impl Database {
     /// [`Error::NoDatabase`], [`Error::Engine`].
     pub fn revs_limit(&self) -> Result<u64> {
         let shards = self.shards()?;
-        Ok(shards.first().map_or(0, |shard| shard.info().revs_limit))
+        shards
+            .first()
+            .map_or(Ok(0), |part| Ok(part.info()?.revs_limit))
     }
 
     /// Has `limit` (at least one) ancestors of each leaf remembered from now on.
@@ -379,7 +439,7 @@ impl Database {
         let shards = self.shards()?;
         shards
             .iter()
-            .try_for_each(|shard| shard.set_revs_limit(limit))
+            .try_for_each(|part| part.set_revs_limit(limit))
     }
 
     /// Removes the leaves `revisions` of document `id` with all traces. Returns the ones that were leaves.
@@ -403,12 +463,9 @@ impl Compaction {
     /// # Errors
     /// As [`Shard::compact`]; [`Error::NoDatabase`].
     pub fn run(self) -> Result<()> {
-        for shard in self.0.shards()?.iter() {
-            shard.compact()?;
-            let db = shard.db();
-            db.compact_range(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)?;
-        }
-        Ok(())
+        let shards = self.0.shards()?;
+        let parts = shards.iter().map(|part| (part, ()));
+        each(parts, |part, ()| part.compact()).map(drop)
     }
 }
 
@@ -435,24 +492,6 @@ fn file_error(operation: &'static str, path: &Path, error: &std::io::Error) -> E
         path: path.to_owned(),
         reason: error.to_string(),
     }
-}
-
-/// Bytes that the files below `directory` take; a file that goes meanwhile counts nothing.
-fn bytes_below(directory: &Path) -> Result<u64> {
-    let refused = |error: &std::io::Error| file_error("list", directory, error);
-    let mut bytes = 0;
-    for entry in std::fs::read_dir(directory).map_err(|error| refused(&error))? {
-        let entry = entry.map_err(|error| refused(&error))?;
-        let Ok(metadata) = entry.metadata() else {
-            continue;
-        };
-        bytes += if metadata.is_dir() {
-            bytes_below(&entry.path())?
-        } else {
-            metadata.len()
-        };
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

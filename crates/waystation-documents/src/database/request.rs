@@ -12,6 +12,8 @@ const LIMIT: u64 = 25;
 pub struct FindRequest {
     /// Which documents are wanted.
     pub selector: Selector,
+    /// The same as canonical JSON.
+    pub selector_text: String,
     /// In which order.
     pub sort: Sort,
     /// The same as canonical JSON.
@@ -66,6 +68,7 @@ impl FindRequest {
         };
         let request = Self {
             selector: Selector::parse(selector)?,
+            selector_text: selector.text().to_owned(),
             sort: Sort::parse(Json::new(sort))?,
             sort_text: sort.to_owned(),
             fields: Projection::parse(Json::new(fields))?,

@@ -70,21 +70,21 @@ fn ids(count: impl Iterator<Item = usize>) -> Vec<String> {
 #[test]
 fn names_are_created_deleted_and_created_again() -> Result<()> {
     let (directory, catalogue) = catalogue();
-    let first = catalogue.create("cars", 2)?;
+    let first = catalogue.create("cars", 2, None)?;
     put(&first, r#"{"_id":"a"}"#);
     assert!(matches!(
-        catalogue.create("cars", 2),
+        catalogue.create("cars", 2, None),
         Err(Error::DatabaseExists)
     ));
     catalogue.delete("cars")?;
     assert!(matches!(first.open_winner("a"), Err(Error::NoDatabase)));
     assert!(matches!(catalogue.get("cars"), Err(Error::NoDatabase)));
     assert!(matches!(catalogue.delete("cars"), Err(Error::NoDatabase)));
-    let second = catalogue.create("cars", 3)?;
+    let second = catalogue.create("cars", 3, None)?;
     assert!(matches!(second.open_winner("a"), Err(Error::NotFound(_))));
     assert!(matches!(first.open_winner("a"), Err(Error::NoDatabase)));
     for name in ["", "Cars", "1a", "_x", "a b", "a\u{e9}"] {
-        let refused = catalogue.create(name, 2).expect_err(name);
+        let refused = catalogue.create(name, 2, None).expect_err(name);
         assert_eq!(refused.word(), "illegal_database_name");
     }
     assert_eq!(catalogue.names(), ["cars"]);
@@ -96,7 +96,7 @@ fn names_are_created_deleted_and_created_again() -> Result<()> {
 #[test]
 fn what_a_crash_left_without_a_name_is_removed() -> Result<()> {
     let (directory, catalogue) = catalogue();
-    let cars = catalogue.create("cars", 1)?;
+    let cars = catalogue.create("cars", 1, None)?;
     put(&cars, r#"{"_id":"a"}"#);
     drop((cars, catalogue));
     let orphan = directory.path().join("databases/0123");
@@ -112,7 +112,7 @@ fn what_a_crash_left_without_a_name_is_removed() -> Result<()> {
 fn databases_that_are_not_used_are_closed_and_opened_again() -> Result<()> {
     let (_directory, catalogue) = catalogue();
     for name in ["a", "b", "c", "d"] {
-        let database = catalogue.create(name, 1)?;
+        let database = catalogue.create(name, 1, None)?;
         put(&database, r#"{"_id":"x"}"#);
     }
     let is_open = |name: &str| catalogue.get(name).is_ok_and(|it| it.is_open());
@@ -129,7 +129,7 @@ fn databases_that_are_not_used_are_closed_and_opened_again() -> Result<()> {
 #[test]
 fn security_is_kept() -> Result<()> {
     let (directory, catalogue) = catalogue();
-    let cars = catalogue.create("cars", 1)?;
+    let cars = catalogue.create("cars", 1, None)?;
     assert_eq!(cars.security(), "");
     catalogue.set_security(&cars, r#"{"admins":{}}"#)?;
     catalogue.put_record("secret", b"s")?;
@@ -143,7 +143,7 @@ fn security_is_kept() -> Result<()> {
 #[test]
 fn listings_are_in_order_over_shards_and_pages() -> Result<()> {
     let (_directory, catalogue) = catalogue();
-    let database = catalogue.create("cars", 3)?;
+    let database = catalogue.create("cars", 3, None)?;
     fill(&database, 2500);
     let all: Vec<String> = (0..2500).map(|at| format!("{at:05}")).collect();
     assert_eq!(listed(&database, Listing::default()), all);
@@ -179,7 +179,7 @@ fn listings_are_in_order_over_shards_and_pages() -> Result<()> {
 #[test]
 fn changes_are_in_the_order_of_updates_over_shards() -> Result<()> {
     let (_directory, catalogue) = catalogue();
-    let database = catalogue.create("cars", 3)?;
+    let database = catalogue.create("cars", 3, None)?;
     let names: Vec<String> = (0..1200)
         .map(|at| format!("{}", at * 7919 % 1200))
         .collect();
@@ -227,7 +227,7 @@ fn changes_are_in_the_order_of_updates_over_shards() -> Result<()> {
     let page = database.changes(&mut down)?;
     assert_eq!(page.rows[0].id, names[1199]);
     assert_eq!(page.rows[1].id, names[1198]);
-    let selector = crate::mango::Selector::parse(Json::new(r#"{"n":{"$lt":3}}"#))?;
+    let selector = SelectorFilter::parse(Json::new(r#"{"n":{"$lt":3}}"#))?;
     let mut filtered = Feed {
         since: database.sequence("0")?,
         filter: Filter::Selector(selector),
@@ -246,7 +246,7 @@ fn changes_are_in_the_order_of_updates_over_shards() -> Result<()> {
 #[test]
 fn queries_agree_with_and_without_an_index() -> Result<()> {
     let (_directory, catalogue) = catalogue();
-    let database = catalogue.create("cars", 3)?;
+    let database = catalogue.create("cars", 3, None)?;
     fill(&database, 700);
     let query =
         r#"{"selector":{"n":{"$gte":100,"$lt":400},"odd":true},"fields":["_id"],"limit":1000}"#;
@@ -281,7 +281,7 @@ fn queries_agree_with_and_without_an_index() -> Result<()> {
 #[test]
 fn a_bookmark_goes_on_where_an_answer_ended() -> Result<()> {
     let (_directory, catalogue) = catalogue();
-    let database = catalogue.create("cars", 2)?;
+    let database = catalogue.create("cars", 2, None)?;
     fill(&database, 100);
     for index in [false, true] {
         if index {
@@ -312,7 +312,7 @@ fn a_bookmark_goes_on_where_an_answer_ended() -> Result<()> {
 #[test]
 fn local_documents_are_apart() -> Result<()> {
     let (_directory, catalogue) = catalogue();
-    let database = catalogue.create("cars", 2)?;
+    let database = catalogue.create("cars", 2, None)?;
     assert_eq!(
         put(&database, r#"{"_id":"_local/a","x":1}"#).to_string(),
         "0-1"

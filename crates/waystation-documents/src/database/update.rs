@@ -1,5 +1,6 @@
 //! Updates of a database: each document goes to the shard of its identifier.
 
+use super::part::each;
 use super::{Database, Shards, ring};
 use crate::document::Document;
 use crate::error::{Error, Result};
@@ -53,11 +54,13 @@ impl Database {
             places[number].push(place);
             parts[number].push(document);
         }
-        for ((shard, places), part) in shards.iter().zip(places).zip(parts) {
-            if part.is_empty() {
-                continue;
-            }
-            let outcomes = shard.update(&part, edits, durability)?;
+        let given = shards.iter().zip(parts);
+        let given = given.filter(|(_, documents)| !documents.is_empty());
+        let outcomes = each(given, |part, documents| {
+            part.update(documents, edits, durability)
+        })?;
+        let places = places.into_iter().filter(|places| !places.is_empty());
+        for (places, outcomes) in places.zip(outcomes) {
             for (place, outcome) in places.into_iter().zip(outcomes) {
                 updated[place] = Some(outcome);
             }

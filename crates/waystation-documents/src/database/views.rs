@@ -4,6 +4,7 @@
 //! all of them as they stand at that moment. Rows are read while their answer is sent: the iterators outlive the call,
 //! hold what they read, and keep the database from being closed, but not from being deleted.
 
+use super::part::each;
 use super::{Database, Sequence};
 use crate::error::Result;
 use crate::shard::ViewRows;
@@ -71,10 +72,10 @@ impl Database {
         let view = design.view(name)?;
         let reduces = query.reduces(view);
         let shards = self.shards()?;
-        let rows = shards
-            .iter()
-            .map(|shard| shard.view_rows(design, name, query, limits));
-        let mut rows: Vec<ViewRows> = rows.collect::<Result<_>>()?;
+        let parts = shards.iter().map(|part| (part, ()));
+        let mut rows = each(parts, |part, ()| {
+            part.view_rows(design, name, query, limits)
+        })?;
         let total_rows: u64 = rows.iter().map(ViewRows::total_rows).sum();
         let offset = if reduces || !query.sorted {
             None
@@ -105,9 +106,8 @@ impl Database {
     /// As [`Shard::build_views`](crate::Shard::build_views); [`Error::NoDatabase`](crate::Error::NoDatabase).
     pub fn build_views(&self, design: &DesignDocument, limits: Limits) -> Result<()> {
         let shards = self.shards()?;
-        shards
-            .iter()
-            .try_for_each(|shard| shard.build_views(design, limits).map(drop))
+        let parts = shards.iter().map(|part| (part, ()));
+        each(parts, |part, ()| part.build_views(design, limits)).map(drop)
     }
 
     /// Figures about the indexes of the views of `design`.
@@ -117,11 +117,11 @@ impl Database {
     /// [`Error::Damaged`](crate::Error::Damaged).
     pub fn views_info(&self, design: &DesignDocument) -> Result<DesignInfo> {
         let mut info = DesignInfo::default();
-        for shard in self.shards()?.iter() {
-            let part = shard.views_info(design)?;
-            info.update_sequence = info.update_sequence.max(part.update_sequence);
-            info.pending += shard.count_changes(part.update_sequence)?;
-            info.bytes += part.bytes;
+        for part in self.shards()?.iter() {
+            let figures = part.views_info(design)?;
+            info.update_sequence = info.update_sequence.max(figures.update_sequence);
+            info.pending += part.count_changes(figures.update_sequence)?;
+            info.bytes += figures.bytes;
         }
         Ok(info)
     }
@@ -141,7 +141,7 @@ impl Database {
         let shards = self.shards()?;
         shards
             .iter()
-            .try_for_each(|shard| shard.clean_up_views(&kept).map(drop))
+            .try_for_each(|part| part.clean_up_views(&kept))
     }
 }
 

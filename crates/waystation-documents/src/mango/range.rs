@@ -23,7 +23,7 @@ pub struct KeyRange {
     /// Behind the last key.
     pub end: Vec<u8>,
     /// It holds the keys of one value: the next column narrows it further.
-    pub(super) is_point: bool,
+    pub(crate) is_point: bool,
 }
 
 impl KeyRange {

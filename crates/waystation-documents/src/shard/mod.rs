@@ -10,25 +10,31 @@
 
 mod changes;
 mod compact;
+mod find;
 mod index;
 mod index_scan;
 mod keys;
 mod local;
+mod pages;
 mod read;
 mod record;
+mod request;
 mod scan;
+mod sizes;
 mod update;
 mod views;
 
 pub use changes::{Change, Changes};
 pub use compact::Compacted;
+pub use find::{FindPart, FindQuery, FindStep};
 pub use index::IndexDefinition;
 pub use index_scan::IndexScan;
 pub use local::LocalDocument;
 pub use read::{Opened, Revisions, Version};
+pub use request::{ListedDocument, ReadChange, Reply, Request, ShardAccess, WantedChanges};
 pub use scan::{Scan, ScanOptions, ScanStats, StoredDocument};
 pub use update::{Edits, Updated};
-pub use views::{ViewRows, ViewsInfo};
+pub use views::{RowSource, ViewRows, ViewsInfo};
 
 use crate::error::{Error, Result};
 use index::{Index, Indexes};
@@ -117,7 +123,13 @@ impl Clock {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    fn pass(&self, sequence: u64) {
+    /// Takes `count` sequences, which follow the one that is returned.
+    pub fn take(&self, count: u64) -> u64 {
+        self.0.fetch_add(count, Ordering::SeqCst)
+    }
+
+    /// Has the sequences that are handed out from now on follow `sequence`.
+    pub fn pass(&self, sequence: u64) {
         self.0.fetch_max(sequence, Ordering::SeqCst);
     }
 }
@@ -223,6 +235,11 @@ impl Shard {
             ..*state
         };
         self.commit(&mut state, changed, WriteBatch::new())
+    }
+
+    /// Has the sequences of later updates follow `sequence`, which a clock elsewhere handed out.
+    pub fn pass(&self, sequence: u64) {
+        self.clock.pass(sequence);
     }
 
     /// The engine below.

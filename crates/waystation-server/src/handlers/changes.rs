@@ -21,9 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-use waystation_documents::database::{Feed, FeedRow, Filter, FilterFunction};
+use waystation_documents::database::{Feed, FeedRow, Filter, FilterFunction, SelectorFilter};
 use waystation_documents::json::{Json, Kind, quote};
-use waystation_documents::mango::Selector;
 use waystation_documents::views::{DesignDocument, Limits};
 use waystation_documents::{Database, array};
 
@@ -266,7 +265,7 @@ fn filter(database: &Database, query: &Query, body: Json<'_>, seen: String) -> O
         Some("_selector") => {
             let missing = || Failure::bad_request("Selector must be specified in POST payload");
             let selector = body.member("selector").ok_or_else(missing)?;
-            Ok(Filter::Selector(Selector::parse(selector)?))
+            Ok(Filter::Selector(SelectorFilter::parse(selector)?))
         }
         Some("_view") => {
             let missing = || Failure::bad_request("`view` filter parameter is not provided.");

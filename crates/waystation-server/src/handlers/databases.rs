@@ -7,6 +7,7 @@ use crate::query::encode;
 use crate::reply::{self, Reply};
 use crate::request::Call;
 use hyper::StatusCode;
+use waystation_documents::database::LOCAL_NODE;
 use waystation_documents::json::{Json, quote};
 use waystation_documents::{Database, Error};
 
@@ -63,14 +64,32 @@ async fn create(call: &Call) -> Outcome<Reply> {
     if call.query.is_true("partitioned") {
         return Err(Failure::not_implemented());
     }
+    // Zones are CouchDB's; weights of nodes have a meaning where there are some.
+    let has_drives = call.app.settings.nodes.is_some();
+    let placement = call.query.get("placement").filter(|_| has_drives);
+    let weights = placement.map(weights_of).transpose()?;
     let name = call.segments[0].clone();
     let location = format!("/{}", encode(&name));
     call.app
-        .run(move |app| Ok(app.catalogue.create(&name, shards)?))
+        .run(move |app| Ok(app.catalogue.create(&name, shards, weights.as_deref())?))
         .await?;
     let mut reply = reply::json(StatusCode::CREATED, r#"{"ok":true}"#.to_owned());
     reply::set(&mut reply, "Location", &location);
     Ok(reply)
+}
+
+/// Reads `NODE:WEIGHT,...`; `_local` is this process.
+fn weights_of(text: &str) -> Outcome<Vec<(String, f64)>> {
+    let weight = |part: &str| {
+        let (name, weight) = part.rsplit_once(':')?;
+        let weight: f64 = weight.parse().ok()?;
+        let name = if name == "_local" { LOCAL_NODE } else { name };
+        let is_weight = weight.is_finite() && weight >= 0.0 && !name.is_empty();
+        is_weight.then(|| (name.to_owned(), weight))
+    };
+    let weights: Option<Vec<_>> = text.split(',').map(weight).collect();
+    let reason = "`placement` must be NODE:WEIGHT, several of them separated by commas";
+    weights.ok_or_else(|| Failure::bad_request(reason))
 }
 
 async fn delete(call: &Call) -> Outcome<Reply> {
@@ -124,16 +143,15 @@ pub(crate) async fn security(mut call: Call) -> Outcome<Reply> {
 pub(crate) async fn shards(call: Call) -> Outcome<Reply> {
     call.allow("GET")?;
     let database = call.database().await?;
-    let node = "[\"nonode@nohost\"]";
     let text = match call.segments.get(2..) {
         Some([]) | None => {
-            let range = |range: &String| format!("\"{range}\":{node}");
-            let ranges: Vec<String> = database.ranges().iter().map(range).collect();
-            format!("{{\"shards\":{{{}}}}}", ranges.join(","))
+            let shard = |(range, node): &(String, String)| format!("\"{range}\":[{}]", quote(node));
+            let shards: Vec<String> = database.places().iter().map(shard).collect();
+            format!("{{\"shards\":{{{}}}}}", shards.join(","))
         }
         Some(id) => {
-            let range = database.range_of(&id.join("/"));
-            format!("{{\"range\":\"{range}\",\"nodes\":{node}}}")
+            let (range, node) = database.place_of(&id.join("/"));
+            format!("{{\"range\":\"{range}\",\"nodes\":[{}]}}", quote(&node))
         }
     };
     Ok(reply::ok(text))

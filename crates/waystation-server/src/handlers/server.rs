@@ -10,6 +10,7 @@ use crate::request::Call;
 use crate::uuids::hex;
 use hyper::StatusCode;
 use waystation_documents::array;
+use waystation_documents::database::NodeState;
 use waystation_documents::json::{Json, Kind, quote};
 
 /// The version of CouchDB whose interface this is.
@@ -44,8 +45,26 @@ pub(crate) fn active_tasks(call: &Call) -> Outcome<Reply> {
 pub(crate) fn membership(call: &Call) -> Outcome<Reply> {
     call.user.require_admin()?;
     call.allow("GET")?;
+    let states = call.app.catalogue.node_states();
+    if states.is_empty() {
+        return Ok(reply::ok(format!(
+            "{{\"all_nodes\":[{NODE}],\"cluster_nodes\":[{NODE}]}}"
+        )));
+    }
+    let names = array(states.iter().map(|state| quote(&state.name)));
+    let figure = |figure: Option<f64>| figure.map_or("null".to_owned(), |it| format!("{it:.0}"));
+    let speed = |state: &NodeState| {
+        let documents = figure(state.documents_per_second);
+        let bytes = figure(state.bytes_per_second);
+        format!(
+            "{}:{{\"docs_per_second\":{documents},\"bytes_per_second\":{bytes}}}",
+            quote(&state.name)
+        )
+    };
+    let speeds: Vec<String> = states.iter().map(speed).collect();
     Ok(reply::ok(format!(
-        "{{\"all_nodes\":[{NODE}],\"cluster_nodes\":[{NODE}]}}"
+        "{{\"all_nodes\":{names},\"cluster_nodes\":{names},\"scans\":{{{}}}}}",
+        speeds.join(",")
     )))
 }
 

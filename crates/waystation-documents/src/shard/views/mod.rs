@@ -19,7 +19,7 @@ mod whole;
 
 pub(super) use build::Builds;
 pub use build::ViewsInfo;
-pub use rows::ViewRows;
+pub use rows::{RowSource, ViewRows};
 
 #[cfg(test)]
 mod tests;

@@ -17,9 +17,32 @@ struct Range {
     end: Vec<u8>,
 }
 
+/// What rows of a shard are read from: its index, or the drive that has it.
+pub trait RowSource: Send {
+    /// As [`ViewRows::offset`].
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Node`].
+    fn offset(&mut self, most: u64) -> Result<u64>;
+
+    /// The next row; `None` at the end.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`], [`Error::Node`].
+    fn next_row(&mut self) -> Result<Option<ViewRow>>;
+}
+
 /// The rows of a shard for a query, in its order, without `skip` and `limit`: these are for
 /// [`MergedRows`](crate::views::MergedRows).
 pub struct ViewRows {
+    source: Box<dyn RowSource>,
+    order: RowOrder,
+    total: u64,
+    sequence: u64,
+}
+
+/// The rows in the index of a shard.
+struct StoredRows {
     /// `None` if there is no index.
     entries: Option<DbIterator>,
     prefix: Vec<u8>,
@@ -29,8 +52,6 @@ pub struct ViewRows {
     first: Option<Range>,
     descending: bool,
     order: RowOrder,
-    total: u64,
-    sequence: u64,
 }
 
 impl Shard {
@@ -59,7 +80,7 @@ impl Shard {
         let total = group
             .as_ref()
             .and_then(|group| group.counts.get(view.place));
-        let mut rows = ViewRows {
+        let mut rows = StoredRows {
             entries: None,
             prefix: prefix.unwrap_or_default(),
             ranges: VecDeque::new(),
@@ -67,15 +88,18 @@ impl Shard {
             first: None,
             descending: query.descending,
             order: design.order,
-            total: total.copied().unwrap_or(0),
-            sequence: group.as_ref().map_or(0, |group| group.sequence),
         };
         if group.is_some() {
             rows.entries = Some(entries_of(&self.db, &rows.prefix, snapshot)?);
             rows.ranges = rows.ranges_of(query, query.reduces(view));
             rows.first = rows.ranges.front().cloned();
         }
-        Ok(rows)
+        Ok(ViewRows {
+            source: Box::new(rows),
+            order: design.order,
+            total: total.copied().unwrap_or(0),
+            sequence: group.as_ref().map_or(0, |group| group.sequence),
+        })
     }
 }
 
@@ -86,6 +110,21 @@ fn entries_of(db: &Db, prefix: &[u8], snapshot: Snapshot) -> Result<DbIterator> 
 }
 
 impl ViewRows {
+    /// Rows of the view of `design` that are read from `source`: `total` of them, up to the update sequence `sequence`.
+    pub fn over(
+        source: Box<dyn RowSource>,
+        design: &DesignDocument,
+        total: u64,
+        sequence: u64,
+    ) -> Self {
+        Self {
+            source,
+            order: design.order,
+            total,
+            sequence,
+        }
+    }
+
     /// How many rows the view has in this shard.
     pub fn total_rows(&self) -> u64 {
         self.total
@@ -101,8 +140,26 @@ impl ViewRows {
     /// the answer names it.
     ///
     /// # Errors
-    /// [`Error::Engine`].
+    /// [`Error::Engine`], [`Error::Node`].
     pub fn offset(&mut self, most: u64) -> Result<u64> {
+        self.source.offset(most)
+    }
+
+    pub(crate) fn order(&self) -> RowOrder {
+        self.order
+    }
+}
+
+impl Iterator for ViewRows {
+    type Item = Result<ViewRow>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.source.next_row().transpose()
+    }
+}
+
+impl RowSource for StoredRows {
+    fn offset(&mut self, most: u64) -> Result<u64> {
         let (Some(entries), Some(first)) = (&mut self.entries, &self.first) else {
             return Ok(0);
         };
@@ -123,10 +180,12 @@ impl ViewRows {
         Ok(offset)
     }
 
-    pub(crate) fn order(&self) -> RowOrder {
-        self.order
+    fn next_row(&mut self) -> Result<Option<ViewRow>> {
+        self.read()
     }
+}
 
+impl StoredRows {
     /// The ranges in the order in which they are read.
     fn ranges_of(&self, query: &ViewQuery, reduces: bool) -> VecDeque<Range> {
         let Some(keys) = &query.keys else {
@@ -230,12 +289,4 @@ fn decode(entries: &DbIterator, prefix: usize, place: usize) -> Option<ViewRow> 
         place,
         number,
     })
-}
-
-impl Iterator for ViewRows {
-    type Item = Result<ViewRow>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.read().transpose()
-    }
 }

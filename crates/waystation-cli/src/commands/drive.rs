@@ -1,0 +1,40 @@
+//! `drive`: the agent of a drive, until a signal stops it.
+
+use super::serve::print_warnings;
+use super::{Context, require_path};
+use crate::args::Drive;
+use crate::failure::{CANNOT_OPEN, Failure, USAGE};
+use std::path::Path;
+use waystation_nodes::{Agent, AgentError, AgentSettings, Token};
+
+/// The token in `file`.
+pub(super) fn token(file: &Path) -> Result<Token, Failure> {
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|error| Failure::file("read", file, error))?;
+    Token::new(&text).map_err(|error| failure(&error))
+}
+
+pub(super) fn drive(context: &mut Context, args: &Drive) -> Result<(), Failure> {
+    require_path(&args.dir)?;
+    print_warnings();
+    let settings = AgentSettings::new(&args.dir, args.listen, token(&args.token_file)?);
+    let agent = Agent::bind(&settings).map_err(|error| failure(&error))?;
+    let stopper = agent.stopper();
+    ctrlc::set_handler(move || stopper.stop())
+        .map_err(|error| Failure::new(CANNOT_OPEN, format!("signals cannot be heard: {error}")))?;
+    let address = agent.address();
+    context
+        .output
+        .line(format!("Waystation's drive listens at {address}"))?;
+    context.output.flush()?;
+    agent.run();
+    Ok(())
+}
+
+fn failure(error: &AgentError) -> Failure {
+    let code = match error {
+        AgentError::Token(_) => USAGE,
+        _ => CANNOT_OPEN,
+    };
+    Failure::new(code, error.to_string())
+}

@@ -1,0 +1,470 @@
+//! What a database asks of a shard, wherever the shard is.
+//!
+//! A request and its reply are plain values. A shard in this process answers at once; one on a drive gets the same
+//! request as bytes, answers it with the same function, and sends the reply. So there is one path for both.
+//!
+//! Long answers are asked for in pages that are of one moment each. Rows of a view are the exception: they are read
+//! from one snapshot ([`ShardAccess::view_rows`]).
+
+use super::find::{FindPart, FindStep};
+use super::{
+    Change, Edits, IndexDefinition, LocalDocument, Opened, Revisions, ScanOptions, Shard,
+    ShardInfo, Updated, ViewRows, ViewsInfo,
+};
+use crate::attachment::AttachmentInfo;
+use crate::document::Document;
+use crate::error::Result;
+use crate::revision::Revision;
+use crate::views::{DesignDocument, Limits, Signature, ViewQuery};
+use crate::wire::{wire_enum, wire_struct};
+use std::ops::Bound;
+use waystation::Durability;
+
+/// What holds a shard, and answers for it.
+pub trait ShardAccess: Send + Sync {
+    /// Answers `request`.
+    ///
+    /// # Errors
+    /// What the request fails of; [`Error::Node`](crate::Error::Node) if a drive does not do its part.
+    fn ask(&self, request: Request) -> Result<Reply>;
+
+    /// The rows of the view `name` of `design`, as [`Shard::view_rows`].
+    ///
+    /// # Errors
+    /// As [`Shard::view_rows`]; [`Error::Node`](crate::Error::Node).
+    fn view_rows(
+        &self,
+        design: &DesignDocument,
+        name: &str,
+        query: &ViewQuery,
+        limits: Limits,
+    ) -> Result<ViewRows>;
+
+    /// Whether asking means waiting for another machine, so that several are better asked at once.
+    fn is_remote(&self) -> bool;
+}
+
+/// What is asked of a shard. Each variant is the call of [`Shard`] of its name, unless it says otherwise.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "members are the parameters of the calls")]
+pub enum Request {
+    Info,
+    /// Bytes of its files, and of tables that hold something.
+    Sizes,
+    SetRevsLimit {
+        limit: u64,
+    },
+    Update {
+        documents: Vec<Document>,
+        edits: Edits,
+        durability: Durability,
+    },
+    OpenWinner {
+        id: String,
+    },
+    OpenRevision {
+        id: String,
+        revision: Revision,
+    },
+    OpenRevisions {
+        id: String,
+        revisions: Revisions,
+        latest: bool,
+    },
+    MissingRevisions {
+        id: String,
+        revisions: Vec<Revision>,
+    },
+    Winner {
+        id: String,
+    },
+    Attachment {
+        info: AttachmentInfo,
+    },
+    OpenLocal {
+        name: String,
+    },
+    PutLocal {
+        name: String,
+        version: Option<u64>,
+        body: String,
+        durability: Durability,
+    },
+    DeleteLocal {
+        name: String,
+        version: Option<u64>,
+    },
+    LocalDocuments,
+    /// The next documents of a scan, up to `rows` of them, until they have `bytes`.
+    List {
+        options: ScanOptions,
+        rows: u64,
+        bytes: u64,
+        with_documents: bool,
+    },
+    /// How many documents a scan has, up to one more than `most`.
+    CountDocuments {
+        options: ScanOptions,
+        most: u64,
+    },
+    /// The next changes behind the sequence `from`, or before it (`descending`).
+    Changes {
+        from: u64,
+        descending: bool,
+        rows: u64,
+        bytes: u64,
+        wanted: WantedChanges,
+    },
+    CountChanges {
+        since: u64,
+    },
+    Find {
+        step: FindStep,
+    },
+    IndexDefinitions,
+    CreateIndex {
+        definition: IndexDefinition,
+    },
+    DropIndex {
+        name: String,
+    },
+    BuildViews {
+        design: DesignDocument,
+        limits: Limits,
+    },
+    ViewsInfo {
+        design: DesignDocument,
+    },
+    CleanUpViews {
+        kept: Vec<Signature>,
+    },
+    Purge {
+        id: String,
+        revisions: Vec<Revision>,
+    },
+    /// Compacts documents, and then the tables of the engine.
+    Compact,
+    /// Has all that was written survive a power cut.
+    Sync,
+}
+
+/// Which changes are wanted of a shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WantedChanges {
+    /// All, without documents.
+    Bare,
+    /// All, with the winners.
+    WithDocuments,
+    /// Those whose winner matches the selector, which is canonical JSON.
+    Matching {
+        /// The selector.
+        selector: String,
+        /// Whether the winners are wanted, too.
+        with_documents: bool,
+    },
+}
+
+/// A document of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedDocument {
+    /// Its identifier.
+    pub id: String,
+    /// Its winning revision.
+    pub revision: Revision,
+    /// The winner, if it is wanted.
+    pub opened: Option<Opened>,
+}
+
+/// A change of a shard's feed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadChange {
+    /// Its sequence.
+    pub sequence: u64,
+    /// The change; `None` if it is not wanted.
+    pub change: Option<Change>,
+    /// The winner, if it is wanted and still there.
+    pub opened: Option<Opened>,
+}
+
+/// What a shard answers.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "members are the results of the calls")]
+pub enum Reply {
+    Done,
+    Info {
+        info: ShardInfo,
+    },
+    Sizes {
+        file_bytes: u64,
+        active_bytes: u64,
+    },
+    Updated {
+        outcomes: Vec<Updated>,
+    },
+    Opened {
+        opened: Opened,
+    },
+    OpenedRevisions {
+        found: Vec<Result<Opened, Revision>>,
+    },
+    Missing {
+        missing: Vec<Revision>,
+        ancestors: Vec<Revision>,
+    },
+    Winner {
+        winner: Option<(Revision, bool)>,
+    },
+    Bytes {
+        bytes: Vec<u8>,
+    },
+    Local {
+        document: LocalDocument,
+    },
+    Locals {
+        documents: Vec<LocalDocument>,
+    },
+    Number {
+        number: u64,
+    },
+    Listed {
+        rows: Vec<ListedDocument>,
+        is_end: bool,
+    },
+    Changes {
+        rows: Vec<ReadChange>,
+        is_end: bool,
+    },
+    Found {
+        part: FindPart,
+    },
+    Indexes {
+        definitions: Vec<IndexDefinition>,
+    },
+    Views {
+        info: ViewsInfo,
+    },
+    Purged {
+        revisions: Vec<Revision>,
+    },
+}
+
+wire_struct! {
+    ListedDocument { id, revision, opened }
+    ReadChange { sequence, change, opened }
+}
+
+wire_enum! {
+    WantedChanges { 1 => Bare, 2 => WithDocuments, 3 => Matching { selector, with_documents } }
+    Request {
+        1 => Info,
+        2 => Sizes,
+        3 => SetRevsLimit { limit },
+        4 => Update { documents, edits, durability },
+        5 => OpenWinner { id },
+        6 => OpenRevision { id, revision },
+        7 => OpenRevisions { id, revisions, latest },
+        8 => MissingRevisions { id, revisions },
+        9 => Winner { id },
+        10 => Attachment { info },
+        11 => OpenLocal { name },
+        12 => PutLocal { name, version, body, durability },
+        13 => DeleteLocal { name, version },
+        14 => LocalDocuments,
+        15 => List { options, rows, bytes, with_documents },
+        16 => CountDocuments { options, most },
+        17 => Changes { from, descending, rows, bytes, wanted },
+        18 => CountChanges { since },
+        19 => Find { step },
+        20 => IndexDefinitions,
+        21 => CreateIndex { definition },
+        22 => DropIndex { name },
+        23 => BuildViews { design, limits },
+        24 => ViewsInfo { design },
+        25 => CleanUpViews { kept },
+        26 => Purge { id, revisions },
+        27 => Compact,
+        28 => Sync,
+    }
+    Reply {
+        1 => Done,
+        2 => Info { info },
+        3 => Sizes { file_bytes, active_bytes },
+        4 => Updated { outcomes },
+        5 => Opened { opened },
+        6 => OpenedRevisions { found },
+        7 => Missing { missing, ancestors },
+        8 => Winner { winner },
+        9 => Bytes { bytes },
+        10 => Local { document },
+        11 => Locals { documents },
+        12 => Number { number },
+        13 => Listed { rows, is_end },
+        14 => Changes { rows, is_end },
+        15 => Found { part },
+        16 => Indexes { definitions },
+        17 => Views { info },
+        18 => Purged { revisions },
+    }
+}
+
+impl Request {
+    /// How many update sequences it may take.
+    pub fn sequences(&self) -> u64 {
+        match self {
+            Self::Update { documents, .. } => documents.len() as u64,
+            Self::Purge { .. } => 1,
+            _ => 0,
+        }
+    }
+
+    /// Whether it may be asked again if the answer was lost: it changes nothing, or the same a second time.
+    pub fn is_repeatable(&self) -> bool {
+        !matches!(
+            self,
+            Self::Update { .. }
+                | Self::PutLocal { .. }
+                | Self::DeleteLocal { .. }
+                | Self::Purge { .. }
+        )
+    }
+}
+
+impl ShardAccess for Shard {
+    fn ask(&self, request: Request) -> Result<Reply> {
+        self.answer(request)
+    }
+
+    fn view_rows(
+        &self,
+        design: &DesignDocument,
+        name: &str,
+        query: &ViewQuery,
+        limits: Limits,
+    ) -> Result<ViewRows> {
+        Self::view_rows(self, design, name, query, limits)
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+}
+
+impl Shard {
+    /// Answers `request`, here.
+    ///
+    /// # Errors
+    /// What the call of its name fails of.
+    pub fn answer(&self, request: Request) -> Result<Reply> {
+        Ok(match request {
+            Request::Update {
+                documents,
+                edits,
+                durability,
+            } => {
+                let outcomes = self.update(&documents, edits, durability)?;
+                Reply::Updated { outcomes }
+            }
+            Request::PutLocal {
+                name,
+                version,
+                body,
+                durability,
+            } => {
+                let number = self.put_local(&name, version, &body, durability)?;
+                Reply::Number { number }
+            }
+            Request::DeleteLocal { name, version } => {
+                self.delete_local(&name, version)?;
+                Reply::Done
+            }
+            Request::Purge { id, revisions } => {
+                let revisions = self.purge(&id, &revisions)?;
+                Reply::Purged { revisions }
+            }
+            Request::SetRevsLimit { limit } => {
+                self.set_revs_limit(limit)?;
+                Reply::Done
+            }
+            Request::CreateIndex { definition } => {
+                self.create_index(definition)?;
+                Reply::Done
+            }
+            Request::DropIndex { name } => {
+                self.drop_index(&name)?;
+                Reply::Done
+            }
+            Request::BuildViews { design, limits } => {
+                let number = self.build_views(&design, limits)?;
+                Reply::Number { number }
+            }
+            Request::CleanUpViews { kept } => {
+                self.clean_up_views(&kept)?;
+                Reply::Done
+            }
+            Request::Compact => {
+                self.compact()?;
+                self.db()
+                    .compact_range(Bound::Unbounded, Bound::Unbounded)?;
+                Reply::Done
+            }
+            Request::Sync => {
+                self.db().sync()?;
+                Reply::Done
+            }
+            reading => self.answer_reading(reading)?,
+        })
+    }
+
+    /// Answers a request that changes nothing.
+    fn answer_reading(&self, request: Request) -> Result<Reply> {
+        Ok(match request {
+            Request::Info => Reply::Info { info: self.info() },
+            Request::Sizes => Reply::Sizes {
+                file_bytes: super::sizes::bytes_below(self.db().path())?,
+                active_bytes: self.db().approximate_bytes(&[], &[0xff])?,
+            },
+            Request::OpenWinner { id } => Reply::Opened {
+                opened: self.open_winner(&id)?,
+            },
+            Request::OpenRevision { id, revision } => Reply::Opened {
+                opened: self.open_revision(&id, &revision)?,
+            },
+            Request::OpenRevisions {
+                id,
+                revisions,
+                latest,
+            } => Reply::OpenedRevisions {
+                found: self.open_revisions(&id, &revisions, latest)?,
+            },
+            Request::MissingRevisions { id, revisions } => {
+                let (missing, ancestors) = self.missing_revisions(&id, &revisions)?;
+                Reply::Missing { missing, ancestors }
+            }
+            Request::Winner { id } => Reply::Winner {
+                winner: self.winner(&id)?,
+            },
+            Request::Attachment { info } => Reply::Bytes {
+                bytes: self.attachment(&info)?,
+            },
+            Request::OpenLocal { name } => Reply::Local {
+                document: self.open_local(&name)?,
+            },
+            Request::LocalDocuments => Reply::Locals {
+                documents: self.local_documents()?,
+            },
+            Request::CountChanges { since } => Reply::Number {
+                number: self.count_changes(since)?,
+            },
+            Request::Find { step } => Reply::Found {
+                part: self.find(&step)?,
+            },
+            Request::IndexDefinitions => Reply::Indexes {
+                definitions: self.index_definitions(),
+            },
+            Request::ViewsInfo { design } => Reply::Views {
+                info: self.views_info(&design)?,
+            },
+            paged => self.answer_paged(&paged)?,
+        })
+    }
+}

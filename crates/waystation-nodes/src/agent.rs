@@ -1,0 +1,318 @@
+//! The agent of a drive: it listens, greets hosts, and answers their calls beside the data.
+//!
+//! Each connection has a thread, and one call at a time: a host that wants more at once opens more connections. So the
+//! host decides how parallel a query is on a drive, and the agent only bounds it.
+
+use crate::error::{AgentError, Result};
+use crate::frame::{self, MESSAGE_BYTES_MAX};
+use crate::greeting::{self, Refusal, Token};
+use crate::message::{Answer, Call, RowsBegun, RowsPage};
+use crate::store::Store;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+use waystation::Options;
+use waystation_documents::shard::ViewRows;
+use waystation_documents::wire::{decode, encode};
+use waystation_documents::{Error, Result as DocumentResult};
+
+/// A host has so long to greet.
+const GREETING: Duration = Duration::from_secs(10);
+/// A host that takes nothing of an answer for so long is cut off.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A pause after a connection could not be taken, as when there are no file descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Rows of a page.
+const PAGE_ROWS: usize = 512;
+/// A page of rows ends when it has this many bytes.
+const PAGE_BYTES: usize = 1 << 20;
+/// The stack of a connection's thread (bytes): functions of design documents take 512 KiB of it.
+const STACK_BYTES: usize = 2 << 20;
+
+/// How an agent works.
+#[derive(Debug, Clone)]
+pub struct AgentSettings {
+    /// The directory of the shards, made if it is missing.
+    pub directory: PathBuf,
+    /// Where to listen. Port 0: any that is free.
+    pub listen: SocketAddr,
+    /// What hosts have to know.
+    pub token: Token,
+    /// How shards are opened.
+    pub options: Options,
+    /// Shards that stay open when nothing uses them.
+    pub open_max: usize,
+    /// Connections at once; more are closed.
+    pub connections_max: usize,
+}
+
+impl AgentSettings {
+    /// The defaults for the shards in `directory`.
+    pub fn new(directory: impl Into<PathBuf>, listen: SocketAddr, token: Token) -> Self {
+        Self {
+            directory: directory.into(),
+            listen,
+            token,
+            options: waystation_documents::database::Settings::default().options,
+            open_max: 64,
+            connections_max: 256,
+        }
+    }
+}
+
+struct Inner {
+    store: Store,
+    token: Token,
+    connections_max: usize,
+    connections: AtomicUsize,
+    is_stopping: AtomicBool,
+    /// Streams of connections, to be shut down at the end.
+    streams: Mutex<Vec<Weak<TcpStream>>>,
+}
+
+/// An agent that listens. See the module.
+pub struct Agent {
+    inner: Arc<Inner>,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// Stops an agent.
+#[derive(Clone)]
+pub struct Stopper {
+    inner: Arc<Inner>,
+    address: SocketAddr,
+}
+
+impl Stopper {
+    /// Has the agent take no more connections, and close those it has.
+    pub fn stop(&self) {
+        self.inner.is_stopping.store(true, Ordering::SeqCst);
+        let streams = self.inner.streams.lock();
+        let streams = streams.unwrap_or_else(PoisonError::into_inner);
+        for stream in streams.iter().filter_map(Weak::upgrade) {
+            // It may be closed already.
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+        drop(streams);
+        // The listener waits for a connection: this is one.
+        let _ = TcpStream::connect_timeout(&self.address, PAUSE);
+    }
+}
+
+impl Agent {
+    /// Takes the directory and listens.
+    ///
+    /// # Errors
+    /// [`AgentError`].
+    pub fn bind(settings: &AgentSettings) -> Result<Self> {
+        let options = settings.options.clone();
+        let store = Store::open(&settings.directory, options, settings.open_max)?;
+        let address = settings.listen;
+        let refused = |source| AgentError::Listen { address, source };
+        let listener = TcpListener::bind(address).map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                store,
+                token: settings.token.clone(),
+                connections_max: settings.connections_max,
+                connections: AtomicUsize::new(0),
+                is_stopping: AtomicBool::new(false),
+                streams: Mutex::default(),
+            }),
+            listener,
+            address,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What stops it.
+    pub fn stopper(&self) -> Stopper {
+        Stopper {
+            inner: Arc::clone(&self.inner),
+            address: self.address,
+        }
+    }
+
+    /// Answers hosts until it is told to stop.
+    pub fn run(self) {
+        loop {
+            let accepted = self.listener.accept();
+            if self.inner.is_stopping.load(Ordering::SeqCst) {
+                break;
+            }
+            match accepted {
+                Ok((stream, host)) => self.inner.take(stream, host),
+                Err(error) => {
+                    log::warn!("a connection was not taken: {error}");
+                    std::thread::sleep(PAUSE);
+                }
+            }
+        }
+        while self.inner.connections.load(Ordering::SeqCst) > 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Counts a connection until it ends.
+struct Place(Arc<Inner>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Inner {
+    fn take(self: &Arc<Self>, stream: TcpStream, host: SocketAddr) {
+        let before = self.connections.fetch_add(1, Ordering::SeqCst);
+        let place = Place(Arc::clone(self));
+        if before >= self.connections_max {
+            log::warn!("{host} was refused: there are {before} connections");
+            return;
+        }
+        let stream = Arc::new(stream);
+        {
+            let streams = self.streams.lock();
+            let mut streams = streams.unwrap_or_else(PoisonError::into_inner);
+            streams.retain(|it| it.strong_count() > 0);
+            streams.push(Arc::downgrade(&stream));
+        }
+        let thread = std::thread::Builder::new()
+            .name("waystation-drive".to_owned())
+            .stack_size(STACK_BYTES);
+        let started = thread.spawn(move || {
+            match place.0.serve(&stream) {
+                Ok(()) => {}
+                Err(Refusal::Refused(reason)) => log::warn!("{host} was refused: {reason}"),
+                Err(Refusal::Io(error)) => log::debug!("the connection of {host} ended: {error}"),
+            }
+            drop(place);
+        });
+        if let Err(error) = started {
+            log::warn!("{host} was refused: no thread can be started: {error}");
+        }
+    }
+
+    fn serve(&self, stream: &TcpStream) -> Result<(), Refusal> {
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(GREETING))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut io = stream;
+        greeting::welcome(&mut io, &self.token)?;
+        stream.set_read_timeout(None)?;
+        let mut rows = None;
+        while let Some(message) = frame::read(&mut io, MESSAGE_BYTES_MAX)? {
+            let call = decode(&message).map_err(io::Error::other)?;
+            drop(message);
+            let answer = self.answer(call, &mut rows);
+            frame::write(&mut io, &encode(&answer))?;
+            if self.is_stopping.load(Ordering::SeqCst) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&self, call: Call, rows: &mut Option<ViewRows>) -> Answer {
+        match call {
+            Call::Create { shard } => Answer::Done {
+                outcome: self.store.create(&shard),
+            },
+            Call::Remove { database } => Answer::Done {
+                outcome: self.store.remove(&database),
+            },
+            Call::Ask {
+                shard,
+                after,
+                request,
+            } => match self.store.get(&shard) {
+                Ok(shard) => {
+                    shard.pass(after);
+                    let reply = shard.answer(request);
+                    let latest = shard.info().update_sequence;
+                    Answer::Replied { latest, reply }
+                }
+                Err(error) => Answer::Replied {
+                    latest: 0,
+                    reply: Err(error),
+                },
+            },
+            Call::Rows {
+                shard,
+                design,
+                name,
+                query,
+                limits,
+            } => {
+                let begun = self.store.get(&shard);
+                let begun = begun.and_then(|it| it.view_rows(&design, &name, &query, limits));
+                Answer::Rows {
+                    begun: begun.map(|begun| {
+                        let (total, sequence) = (begun.total_rows(), begun.update_sequence());
+                        *rows = Some(begun);
+                        RowsBegun { total, sequence }
+                    }),
+                }
+            }
+            Call::Offset { most } => Answer::Offset {
+                offset: begun(rows).and_then(|rows| rows.offset(most)),
+            },
+            Call::MoreRows => Answer::MoreRows {
+                page: begun(rows).and_then(page),
+            },
+            Call::EndRows => {
+                *rows = None;
+                Answer::Done { outcome: Ok(()) }
+            }
+        }
+    }
+}
+
+/// The rows that the connection is for.
+fn begun(rows: &mut Option<ViewRows>) -> DocumentResult<&mut ViewRows> {
+    let none = || Error::BadRequest("no rows are being read on this connection".into());
+    rows.as_mut().ok_or_else(none)
+}
+
+/// The next page of `rows`.
+fn page(rows: &mut ViewRows) -> DocumentResult<RowsPage> {
+    let (mut page, mut bytes) = (Vec::new(), 0);
+    while page.len() < PAGE_ROWS && bytes < PAGE_BYTES {
+        let Some(row) = rows.next().transpose()? else {
+            let (rows, is_end) = (page, true);
+            return Ok(RowsPage { rows, is_end });
+        };
+        bytes += row.key.len() + row.id.len() + row.value.len();
+        page.push(row);
+    }
+    let (rows, is_end) = (page, false);
+    Ok(RowsPage { rows, is_end })
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Agent");
+        shown
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Stopper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Stopper");
+        shown
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}

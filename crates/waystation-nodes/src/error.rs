@@ -1,0 +1,40 @@
+//! What can go wrong with an agent.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The result of what an agent does.
+pub type Result<T, E = AgentError> = std::result::Result<T, E>;
+
+/// Why an agent does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// The address cannot be listened on.
+    #[error(
+        "cannot listen on {address}: {source}; choose another address or stop what listens there"
+    )]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The directory cannot be used.
+    #[error(
+        "cannot use the directory {path}: {source}; check its permissions and the space on its device"
+    )]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// Another agent has the directory.
+    #[error("another agent uses the directory {0}; stop it, or choose another directory")]
+    Locked(PathBuf),
+    /// A token is too short to be a secret.
+    #[error("the token has {0} bytes; take at least 16, such as 32 random hexadecimal digits")]
+    Token(usize),
+}

@@ -1,0 +1,180 @@
+//! The greeting: both sides say their version, and prove that they know the token.
+//!
+//! ```text
+//!   host    "WAYDRIVE" | version u32 | nonce of the host (32)
+//!   drive   0 | version u32 | nonce of the drive (32) | HMAC-SHA-256(token, "drive" + both nonces)
+//!           or 1 | version u32 | why it refuses, as text
+//!   host    HMAC-SHA-256(token, "host" + both nonces)
+//!   drive   0, or 1 and why it refuses
+//! ```
+//!
+//! Each of them is a frame. The first one has this form in every version. The token itself is never sent; a nonce is
+//! used once. Never give these bytes another meaning.
+
+use crate::error::{AgentError, Result};
+use crate::frame::{self, GREETING_BYTES_MAX};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use waystation_documents::wire::VERSION;
+
+/// What a host's first frame begins with.
+const MAGIC: &[u8; 8] = b"WAYDRIVE";
+/// Bytes of a nonce.
+const NONCE_BYTES: usize = 32;
+/// Bytes of a proof.
+const PROOF_BYTES: usize = 32;
+/// A shorter token is no secret (bytes).
+const TOKEN_BYTES_MIN: usize = 16;
+
+/// The secret that hosts and drives share.
+#[derive(Clone)]
+pub struct Token(Arc<[u8]>);
+
+impl Token {
+    /// The token `text`; white space around it does not count.
+    ///
+    /// # Errors
+    /// [`AgentError::Token`] if it has less than 16 bytes.
+    pub fn new(text: &str) -> Result<Self> {
+        let text = text.trim().as_bytes();
+        if text.len() < TOKEN_BYTES_MIN {
+            return Err(AgentError::Token(text.len()));
+        }
+        Ok(Self(text.into()))
+    }
+
+    fn mac(&self, side: &[u8], host: &[u8], drive: &[u8]) -> Hmac<Sha256> {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of any length");
+        for part in [side, host, drive] {
+            mac.update(part);
+        }
+        mac
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Token").finish_non_exhaustive()
+    }
+}
+
+/// Why a greeting failed.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The connection broke off.
+    Io(io::Error),
+    /// One side does not take the other one; the sentence says why.
+    Refused(String),
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+fn nonce() -> io::Result<[u8; NONCE_BYTES]> {
+    let mut nonce = [0; NONCE_BYTES];
+    getrandom::fill(&mut nonce).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(nonce)
+}
+
+fn next(stream: &mut impl Read) -> Result<Vec<u8>, Refusal> {
+    let message = frame::read(stream, GREETING_BYTES_MAX)?;
+    message.ok_or_else(|| Refusal::Io(io::ErrorKind::UnexpectedEof.into()))
+}
+
+fn strange() -> Refusal {
+    Refusal::Refused("the other side does not speak the protocol of drives".to_owned())
+}
+
+/// Splits the first bytes off.
+fn split<const N: usize>(bytes: &[u8]) -> Result<([u8; N], &[u8]), Refusal> {
+    let (first, rest) = bytes.split_first_chunk::<N>().ok_or_else(strange)?;
+    Ok((*first, rest))
+}
+
+/// Greets a drive, as a host of `version`.
+pub(crate) fn greet(stream: &mut (impl Read + Write), token: &Token) -> Result<(), Refusal> {
+    let own = nonce()?;
+    let hello = [&MAGIC[..], &VERSION.to_le_bytes(), &own].concat();
+    frame::write(stream, &hello)?;
+    let welcome = next(stream)?;
+    let ([verdict], rest) = split::<1>(&welcome)?;
+    let (version, rest) = split::<4>(rest)?;
+    let version = u32::from_le_bytes(version);
+    if verdict != 0 {
+        let reason = String::from_utf8_lossy(rest).into_owned();
+        return Err(Refusal::Refused(reason));
+    }
+    if version != VERSION {
+        return Err(Refusal::Refused(other_version(version)));
+    }
+    let (other, proof) = split::<NONCE_BYTES>(rest)?;
+    if token
+        .mac(b"drive", &own, &other)
+        .verify_slice(proof)
+        .is_err()
+    {
+        let reason = "it does not know the token; give both sides the same";
+        return Err(Refusal::Refused(reason.to_owned()));
+    }
+    let proof = token.mac(b"host", &own, &other).finalize().into_bytes();
+    frame::write(stream, &proof)?;
+    let verdict = next(stream)?;
+    match verdict.split_first() {
+        Some((0, [])) => Ok(()),
+        Some((_, reason)) => Err(Refusal::Refused(
+            String::from_utf8_lossy(reason).into_owned(),
+        )),
+        None => Err(strange()),
+    }
+}
+
+/// Answers a host's greeting, as a drive.
+pub(crate) fn welcome(stream: &mut (impl Read + Write), token: &Token) -> Result<(), Refusal> {
+    let hello = next(stream)?;
+    let (magic, rest) = split::<8>(&hello)?;
+    let (version, rest) = split::<4>(rest)?;
+    let version = u32::from_le_bytes(version);
+    if magic != *MAGIC {
+        return Err(strange());
+    }
+    if version != VERSION {
+        let reason = format!(
+            "the drive speaks version {VERSION} of the protocol, and the host version {version}; update the older one"
+        );
+        let refusal = [&[1], &VERSION.to_le_bytes()[..], reason.as_bytes()].concat();
+        frame::write(stream, &refusal)?;
+        return Err(Refusal::Refused(reason));
+    }
+    let (other, _) = split::<NONCE_BYTES>(rest)?;
+    let own = nonce()?;
+    let proof = token.mac(b"drive", &other, &own).finalize().into_bytes();
+    frame::write(
+        stream,
+        &[&[0], &VERSION.to_le_bytes()[..], &own, &proof].concat(),
+    )?;
+    let proof = next(stream)?;
+    let is_proof = proof.len() == PROOF_BYTES;
+    if !is_proof
+        || token
+            .mac(b"host", &other, &own)
+            .verify_slice(&proof)
+            .is_err()
+    {
+        let reason = "the host does not know the token; give both sides the same";
+        frame::write(stream, &[&[1], reason.as_bytes()].concat())?;
+        return Err(Refusal::Refused(reason.to_owned()));
+    }
+    Ok(frame::write(stream, &[0])?)
+}
+
+fn other_version(version: u32) -> String {
+    format!(
+        "it speaks version {version} of the protocol, and this host version {VERSION}; update the older one"
+    )
+}
