@@ -34,7 +34,7 @@ struct Drive {
 
 /// The drives of a host.
 pub struct Drives {
-    drives: Vec<Drive>,
+    all: Vec<Drive>,
     /// Measures the scans of the host itself.
     meter: Arc<Meter>,
     patience: Patience,
@@ -58,7 +58,7 @@ impl Drives {
             meter: Arc::default(),
         };
         Self {
-            drives: settings.into_iter().map(drive).collect(),
+            all: settings.into_iter().map(drive).collect(),
             meter: Arc::default(),
             patience: Patience {
                 usual: Duration::from_secs(60),
@@ -75,7 +75,7 @@ impl Drives {
     }
 
     fn drive(&self, name: &str) -> Result<&Drive> {
-        let known = self.drives.iter().find(|it| it.link.name() == name);
+        let known = self.all.iter().find(|it| it.link.name() == name);
         known.ok_or_else(|| Error::Node {
             fault: NodeFault::Down,
             reason: format!(
@@ -97,7 +97,7 @@ impl Drives {
 
 impl Nodes for Drives {
     fn states(&self) -> Vec<NodeState> {
-        let drives = self.drives.iter();
+        let drives = self.all.iter();
         let drives = drives.map(|drive| (drive.link.name(), &drive.meter));
         let all = [(LOCAL_NODE, &self.meter)].into_iter().chain(drives);
         let state = |(name, meter): (&str, &Arc<Meter>)| {
@@ -149,7 +149,7 @@ fn name_of(place: &ShardPlace) -> ShardName {
 
 impl std::fmt::Debug for Drives {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names = self.drives.iter().map(|drive| drive.link.name());
+        let names = self.all.iter().map(|drive| drive.link.name());
         f.debug_list().entries(names).finish()
     }
 }

@@ -81,10 +81,9 @@ impl From<Error> for Failure {
             ("forbidden", _) => StatusCode::FORBIDDEN,
             ("unauthorized", _) => StatusCode::UNAUTHORIZED,
             ("unknown_error", _) | (_, Error::Script(_)) => StatusCode::INTERNAL_SERVER_ERROR,
-            ("missing_stub" | "file_exists", _) => StatusCode::PRECONDITION_FAILED,
+            ("missing_stub" | "file_exists" | "nodedown", _) => StatusCode::PRECONDITION_FAILED,
             ("document_too_large", _) => StatusCode::PAYLOAD_TOO_LARGE,
             ("insufficient_storage", _) => StatusCode::INSUFFICIENT_STORAGE,
-            ("nodedown", _) => StatusCode::PRECONDITION_FAILED,
             ("required index service unavailable", _) => StatusCode::SERVICE_UNAVAILABLE,
             (
                 _,

@@ -478,7 +478,7 @@ fn decode(name: &str, bytes: &[u8]) -> Result<Definition> {
     let security = json.member("security").map_or("null", Json::text);
     let nodes = json.member("nodes").into_iter();
     let nodes: Vec<String> = nodes
-        .flat_map(|nodes| nodes.elements())
+        .flat_map(Json::elements)
         .filter_map(|node| Some(node.string()?.into_owned()))
         .collect();
     if !nodes.is_empty() && nodes.len() != shards {

@@ -3,13 +3,14 @@
 //! The shards go at once, in [lanes](super::lanes). A page ends when it has enough for the client, or when much was read
 //! for it, even if nothing matched; the next one goes on where the lanes stand.
 
-use super::lanes::{Bounds, Lanes};
+use super::lanes::{Bounds, Guard, Lanes};
+use super::part::{Part, each};
 use super::request::invalid_bookmark;
 use super::{Database, FindRequest, IndexInfo};
 use crate::error::{Error, Result};
 use crate::json::quote;
-use crate::mango::{Direction, FieldPath, KeyRange, Plan};
-use crate::shard::FindQuery;
+use crate::mango::{Direction, FieldPath, Groups, KeyRange, Plan};
+use crate::shard::{FindQuery, ScanOptions, ScanStats};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::sync::Arc;
@@ -43,6 +44,8 @@ pub struct Finder {
     after: Option<Vec<u8>>,
     /// The ways through the shards, once they have begun.
     lanes: Option<Lanes>,
+    /// What was aggregated.
+    groups: Groups,
     /// Where the last document was found.
     found_at: Option<Vec<u8>>,
     stats: FindStats,
@@ -75,9 +78,22 @@ impl Finder {
         self.stats
     }
 
+    /// What was aggregated, as canonical JSON, if that was asked for.
+    pub fn aggregates(&self) -> Option<String> {
+        let aggregate = self.request.aggregate.as_ref();
+        aggregate.map(|aggregate| aggregate.to_json(&self.groups))
+    }
+
+    /// What each part of the database has cost: the number of its range, and the figures; none if that was not asked for.
+    pub fn shard_stats(&self) -> Vec<(usize, ScanStats)> {
+        let lanes = self.lanes.as_ref().filter(|_| self.request.shard_stats);
+        let stats = lanes.map(Lanes::stats).unwrap_or_default();
+        stats.into_iter().collect()
+    }
+
     /// Whether nothing can match: the protocol's shortest answer.
     pub fn is_empty(&self) -> bool {
-        self.is_empty
+        self.is_empty && self.request.aggregate.is_none()
     }
 
     /// What the caller of the query should know, a sentence a line.
@@ -128,18 +144,65 @@ impl Finder {
             index: (!self.is_by_id()).then(|| self.index.shard_name()),
             ranges: self.ranges.clone(),
             descending: self.is_descending(),
+            aggregate: request.aggregate.clone(),
         }
     }
 
-    /// The identifiers between which part `part` of the database is read.
-    fn bounds(&self, part: usize) -> Bounds {
+    /// The ways through the shards. A scan of all documents goes several through each shard that is large.
+    fn bounds(&self, shards: &[Part]) -> Result<Vec<Bounds>> {
         let range = self.request.selector.id_range();
+        let is_whole = range.begin.is_none() && range.end.is_none() && self.after.is_none();
         let (from, to) = match (self.is_by_id(), self.is_descending()) {
             (false, _) => (None, None),
             (true, true) => (range.end, range.begin),
             (true, false) => (range.begin, range.end),
         };
-        Bounds { part, from, to }
+        let scan = ScanOptions {
+            from,
+            to,
+            ..ScanOptions::default()
+        };
+        let splits = self.is_by_id() && is_whole;
+        let points = each(shards.iter().map(|part| (part, ())), |part, ()| {
+            if !splits {
+                return Ok(Vec::new());
+            }
+            let together = shards.iter().filter(|other| other.is_on_node_of(part));
+            part.split(together.count() as u64)
+        })?;
+        let mut bounds = Vec::new();
+        for (part, points) in points.into_iter().enumerate() {
+            let mut begin = None;
+            for point in points {
+                let piece = self.piece(begin.replace(point.clone()), Some(point));
+                bounds.push(Bounds { part, scan: piece });
+            }
+            let scan = match begin {
+                None => scan.clone(),
+                begin => self.piece(begin, None),
+            };
+            bounds.push(Bounds { part, scan });
+        }
+        Ok(bounds)
+    }
+
+    /// From the identifier `begin` to before `end`, in the direction of the query.
+    fn piece(&self, begin: Option<String>, end: Option<String>) -> ScanOptions {
+        if self.is_descending() {
+            ScanOptions {
+                is_behind: end.is_some(),
+                from: end,
+                to: begin,
+                ..ScanOptions::default()
+            }
+        } else {
+            ScanOptions {
+                is_before: end.is_some(),
+                from: begin,
+                to: end,
+                ..ScanOptions::default()
+            }
+        }
     }
 }
 
@@ -172,6 +235,12 @@ impl Database {
                 return Err(refused_fallback(&request.use_index));
             }
         }
+        let by_id = request.selector.id_range();
+        let is_scan = index.design.is_none() && (by_id.begin.is_none() || by_id.end.is_none());
+        if request.refuses_scans && is_scan {
+            let reason = "The query would go through all documents, which its `guard` refuses; create an index for it.";
+            return Err(Error::query("guard_exceeded", reason));
+        }
         let columns = index.columns.iter().map(|name| FieldPath::parse(name));
         let columns: Vec<FieldPath> = columns.collect::<Result<_>>()?;
         let ranges = index
@@ -179,7 +248,6 @@ impl Database {
             .is_some()
             .then(|| request.selector.ranges(&columns))
             .flatten();
-        let by_id = request.selector.id_range();
         let is_crossed =
             matches!((&by_id.begin, &by_id.end), (Some(begin), Some(end)) if begin > end);
         let is_empty =
@@ -192,6 +260,7 @@ impl Database {
             is_empty,
             after,
             lanes: None,
+            groups: Groups::default(),
             found_at: None,
             stats: FindStats::default(),
         })
@@ -206,17 +275,21 @@ impl Database {
             documents: Vec::new(),
             is_end: true,
         };
-        if finder.is_empty || finder.request.limit == 0 {
+        let is_aggregate = finder.request.aggregate.is_some();
+        if finder.is_empty || finder.request.limit == 0 && !is_aggregate {
             return Ok(page);
         }
         let shards = self.shards()?;
-        let lanes = match finder.lanes.take() {
-            Some(lanes) => lanes,
-            None => {
-                let bounds = (0..shards.len()).map(|part| finder.bounds(part)).collect();
-                let query = Arc::new(finder.query());
-                Lanes::new(query, bounds, &shards, finder.after.as_deref())
-            }
+        let lanes = if let Some(lanes) = finder.lanes.take() {
+            lanes
+        } else {
+            let bounds = finder.bounds(&shards)?;
+            let query = Arc::new(finder.query());
+            let guard = Guard {
+                documents: finder.request.guard_documents,
+                bytes: finder.request.guard_bytes,
+            };
+            Lanes::new(query, bounds, &shards, finder.after.as_deref(), guard)
         };
         let wanted = finder.request.limit.saturating_add(finder.request.skip);
         let mut bytes = 0;
@@ -233,9 +306,10 @@ impl Database {
             finder.request.limit == 0 || bytes >= PAGE_BYTES
         });
         let stats = lanes.stats();
-        finder.stats.examined = stats.iter().map(|(_, stats)| stats.examined).sum();
+        finder.stats.examined = stats.values().map(|stats| stats.examined).sum();
+        finder.groups.merge(lanes.take_groups())?;
         finder.lanes = Some(lanes);
-        page.is_end = outcome? || finder.request.limit == 0;
+        page.is_end = outcome? || finder.request.limit == 0 && !is_aggregate;
         Ok(page)
     }
 

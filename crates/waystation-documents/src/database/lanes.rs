@@ -18,8 +18,9 @@
 
 use super::part::Part;
 use crate::error::{Error, Result};
-use crate::shard::{FindQuery, FindStep, ScanStats};
-use std::collections::VecDeque;
+use crate::mango::Groups;
+use crate::shard::{FindQuery, FindStep, ScanOptions, ScanStats};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Documents that a step reads at most.
@@ -36,10 +37,8 @@ const STEPS_ALONE: u64 = 2;
 pub(super) struct Bounds {
     /// Which part of the database.
     pub(super) part: usize,
-    /// The identifier that comes first.
-    pub(super) from: Option<String>,
-    /// The identifier that comes last.
-    pub(super) to: Option<String>,
+    /// Between which identifiers.
+    pub(super) scan: ScanOptions,
 }
 
 struct Lane {
@@ -53,6 +52,31 @@ struct Lane {
     stats: ScanStats,
 }
 
+/// What a query may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Guard {
+    /// Documents that are read.
+    pub(super) documents: Option<u64>,
+    /// Bytes of them.
+    pub(super) bytes: Option<u64>,
+}
+
+impl Guard {
+    fn check(self, documents: u64, bytes: u64) -> Result<()> {
+        let exceeded = |what: &str, most: u64| {
+            let reason = format!(
+                "The query reads more than {most} {what}, which its `guard` allows; create an index for it, or narrow the selector."
+            );
+            Err(Error::query("guard_exceeded", reason))
+        };
+        match (self.documents, self.bytes) {
+            (Some(most), _) if documents > most => exceeded("documents", most),
+            (_, Some(most)) if bytes > most => exceeded("bytes", most),
+            _ => Ok(()),
+        }
+    }
+}
+
 struct State {
     lanes: Vec<Lane>,
     /// Documents that the query can still want.
@@ -60,6 +84,9 @@ struct State {
     /// The page is over: no step begins.
     is_paused: bool,
     steps: u64,
+    /// What was aggregated.
+    groups: Groups,
+    guard: Guard,
     failure: Option<Error>,
 }
 
@@ -91,6 +118,7 @@ impl Lanes {
         bounds: Vec<Bounds>,
         parts: &[Part],
         after: Option<&[u8]>,
+        guard: Guard,
     ) -> Self {
         let lane = |bounds: Bounds| Lane {
             is_remote: parts[bounds.part].is_remote(),
@@ -109,17 +137,26 @@ impl Lanes {
                 wanted: 0,
                 is_paused: true,
                 steps: 0,
+                groups: Groups::default(),
+                guard,
                 failure: None,
             }),
             changed: Condvar::new(),
         }))
     }
 
+    /// Takes what was aggregated so far.
+    pub(super) fn take_groups(&self) -> Groups {
+        std::mem::take(&mut self.0.lock().groups)
+    }
+
     /// What each part has cost so far.
-    pub(super) fn stats(&self) -> Vec<(usize, ScanStats)> {
-        let state = self.0.lock();
-        let lanes = state.lanes.iter();
-        lanes.map(|lane| (lane.bounds.part, lane.stats)).collect()
+    pub(super) fn stats(&self) -> BTreeMap<usize, ScanStats> {
+        let mut parts: BTreeMap<usize, ScanStats> = BTreeMap::new();
+        for lane in &self.0.lock().lanes {
+            parts.entry(lane.bounds.part).or_default().add(lane.stats);
+        }
+        parts
     }
 
     /// Merges, handing each document and its place to `take`, until that says that the page is full, all lanes are at
@@ -137,18 +174,20 @@ impl Lanes {
             state.is_paused = false;
             state.examined()
         };
-        self.reach_out(parts)?;
-        let outcome = std::thread::scope(|scope| {
-            let outcome = self.merge(parts, begun + examined_max, take, || {
-                for _ in 1..local_workers(parts.len()) {
+        let workers = self.local_workers();
+        std::thread::scope(|scope| {
+            let call_helpers = || {
+                for _ in 1..workers {
                     scope.spawn(|| self.0.help(parts));
                 }
-            });
+            };
+            let reached = self.reach_out(parts);
+            let merged =
+                reached.and_then(|()| self.merge(parts, begun + examined_max, take, call_helpers));
             self.0.lock().is_paused = true;
             self.0.changed.notify_all();
-            outcome
-        });
-        outcome
+            merged
+        })
     }
 
     fn merge(
@@ -192,6 +231,14 @@ impl Lanes {
                 }
             }
         }
+    }
+
+    /// Threads that take steps on this machine, the caller's included.
+    fn local_workers(&self) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let state = self.0.lock();
+        let local = state.lanes.iter().filter(|lane| !lane.is_remote);
+        processors.min(local.count())
     }
 
     /// Starts a thread for each lane on a drive that has none at work.
@@ -289,18 +336,18 @@ struct Planned {
     after: Option<Vec<u8>>,
     found_max: u64,
     bytes_max: u64,
+    examined_max: u64,
 }
 
 impl Planned {
     fn with(self, query: &Arc<FindQuery>) -> FindStep {
         FindStep {
             query: Arc::clone(query),
-            from: self.bounds.from,
-            to: self.bounds.to,
+            scan: self.bounds.scan,
             after: self.after,
             found_max: self.found_max,
             bytes_max: self.bytes_max,
-            examined_max: STEP_DOCUMENTS,
+            examined_max: self.examined_max,
         }
     }
 }
@@ -326,6 +373,14 @@ impl State {
             after: lane.reached.clone(),
             found_max: found_max.min(self.wanted.saturating_sub(ready)).max(1),
             bytes_max: STEP_BYTES.min(share),
+            // One more than is allowed shows that it is not enough.
+            examined_max: match self.guard.documents {
+                Some(most) => {
+                    let left = most.saturating_sub(self.examined());
+                    STEP_DOCUMENTS.min(left.saturating_add(1))
+                }
+                None => STEP_DOCUMENTS,
+            },
         })
     }
 
@@ -348,14 +403,17 @@ impl State {
         let lane = &mut self.lanes[at];
         match outcome {
             Ok(part) => {
-                let stats = &mut lane.stats;
-                stats.examined += part.stats.examined;
-                stats.bodies += part.stats.bodies;
-                stats.bytes += part.stats.bytes;
+                lane.stats.add(part.stats);
                 lane.is_end = part.is_end;
                 lane.reached = part.reached.or(lane.reached.take());
                 lane.ready_bytes += part.found.iter().map(bytes_of).sum::<u64>();
                 lane.ready.extend(part.found);
+                let merged = self.groups.merge(part.groups);
+                let bytes = self.lanes.iter().map(|lane| lane.stats.bytes).sum();
+                let allowed = self.guard.check(self.examined(), bytes);
+                if let Err(error) = merged.and(allowed) {
+                    self.failure.get_or_insert(error);
+                }
             }
             Err(error) => {
                 lane.is_end = true;
@@ -379,7 +437,7 @@ impl State {
         };
         let place = front(&first);
         let may_come_before = |lane: &Lane| {
-            let begin = lane.bounds.from.as_ref().map(|from| from.as_bytes());
+            let begin = lane.bounds.scan.from.as_ref().map(String::as_bytes);
             match (lane.reached.as_deref(), begin, place) {
                 (Some(reached), _, Some(place)) if descending => reached > place.as_slice(),
                 (Some(reached), _, Some(place)) => reached < place.as_slice(),
@@ -406,12 +464,6 @@ impl State {
 
 fn bytes_of(found: &(Vec<u8>, String)) -> u64 {
     (found.0.len() + found.1.len()) as u64
-}
-
-/// Threads that take steps on this machine, for a query over so many parts.
-fn local_workers(parts: usize) -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    processors.min(parts)
 }
 
 impl std::fmt::Debug for Lanes {

@@ -7,6 +7,7 @@ use super::meter::Meter;
 use crate::attachment::AttachmentInfo;
 use crate::document::Document;
 use crate::error::{Error, NodeFault, Result};
+use crate::mango::Groups;
 use crate::revision::Revision;
 use crate::shard::{
     Edits, FindPart, FindStep, IndexDefinition, ListedDocument, LocalDocument, Opened, ReadChange,
@@ -268,7 +269,8 @@ impl Part {
     }
 
     pub(super) fn find(&self, step: FindStep) -> Result<FindPart> {
-        let (descending, found_max) = (step.query.descending, step.found_max);
+        let (query, found_max) = (Arc::clone(&step.query), step.found_max);
+        let descending = query.descending;
         let after = step.after.clone();
         let begun = self.meter.as_ref().map(Meter::begin);
         let part = reply!(self, Request::Find { step }, Reply::Found { part } => part)?;
@@ -288,7 +290,23 @@ impl Part {
             _ => rows == 0,
         };
         self.check(is_behind, "a place before what it found")?;
+        let is_of_query = match &query.aggregate {
+            Some(aggregate) => part.groups.is_of(aggregate) && rows == 0,
+            None => part.groups == Groups::default(),
+        };
+        self.check(is_of_query, "figures that were not asked for")?;
         Ok(part)
+    }
+
+    /// Identifiers at which pieces of it begin that are better scanned at once, but for the first one.
+    pub(super) fn split(&self, shards: u64) -> Result<Vec<String>> {
+        let points = reply!(self, Request::Split { shards }, Reply::Points { ids } => ids)?;
+        self.check(points.is_sorted(), "points out of their order")?;
+        Ok(points)
+    }
+
+    pub(super) fn is_on_node_of(&self, other: &Self) -> bool {
+        self.node == other.node
     }
 
     pub(super) fn index_definitions(&self) -> Result<Vec<IndexDefinition>> {

@@ -2,13 +2,38 @@
 
 use crate::error::{Error, Result};
 use crate::json::{Json, Kind, unquote};
-use crate::mango::{Projection, Selector, Sort};
+use crate::mango::{Aggregate, Projection, Selector, Sort};
 
 /// Documents that a query answers with, unless it says otherwise.
 const LIMIT: u64 = 25;
 
+/// The members of a query.
+const MEMBERS: [&str; 17] = [
+    "selector",
+    "sort",
+    "fields",
+    "limit",
+    "skip",
+    "bookmark",
+    "use_index",
+    "r",
+    "allow_fallback",
+    "conflicts",
+    "execution_stats",
+    "update",
+    "stable",
+    "stale",
+    "partition",
+    "aggregate",
+    "guard",
+];
+
 /// A query.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the protocol has these switches"
+)]
 pub struct FindRequest {
     /// Which documents are wanted.
     pub selector: Selector,
@@ -36,6 +61,16 @@ pub struct FindRequest {
     pub conflicts: bool,
     /// Whether the cost is wanted with the answer.
     pub execution_stats: bool,
+    /// Whether the cost of each shard is wanted, too.
+    pub shard_stats: bool,
+    /// What is wanted of all documents that match, and not they: no part of CouchDB's interface, as the next ones.
+    pub aggregate: Option<Aggregate>,
+    /// Documents that may be read.
+    pub guard_documents: Option<u64>,
+    /// Bytes of documents that may be read.
+    pub guard_bytes: Option<u64>,
+    /// Whether a query that no index serves is refused.
+    pub refuses_scans: bool,
 }
 
 /// An index that is to be made.
@@ -66,6 +101,10 @@ impl FindRequest {
             Some(fields) if fields.text() != "\"all_fields\"" => fields.text(),
             _ => "[]",
         };
+        let stats = json.member("execution_stats");
+        let stats = stats.filter(|it| it.text() == "\"shards\"");
+        let guard = json.member("guard").unwrap_or(Json::new("{}"));
+        check_object(guard)?;
         let request = Self {
             selector: Selector::parse(selector)?,
             selector_text: selector.text().to_owned(),
@@ -79,8 +118,21 @@ impl FindRequest {
             use_index: use_index(json)?,
             allow_fallback: boolean(json, "allow_fallback", true)?,
             conflicts: boolean(json, "conflicts", false)?,
-            execution_stats: boolean(json, "execution_stats", false)?,
+            execution_stats: match stats {
+                Some(_) => true,
+                None => boolean(json, "execution_stats", false)?,
+            },
+            shard_stats: stats.is_some(),
+            aggregate: json.member("aggregate").map(Aggregate::parse).transpose()?,
+            guard_documents: bound(guard, "docs")?,
+            guard_bytes: bound(guard, "bytes")?,
+            refuses_scans: !boolean(guard, "scan", true)?,
         };
+        check_members(guard, &["docs", "bytes", "scan"])?;
+        if request.aggregate.is_some() && !request.bookmark.is_empty() {
+            let reason = "An aggregate is of all documents; a bookmark leads behind some.";
+            return Err(Error::query("invalid_aggregate", reason));
+        }
         boolean(json, "update", true)?;
         boolean(json, "stable", false)?;
         if let Some(partition) = json.member("partition").filter(|it| it.text() != "\"\"") {
@@ -94,24 +146,7 @@ impl FindRequest {
             let reason = "r is not an integer greater than zero";
             return Err(Error::query("invalid_pos_integer", reason));
         }
-        let known = [
-            "selector",
-            "sort",
-            "fields",
-            "limit",
-            "skip",
-            "bookmark",
-            "use_index",
-            "r",
-            "allow_fallback",
-            "conflicts",
-            "execution_stats",
-            "update",
-            "stable",
-            "stale",
-            "partition",
-        ];
-        check_members(json, &known)?;
+        check_members(json, &MEMBERS)?;
         Ok(request)
     }
 }
@@ -224,6 +259,12 @@ fn whole(json: Json<'_>, name: &str, default: u64) -> Result<u64> {
         );
         Error::query("invalid_non_neg_integer", reason)
     })
+}
+
+/// A number that a guard sets; `None`: it sets none.
+fn bound(guard: Json<'_>, name: &str) -> Result<Option<u64>> {
+    let is_set = guard.member(name).is_some();
+    Ok(is_set.then_some(whole(guard, name, 0)?))
 }
 
 fn text(_name: &str, value: Json<'_>) -> Result<String> {

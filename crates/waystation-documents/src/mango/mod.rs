@@ -3,6 +3,7 @@
 //! A [`Selector`] is parsed once, normalised as CouchDB does, and matched against many documents. What it needs of a
 //! document it asks by name, so that whoever stores documents decides how much of one is read.
 
+mod aggregate;
 mod condition;
 mod matching;
 mod normal;
@@ -13,6 +14,7 @@ mod range;
 mod selector;
 mod term;
 
+pub use aggregate::{Aggregate, Groups};
 pub use path::FieldPath;
 pub use plan::{Candidate, Direction, Plan, Sort};
 pub use projection::Projection;

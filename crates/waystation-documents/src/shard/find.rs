@@ -6,7 +6,7 @@
 use super::{Scan, ScanOptions, ScanStats, Shard, StoredDocument};
 use crate::error::{Error, Result};
 use crate::json::{Json, canonical};
-use crate::mango::{Direction, FieldPath, KeyRange, Projection, Selector};
+use crate::mango::{Aggregate, Direction, FieldPath, Groups, KeyRange, Projection, Selector};
 use crate::shard::IndexScan;
 use crate::wire::{Wire, malformed, wire_struct};
 use crate::{Rendering, render};
@@ -33,6 +33,8 @@ pub struct FindQuery {
     pub ranges: Option<Vec<KeyRange>>,
     /// From the end of the index to its beginning.
     pub descending: bool,
+    /// What is wanted of all documents that match, and not they.
+    pub aggregate: Option<Aggregate>,
 }
 
 /// A step on a shard's way.
@@ -40,10 +42,8 @@ pub struct FindQuery {
 pub struct FindStep {
     /// The query.
     pub query: Arc<FindQuery>,
-    /// The identifier that comes first, where the way goes by identifiers; `None`: from the beginning.
-    pub from: Option<String>,
-    /// The identifier that comes last; `None`: to the end.
-    pub to: Option<String>,
+    /// Between which identifiers, where the way goes by identifiers.
+    pub scan: ScanOptions,
     /// Where the step before ended.
     pub after: Option<Vec<u8>>,
     /// Documents that are found at most.
@@ -55,12 +55,14 @@ pub struct FindStep {
 }
 
 /// What a step has come to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct FindPart {
     /// What was found: its place in the index, and the answer as canonical JSON.
     pub found: Vec<(Vec<u8>, String)>,
     /// How far it came; `None`: nowhere.
     pub reached: Option<Vec<u8>>,
+    /// What was aggregated of it.
+    pub groups: Groups,
     /// Whether there is nothing behind it.
     pub is_end: bool,
     /// What it has cost.
@@ -68,8 +70,8 @@ pub struct FindPart {
 }
 
 wire_struct! {
-    FindStep { query, from, to, after, found_max, bytes_max, examined_max }
-    FindPart { found, reached, is_end, stats }
+    FindStep { query, scan, after, found_max, bytes_max, examined_max }
+    FindPart { found, reached, groups, is_end, stats }
 }
 
 impl Wire for Arc<FindQuery> {
@@ -80,6 +82,7 @@ impl Wire for Arc<FindQuery> {
         self.index.put(out);
         self.ranges.put(out);
         self.descending.put(out);
+        self.aggregate.put(out);
     }
 
     fn take(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
@@ -100,15 +103,20 @@ impl Wire for Arc<FindQuery> {
             index: Wire::take(reader)?,
             ranges: Wire::take(reader)?,
             descending: Wire::take(reader)?,
+            aggregate: Wire::take(reader)?,
         }))
     }
 }
 
 impl FindQuery {
-    /// What is answered of `document`, if it is found.
-    fn answer(&self, document: &StoredDocument<'_>) -> Result<Option<String>> {
+    /// What is answered of `document`, if it is found and not aggregated.
+    fn answer(&self, document: &StoredDocument<'_>, groups: &mut Groups) -> Result<Option<String>> {
         if document.id().starts_with("_design/") || !document.is_matched_by(&self.selector)? {
             return Ok(None);
+        }
+        if let Some(aggregate) = &self.aggregate {
+            groups.add(aggregate, document)?;
+            return document.check().map(|()| None);
         }
         let paths = self.fields.paths();
         let is_stored = |path: &FieldPath| {
@@ -147,14 +155,13 @@ impl<'a> Way<'a> {
         }
         let after = step.after.clone().map(String::from_utf8).transpose();
         let after = after.map_err(|_| Error::BadRequest("a place in a query is no text".into()))?;
-        let scan = shard.scan(&ScanOptions {
-            is_behind: after.is_some(),
-            from: after.or_else(|| step.from.clone()),
-            to: step.to.clone(),
-            descending: query.descending,
-            ..ScanOptions::default()
-        })?;
-        Ok(Self::Identifiers(scan))
+        let mut options = step.scan.clone();
+        options.descending = query.descending;
+        if let Some(after) = after {
+            options.is_behind = true;
+            options.from = Some(after);
+        }
+        Ok(Self::Identifiers(shard.scan(&options)?))
     }
 
     fn next_document(&mut self) -> Result<Option<StoredDocument<'_>>> {
@@ -182,6 +189,7 @@ impl Shard {
         let mut part = FindPart {
             found: Vec::new(),
             reached: None,
+            groups: Groups::default(),
             is_end: false,
             stats: ScanStats::default(),
         };
@@ -195,7 +203,7 @@ impl Shard {
                 break;
             };
             read += 1;
-            let answer = step.query.answer(&document)?;
+            let answer = step.query.answer(&document, &mut part.groups)?;
             let id = document.id().as_bytes().to_vec();
             drop(document);
             let place = match &way {

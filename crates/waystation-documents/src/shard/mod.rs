@@ -21,6 +21,7 @@ mod record;
 mod request;
 mod scan;
 mod sizes;
+mod split;
 mod update;
 mod views;
 

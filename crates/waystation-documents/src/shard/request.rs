@@ -121,6 +121,9 @@ pub enum Request {
     Find {
         step: FindStep,
     },
+    Split {
+        shards: u64,
+    },
     IndexDefinitions,
     CreateIndex {
         definition: IndexDefinition,
@@ -246,6 +249,9 @@ pub enum Reply {
     Purged {
         revisions: Vec<Revision>,
     },
+    Points {
+        ids: Vec<String>,
+    },
 }
 
 wire_struct! {
@@ -284,6 +290,7 @@ wire_enum! {
         26 => Purge { id, revisions },
         27 => Compact,
         28 => Sync,
+        29 => Split { shards },
     }
     Reply {
         1 => Done,
@@ -304,6 +311,7 @@ wire_enum! {
         16 => Indexes { definitions },
         17 => Views { info },
         18 => Purged { revisions },
+        19 => Points { ids },
     }
 }
 
@@ -457,6 +465,9 @@ impl Shard {
             },
             Request::Find { step } => Reply::Found {
                 part: self.find(&step)?,
+            },
+            Request::Split { shards } => Reply::Points {
+                ids: self.split(shards)?,
             },
             Request::IndexDefinitions => Reply::Indexes {
                 definitions: self.index_definitions(),

@@ -44,6 +44,15 @@ pub struct ScanStats {
     pub bytes: u64,
 }
 
+impl ScanStats {
+    /// Adds what another scan has cost.
+    pub(crate) fn add(&mut self, more: Self) {
+        self.examined += more.examined;
+        self.bodies += more.bodies;
+        self.bytes += more.bytes;
+    }
+}
+
 /// A document that a scan has come to. Its fields are read when they are asked for.
 pub struct StoredDocument<'a> {
     source: &'a Source<'a>,
@@ -129,7 +138,15 @@ impl StoredDocument<'_> {
     /// [`Error::Engine`], [`Error::Damaged`].
     pub fn is_matched_by(&self, selector: &Selector) -> Result<bool> {
         let is_match = selector.matches(self);
-        self.failure.take().map_or(Ok(is_match), Err)
+        self.check().map(|()| is_match)
+    }
+
+    /// Whether all fields that were asked for could be read.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`].
+    pub(super) fn check(&self) -> Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
     }
 }
 
@@ -194,12 +211,9 @@ impl<'a> Source<'a> {
     }
 
     fn count(&self, more: ScanStats) {
-        let stats = self.stats.get();
-        self.stats.set(ScanStats {
-            examined: stats.examined + more.examined,
-            bodies: stats.bodies + more.bodies,
-            bytes: stats.bytes + more.bytes,
-        });
+        let mut stats = self.stats.get();
+        stats.add(more);
+        self.stats.set(stats);
     }
 
     /// The head of document `id` in an index.

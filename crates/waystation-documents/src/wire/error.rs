@@ -8,7 +8,7 @@ use waystation_format::FormatError;
 use waystation_format::varint::Reader;
 
 /// The protocol's words that a shard may answer with.
-const WORDS: [&str; 9] = [
+const WORDS: [&str; 10] = [
     "bad_arg",
     "compilation_error",
     "invalid_design_doc",
@@ -16,6 +16,7 @@ const WORDS: [&str; 9] = [
     "missing_named_view",
     "not_found",
     "query_parse_error",
+    "too_many_groups",
     "unknown_error",
     "unknown_query_language",
 ];

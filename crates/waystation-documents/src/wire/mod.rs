@@ -183,7 +183,9 @@ impl Wire for Vec<u8> {
 impl<T: Wire> Wire for Vec<T> {
     fn put(&self, out: &mut Vec<u8>) {
         put_u64(out, self.len() as u64);
-        self.iter().for_each(|element| element.put(out));
+        for element in self {
+            element.put(out);
+        }
     }
 
     fn take(reader: &mut Reader<'_>) -> Result<Self, FormatError> {

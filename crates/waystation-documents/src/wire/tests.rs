@@ -3,7 +3,7 @@
 use super::*;
 use crate::attachment::{Attachment, Given};
 use crate::json::Json;
-use crate::mango::{KeyRange, Projection, Selector};
+use crate::mango::{Aggregate, Groups, KeyRange, Projection, Selector};
 use crate::shard::{
     Edits, FindPart, FindQuery, FindStep, Reply, Request, ScanOptions, ScanStats, WantedChanges,
 };
@@ -54,9 +54,14 @@ fn step() -> FindStep {
                 is_point: false,
             }]),
             descending: true,
+            aggregate: Some(
+                Aggregate::parse(Json::new(r#"{"count":true}"#)).expect("an aggregate"),
+            ),
         }),
-        from: None,
-        to: Some("z".to_owned()),
+        scan: ScanOptions {
+            to: Some("z".to_owned()),
+            ..ScanOptions::default()
+        },
         after: Some(vec![1, 2]),
         found_max: 25,
         bytes_max: 1 << 20,
@@ -133,6 +138,7 @@ fn replies_and_queries_of_views_are_read_back() -> Result<(), FormatError> {
     let part = FindPart {
         found: vec![(b"k".to_vec(), "{}".to_owned())],
         reached: Some(b"k".to_vec()),
+        groups: Groups::default(),
         is_end: true,
         stats: ScanStats {
             examined: 3,

@@ -10,6 +10,7 @@ use waystation_documents::Database;
 use waystation_documents::array;
 use waystation_documents::database::{FindPage, FindRequest, Finder, IndexInfo, IndexRequest};
 use waystation_documents::json::{Json, Kind, quote};
+use waystation_documents::shard::ScanStats;
 
 /// Reads the next page of a query, and gives the query back.
 async fn next(
@@ -56,7 +57,10 @@ pub(crate) async fn find(mut call: Call) -> Outcome<Reply> {
             }
             let begun = if lead.starts_with('{') { lead } else { "" };
             let elapsed = begin.elapsed().as_secs_f64() * 1000.0;
-            let tail = format!("{begun}\r\n]{}}}\n", tail(&finder, with_stats, elapsed));
+            let tail = format!(
+                "{begun}\r\n]{}}}\n",
+                tail(&finder, &database, with_stats, elapsed)
+            );
             // If the client has gone, the answer is at its end too.
             let _ = pages.send(tail).await;
             Ok(())
@@ -67,7 +71,7 @@ pub(crate) async fn find(mut call: Call) -> Outcome<Reply> {
 }
 
 /// What stands behind the documents.
-fn tail(finder: &Finder, with_stats: bool, elapsed_ms: f64) -> String {
+fn tail(finder: &Finder, database: &Database, with_stats: bool, elapsed_ms: f64) -> String {
     if finder.is_empty() {
         return String::new();
     }
@@ -79,13 +83,38 @@ fn tail(finder: &Finder, with_stats: bool, elapsed_ms: f64) -> String {
         let _ = write!(
             tail,
             ",\r\n\"execution_stats\":{{\"total_keys_examined\":{examined},\"total_docs_examined\":{examined},\
-             \"total_quorum_docs_examined\":0,\"results_returned\":{returned},\"execution_time_ms\":{elapsed_ms:.3}}}"
+             \"total_quorum_docs_examined\":0,\"results_returned\":{returned},\"execution_time_ms\":{elapsed_ms:.3}{}}}",
+            shards(finder, database)
         );
+    }
+    if let Some(aggregates) = finder.aggregates() {
+        let _ = write!(tail, ",\r\n\"aggregates\":{aggregates}");
     }
     if let Some(warning) = finder.warning() {
         let _ = write!(tail, ",\r\n\"warning\":{}", quote(&warning));
     }
     tail
+}
+
+/// What each shard has cost, if that was asked for: a member of the statistics.
+fn shards(finder: &Finder, database: &Database) -> String {
+    let stats = finder.shard_stats();
+    if stats.is_empty() {
+        return String::new();
+    }
+    let places = database.places();
+    let shard = |(at, stats): (usize, ScanStats)| {
+        let (range, node) = places.get(at).cloned().unwrap_or_default();
+        format!(
+            "{{\"range\":{},\"node\":{},\"docs_examined\":{},\"bodies_read\":{},\"bytes_read\":{}}}",
+            quote(&range),
+            quote(&node),
+            stats.examined,
+            stats.bodies,
+            stats.bytes
+        )
+    };
+    format!(",\"shards\":{}", array(stats.into_iter().map(shard)))
 }
 
 pub(crate) async fn explain(mut call: Call) -> Outcome<Reply> {
