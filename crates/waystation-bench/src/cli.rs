@@ -9,10 +9,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 mod depart;
+mod drives;
 mod iot;
 mod ycsb;
 
 pub(crate) use depart::DepartArgs;
+pub(crate) use drives::DrivesArgs;
 pub(crate) use iot::IotArgs;
 pub(crate) use ycsb::YcsbArgs;
 
@@ -32,6 +34,7 @@ const MAX_VALUE_BYTES: u64 = 1 << 30;
         waystation-bench compare --engines waystation,leveldb --pairs 5 --value-bytes 100,1000 --threads 1,4\n  \
         waystation-bench stalls --engines waystation --seconds 60\n  \
         waystation-bench iot --engines waystation,leveldb,rocksdb --threads 12 --seconds 20 --departing 0.9\n  \
+        waystation-bench drives --docs 20000 --doc-bytes 8192 --json target/drives.json\n  \
         waystation-bench ycsb --engines waystation,leveldb,rocksdb --workloads a,b,c,d,e,f\n  \
         waystation-bench reopen --engines waystation --log-bytes 2GB\n  \
         waystation-bench plot target/deletions.json --to docs/figures\n\n\
@@ -57,6 +60,8 @@ pub(crate) enum Measure {
     Iot(IotArgs),
     /// A device with very much data departs while others write at a fixed rate
     Depart(DepartArgs),
+    /// Filters of the document server over a host and three drives
+    Drives(DrivesArgs),
     /// YCSB's core workloads on every engine
     Ycsb(YcsbArgs),
     /// How long opening takes after kill -9 with much in the log
