@@ -119,7 +119,7 @@ fn a_million_graves_under_a_held_snapshot_take_little_memory() {
     db.close().unwrap();
 }
 
-/// Half of 4,000 keys, deleted and in spill_files, as a snapshot is held.
+/// Half of 4,000 keys, deleted and spilled to files, as a snapshot is held.
 fn half_deleted(machine: &Arc<SimStorage>) -> (Db, waystation::Snapshot) {
     let db = filled(machine, options(), 4_000);
     let held = db.snapshot();

@@ -119,7 +119,7 @@ impl Walk {
                 4 | 5 => cursor.next(),
                 _ => cursor.prev(),
             }
-            .unwrap();
+            .expect("works");
             let found = cursor.valid().then(|| (cursor.key(), cursor.value()));
             let expected = next.map(|at| (&*self.entries[at].0, &*self.entries[at].1));
             assert_eq!(found, expected);
@@ -173,7 +173,7 @@ impl Histories {
     fn open(&mut self) {
         let open = |machine: &Arc<SimStorage>, options| {
             let storage = Arc::clone(machine);
-            Db::open_with(storage, "/db", options).unwrap()
+            Db::open_with(storage, "/db", options).expect("works")
         };
         let with_tombstones = Options {
             order: Order::Custom(Arc::new(AsBytes)),
@@ -189,12 +189,12 @@ impl Histories {
 
     /// Does the same to both.
     fn on_both<T>(&self, mut act: impl FnMut(&Db) -> T) -> [T; 2] {
-        let [one, other] = self.dbs.as_ref().unwrap();
+        let [one, other] = self.dbs.as_ref().expect("works");
         [act(one), act(other)]
     }
 
     fn with_cemetery(&self) -> &Db {
-        let [one, _] = self.dbs.as_ref().unwrap();
+        let [one, _] = self.dbs.as_ref().expect("works");
         one
     }
 
@@ -215,11 +215,11 @@ impl Histories {
                 self.snapshots.push((taken, self.state.clone()));
             }
             880..910 => self.read_snapshot(),
-            910..930 => drop(self.on_both(|db| db.flush().unwrap())),
+            910..930 => drop(self.on_both(|db| db.flush().expect("works"))),
             930..936 => {
                 let (a, b) = (self.random.key(), self.random.key());
                 let range = (Bound::Included(&a[..]), Bound::Excluded(&b[..]));
-                self.on_both(|db| db.compact_range(range.0, range.1).unwrap());
+                self.on_both(|db| db.compact_range(range.0, range.1).expect("works"));
             }
             936..966 if self.options.devices.is_some() => self.settle(),
             966..974 if self.options.devices.is_some() => self.depart(),
@@ -254,8 +254,8 @@ impl Histories {
     fn commit(&self, batches: &[WriteBatch; 2]) {
         let mut batches = batches.iter();
         self.on_both(|db| {
-            let batch = batches.next().unwrap();
-            db.write(batch, Durability::ProcessCrash).unwrap();
+            let batch = batches.next().expect("works");
+            db.write(batch, Durability::ProcessCrash).expect("works");
         });
     }
 
@@ -274,7 +274,7 @@ impl Histories {
 
     fn delete(&mut self) {
         let key = self.random.key();
-        self.on_both(|db| db.delete(&key).unwrap());
+        self.on_both(|db| db.delete(&key).expect("works"));
         self.state.remove(&key);
     }
 
@@ -286,7 +286,7 @@ impl Histories {
 
     fn get(&mut self) {
         let key = self.random.key();
-        for found in self.on_both(|db| db.get(&key).unwrap()) {
+        for found in self.on_both(|db| db.get(&key).expect("works")) {
             assert_eq!(found.as_ref(), self.state.get(&key), "{key:?}");
         }
     }
@@ -296,7 +296,7 @@ impl Histories {
         if self.walks.len() < 3 || self.random.below(8) == 0 {
             self.walks.truncate(2);
             let walk = Walk {
-                cursors: self.on_both(|db| db.iter(IterOptions::default()).unwrap()),
+                cursors: self.on_both(|db| db.iter(IterOptions::default()).expect("works")),
                 entries: self.state.clone().into_iter().collect(),
                 at: None,
             };
@@ -316,7 +316,10 @@ impl Histories {
         let (snapshots, state) = &self.snapshots[at];
         let key = self.random.key();
         let mut of_each = snapshots.iter();
-        let found = self.on_both(|db| db.get_at(&key, of_each.next().unwrap()).unwrap());
+        let found = self.on_both(|db| {
+            db.get_at(&key, of_each.next().expect("works"))
+                .expect("works")
+        });
         for value in found {
             assert_eq!(value.as_ref(), state.get(&key), "{key:?}");
         }
@@ -328,7 +331,7 @@ impl Histories {
                     snapshot,
                     ..IterOptions::default()
                 };
-                db.iter(options).unwrap()
+                db.iter(options).expect("works")
             });
             let mut walk = Walk {
                 cursors,
@@ -370,15 +373,17 @@ impl Histories {
             }
             !leaves
         });
-        let [_, other] = self.dbs.as_ref().unwrap();
-        other.write(&tombstones, Durability::ProcessCrash).unwrap();
+        let [_, other] = self.dbs.as_ref().expect("works");
+        other
+            .write(&tombstones, Durability::ProcessCrash)
+            .expect("works");
     }
 
     fn reopen(&mut self) {
         self.look_for_graves();
         self.release();
-        for db in self.dbs.take().unwrap() {
-            db.close().unwrap();
+        for db in self.dbs.take().expect("works") {
+            db.close().expect("works");
         }
         self.open();
     }
@@ -402,12 +407,12 @@ impl Histories {
     fn end(mut self) {
         self.reopen();
         let mut walk = Walk {
-            cursors: self.on_both(|db| db.iter(IterOptions::default()).unwrap()),
+            cursors: self.on_both(|db| db.iter(IterOptions::default()).expect("works")),
             entries: self.state.clone().into_iter().collect(),
             at: None,
         };
         (0..200).for_each(|_| walk.step(&mut self.random));
-        for report in self.on_both(|db| db.check().unwrap()) {
+        for report in self.on_both(|db| db.check().expect("works")) {
             assert!(report.problems.is_empty(), "{report:?}");
         }
     }
@@ -424,7 +429,7 @@ fn run(seed: u64) {
 
 #[test]
 fn histories_agree_with_tombstones_and_with_a_map() {
-    let number = |name: &str| std::env::var(name).map(|text| text.parse().unwrap());
+    let number = |name: &str| std::env::var(name).map(|text| text.parse().expect("works"));
     match number("WAYSTATION_SEED") {
         Ok(seed) => run(seed),
         Err(_) => (1..=number("WAYSTATION_HISTORIES").unwrap_or(50)).for_each(run),

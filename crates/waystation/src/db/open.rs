@@ -99,12 +99,7 @@ fn open_owned(
         &mut deliver,
     )?;
     replay.finish();
-    let visible = recovered.log.visible_sequence();
-    if visible < flushed_through {
-        let reason =
-            format!("it ends at write {visible}, but tables hold writes up to {flushed_through}");
-        return Err(Error::corruption(path.join(JOURNAL_NAME), 0, reason));
-    }
+    let visible = end_of_log(path, &recovered, flushed_through)?;
     // Before anything else is written that would belong to another program's log if this one were not known.
     if !knows_log {
         state.insert(LOG_STATE.to_owned(), Vec::new());
@@ -145,6 +140,17 @@ fn open_owned(
         workers: Some(workers),
         _ownership: ownership.clone(),
     })
+}
+
+/// The number of the last write that the log tells: no lower than the last one in tables.
+fn end_of_log(path: &Path, recovered: &Recovered, flushed_through: u64) -> Result<u64> {
+    let visible = recovered.log.visible_sequence();
+    if visible < flushed_through {
+        let reason =
+            format!("it ends at write {visible}, but tables hold writes up to {flushed_through}");
+        return Err(Error::corruption(path.join(JOURNAL_NAME), 0, reason));
+    }
+    Ok(visible)
 }
 
 /// Where graves spill to.

@@ -5,6 +5,7 @@
 //! nothing.
 
 use super::file::GravesFile;
+use super::retire::retired;
 use super::{GraveStore, Owner};
 use crate::cemetery::active::ActiveGraves;
 use crate::cemetery::flushed::FlushedGraves;
@@ -73,7 +74,7 @@ impl GraveStore {
         file.tried = Some((through, time));
         // The flush leaves out what these hide; so only what is in tables already needs them. (What one in doubt did
         // not leave out, as a snapshot was still held, may be in tables as well.)
-        let retired = (!is_in_doubt).then(|| self.retired(&all, &read_state, applied + 1, owner));
+        let retired = (!is_in_doubt).then(|| retired(&all, &read_state, applied + 1, owner));
         let flushed = retired.flatten().unwrap_or_else(|| Arc::clone(&all));
         file.is_stale |= !Arc::ptr_eq(&flushed, &all);
         let flushed = self.save(&mut file, flushed, owner)?;

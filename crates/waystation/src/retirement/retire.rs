@@ -2,32 +2,12 @@
 
 use super::file::GravesFile;
 use super::proof::{Needs, Outside, retire};
-use super::{GraveStore, LOOK_SHARE, Owner};
+use super::{GraveStore, LOOK_SHARE, Owner, UpperLevel};
 use crate::cemetery::flushed::FlushedGraves;
 use crate::read_state::ReadState;
 use crate::sync::Arc;
 
 impl GraveStore {
-    /// `flushed` without what nothing in `read_state` needs, memtables holding writes from `memtables_from` on; `None`
-    /// if all are needed.
-    pub(super) fn retired(
-        &self,
-        flushed: &FlushedGraves,
-        read_state: &ReadState,
-        memtables_from: u64,
-        owner: &dyn Owner,
-    ) -> Option<Arc<FlushedGraves>> {
-        let upper_level = owner.upper_level();
-        let upper = |start: &[u8], end: Option<&[u8]>, sequence| {
-            upper_level.is_some_and(|it| it.may_hold(start, end, sequence))
-        };
-        let needs = Needs {
-            outside: outside(memtables_from, owner),
-            upper: &upper,
-        };
-        retire(flushed, &read_state.version, &needs).map(Arc::new)
-    }
-
     /// Retires the graves that nothing needs any more, if it is time to look or `always`, and nothing is on its way to
     /// the tree; whether any were.
     pub(crate) fn retire(&self, always: bool, owner: &dyn Owner) -> bool {
@@ -56,7 +36,7 @@ impl GraveStore {
         }
         file.looked_at = looked_at;
         let memtables_from = read_state.memtables_from();
-        let retired = self.retired(&read_state.flushed, &read_state, memtables_from, owner);
+        let retired = retired(&read_state.flushed, &read_state, memtables_from, owner);
         let are_some = retired.is_some();
         if let Some(flushed) = retired {
             self.show(flushed);
@@ -79,12 +59,31 @@ impl GraveStore {
     }
 }
 
+/// `flushed` without what nothing in `read_state` needs, memtables holding writes from `memtables_from` on; `None`
+/// if all are needed.
+pub(super) fn retired(
+    flushed: &FlushedGraves,
+    read_state: &ReadState,
+    memtables_from: u64,
+    owner: &dyn Owner,
+) -> Option<Arc<FlushedGraves>> {
+    let upper_level = owner.upper_level();
+    let upper = |start: &[u8], end: Option<&[u8]>, sequence| {
+        upper_level.is_some_and(|it| it.may_hold(start, end, sequence))
+    };
+    let needs = Needs {
+        outside: outside(memtables_from, owner),
+        upper: &upper,
+    };
+    retire(flushed, &read_state.version, &needs).map(Arc::new)
+}
+
 /// Which deletions hide what is in no table, memtables holding writes from `memtables_from` on. To be asked with the
 /// read state loaded: what left on its way to the tree is known before the deletions of then are flushed.
 pub(super) fn outside(memtables_from: u64, owner: &dyn Owner) -> Outside {
     let upper_level = owner.upper_level();
     Outside {
         memtables_from,
-        indexes: upper_level.map_or_else(Vec::new, |it| it.left_on_the_way()),
+        indexes: upper_level.map_or_else(Vec::new, UpperLevel::left_on_the_way),
     }
 }
