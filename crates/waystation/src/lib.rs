@@ -41,6 +41,7 @@ mod options;
 #[doc(hidden)]
 pub mod parsers;
 mod read_state;
+mod recovery;
 pub mod repair;
 mod retirement;
 mod sst;

@@ -18,12 +18,14 @@
 //! [`Db::backup`](crate::Db::backup) makes one while the owner goes on writing; [`Backups`] does everything else, without a
 //! database. The format: docs/formats/backup.md.
 
+mod add;
 mod manifest;
 mod restore;
 mod store;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use add::{Moment, SourceFile, add};
 pub(crate) use manifest::Manifest;
 pub(crate) use store::{Item, Store, Watch, read_through};
 

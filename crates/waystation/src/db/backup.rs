@@ -6,7 +6,7 @@
 //! log long), and from then on held: tables by their version, the log by a [hold](crate::log::Hold).
 
 use super::{Core, Db};
-use crate::backup::{BackedUp, Item, Manifest, Progress, Store, Watch, read_through};
+use crate::backup::{BackedUp, Moment, Progress, SourceFile, add};
 use crate::cemetery::checkpoint;
 use crate::cemetery::flushed::FlushedGraves;
 use crate::directory::{
@@ -14,37 +14,16 @@ use crate::directory::{
     segment_name, spill_name,
 };
 use crate::error::Result;
-use crate::inspect::{segment_is_sound, table_is_sound};
 use crate::log::{Hold, Log};
 use crate::lsm::tree::{Image, ImageTable};
 use crate::lsm::version::State;
-use crate::storage::{Area, Haste, OpenMode, Storage, Transfer};
+use crate::storage::Haste;
 use crate::sync::Arc;
-use std::path::{Path, PathBuf};
-use waystation_format::checksum;
+use std::path::Path;
 use waystation_format::log::SEGMENT_HEADER_BYTES;
 
-/// A database at one moment.
-struct Moment {
-    /// Files that are made for the backup: name and content.
-    made: Vec<(String, Vec<u8>)>,
-    /// Files of the database.
-    files: Vec<SourceFile>,
-    last_sequence: u64,
-    extractor: String,
-    /// What keeps the files.
-    _image: Image,
-    _ground: Arc<FlushedGraves>,
-    _hold: Option<Hold>,
-}
-
-/// A file of the database, of which the first bytes belong to the backup.
-struct SourceFile {
-    name: String,
-    path: PathBuf,
-    bytes: u64,
-    is_table: bool,
-}
+/// What keeps the files of a moment.
+type Pins = (Image, Arc<FlushedGraves>, Option<Hold>);
 
 impl Db {
     /// Adds a backup of the database as it is now to the directory `target`, made if missing. What earlier backups there
@@ -61,119 +40,20 @@ impl Db {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<BackedUp> {
         let core = &self.core;
-        let store = Store::new(Arc::clone(&core.storage), target.as_ref())?;
-        store.prepare()?;
-        let _lock = store.lock()?;
-        let numbers = store.numbers()?;
-        let mut manifest = Manifest {
-            number: numbers.last().map_or(1, |last| last + 1),
-            taken_at: core.storage.wall_clock().as_secs(),
-            last_sequence: 0,
-            extractor: String::new(),
-            items: Vec::new(),
-        };
-        core.log_expired()?;
-        if core.devices.is_none() {
-            self.flush()?;
-        }
-        let moment = core.moment()?;
-        let mut copied = Copied::default();
-        let added = copy(
-            &*core.storage,
-            &store,
-            &moment,
-            &mut manifest,
-            &mut copied,
-            progress,
-        )
-        .and_then(|()| store.add_manifest(&manifest));
-        // Also what an earlier attempt left. If this one failed for want of room, its part is given back.
-        match (added, store.sweep()) {
-            (Ok(()), Err(error)) => {
-                log::warn!("what no backup needs stays for now: {error}");
+        let take = || {
+            core.log_expired()?;
+            if core.devices.is_none() {
+                self.flush()?;
             }
-            (added, _) => added?,
-        }
-        Ok(BackedUp {
-            backup: manifest.info(),
-            new_files: copied.files,
-            new_bytes: copied.bytes,
-        })
-    }
-}
-
-/// What was not there before.
-#[derive(Default)]
-struct Copied {
-    files: u64,
-    bytes: u64,
-}
-
-fn copy(
-    storage: &dyn Storage,
-    store: &Store,
-    moment: &Moment,
-    manifest: &mut Manifest,
-    copied: &mut Copied,
-    progress: &mut dyn FnMut(Progress),
-) -> Result<()> {
-    manifest.last_sequence = moment.last_sequence;
-    manifest.extractor.clone_from(&moment.extractor);
-    let mut watch = Watch {
-        done_bytes: 0,
-        total_bytes: moment.files.iter().map(|file| file.bytes).sum(),
-        progress,
-    };
-    for (name, content) in &moment.made {
-        let item = Item {
-            name: name.clone(),
-            bytes: content.len() as u64,
-            checksum: checksum::crc32c(content),
+            core.moment()
         };
-        if !store.has(&item)? {
-            store.add_bytes(&item, content)?;
-            copied.files += 1;
-            copied.bytes += item.bytes;
-        }
-        manifest.items.push(item);
+        add(&core.storage, target.as_ref(), take, progress)
     }
-    for source in &moment.files {
-        let file = storage.open(
-            &source.path,
-            OpenMode::Read,
-            Transfer::Buffered,
-            Area::Tables,
-        )?;
-        let checksum = read_through(&*file, source.bytes, &mut |piece| {
-            watch.advance(piece.len() as u64);
-            Ok(())
-        })?;
-        let item = Item {
-            name: source.name.clone(),
-            bytes: source.bytes,
-            checksum,
-        };
-        if !store.has(&item)? {
-            // Damage must not enter, least of all in the place of what was sound.
-            if source.is_table {
-                table_is_sound(storage, &source.path, source.bytes)?;
-            } else {
-                segment_is_sound(storage, &source.path, source.bytes)?;
-            }
-            watch.total_bytes += source.bytes;
-            store.add(&item, &*file, &mut |bytes| watch.advance(bytes))?;
-            copied.files += 1;
-            copied.bytes += item.bytes;
-        }
-        manifest.items.push(item);
-    }
-    manifest.items.sort();
-    Ok(())
 }
 
 impl Core {
     /// What makes the database up now.
-    fn moment(&self) -> Result<Moment> {
+    fn moment(&self) -> Result<Moment<Pins>> {
         let mut made = Vec::new();
         let mut state = State::new();
         let hold = self.devices.as_ref().map(|_| Log::hold(&self.log));
@@ -228,9 +108,7 @@ impl Core {
                 .devices
                 .as_ref()
                 .map_or_else(String::new, |it| it.extractor.to_string()),
-            _image: image,
-            _ground: flushed,
-            _hold: hold,
+            pins: (image, flushed, hold),
         })
     }
 }

@@ -2,13 +2,13 @@
 
 use super::Core;
 use super::disk::only_deletes;
-use super::pipeline::{apply_one, room_of};
 use super::write_source::WriteSource;
 use crate::devices::maintenance::Devices;
 use crate::devices::writes::DeviceWrites;
 use crate::error::Result;
 use crate::log::{NewRecord, Rejection};
 use crate::options::Durability;
+use crate::read_state::apply::{apply_one, room_of};
 use std::cell::RefCell;
 use waystation_format::log::RecordKind;
 use waystation_format::order::Order;

@@ -1,7 +1,6 @@
 //! What the database does for its devices: the calls that [`crate::devices::context`] names.
 
 use super::Core;
-use super::pipeline::{apply_one, room_of};
 use crate::background::Throttle;
 use crate::devices::context::{Events, Memtables, Tables};
 use crate::devices::handoff::{Admission, Older};
@@ -9,6 +8,7 @@ use crate::error::Result;
 use crate::log::{Logged, NewRecord, Rejection};
 use crate::lsm::tree::Tree;
 use crate::read_state::LoggedMemTable;
+use crate::read_state::apply::{apply_one, room_of};
 use crate::sst::InternalIterator;
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, lock};

@@ -9,10 +9,11 @@
 //!
 //! Whose time it is: [`ExpiryClock`](crate::cemetery::expiry::ExpiryClock).
 
-use super::pipeline::{check_limits, checked_room, room_of};
+use super::pipeline::{check_limits, checked_room};
 use super::{Core, Durability, WriteBatch};
 use crate::cemetery::expiry::{end_of, micros};
 use crate::error::Result;
+use crate::read_state::apply::room_of;
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::lock;
 use std::time::Duration;

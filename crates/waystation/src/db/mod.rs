@@ -17,14 +17,13 @@
 //!   found before cursors come; [`expiry`]: keys with a time to live
 //! - [`check`]: whether tables and the upper level are what was written
 //! - [`backup`]: a copy of the whole at one moment, while writing goes on
-//! - [`destroy`]: how a database is removed; [`sizes`]: where bytes are
-//! - [`open`]: from a directory to a database and back; [`replay`] and [`inserters`]: what the log holds, into memory
+//! - [`sizes`]: where bytes are
+//! - [`open`]: from a directory to a database and back
 
 mod backup;
 mod check;
 mod commit;
 mod dead_ranges;
-mod destroy;
 mod device_handle;
 mod device_writes;
 mod devices;
@@ -35,7 +34,6 @@ mod expiry;
 mod export;
 mod graves;
 mod handoff;
-mod inserters;
 mod iterator;
 mod keeping;
 #[cfg(test)]
@@ -44,7 +42,6 @@ mod model_tests;
 mod older;
 mod open;
 mod pipeline;
-mod replay;
 mod rest;
 mod sizes;
 mod snapshot;

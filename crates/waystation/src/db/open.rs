@@ -1,7 +1,6 @@
 //! From a directory to a database: lock, tree, log, and what the log holds back into memory.
 
 use super::pipeline::Active;
-use super::replay::Replay;
 use super::snapshot::Snapshots;
 use super::workers::{Background, Workers, limits};
 use super::{Core, Db, Ownership};
@@ -20,7 +19,7 @@ use crate::devices::replay::DeviceReplay;
 use crate::devices::settle::note_settling;
 use crate::devices::upper::Upper;
 use crate::directory::{
-    CHECKPOINT_NAME, DEVICES_STATE, DRAFTS, JOURNAL_NAME, LOCK_NAME, LOG_STATE,
+    CHECKPOINT_NAME, DEVICES_STATE, DRAFTS, JOURNAL_NAME, LOCK_NAME, LOG_STATE, destroy,
 };
 use crate::error::{Error, Result};
 use crate::log::{self, Log, LogSettings, Record, Recovered, SegmentLengths};
@@ -29,20 +28,32 @@ use crate::lsm::tree::{Tree, TreeSettings};
 use crate::lsm::version::State;
 use crate::options::{DeviceOptions, Options};
 use crate::read_state::{LoggedMemTable, ReadState, ReadStates};
+use crate::recovery::Replay;
 use crate::retirement::{self, GraveStore, GravesFile, read_graves};
 use crate::sst::TableSettings;
-use crate::storage::Storage;
+use crate::storage::{OsStorage, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
 use std::path::Path;
 use std::time::Duration;
 use waystation_format::batch::prefix_end;
+use waystation_format::filename::CURRENT;
 use waystation_format::handoff::EngineId;
 
 /// No write has this sequence number.
 const NEVER: u64 = u64::MAX;
-/// The file whose presence makes a directory a database.
-pub(super) const CURRENT_NAME: &str = "CURRENT";
+
+impl Db {
+    /// Removes the database in `path` with all it holds. Other files of the directory stay, and then the directory stays too.
+    /// Nothing happens if there is no directory.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if a process has it open; [`Error::Io`]: the rest is no database any more, and a second attempt
+    /// removes it.
+    pub fn destroy(path: impl AsRef<Path>) -> Result<()> {
+        destroy(&*OsStorage::new(), path.as_ref())
+    }
+}
 
 pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> Result<Db> {
     let options = options.checked()?;
@@ -201,7 +212,7 @@ fn prepare_directory(storage: &dyn Storage, path: &Path, options: &Options) -> R
     }
     let listed = storage.list(path);
     let exists = match &listed {
-        Ok(entries) => entries.iter().any(|entry| entry.name == CURRENT_NAME),
+        Ok(entries) => entries.iter().any(|entry| entry.name == CURRENT),
         Err(error) if error.is_not_found() => false,
         Err(error) => return Err(error.clone()),
     };

@@ -1,25 +1,13 @@
 //! Removing a database: its files by their names, and the directory if nothing else is in it.
 
-use super::Db;
-use super::open::CURRENT_NAME;
-use crate::directory::{LOCK_NAME, is_of_database};
+use super::{LOCK_NAME, is_of_database};
 use crate::error::Result;
-use crate::storage::{OsStorage, Storage};
+use crate::storage::Storage;
 use std::path::Path;
+use waystation_format::filename::CURRENT;
 
-impl Db {
-    /// Removes the database in `path` with all it holds. What else is in the directory stays, and then so does
-    /// the directory. Nothing happens if there is no directory.
-    ///
-    /// # Errors
-    /// [`Error::Locked`](crate::Error::Locked) if somebody has it open; [`Error::Io`](crate::Error::Io): what is
-    /// left then is no database any more, and a second attempt removes the rest.
-    pub fn destroy(path: impl AsRef<Path>) -> Result<()> {
-        destroy(&*OsStorage::new(), path.as_ref())
-    }
-}
-
-fn destroy(storage: &dyn Storage, dir: &Path) -> Result<()> {
+/// Removes the database in `dir`; see [`crate::Db::destroy`].
+pub(crate) fn destroy(storage: &dyn Storage, dir: &Path) -> Result<()> {
     let entries = match storage.list(dir) {
         Err(error) if error.is_not_found() => return Ok(()),
         entries => entries?,
@@ -32,7 +20,7 @@ fn destroy(storage: &dyn Storage, dir: &Path) -> Result<()> {
     let (first, rest): (Vec<_>, Vec<_>) = entries
         .iter()
         .filter(is_file)
-        .partition(|entry| entry.name == CURRENT_NAME);
+        .partition(|entry| entry.name == CURRENT);
     for entry in first.into_iter().chain(rest) {
         storage.remove(&dir.join(&entry.name))?;
     }
@@ -45,6 +33,7 @@ fn destroy(storage: &dyn Storage, dir: &Path) -> Result<()> {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use crate::{Db, Error, Extractor, Options};
     use std::fs;

@@ -3,10 +3,12 @@
 //!
 //! All rooms that keep a file take its name from here, so that one table says which files a directory may have.
 
+mod destroy;
 mod files;
 mod names;
 mod unfinished;
 
+pub(crate) use destroy::destroy;
 pub(crate) use files::{read_file, replace_file};
 pub(crate) use names::*;
 pub(crate) use unfinished::{Unfinished, refuse_used, sync_parent};

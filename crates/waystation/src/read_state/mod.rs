@@ -5,8 +5,10 @@
 //! published only after the read state with that memtable was. (The other way round a compaction could drop, from a
 //! newer read state, versions that the older sequence needs.)
 //!
+//! - [`apply`]: how writes reach memory
 //! - [`grave_filter`] and [`dead_run`]: what graves hide from a cursor over a read state
 
+pub(crate) mod apply;
 pub(crate) mod dead_run;
 pub(crate) mod grave_filter;
 

@@ -1,9 +1,9 @@
 //! Batches of the log on their way into memtables, while an opening reads it back.
 
-use super::pipeline::apply;
 use crate::error::Result;
 use crate::log::{CHUNK_BYTES, Chunk, Inserters, Record};
 use crate::read_state::MemtablePair;
+use crate::read_state::apply::apply;
 use crate::sync::Arc;
 use waystation_format::batch::BatchIter;
 use waystation_format::log::RecordHeader;

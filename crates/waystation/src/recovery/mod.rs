@@ -1,7 +1,8 @@
-//! What the log holds back into memory: its records, into memtables and the upper level as they were before.
+//! Recovery: what the log holds back into memory, its records into memtables and into the indexes of devices, as they were
+//! before. [`batches`] does it beside the reading.
 
-use super::inserters::Batches;
-use super::pipeline::{apply_one, room_of};
+mod batches;
+
 use crate::devices::index::{Entry, Spot};
 use crate::devices::index_snapshot::Spared;
 use crate::devices::inserters::Versions;
@@ -10,8 +11,10 @@ use crate::directory::CHECKPOINT_NAME;
 use crate::error::{Error, Result};
 use crate::log::{Inserters, Needs, Record};
 use crate::lsm::memtable::Regions;
+use crate::read_state::apply::{apply_one, room_of};
 use crate::read_state::{LoggedMemTable, MemtablePair};
 use crate::sync::Arc;
+use batches::Batches;
 use std::path::Path;
 use waystation_format::FormatError;
 use waystation_format::batch::{BatchIter, Operation, Time, prefix_end};
@@ -19,28 +22,28 @@ use waystation_format::log::RecordKind;
 use waystation_format::order::Order;
 
 /// Puts the log's records back into memtables.
-pub(super) struct Replay {
+pub(crate) struct Replay {
     memtable_bytes: usize,
-    pub(super) regions: Arc<Regions>,
+    pub(crate) regions: Arc<Regions>,
     flushed_sequence: u64,
     /// Whether the log belongs to the tables.
     knows_log: bool,
-    pub(super) full: Vec<LoggedMemTable>,
-    pub(super) active: LoggedMemTable,
-    pub(super) reserved: usize,
+    pub(crate) full: Vec<LoggedMemTable>,
+    pub(crate) active: LoggedMemTable,
+    pub(crate) reserved: usize,
     inserters: Inserters<Batches>,
     /// Fills the indexes of residencies.
     indexers: Inserters<Versions>,
-    pub(super) devices: Option<DeviceReplay>,
+    pub(crate) devices: Option<DeviceReplay>,
     /// What an index snapshot spares.
-    pub(super) spared: Spared,
+    pub(crate) spared: Spared,
     /// The latest time that the log says was reached.
-    pub(super) time: u64,
+    pub(crate) time: u64,
     order: Order,
 }
 
 impl Replay {
-    pub(super) fn new(
+    pub(crate) fn new(
         memtable_bytes: usize,
         flushed_sequence: u64,
         knows_log: bool,
@@ -71,7 +74,7 @@ impl Replay {
     }
 
     /// What of the log there has to be, and what of that has to be read.
-    pub(super) fn needs(&self) -> Needs {
+    pub(crate) fn needs(&self) -> Needs {
         let released = self.devices.as_ref().map(|it| it.directory.released);
         let released = released.unwrap_or(self.flushed_sequence);
         Needs {
@@ -82,7 +85,7 @@ impl Replay {
     }
 
     /// Takes one record, unless it is in tables already.
-    pub(super) fn record(&mut self, dir: &Path, record: &Record<'_>) -> Result<()> {
+    pub(crate) fn record(&mut self, dir: &Path, record: &Record<'_>) -> Result<()> {
         let header = &record.header;
         if header.last_sequence() <= self.needs().read_after {
             return Ok(());
@@ -223,7 +226,7 @@ impl Replay {
     }
 
     /// Waits until every record that was taken is in its memtable or index.
-    pub(super) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.inserters.finish();
         self.indexers.finish();
         if let Some(devices) = &mut self.devices {
