@@ -13,7 +13,7 @@
 //! reference counts that our mistakes will be.
 #![allow(
     unused_imports,
-    reason = "the three sets are kept alike, whoever uses which part today"
+    reason = "the three sets are kept alike, whichever part is used today"
 )]
 
 #[cfg(all(test, shuttle))]
@@ -100,7 +100,7 @@ pub(crate) fn wait_for<'a, T>(
     lock(mutex)
 }
 
-/// Makes `value` at least `least`, for whoever loads it to know all that was done before.
+/// Makes `value` at least `least`, so that a thread that loads it knows all that was done before.
 ///
 /// `fetch_max` would say the same, but the thread sanitizer does not see that one (LLVM hands it on no `atomicrmw umax`), and
 /// so would find races where this is what orders two threads. On x86-64 both become the same loop.

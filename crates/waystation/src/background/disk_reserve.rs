@@ -17,7 +17,7 @@
 //!
 //! With a limit ([`DiskSizes::limit`]) the bytes of the database's files are counted as they grow, and nothing passes that. On
 //! the file system, which others fill as well, tables and the log look before they grow, writers once they have written a
-//! part of what is kept, and whoever is refused.
+//! part of what is kept, and which writes are refused.
 
 use super::reserve_file;
 use super::throttle::FULL_MEMTABLES_MAX;
@@ -93,7 +93,7 @@ pub(crate) struct DiskReserve {
     settling: AtomicU64,
     /// Long writes that are not in segments yet.
     writing: AtomicU64,
-    /// How far the log was when somebody looked at the file system, and is.
+    /// How far the log was at the last look at the file system, and is.
     looked_lsn: AtomicU64,
     written_lsn: AtomicU64,
 }
@@ -165,7 +165,7 @@ fn growth_of(name: &str) -> Growth {
         _ if spill_number(name).is_some() => Growth::Bulk,
         Some(_) => Growth::Replaced,
         None if is_own(name) => Growth::Replaced,
-        // Somebody else's.
+        // Another owner's.
         None => Growth::Vital,
     }
 }

@@ -255,7 +255,7 @@ impl Scheduler {
         }
         state.plan.stop(id, &Kind::ALL);
         drop(state);
-        // Whoever hears of it finds that it has ended.
+        // A thread that hears of it finds that it has ended.
         tell_of_panic(jobs, kind);
     }
 

@@ -97,7 +97,7 @@ fn a_job_that_panics_harms_its_own_database_only() {
     members[1].leave().unwrap();
 }
 
-/// An open that fails has no thread left in the directory, which somebody else may open next.
+/// An open that fails has no thread left in the directory, which another owner may open next.
 #[test]
 fn when_one_thread_cannot_be_started_the_others_end() {
     let mut starts = 0;

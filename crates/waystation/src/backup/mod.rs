@@ -183,7 +183,7 @@ impl Backups {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for none to keep. [`Error::Corruption`] if a backup's list of files cannot be read: then
-    /// nobody knows what it needs, and nothing is removed.
+    /// its needs are unknown, and nothing is removed.
     pub fn prune(&self, keep: usize) -> Result<Pruned> {
         if keep == 0 {
             let reason = "pruning keeps at least one backup; remove the directory to remove all";

@@ -86,7 +86,7 @@ impl Store {
         self.storage.create_dir(&self.files)
     }
 
-    /// Held by whoever adds or removes.
+    /// Held while files are added or removed.
     pub(crate) fn lock(&self) -> Result<Box<dyn DirectoryLock>> {
         self.storage.lock(&self.dir.join(LOCK))
     }
@@ -269,7 +269,7 @@ pub(crate) fn read_through(
     Ok(checksum)
 }
 
-/// Counts bytes for whoever watches.
+/// Counts bytes for progress.
 pub(crate) struct Watch<'p> {
     pub(crate) done_bytes: u64,
     pub(crate) total_bytes: u64,

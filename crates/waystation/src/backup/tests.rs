@@ -260,7 +260,7 @@ fn damage_is_named_and_never_restored() {
         let is_told = listing.as_ref().map_or(true, |it| it.damaged.len() == 1);
         assert!(is_told, "byte {at}: {listing:?}");
     }
-    // Nobody knows what it needs, so nothing is removed.
+    // Its needs are unknown, so nothing is removed.
     fs::write(&list, &sound[..20]).unwrap();
     assert!(matches!(backups.prune(1), Err(Error::Corruption { .. })));
     fs::write(&list, &sound).unwrap();

@@ -1,7 +1,7 @@
 //! Active graves: the graves of one memtable, added by many threads at once.
 //!
-//! Keys lie in a hash table that is read without locks. Ranges are few and lie behind a lock, which nobody touches
-//! while there are none. Keys with a time to live have graves with a date, in a table of their own, at which nobody
+//! Keys lie in a hash table that is read without locks. Ranges are few and lie behind a lock, which no reader touches
+//! while there are none. Keys with a time to live have graves with a date, in a table of their own, at which no reader
 //! looks before the first of these dates.
 
 use super::Cut;
@@ -86,7 +86,7 @@ impl ActiveGraves {
         self.others.fetch_add(1, Relaxed);
     }
 
-    /// What ranges take beside their [`ActiveGraves::range_bytes`], because they overlap. Nobody knows it before they
+    /// What ranges take beside their [`ActiveGraves::range_bytes`], because they overlap. It is unknown before they
     /// do.
     #[inline]
     pub(crate) fn overlap_bytes(&self) -> usize {

@@ -87,7 +87,7 @@ impl WordArena {
         }
     }
 
-    /// The words from `at` on to the end of their chunk. Somebody has claimed `at`.
+    /// The words from `at` on to the end of their chunk. A writer has claimed `at`.
     #[inline]
     pub(super) fn from(&self, at: usize) -> &[AtomicU64] {
         let (chunk, start) = chunk_of(at);

@@ -3,7 +3,7 @@
 //! ```text
 //! magic        8 bytes   "WSGRAVES"
 //! format       u32       1, 2 with times or deletions that settled, or 3 with spill files, too; never reuse a number
-//! through      u64       all deletions up to this sequence number that anybody needs are here
+//! through      u64       all deletions up to this sequence number that any reader needs are here
 //! ranges       u32 count, then per range, in the order of keys:
 //!   start      string    included
 //!   end        string    excluded; empty: behind the last key
@@ -18,7 +18,7 @@
 //! spilled      format 3: u32 count, then per spill file, the oldest first:
 //!   numbers    varints   of the spill file, its bytes, its graves
 //!   kind       u8        0: its graves count, 1: they have dates; never reuse a number
-//!   promoted   varint    if all these dates are past for everybody, what tables must be purged through; else 0
+//!   promoted   varint    if all these dates are past for every reader, what tables must be purged through; else 0
 //!   bounds     varints   lowest and highest number of a deletion; of what tables must be purged through, or of the dates
 //!   keys       strings   the first and the last
 //!   dates      varint count, then varints: a sample of its dates, ascending

@@ -2,7 +2,7 @@
 //!
 //! A put with a time to live is a put and a grave with a date, which is the time of the put and that span. The *time*
 //! is the wall clock's when the database is opened, or the latest that the database remembers, if that is later; from
-//! then on a clock counts that nobody sets. So a step of the wall clock does nothing to an open database, and no time
+//! then on a clock counts that cannot be set. So a step of the wall clock does nothing to an open database, and no time
 //! goes back at which a grave was promoted. A reader takes the time with the sequence number: a snapshot's stands
 //! still.
 

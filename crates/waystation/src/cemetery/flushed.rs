@@ -1,6 +1,6 @@
 //! Flushed graves: all graves of memtables that were flushed. They never change; a flush makes the next ones of them.
 //!
-//! Graves of keys lie in two sorted arrays: those that count, and those with a date that is not past for everybody.
+//! Graves of keys lie in two sorted arrays: those that count, and those with a date that is not past for every reader.
 //! Once it is, a grave is *promoted*: it goes to the first array, in the place of its sequence number, and is marked
 //! with the number that the flushed graves go through by then. To readers the first counts; how far tables were purged
 //! is compared with the second, as tables purged through the first may be older than the promotion.
@@ -15,7 +15,7 @@ use super::spilled::{SpillFile, SpillLabel, SpilledGraves};
 /// The graves of all memtables that were flushed, as far as anything needs them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FlushedGraves {
-    /// All graves of keys up to this sequence number that anybody needs are here.
+    /// All graves of keys up to this sequence number that any reader needs are here.
     through: u64,
     /// The time that was reached when they were made, if they are timed.
     time: u64,
@@ -55,7 +55,7 @@ impl FlushedGraves {
         Self { time, ..self }
     }
 
-    /// The same, of which no more is known than that all graves up to `through` are here that anybody needs.
+    /// The same, of which no more is known than that all graves up to `through` are here that any reader needs.
     pub(crate) fn known_through(self, through: u64) -> Self {
         Self {
             through: self.through.min(through),
@@ -102,7 +102,7 @@ impl FlushedGraves {
         self.dated.push(grave);
     }
 
-    /// All deletions up to this sequence number that anybody needs are here.
+    /// All deletions up to this sequence number that any reader needs are here.
     pub(crate) fn through(&self) -> u64 {
         self.through
     }

@@ -248,7 +248,7 @@ impl Fragments {
         delegate!(&mut self.0, map => map.retain(keep));
     }
 
-    /// Forgets what nobody who reads at `oldest_snapshot` or later can tell.
+    /// Forgets what no reader at `oldest_snapshot` or later can tell.
     pub(crate) fn prune(&mut self, oldest_snapshot: u64) {
         delegate!(&mut self.0, map => {
             for fragment in map.map.values_mut() {

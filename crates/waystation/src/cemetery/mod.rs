@@ -85,7 +85,7 @@ pub(crate) fn prune(cuts: &mut Vec<Cut>, oldest_snapshot: u64) {
     cuts.retain(|cut| {
         cut.below > covering || (cut.below == covering && cut.from <= oldest_snapshot)
     });
-    // Of several that make the same covering sequence for everybody, one is enough.
+    // Of several that make the same covering sequence for every reader, one is enough.
     let mut has_floor = false;
     cuts.retain(|cut| {
         let is_floor = cut.from <= oldest_snapshot;

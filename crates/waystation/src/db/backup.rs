@@ -32,7 +32,7 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if `target` holds something else;
-    /// [`Error::Locked`](crate::Error::Locked) if somebody else adds to it; [`Error::Corruption`](crate::Error::Corruption)
+    /// [`Error::Locked`](crate::Error::Locked) if another process adds to it; [`Error::Corruption`](crate::Error::Corruption)
     /// if a file of the database is damaged. Earlier backups are as they were in any case.
     pub fn backup(
         &self,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   put --> version and dated grave          hidden from readers that are past the date
-//!                 |  the oldest reader is past it too; nobody writes, or much time passes, or memory is full anyway
+//!                 |  the oldest reader is past it too; no thread writes, or much time passes, or memory is full anyway
 //!                 v
 //!           the time is logged, memory is flushed, and all such graves are promoted: nothing but them is written
 //! ```
@@ -21,7 +21,7 @@ use waystation_format::batch::Operation;
 
 /// At rest, expired keys are gathered for so long before they are flushed.
 const GATHER_AT_REST: Duration = Duration::from_secs(1);
-/// While somebody writes; memory is full sooner as a rule.
+/// While writes come; memory is full sooner as a rule.
 const GATHER_AT_WORK: Duration = Duration::from_secs(10);
 
 impl Core {

@@ -1,5 +1,5 @@
 //! What a database does for its graves: it answers their [store](crate::retirement), adds deleted ranges to memtables,
-//! and looks after deletions while somebody writes.
+//! and looks after deletions while writes come.
 
 use super::Core;
 use super::stats::GraveStats;
@@ -106,7 +106,7 @@ impl Core {
     pub(super) fn watch_deletions(&self) {
         self.graves.note_time(self.log.visible_sequence());
         self.flush_expired(false);
-        // One that was put off, as somebody was just looking or had just looked.
+        // One that was put off, as another thread was just looking or had just looked.
         self.retire_graves(false);
         self.graves.maintain_spilled(self);
         let overdue = self.graves.overdue();
@@ -265,7 +265,7 @@ mod tests {
             let flush = flush.unwrap();
             let graves = flush.hidden.graves.points();
             let is_beyond = graves.iter().all(|grave| grave.purge_through() > through);
-            // Nobody else may be kept waiting by a test that fails.
+            // A test that fails keeps no other test waiting.
             drop(flush);
             assert!(is_beyond, "{seed}");
             assert_eq!(db.get(b"key").unwrap(), None);

@@ -82,7 +82,7 @@ enum Position {
 }
 
 /// A cursor over the keys of a database at one point in its history. It holds that point's data (memory and
-/// files) and the directory until it is dropped: nobody else can open it before, even if [`Db`](crate::Db) is closed.
+/// files) and the directory until it is dropped: no process can open it before, even if [`Db`](crate::Db) is closed.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;

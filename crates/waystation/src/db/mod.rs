@@ -9,7 +9,7 @@
 //!   [`commit`]: how it becomes visible and durable; [`device_writes`]: the same in a directory with devices
 //! - [`read_state`](crate::read_state): what a read pins; [`snapshot`]: what compaction must keep for it; [`iterator`]: the cursor; [`entries`]: ranges
 //!   as iterators
-//! - [`workers`]: what is done in the background; [`rest`]: what is done when nobody writes; [`keeping`]: when the devices are
+//! - [`workers`]: what is done in the background; [`rest`]: what is done when no thread writes; [`keeping`]: when the devices are
 //!   looked after
 //! - [`device_handle`], [`devices`] and [`handoff`]: devices as the handle shows them; [`engine`]: what the database does for them;
 //!   [`older`]: what was there before there was an extractor
@@ -105,7 +105,7 @@ use workers::{Background, Workers};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Dropping the handle closes the database too, but has nobody to tell of a failure; call [`Db::close`].
+/// Dropping the handle closes the database too, but has no caller to tell of a failure; call [`Db::close`].
 pub struct Db {
     core: Arc<Core>,
     workers: Option<Workers>,
@@ -230,7 +230,7 @@ impl Db {
     }
 
     /// Deletes all keys from `start` (included) to `end` (excluded; `None`: to the last key), however many there are,
-    /// for everybody but those who hold a snapshot or a cursor from before. Takes no longer for many than for few.
+    /// for every reader without a snapshot or a cursor from before. Takes no longer for many than for few.
     /// Survives the death of the process.
     ///
     /// # Errors
@@ -330,7 +330,7 @@ impl Db {
             .compact_range(bytes(lower).as_deref(), bytes(upper).as_deref())
     }
 
-    /// Waits until nobody writes any more (for a quarter of a second), the devices that were settling have settled, and
+    /// Waits until no thread writes any more (for a quarter of a second), the devices that were settling have settled, and
     /// neither flush nor compaction is due.
     pub fn wait_idle(&self) -> Result<()> {
         self.core.wait_idle()

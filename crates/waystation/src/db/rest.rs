@@ -1,10 +1,10 @@
-//! Rest: what is done when nobody writes for a while; and what is watched while somebody does.
+//! Rest: what is done when no writes come for a while; and what is watched while they come.
 //!
 //! Data at the edge comes in bursts. Between two of them there is time to put what the last one left in memory
 //! into a table and to merge level 0 down: reads then look into fewer places, the log is free, and the next
 //! open is quick. Neither is done for a few bytes, which would be rewritten too often for what it brings.
 //!
-//! The *watcher*, a background job, looks every [`LOOK`] while somebody writes, until it has seen the same last write
+//! The *watcher*, a background job, looks every [`LOOK`] while writes come, until it has seen the same last write
 //! for [`QUIET`]. At rest it looks when keys expire; the first write after a rest wakes it.
 
 use super::Core;
@@ -14,7 +14,7 @@ use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::lock;
 use std::time::Duration;
 
-/// The time between two looks while somebody writes.
+/// The time between two looks while writes come.
 const LOOK: Duration = Duration::from_millis(80);
 /// With a deadline for deletions it is this part of that, if that is less, but not less than the shortest.
 const DEADLINE_PART: u32 = 16;
@@ -44,7 +44,7 @@ impl Core {
             return Next::Idle;
         }
         if let Err(error) = self.search_dead_ranges() {
-            // Whoever reads there will be told.
+            // A reader that comes there is told.
             log::debug!("looking for dead ranges failed: {error}");
         }
         self.watch_deletions();
@@ -71,13 +71,13 @@ impl Core {
         self.go_on_resting()
     }
 
-    /// The time between two looks while somebody writes.
+    /// The time between two looks while writes come.
     fn look_pause(&self) -> Duration {
         let deadline = self.options.deletion_deadline;
         deadline.map_or(LOOK, |it| (it / DEADLINE_PART).clamp(LOOK_MIN, LOOK))
     }
 
-    /// Nobody has written for a while since write `sequence`.
+    /// No thread has written for a while since write `sequence`.
     fn begin_rest(&self, sequence: u64) {
         let is_much =
             self.active_reserved.load(Relaxed) >= self.options.memtable_bytes / WORTH_FLUSHING;
@@ -96,7 +96,7 @@ impl Core {
         self.tell_waiters();
     }
 
-    /// Nobody writes: the watcher sleeps until somebody does, or keys expire, unless there is more to look at.
+    /// No thread writes: the watcher sleeps until one does, or keys expire, unless there is more to look at.
     fn go_on_resting(&self) -> Next {
         self.sleeping.store(true, SeqCst);
         // A write that came before saw the watcher awake.
@@ -139,7 +139,7 @@ impl Core {
         }
     }
 
-    /// Whether nobody has written for a while.
+    /// Whether no thread has written for a while.
     pub(super) fn is_at_rest(&self) -> bool {
         self.rested_at.load(SeqCst) == self.log.visible_sequence()
     }

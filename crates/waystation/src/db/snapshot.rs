@@ -40,7 +40,7 @@ impl Snapshots {
         let _ = self.oldest_released.set(Box::new(act));
     }
 
-    /// The oldest sequence at which anybody may read from now on.
+    /// The oldest sequence at which a reader may read from now on.
     pub(crate) fn oldest(&self, visible: impl FnOnce() -> u64) -> u64 {
         let held = lock(&self.held);
         let visible = visible();
@@ -48,7 +48,7 @@ impl Snapshots {
             .map_or(visible, |(oldest, _)| oldest.0.min(visible))
     }
 
-    /// The oldest time at which anybody may read from now on.
+    /// The oldest time at which a reader may read from now on.
     pub(crate) fn oldest_time(&self, now: impl FnOnce() -> Duration) -> Duration {
         let held = lock(&self.held);
         let oldest = held.keys().map(|it| it.1).min();

@@ -38,7 +38,7 @@ pub(super) struct Background {
     pub(super) compaction_failure: Option<Arc<str>>,
     /// Compactions under way.
     compacting: usize,
-    /// Jobs that failed the last time, whose failures were told and hold nobody up.
+    /// Jobs that failed the last time, whose failures were told and hold no writer up.
     failing: Vec<Kind>,
     /// Nothing begins any more, as a job panicked.
     has_panicked: bool,
@@ -263,7 +263,7 @@ impl Core {
         Next::Failed
     }
 
-    /// Notes how a job went whose failures hold nobody up; they are told when they begin. Returns whether it succeeded.
+    /// Notes how a job went whose failures hold no writer up; they are told when they begin. Returns whether it succeeded.
     pub(super) fn has_succeeded<T>(&self, kind: Kind, what: &str, outcome: &Result<T>) -> bool {
         let mut background = lock(&self.background);
         let was_failing = background.failing.contains(&kind);
@@ -337,7 +337,7 @@ impl Core {
         outcome
     }
 
-    /// Waits until nobody writes, the devices that were settling have settled, and nothing is to be flushed or compacted.
+    /// Waits until no thread writes, the devices that were settling have settled, and nothing is to be flushed or compacted.
     pub(super) fn wait_idle(&self) -> Result<()> {
         if let Some(devices) = &self.devices {
             drop(devices.settler.pending.lock());

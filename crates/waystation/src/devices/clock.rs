@@ -1,7 +1,7 @@
 //! The residency clock: how long devices have been here.
 //!
 //! It runs while the database is open and stands still while it is closed, so that a night's standstill settles
-//! nobody; it follows the storage's monotonic clock and knows nothing of the time of day, so that a clock set
+//! no device; it follows the storage's monotonic clock and knows nothing of the time of day, so that a clock set
 //! forth or back by a day changes nothing. Its reading is kept at checkpoints.
 
 use std::time::Duration;

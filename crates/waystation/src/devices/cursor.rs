@@ -1,6 +1,6 @@
 //! A cursor over the upper level as one snapshot sees it: device after device, a leaf of an index at a time.
 //!
-//! The first value after a seek is read by itself. Whoever goes on gets the following ones read ahead, in the order of
+//! The first value after a seek is read by itself. A cursor that goes on has the following ones read ahead, in the order of
 //! the log: neighbouring keys lie far apart there, and what lies near together is read at once. Versions newer than the snapshot are not shown, and of what
 //! is shown nothing changes while the snapshot is held: later writes are newer, and a residency that is over keeps its
 //! index and its records for it.

@@ -41,7 +41,7 @@ impl Deletions {
         }
     }
 
-    /// `entries` without deletions, and without what they hide from everybody.
+    /// `entries` without deletions, and without what they hide from every reader.
     pub(crate) fn leave<E: EntryStream>(&mut self, entries: E) -> Remaining<'_, E> {
         Remaining {
             entries,
@@ -209,7 +209,7 @@ mod tests {
 
     proptest! {
         /// All who read from the oldest snapshot on see the same as before, of this residency and of what was there before
-        /// it; and nobody who sees nothing older has a grave dug for him.
+        /// it; and a reader that sees nothing older needs no grave.
         #[test]
         fn everybody_sees_the_same(
             keys in vec((btree_set(2u64..40, 0..6), any::<u8>()), 4),

@@ -47,7 +47,7 @@ struct Gathered {
 }
 
 impl<'a> Gather<'a> {
-    /// Everything in the indexes of `residencies`; whoever takes it keeps to `duty`.
+    /// Everything in the indexes of `residencies`; their reader keeps to `duty`.
     pub(crate) fn new(
         upper: &'a Upper,
         residencies: &'a [Arc<Residency>],

@@ -41,7 +41,7 @@ pub(crate) struct Parts {
 }
 
 impl Chunk for Parts {
-    /// Of a part that makes no sense nothing is inserted: whoever knows how many versions there ought to be misses them.
+    /// Of a part that makes no sense nothing is inserted: the check of the number of versions misses them.
     fn insert_all(&self) {
         let mut window = Window::default();
         for (residency, bytes, versions) in &self.parts {

@@ -49,7 +49,7 @@ impl Checkpoints {
         is_behind.then(|| last.at + CHECKPOINT_INTERVAL)
     }
 
-    /// Frees the part of the log that nobody needs, if that is a segment or more, or if `always`.
+    /// Frees the part of the log that nothing needs, if that is a segment or more, or if `always`.
     pub(crate) fn free<E: Events + Memtables>(
         &self,
         context: &Context<'_, E>,

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// What happens within this time is looked at together.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
-/// How often the disk is looked at while it is full, the log while somebody holds it, and streams while they come.
+/// How often the disk is looked at while it is full, the log while a copier holds it, and streams while they come.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Budgets are looked at when the log has grown by this part of the smallest of them, within limits (bytes).
 const BUDGET_PART: u64 = 64;

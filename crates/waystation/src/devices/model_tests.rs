@@ -107,7 +107,7 @@ impl Model {
         assert_eq!(departure, Departure::FromUpper);
     }
 
-    /// What the keeper does: indexes that nobody reads any more go, and devices with nothing else.
+    /// What the keeper does: indexes that no reader uses any more go, and devices with nothing else.
     fn tidy_up(&self) {
         let oldest = *lock(&self.front);
         let reaped = self.table.reap(oldest, RESIDENCIES);

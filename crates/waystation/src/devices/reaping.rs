@@ -1,4 +1,4 @@
-//! What is taken out of the device table when nobody needs it any more: indexes of residencies that are over, and devices of which
+//! What is taken out of the device table when no reader needs it any more: indexes of residencies that are over, and devices of which
 //! nothing is left.
 
 use super::index::Index;
@@ -24,7 +24,7 @@ impl DeviceTable {
     }
 
     /// From which sequence numbers to which (both excluded) residencies were on their way to the tree that departed before they
-    /// came there, and that somebody may still read. In order, and apart from each other: many residencies switch at once.
+    /// came there, and that a reader may still read. In order, and apart from each other: many residencies switch at once.
     pub(crate) fn left_on_the_way(&self) -> Vec<(u64, u64)> {
         let over = lock(&self.over);
         let mut spans: Vec<_> = over.iter().filter_map(|it| it.left_on_the_way()).collect();
@@ -50,7 +50,7 @@ impl DeviceTable {
         if due.is_empty() {
             return reaped;
         }
-        // Who looked before, and misses something now, starts over. Before anything goes: between the two somebody might miss
+        // A reader that looked before, and misses something now, starts over. Before anything goes: between the two a reader might miss
         // it and not hear of it.
         self.generation.fetch_add(1, SeqCst);
         for residency in &due {
@@ -113,7 +113,7 @@ mod tests {
             table.depart(prefix.as_bytes(), sequence + 10);
         }
         assert_eq!(table.count_over(), 5);
-        // Somebody reads at 13: what departed later is there for him.
+        // A reader reads at 13: a later departure hides nothing from it.
         for (at_most, reaped, left) in [(2, 2, 3), (2, 1, 2), (2, 0, 2)] {
             let some = table.reap(13, at_most);
             assert_eq!((some.indexes.len(), some.empty.len()), (reaped, reaped));

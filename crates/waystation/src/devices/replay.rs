@@ -23,7 +23,7 @@ use waystation_format::batch::{BatchIter, Operation};
 
 /// Where a replayed write belongs.
 pub(crate) enum Route {
-    /// It is in the tree, or hidden from everybody.
+    /// It is in the tree, or hidden from every reader.
     Nowhere,
     /// Into the memtable, unless it was flushed.
     Memtable,
@@ -297,7 +297,7 @@ impl DeviceReplay {
         }
     }
 
-    /// Admits a device again. Its data is left out if it is in the tree, or hidden from everybody.
+    /// Admits a device again. Its data is left out if it is in the tree, or hidden from every reader.
     fn admit(
         &mut self,
         admitted: &Admitted<'_>,

@@ -3,13 +3,13 @@
 //! ```text
 //!   first write            switch X                 settled Z
 //!   ---+----------------------+-------------------------+--------> sequence numbers
-//!      |  writes: the index   |  writes: the memtable   |  the index goes, once nobody reads below Z
+//!      |  writes: the index   |  writes: the memtable   |  the index goes, once no reader is below Z
 //! ```
 //!
 //! or it ends with a departure, at any time. The sequence number of its first write names the residency (the
 //! *incarnation*): a device that comes back has another one.
 //!
-//! A residency that came from another engine is *published* after it was written; until then nobody sees it.
+//! A residency that came from another engine is *published* after it was written; until then no reader sees it.
 //!
 //! What moves a residency on (`begin`, `switch`, `depart`) runs under the front's lock, in the order of the log; so a
 //! writer that holds a place in the log knows from its sequence number alone where it belongs.
@@ -23,7 +23,7 @@ use waystation_format::checksum;
 /// Not yet.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// From where somebody reads.
+/// From where a reader reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadPoint {
     /// The highest sequence number that counts.
@@ -115,7 +115,7 @@ impl Residency {
         self.published.store(sequence, SeqCst);
     }
 
-    /// Whether nobody reads at a sequence number at which it was written but not published. Its versions may be
+    /// Whether no reader is at a sequence number at which it was written but not published. Its versions may be
     /// where that is not looked at: in the tree.
     pub(crate) fn is_whole_since(&self, oldest_snapshot: u64) -> bool {
         self.published() == self.first_sequence() || self.published() <= oldest_snapshot
@@ -126,7 +126,7 @@ impl Residency {
         Duration::from_micros(self.arrival.load(SeqCst))
     }
 
-    /// When it was written to last, as far as anybody noted it.
+    /// When it was written to last, as far as it was noted.
     pub(crate) fn last_write(&self) -> Duration {
         Duration::from_micros(self.last_write.load(SeqCst))
     }
@@ -190,7 +190,7 @@ impl Residency {
         self.held.store(false, SeqCst);
     }
 
-    /// Whether nobody who reads at `oldest_snapshot` or later needs the index, and nobody holds it.
+    /// Whether no reader at `oldest_snapshot` or later needs the index, and none holds it.
     pub(crate) fn is_over(&self, oldest_snapshot: u64) -> bool {
         self.gone() <= oldest_snapshot && !self.held.load(SeqCst)
     }
@@ -252,7 +252,7 @@ impl Residency {
         bytes.cast_signed() - self.bytes.swap(bytes, SeqCst).cast_signed()
     }
 
-    /// Puts versions into the index, which must be new and in order, before anybody else knows of the residency.
+    /// Puts versions into the index, which must be new and in order, before any other thread knows of the residency.
     pub(crate) fn restore(&self, versions: &Window) {
         let in_log = |(key, entry): (&[u8], &Entry)| {
             let length = entry.value.map_or(0, |spot| spot.length as usize);
@@ -290,7 +290,7 @@ impl Residency {
         self.bytes.load(SeqCst)
     }
 
-    /// Gives the index up, and tells how many bytes it took. Nobody may need it any more.
+    /// Gives the index up, and tells how many bytes it took. No reader may need it any more.
     pub(super) fn reap(&self) -> (Index, u64) {
         let mut index = lock(&self.index);
         self.reaped.store(true, SeqCst);

@@ -103,7 +103,7 @@ mod tests {
         let first = || prefix(table.first_from(Bound::Unbounded));
         let last = || prefix(table.last_until(Bound::Unbounded));
         let residencies = table.residencies(|_| true);
-        // One settles, one departs; both go once nobody reads below that.
+        // One settles, one departs; both go once no reader is below that.
         assert!(table.switch(&residencies[0], 4));
         table.settled(&residencies[0], 5);
         table.depart(b"c:", 6);

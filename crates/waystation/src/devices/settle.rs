@@ -4,9 +4,9 @@
 //!  1 older    nothing of the device from before this residency is left in a memtable, or it is flushed first
 //!  2 switch   logged, at sequence X: what is older is in the index, what is newer goes to the memtable
 //!  3 load     tables with the residency's versions and their sequence numbers, after the log is durable through X;
-//!             deletions that somebody needs become graves, with their sequence numbers, in the flushed graves and its file
+//!             deletions that a reader needs become graves, with their sequence numbers, in the flushed graves and its file
 //!  4 install  one synced edit of the MANIFEST; the new version is shown to readers
-//!  5 settled  logged and synced; the index goes when nobody reads below that any more
+//!  5 settled  logged and synced; the index goes when no reader is below that any more
 //! ```
 //!
 //! From 2 to 5 no memtable is flushed ([`Settler::pending`] is held), so nothing newer than X of the device enters the
@@ -192,7 +192,7 @@ impl Settler {
             for due in due.chunks(MARKED_TOGETHER) {
                 let event =
                     DeviceEvent::Settled(due.iter().map(|residency| residency.prefix()).collect());
-                // Before anybody reads at the event's sequence number: who does looks into the tree.
+                // Before a reader comes to the event's sequence number: it looks into the tree.
                 context.log_event(&event, |_, sequence| {
                     for residency in due {
                         context.upper.table.settled(residency, sequence);
@@ -255,7 +255,7 @@ impl Settler {
         }
         drop(entries);
         load_together(context.upper, &mut load, &rest, &mut deletions, &duty)?;
-        // Before anybody sees what they hide.
+        // Before a reader sees what they hide.
         let switch = residencies.iter().map(|residency| residency.switch()).max();
         context
             .engine

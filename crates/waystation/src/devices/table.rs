@@ -5,7 +5,7 @@
 //!   (absent) --------> upper level -----------> settling ----------------> tree
 //!       ^                   |  depart               |  depart                |  depart
 //!       +-------------------+-----------------------+------------------------+
-//!         the residency's index goes when nobody reads below the departure; what is in the tree gets a floor
+//!         the residency's index goes when no reader is below the departure; what is in the tree gets a floor
 //! ```
 //!
 //! Transitions run under the front's lock, in the order of the log; each counts the device's `epoch` up. A writer
@@ -52,7 +52,7 @@ pub(crate) struct Device {
 pub(crate) struct DeviceState {
     /// The residency that takes its writes or is about to settle.
     pub(crate) current: Option<Arc<Residency>>,
-    /// Residencies that are over and that somebody may still read.
+    /// Residencies that are over and that a reader may still read.
     pub(crate) past: Vec<Arc<Residency>>,
     /// Writes from this sequence number on go to the memtable.
     pub(crate) lower_since: Option<u64>,

@@ -1,6 +1,6 @@
 //! A database that is being made of another: under another name until all of it is there.
 //!
-//! A directory is a database from its first moment on, as whoever opens it makes one of it. So a copy is made beside its
+//! A directory is a database from its first moment on, as opening it makes one of it. So a copy is made beside its
 //! place, and renamed when it is whole, synced and closed. What a death or a power cut leaves has a name that says what it
 //! is, and the place itself stays free.
 

@@ -158,7 +158,7 @@ impl Manifest {
         order_name(&self.comparator)
     }
 
-    /// Whether keys are in the order of their bytes: in any other one nobody can look, or judge, without the comparator.
+    /// Whether keys are in the order of their bytes: in any other one no tool can look, or judge, without the comparator.
     pub(crate) fn is_bytewise(&self) -> bool {
         self.order_name() == BYTEWISE_COMPARATOR
     }

@@ -1,4 +1,4 @@
-//! Whether one file is what was written, block by block; for whoever is about to copy it.
+//! Whether one file is what was written, block by block, before it is copied.
 
 use super::source::Source;
 use super::table::TableView;

@@ -1,4 +1,4 @@
-//! Reading a file that somebody else may own and be writing: buffered, positional, never past its end.
+//! Reading a file that another process may own and be writing: buffered, positional, never past its end.
 //!
 //! For a repair, what the medium cannot read is read as zeros, unit by unit: then it does not check, like other damage.
 

@@ -1,6 +1,6 @@
-//! A thread that makes one thing after the other, a few ahead of whoever takes them.
+//! A thread that makes one thing after the other, a few ahead of their user.
 //!
-//! It ends with the last thing, with an error, which is told behind what was made before, or when nobody takes more: none
+//! It ends with the last thing, with an error, which is told behind what was made before, or when no more are taken: none
 //! outlives its [`Ahead`].
 
 use crate::error::{Error, Result};

@@ -1,6 +1,6 @@
 //! Files of freed segments: they are used again, and those that are too many are removed, one after the other.
 //!
-//! Where the file system tells the device what is free (`discard`), the device serves nobody else while a file goes: 14 ms for
+//! Where the file system tells the device what is free (`discard`), the device serves no other request while a file goes: 14 ms for
 //! one of 64 MB, on one of them. Sixteen in a row, as when a device of a gigabyte departs, held up writes for a quarter of a
 //! second; so there is a rest after each.
 
@@ -31,7 +31,7 @@ impl Log {
                 break;
             };
             state.unsynced.retain(|it| it.file.path != segment.path);
-            // Whoever still holds the file may be about to write its footer.
+            // A holder of the file may be about to write its footer.
             let unshared = segment
                 .file
                 .is_some_and(|file| Arc::strong_count(&file) == 1);

@@ -244,7 +244,7 @@ impl Log {
             self.space_sleepers.fetch_add(1, SeqCst);
             self.wake_writers();
             // The writers release under no lock but notify under this one, and look for sleepers after
-            // releasing: whoever changes the answer from here on will notify.
+            // releasing: a thread that changes the answer from here on notifies.
             let still = front.layout.end_at_most(needed)
                 > self.released_lsn.load(SeqCst) + self.ring.len()
                 || self.publication.is_full(front.next_ticket);

@@ -31,7 +31,7 @@ struct Salvage {
 
 impl Log {
     /// Heals. If another job does, or is still busy with a segment, or the last attempt failed just now, it returns what a
-    /// job does instead: whoever ends calls again.
+    /// job does instead: its end calls again.
     pub(super) fn heal<'a>(
         &'a self,
         mut state: MutexGuard<'a, WriterState>,

@@ -1,4 +1,4 @@
-//! Holding the log: nothing of it is freed while somebody copies it.
+//! Holding the log: nothing of it is freed while a backup copies it.
 
 use super::Log;
 use crate::sync::{Arc, lock};
@@ -28,13 +28,13 @@ impl Log {
         Hold(Arc::clone(log))
     }
 
-    /// Whether somebody holds it.
+    /// Whether a copier holds it.
     pub(crate) fn is_held(&self) -> bool {
         lock(&self.writer).holds > 0
     }
 
     /// What a copy of the log consists of that was closed cleanly at the durable end: `JOURNAL`, and the segments up to
-    /// there. For somebody with a [`Hold`].
+    /// there. For the owner of a [`Hold`].
     pub(crate) fn clean_copy(&self) -> (JournalState, Vec<Part>) {
         let state = lock(&self.writer);
         let end = state.durable_lsn;

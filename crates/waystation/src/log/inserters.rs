@@ -3,9 +3,9 @@
 //! Reading and checking the log is a matter of gigabytes a second; putting its records into a memtable is
 //! not, most of all into a large one, nor is putting them into indexes. Records gather in a [`Chunk`]; full chunks go
 //! to threads that start when the first one is full, so that a short log starts none. The order in which versions come
-//! into a memtable or an index does not matter, and whoever may read it comes after [`Inserters::finish`].
+//! into a memtable or an index does not matter, and its readers come after [`Inserters::finish`].
 //!
-//! At most a few chunks wait: whoever delivers records stops until one is taken.
+//! At most a few chunks wait: the delivering thread stops until one is taken.
 
 use crate::error::{Error, Result};
 use crate::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) trait Chunk: Default + Send + 'static {
     fn clear(&mut self);
 }
 
-/// The end of whoever delivers records.
+/// The delivering thread's end.
 pub(crate) struct Inserters<C: Chunk> {
     /// The chunk that is being filled.
     pub(crate) filling: C,

@@ -1,4 +1,4 @@
-//! The valid blocks of the chain, a large piece of a segment at a time, read and checked ahead of whoever takes them.
+//! The valid blocks of the chain, a large piece of a segment at a time, read and checked ahead of their reader.
 //!
 //! ```text
 //! reading    window | window | window ..        some threads, in turns: the device never waits for a processor
@@ -281,7 +281,7 @@ mod tests {
 
     /// A window ends in the middle of one of these.
     const BLOCK_BYTES: usize = 48 * 1024;
-    /// So many make several windows, and wait for whoever takes them.
+    /// So many make several windows, and wait for their reader.
     const MANY: usize = 8 * WINDOW_BYTES / BLOCK_BYTES;
 
     /// Segments of so many blocks each, one behind the other in the stream; the last one has no limit.

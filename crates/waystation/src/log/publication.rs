@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Each reservation holds a ticket; tickets are handed out in the order of LSN and sequence. A finished
-//! writer marks its slot; whoever finds the slot at the head finished moves the head on, for itself and for
-//! those behind it. Nobody waits under a lock; a writer whose predecessor still copies waits for it at the
+//! writer marks its slot; the writer that finds the slot at the head finished moves the head on, for itself and for
+//! those behind it. No thread waits under a lock; a writer whose predecessor still copies waits for it at the
 //! end, because an acknowledged write must lie in a gapless prefix (papers: Pebble's commit pipeline).
 //!
 //! It waits at its own slot, and is woken when that one is published. With one place for all to wait at, each

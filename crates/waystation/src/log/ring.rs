@@ -6,8 +6,8 @@
 //! - a [`Stretch`] is handed out by the log's reservation, one for each byte of the stream, while that byte's
 //!   previous lap has left for its segment ("released"); its holder alone writes there;
 //! - a [`Settled`] range is made by the log's writer once every stretch below its end was given back
-//!   (published) and before it is released; nobody writes there but the one that holds it. Or it is made by a reader
-//!   under the front's lock, of published bytes whose next lap is not handed out: nobody can get that meanwhile.
+//!   (published) and before it is released; no thread writes there but the one that holds it. Or it is made by a reader
+//!   under the front's lock, of published bytes whose next lap is not handed out: no writer can get that meanwhile.
 //!
 //! This is one of the engine's few unsafe islands: raw copies into and slices of the mapped memory. The proof
 //! is the ownership above; the bounds are asserted here.
@@ -16,7 +16,7 @@ use crate::storage::Ring;
 use crate::sync::Arc;
 use waystation_format::log::{BLOCK_HEADER_BYTES, UNIT_BYTES};
 
-/// The right to write the bytes `[lsn, lsn + len)` of the stream, and nobody else's.
+/// The right to write the bytes `[lsn, lsn + len)` of the stream, which no other writer has.
 #[derive(Debug)]
 pub(super) struct Stretch {
     pub(super) lsn: u64,
@@ -63,7 +63,7 @@ impl RingBuffer {
         stretch.len -= bytes.len();
     }
 
-    /// Makes the bytes from `lsn` on ready to be written, whoever will.
+    /// Makes the bytes from `lsn` on ready to be written, by any writer.
     pub(super) fn prepare(&self, lsn: u64, len: usize) {
         let (first, second) = self.split(lsn, len);
         self.ring.prepare(first.0, first.1);
@@ -85,7 +85,7 @@ impl RingBuffer {
         let (first, second) = self.split(settled.lsn, settled.len);
         [first, second].map(|(offset, len)| {
             // SAFETY: `split` keeps offset + len within the mapping, which lives as long as `self`. No stretch
-            // covers these bytes any more, nor their next lap (the meaning of `Settled`), so nobody writes them
+            // covers these bytes any more, nor their next lap (the meaning of `Settled`), so no thread writes them
             // while the slice is alive; `replace_header` wants the token exclusively, and readers of released
             // bytes make none of a block's header.
             unsafe { std::slice::from_raw_parts(self.ring.as_ptr().add(offset), len) }

@@ -77,7 +77,7 @@ impl BlankSegment {
             None => OpenMode::Create,
         };
         // Its name is durable before anything is written: a segment that another one names and that is not there
-        // was removed by somebody, not by a power cut. (Nor does what is written to a recycled file show up under
+        // was removed by an owner, not by a power cut. (Nor does what is written to a recycled file show up under
         // the old name.)
         let created = storage
             .open(&path, mode, transfer, Area::Journal)

@@ -4,7 +4,7 @@
 //! write. Background jobs ([`Log::write_out`]) take runs, so that one is being written while the next is
 //! checksummed; a sync's leader takes runs itself. Runs complete in any order and are released in one.
 //!
-//! A job that finds nothing to do ends. The log calls for jobs when there is something: a run is complete, somebody waits
+//! A job that finds nothing to do ends. The log calls for jobs when there is something: a run is complete, a thread waits
 //! for room, a segment or healing is due.
 //!
 //! Invariants:
@@ -23,7 +23,7 @@ use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, MutexGuard, lock, wait};
 use waystation_format::log::{BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, IndexEntry, Seal, finish_block};
 
-/// A run is no longer than this: past it a device's throughput hardly grows, and whoever waits for the ring
+/// A run is no longer than this: past it a device's throughput hardly grows, and the writer that waits for the ring
 /// waits longer.
 const RUN_BYTES_MAX: u64 = 256 * 1024;
 /// A synced run shorter than this is one of many: see [`Segment::zeros_due`].
@@ -213,7 +213,7 @@ impl Log {
         self.publication.copied_lsn() < wake_at || lock(&self.closed).front().is_none()
     }
 
-    /// How much is worth a write while nobody waits.
+    /// How much is worth a write while no thread waits.
     fn run_target(&self) -> u64 {
         RUN_BYTES_MAX.min(self.ring.len() / 4)
     }

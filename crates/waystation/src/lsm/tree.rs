@@ -285,7 +285,7 @@ impl Tree {
         self.remove_garbage();
     }
 
-    /// Removes the files that nobody needs any more.
+    /// Removes the files that nothing needs any more.
     pub(crate) fn remove_garbage(&self) {
         self.versions
             .remove_garbage(|number| self.tables.evict(number));

@@ -103,7 +103,7 @@ impl Collected {
                     let end = prefix_end(prefix);
                     self.graves.delete_range(prefix, end.as_deref(), sequence);
                 }
-                // Nobody ever saw what was not admitted.
+                // No reader ever saw what was not admitted.
                 Ok(DeviceEvent::Staged { stage, .. })
                     if !self.census.admitted.contains(&if stage == 0 {
                         sequence

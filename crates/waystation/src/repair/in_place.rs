@@ -7,7 +7,7 @@
 //!   db.before-repair, db                renamed: done
 //! ```
 //!
-//! The old files stay as they were, in a directory beside it, for whoever wants to look for more. (`LevelDB` moves what
+//! The old files stay as they were, in a directory beside it, for a further search. (`LevelDB` moves what
 //! it gives up to a directory `lost` within.) Should the machine stop between the two renames, both directories are whole
 //! under their other names.
 

@@ -50,7 +50,7 @@ const BATCH_BYTES: usize = 256 << 10;
 /// are kept apart as there, whatever `options` say. `progress` hears how many entries are written.
 ///
 /// # Errors
-/// [`Error::Resurrection`] if more may come back than is `accepted`; [`Error::Locked`] if somebody owns `dir`;
+/// [`Error::Resurrection`] if more may come back than is `accepted`; [`Error::Locked`] if a process owns `dir`;
 /// [`Error::Incompatible`] if there is no file of a database in it, or a newer version made it;
 /// what writing meets. Damage is no error: it is in the answer.
 pub fn repair(
@@ -76,7 +76,7 @@ pub fn repair(
     refuse_used(&**storage, target)?;
     refuse_nothing(&**storage, dir)?;
     let _lock = match storage.lock(&dir.join(LOCK_NAME)) {
-        // Nobody writes there.
+        // No thread writes there.
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::ReadOnlyFilesystem => None,
         locked => Some(locked?),
     };

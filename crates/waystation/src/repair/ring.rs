@@ -5,7 +5,7 @@ use waystation_format::log::{
     UNIT_BYTES, body_is_valid,
 };
 
-/// A ring that nobody writes to.
+/// A ring that no thread writes to.
 pub(super) struct RingImage<'a> {
     bytes: &'a [u8],
     incarnation: u64,

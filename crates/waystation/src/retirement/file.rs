@@ -4,7 +4,7 @@
 //! if the flush fails, a restart may find the tables from before the flush or those from after it, and the file must do
 //! for both. So:
 //!
-//! - it has whatever the tables of the flush in doubt need, until a flush has succeeded: nobody else replaces it by
+//! - it has whatever the tables of the flush in doubt need, until a flush has succeeded: no other code replaces it by
 //!   less, and a flush that is tried again retires nothing;
 //! - the log is durable through whatever graves were retired for: else a power cut takes a departure back, and leaves
 //!   the device without the graves that hid some of its data;

@@ -56,7 +56,7 @@ pub(crate) trait Owner {
     fn oldest_snapshot(&self) -> u64;
     /// All who read are past this time (microseconds since 1970).
     fn oldest_time(&self) -> u64;
-    /// Whether nobody has written for a while.
+    /// Whether no thread has written for a while.
     fn is_at_rest(&self) -> bool;
     /// Whether the database is being closed.
     fn is_stopping(&self) -> bool;
@@ -95,7 +95,7 @@ pub(crate) struct Parts {
 pub(crate) struct GraveStore {
     parts: Parts,
     dead_ranges: Arc<DeadRangeCache>,
-    /// Held by whoever makes other flushed graves.
+    /// Held while other flushed graves are made.
     file: Mutex<GravesFile>,
     /// When which deletions were seen.
     seen: Mutex<Timeline>,
@@ -103,7 +103,7 @@ pub(crate) struct GraveStore {
     look_at: Mutex<Duration>,
     /// The last write that there was when the database was opened: tables were purged through it at most.
     opened_at: u64,
-    /// The number of the next spill file, and how far somebody looked for what to do to spill files.
+    /// The number of the next spill file, and how far the last look for work on spill files went.
     next_spill: AtomicU64,
     upkeep: Mutex<SpillUpkeep>,
     /// Counts when indexes were given up that graves were kept for.

@@ -3,11 +3,11 @@
 //! ```text
 //!   spill     graves that count beyond `graves_bytes`, dates beyond a part of that: to a      under the lock of the
 //!             spill file, which is durable before GRAVES names it                             file, by the flush
-//!   promote   all dates of a spill file are past for everybody: its label says so             the same
+//!   promote   all dates of a spill file are past for every reader: its label says so             the same
 //!   retire    no table needs any of its graves: it leaves the flushed graves unread           under that lock
 //!   maintain  merge, split by dates, leave out what nothing needs: from spill files to        by the watcher, outside;
 //!             others, which take their place if they are still there                          the end under that lock
-//!   sweep     a file goes once the GRAVES in force does not name it and nobody reads it       under that lock
+//!   sweep     a file goes once the GRAVES in force does not name it and no reader uses it       under that lock
 //! ```
 //!
 //! What is needed is judged by a read state in which nothing is on its way to the tree. It may be judged before the
@@ -58,7 +58,7 @@ pub(super) struct SpillUpkeep {
 pub(super) struct SpillFiles {
     /// Those that the file of graves names.
     pub(super) named: Vec<u64>,
-    /// These, and others that somebody still reads, or that a file of graves names which may be in force.
+    /// These, and others that a reader still uses, or that a file of graves names which may be in force.
     pub(super) files: Vec<Arc<SpillHandle>>,
     /// Whether that file was being replaced when that failed: either may be found.
     pub(super) is_in_doubt: bool,
@@ -105,7 +105,7 @@ impl GraveStore {
         self.next_spill.fetch_add(1, Relaxed)
     }
 
-    /// `flushed`, of which nobody knows yet, without what is too much for memory: that is in spill files from now on,
+    /// `flushed`, which no reader knows yet, without what is too much for memory: that is in spill files from now on,
     /// which are durable. While it is unknown which file of graves is in force, or a flush is, none could be removed,
     /// and this may be tried again and again: memory is exceeded then.
     pub(super) fn spill(
@@ -164,7 +164,7 @@ impl GraveStore {
     }
 
     /// Whether everything in `read_state` has been looked at for something to do to its spill files, and no other is
-    /// left but those that somebody reads.
+    /// left but those that a reader uses.
     pub(super) fn has_maintained_spilled(&self, read_state: &ReadState, file: &GravesFile) -> bool {
         let spilled = read_state.flushed.spilled();
         let is_there = |number: u64| spilled.labels().any(|it| it.number == number);

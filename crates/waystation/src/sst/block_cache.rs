@@ -167,7 +167,7 @@ impl BlockCache {
     }
 
     /// Keeps `block`, which is at `position` of a table, unless it is longer than all that may be kept. Returns
-    /// the memory of a block that had to go for it, if any did and nobody reads it.
+    /// the memory of a block that had to go for it, if any did and no reader uses it.
     pub(super) fn insert(
         &self,
         slots: &Arc<Slots>,

@@ -104,7 +104,7 @@ impl<I: InternalIterator> MergingIterator<I> {
         }
     }
 
-    /// Steps the current child by `step`, then shows whoever comes first.
+    /// Steps the current child by `step`, then shows the child that comes first.
     #[inline]
     fn advance(&mut self, step: impl FnOnce(&mut I) -> Result<()>) -> Result<()> {
         let Some(child) = self.children.get_mut(self.current) else {

@@ -33,7 +33,7 @@ impl LearntFacts {
         self.0.get().copied().flatten()
     }
 
-    /// Whether nobody has looked yet.
+    /// Whether no thread has looked yet.
     pub(crate) fn are_unread(&self) -> bool {
         self.0.get().is_none()
     }

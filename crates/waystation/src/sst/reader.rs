@@ -38,7 +38,7 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Keeps the memory of a block that nobody else holds for the next one this thread reads.
+/// Keeps the memory of a block that no reader holds for the next one this thread reads.
 pub(super) fn recycle(block: Block) {
     if let Some(memory) = block.into_bytes() {
         keep_memory(memory);

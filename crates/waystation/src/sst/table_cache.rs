@@ -20,7 +20,7 @@ pub(crate) struct TableCache {
 }
 
 impl TableCache {
-    /// Keeps up to `max_open_tables` tables of `directory` open, beside those that somebody reads. Their user keys are in
+    /// Keeps up to `max_open_tables` tables of `directory` open, beside those that a reader uses. Their user keys are in
     /// `order`.
     pub(crate) fn new(
         storage: Arc<dyn Storage>,
@@ -51,7 +51,7 @@ impl TableCache {
             .get_or_insert_with(&meta.number, || self.open(meta).map(Arc::new))
     }
 
-    /// Closes table `number` once nobody reads it any more: its file is about to go.
+    /// Closes table `number` once no reader uses it any more: its file is about to go.
     pub(crate) fn evict(&self, number: u64) {
         self.tables.remove(&number);
     }

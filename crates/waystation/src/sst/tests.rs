@@ -265,7 +265,7 @@ fn tables_are_opened_once_and_found_under_their_old_name() {
     std::fs::remove_file(place.path("000003.sst")).unwrap();
     let error = place.cache.get(&meta).unwrap_err();
     assert!(error.is_not_found() && error.to_string().contains("000003.ldb"));
-    // Whoever has it open goes on reading.
+    // A reader that has it open goes on.
     assert_eq!(forward(&mut first.iter()).unwrap().len(), 10);
 }
 

@@ -75,7 +75,7 @@ pub(crate) struct DiskUse {
     used: AtomicU64,
     /// The part of it in files that are replaced as a whole.
     replaced: AtomicU64,
-    /// What the file system had free when somebody last looked.
+    /// What the file system had free at the last look.
     file_system: AtomicU64,
     /// How much files that hold room for an opening should have, and have.
     reserve_wanted: AtomicU64,

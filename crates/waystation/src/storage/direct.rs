@@ -1,7 +1,7 @@
 //! The fall-back from direct to buffered transfers.
 //!
 //! A file system may refuse direct transfers when a file is opened or only when the first bytes move, by
-//! `EINVAL` or `EOPNOTSUPP`. Whoever is refused makes the file buffered and tries again. Several threads may
+//! `EINVAL` or `EOPNOTSUPP`. A caller that is refused makes the file buffered and tries again. Several threads may
 //! be refused at once: what counts for each is whether the file was direct *before* its attempt, and the
 //! file is made buffered before that is said, so an attempt that believes to be buffered is.
 

@@ -1,7 +1,7 @@
-//! A share of the time: long work that nobody waits for, done a little at a time.
+//! A share of the time: long work that no thread waits for, done a little at a time.
 //!
 //! What takes a processor for a tenth of a second takes it from writers, and where those need most of it themselves, all of
-//! them are late by as much. So whoever does such work comes by here often, and sleeps when it has worked for a moment.
+//! them are late by as much. So a thread with such work comes by here often, and sleeps when it has worked for a moment.
 //! It is the clock that is looked at: where others have the processor, more of the time counts as work, and the pause is
 //! the longest all the sooner.
 
@@ -17,11 +17,11 @@ const REST_MAX: Duration = Duration::from_millis(2);
 /// How long work is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Haste {
-    /// A third of the time: nobody waits for it.
+    /// A third of the time: no thread waits for it.
     None,
     /// Half of the time: there is more of it to do than there should be.
     Some,
-    /// All the time: somebody waits.
+    /// All the time: a thread waits.
     Much,
 }
 

@@ -1,6 +1,6 @@
 //! Counting what moves, by area.
 //!
-//! Counters only grow and nobody orders anything by them, so relaxed atomics suffice. Bytes are counted as
+//! Counters only grow and order nothing, so relaxed atomics suffice. Bytes are counted as
 //! they pass the raw calls: an unaligned read of a direct file counts the whole units it had to fetch, and a
 //! failed write counts what went through before it failed.
 

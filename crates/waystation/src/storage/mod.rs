@@ -136,7 +136,7 @@ pub trait Ring: Send + Sync {
     /// # Safety
     /// They end within the ring and are not part of it themselves, and no other thread stores to that part or reads it
     /// by [`Self::as_ptr`] meanwhile.
-    #[expect(unsafe_code, reason = "nobody asks whose turn it is: the log knows")]
+    #[expect(unsafe_code, reason = "no lock says whose turn it is: the log knows")]
     unsafe fn store(&self, offset: usize, bytes: &[u8]);
     /// Asks for the `len` bytes at `offset` to be made ready for stores: the first store to a page after a while, or ever,
     /// may have to wait for the file system otherwise. Changes nothing there, and promises nothing.

@@ -1,8 +1,8 @@
 //! A file that is written once, from its beginning to its end, in large pieces.
 //!
 //! It goes through the page cache, unlike the log: what was just flushed or merged is read soon, and reading it back from
-//! the device while everybody writes takes a hundred times as long as the copy. So a piece is copied by whoever fills it,
-//! while it is in the processor's cache; nobody waits for the device before the end. Each piece is sent on its way to the
+//! the device while all threads write takes a hundred times as long as the copy. So a piece is copied by the thread that fills it,
+//! while it is in the processor's cache; no thread waits for the device before the end. Each piece is sent on its way to the
 //! device at once: of all of them at the end the device would be full, and the reads of others wait there for milliseconds.
 
 use super::{Area, File, OpenMode, RateLimit, Storage, Transfer};

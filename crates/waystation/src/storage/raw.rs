@@ -52,7 +52,7 @@ pub trait RawStorage: Send + Sync + 'static {
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
     fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// `WouldBlock` when somebody else holds it.
+    /// `WouldBlock` when another process holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DirectoryLock>>;
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
     fn now(&self) -> Duration;

@@ -1,7 +1,7 @@
 //! A queue of bounded length between threads, for things that are large and whose memory serves again.
 //!
-//! Whoever pushes waits while too many wait, whoever pops while none does. What was popped is given back, emptied, when
-//! the work on it is done: so the queue knows when all is done, and whoever fills the next one finds memory for it.
+//! A push waits while too many wait, a pop while none does. What was popped is given back, emptied, when
+//! the work on it is done: so the queue knows when all is done, and the next one has memory to be filled.
 //!
 //! Once it is closed nothing comes in any more, and no call waits for long: pushing fails, and popping ends when nothing
 //! is left.
@@ -164,7 +164,7 @@ mod model_tests {
         explore(model, 2_000);
     }
 
-    /// Whoever waits for room learns that nobody wants any more.
+    /// A thread that waits for room learns that no more is wanted.
     #[test]
     fn one_that_pushes_ends_when_the_queue_is_abandoned() {
         let model = || {

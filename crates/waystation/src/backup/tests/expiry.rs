@@ -102,7 +102,7 @@ fn a_backup_never_brings_back_what_had_expired_when_it_was_made() {
                 db.close().unwrap();
                 db = open(&machine, "/db", options(has_devices));
             }
-            // Read by somebody, so known to be gone.
+            // A reader was there, so it is known to be gone.
             assert!(content(&db) == expected(2));
             db.backup(BACKUPS, &mut quiet()).unwrap();
             drop(snapshot);

@@ -30,7 +30,7 @@ pub(crate) struct DeadRangeCache {
     count: AtomicUsize,
     /// Ranges that were noted so far.
     added: AtomicUsize,
-    /// How many there were when somebody asked.
+    /// How many there were at the last question.
     told: AtomicUsize,
     /// What scans at earlier snapshots find does not count.
     not_before: AtomicU64,
@@ -71,7 +71,7 @@ impl DeadRangeCache {
         self.count.load(Relaxed) == 0
     }
 
-    /// Whether ranges were noted since somebody asked.
+    /// Whether ranges were noted since the last question.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         let added = self.added();

@@ -86,7 +86,7 @@ impl DeadRangeSearch {
         cache: &DeadRangeCache,
         open: impl FnOnce() -> Result<P>,
     ) -> Result<()> {
-        // Nobody waits for this while it reads.
+        // No thread waits for this while it reads.
         let mut progress = std::mem::take(&mut *lock(&self.progress));
         let outcome = progress.search((graves, began_at), cache, open);
         self.due_at

@@ -105,7 +105,7 @@ impl GraveMerge {
         }
     }
 
-    /// Takes the graves of `key`, which is behind all others, as far as anybody needs them.
+    /// Takes the graves of `key`, which is behind all others, as far as any reader needs them.
     fn add_key(&mut self, key: &[u8]) {
         self.promote_due();
         let ranges = &self.next.ranges;
@@ -128,7 +128,7 @@ impl GraveMerge {
         self.of_key.counting.clear();
     }
 
-    /// Lets count what is past its date for everybody.
+    /// Lets count what is past its date for every reader.
     fn promote_due(&mut self) {
         let OfKey {
             counting, dated, ..

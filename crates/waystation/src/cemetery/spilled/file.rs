@@ -34,12 +34,12 @@ impl SpillFile {
         &self.label
     }
 
-    /// Its file, which stays for as long as anybody holds it.
+    /// Its file, which stays for as long as a reader holds it.
     pub(crate) fn file(&self) -> &Arc<SpillHandle> {
         &self.file
     }
 
-    /// The same, promoted: its dates are past for everybody, and the flushed graves go through `number`.
+    /// The same, promoted: its dates are past for every reader, and the flushed graves go through `number`.
     pub(crate) fn promoted_at(&self, number: u64) -> Self {
         let mut spill = self.clone();
         spill.label.promoted_through = number.max(self.label.sequences.1);

@@ -16,7 +16,7 @@ pub(crate) struct SpillLabel {
     pub(crate) file_bytes: u64,
     pub(crate) graves: u64,
     pub(crate) kind: GraveKind,
-    /// If it has dates that are past for everybody: what tables must be purged through. Else 0.
+    /// If it has dates that are past for every reader: what tables must be purged through. Else 0.
     pub(crate) promoted_through: u64,
     /// The lowest and the highest number of a deletion.
     pub(crate) sequences: (u64, u64),

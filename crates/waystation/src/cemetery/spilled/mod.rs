@@ -10,7 +10,7 @@
 //! ```
 //!
 //! One spill file has graves of one kind. What is known of it without reading it is its *label*, which stands in
-//! `GRAVES`. When all dates of a spill file are past for everybody, its label says so, with the number that the flushed
+//! `GRAVES`. When all dates of a spill file are past for every reader, its label says so, with the number that the flushed
 //! graves went through by then: all of its graves count from then on, and nothing is written but that.
 //!
 //! - [`label`]: what is known of one; [`file`](mod@file): reading one; [`writer`]: writing one

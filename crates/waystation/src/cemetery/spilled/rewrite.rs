@@ -15,7 +15,7 @@ use waystation_format::order::Order;
 
 /// So many spill files whose graves count are let be: a reader looks into each of them.
 const COUNTING_MAX: usize = 4;
-/// And so many with dates, which nobody looks at before these.
+/// And so many with dates, which no reader looks at before these.
 const DATED_MAX: usize = 8;
 /// How many graves pass between two questions whether to give up.
 const CANCEL_INTERVAL: u64 = 4096;
@@ -93,7 +93,7 @@ pub(crate) struct SpillRewrite<'r> {
 }
 
 impl SpillRewrite<'_> {
-    /// Does it; the labels of what came of it, of which nobody knows yet.
+    /// Does it; the labels of what came of it, which no reader knows yet.
     pub(crate) fn run(&mut self, task: &SpillTask) -> Result<Vec<SpillLabel>> {
         let kind = match task.inputs().first() {
             Some(input) if !input.label().counts() => GraveKind::Dated,
@@ -177,7 +177,7 @@ impl SpillRewrite<'_> {
     }
 }
 
-/// Leaves of the graves of a key, ascending then, those that a reader at `oldest_snapshot` or later may need. (Whoever
+/// Leaves of the graves of a key, ascending then, those that a reader at `oldest_snapshot` or later may need. (A caller that
 /// is past a grave with a date is past the put before it, and needs nothing below.)
 fn prune(of_key: &mut Vec<(u64, u64)>, oldest_snapshot: u64) {
     if of_key.len() < 2 {

@@ -96,7 +96,7 @@ fn covering(graves: &[OwnedGrave], key: &[u8], snapshot: u64, time: u64) -> u64 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// Whatever is merged, and whoever asks in whatever order, deletions that count are found.
+    /// Deletions that count are found, in every order of merges and questions.
     #[test]
     fn floors_are_those_of_the_graves(
         keys in vec((0_u16..60, 0_usize..3), 1..200),
@@ -167,7 +167,7 @@ proptest! {
             let expected = covering(&graves, &key, snapshot, time);
             prop_assert_eq!(whole.dated_covering(&key, snapshot, time).unwrap(), expected);
             prop_assert_eq!(split.dated_covering(&key, snapshot, time).unwrap(), expected);
-            // Nobody is at an earlier time when they are promoted.
+            // No reader is at an earlier time when they are promoted.
             let time = time.max(now);
             let dated = promoted.dated_covering(&key, snapshot, time).unwrap();
             let both = dated.max(promoted.covering(&key, snapshot).unwrap());
@@ -292,7 +292,7 @@ fn a_vault_that_is_not_as_told_is_refused() {
     assert!(refused.to_string().contains("000001.vault"), "{refused}");
     let mut label = spill.label().clone();
     label.last = key(1);
-    // Nobody looks at all graves when it is opened.
+    // An opening does not look at all graves.
     let spill = site.open(label).unwrap();
     assert!(spill.verify(Path::new("000001.vault")).is_err());
 }

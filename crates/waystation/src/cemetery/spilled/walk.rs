@@ -1,4 +1,4 @@
-//! Key after key: a cursor over each spill file goes along with whoever asks for covering sequences in order.
+//! Key after key: a cursor over each spill file goes along with a caller that asks for covering sequences in order.
 
 use super::file::target;
 use super::{SpillFile, SpilledGraves};

@@ -1,8 +1,8 @@
 //! The destination's side: a stream becomes a device.
 //!
-//! Records are gathered into parts. All but the last go to the log as they come, with a residency in memory that nobody can
+//! Records are gathered into parts. All but the last go to the log as they come, with a residency in memory that no reader can
 //! find; the last part, mostly the only one, goes with the record that publishes the residency. If anything fails before,
-//! or whoever reads the stream dies, the residency is dropped, and the parts in the log mean nothing. The same if the stream
+//! or the reader of the stream dies, the residency is dropped, and the parts in the log mean nothing. The same if the stream
 //! stalls: see [`progress`](super::progress).
 //!
 //! Keys with a time to live, of a source that is older than its extractor, go to the memtable with their dates, as there
@@ -149,7 +149,7 @@ impl<E: Events + Memtables + Older + Admission> HandOff<'_, E> {
         }
     }
 
-    /// Writes what was gathered, to be seen by nobody.
+    /// Writes what was gathered, which no reader sees.
     fn write_part(&self, arrival: &mut Arrival<'_>) -> Result<()> {
         let event = DeviceEvent::Staged {
             stage: arrival.stage,

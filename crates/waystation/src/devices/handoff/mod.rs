@@ -13,7 +13,7 @@
 //! - Between 1 and 4 the source answers reads and refuses writes ([`DeviceError::Moving`]). It never decides alone: what it
 //!   does next takes the destination's word. If none comes it stays frozen; the export can be repeated at any time,
 //!   after a restart as well, and the destination answers a ticket the same way again and again.
-//! - Freeze and admission are durable before anybody acts on them. The ends (4, 4') need no sync: if a power cut
+//! - Freeze and admission are durable before either side acts on them. The ends (4, 4') need no sync: if a power cut
 //!   takes one back, the device is frozen again and the same word brings it about again.
 //! - The destination must remember what it answered for as long as it may be asked again. Each stream says which earlier
 //!   hand-offs from this source to this destination are not over for good: all others are forgotten, and never admitted.

@@ -2,7 +2,7 @@
 //!
 //! What comes in parts holds the log from its first part on, and a `Read` may block for ever, in code that is not ours.
 //! So the maintenance looks at the streams that are waited for, and for how long, and gives up what came too slowly: the log is freed,
-//! and the hand-off can be tried again, while whoever admits is still waiting. He hears of it when his reader returns.
+//! and the hand-off can be tried again, while the admitting thread is still waiting. It hears of it when its reader returns.
 //!
 //! Only waiting for the stream counts, not the engine's own work; and a stream goes on when it has brought
 //! [`PROGRESS_BYTES`], so that one byte now and then is not enough.

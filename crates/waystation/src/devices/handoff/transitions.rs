@@ -151,7 +151,7 @@ impl DeviceTable {
         let Some(frozen) = self.end(prefix, ticket, sequence) else {
             return Departure::Unknown;
         };
-        // Before it is absent: nobody finds neither the device nor its stub.
+        // Before it is absent: no reader misses both the device and its stub.
         let stub = Stub {
             ticket,
             destination: frozen.destination,
@@ -267,7 +267,7 @@ impl DeviceTable {
             .collect()
     }
 
-    /// Gives a residency up that was not admitted, if nobody did before. Its index is to be dropped without haste.
+    /// Gives a residency up that was not admitted, unless that was done before. Its index is to be dropped without haste.
     pub(crate) fn abandon(&self, residency: &Residency) -> Index {
         let (index, bytes) = residency.reap();
         self.note_shrinking(bytes);

@@ -1,19 +1,19 @@
 //! The index of one device's records in the upper level: ordered, multi-version, in memory.
 //!
 //! It maps (key, sequence number) to the place of the value in the log; keys are without the device's prefix.
-//! Nothing is ever taken out: an overwritten version stays for whoever reads at an older snapshot, and when the
+//! Nothing is ever taken out: an overwritten version stays for readers at an older snapshot, and when the
 //! device settles or departs the whole index goes. So it is made of few, packed pieces of memory:
 //!
 //! ```text
 //!   insert --> buffer    the newest entries, as they came: 8 to 64 of them, at most half as many as are in leaves
-//!                |  full, or somebody reads
+//!                |  full, or a reader comes
 //!                v
 //!              leaves    the others, in the order of keys
 //! ```
 //!
 //! An insert writes to one place, near the last. It would wait for memory several times on its way through the leaves,
 //! since thousands of other devices were written to meanwhile; those that go there together share most of that way. A
-//! device that leaves before anybody asks for it is put in order a few times, not for each of its records.
+//! device that leaves before a reader asks for it is put in order a few times, not for each of its records.
 //!
 //! Neighbouring keys of a device mostly differ in their last bytes, so an entry takes about 20 bytes and, with the
 //! unused ends of leaves and the buffer, 25 to 30 (more where a device has few records of many sensors).

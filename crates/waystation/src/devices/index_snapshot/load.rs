@@ -14,7 +14,7 @@ use std::path::Path;
 /// What of the log an index snapshot spares an opening.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Spared {
-    /// Records up to this sequence number are needed by nobody.
+    /// Records up to this sequence number are needed by no reader.
     pub(crate) needless: u64,
     /// The log goes to this sequence number at least.
     pub(crate) through: u64,

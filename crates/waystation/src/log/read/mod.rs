@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Whatever the ring still holds is copied out of it: bytes that are not released under the writer's lock (nothing is
-//! released meanwhile, so nobody writes there), released ones under the front's (nothing is reserved meanwhile, so
-//! nobody overwrites what no reservation reaches).
+//! released meanwhile, so no thread writes there), released ones under the front's (nothing is reserved meanwhile, so
+//! no thread overwrites what no reservation reaches).
 //!
 //! Of segments those units are read in which the records lie, neighbours together, and each record is verified by
 //! its own checksum. Where that does not do (a record so long that only its beginning was read, one that runs over a
@@ -35,7 +35,7 @@ use waystation_format::log::{
     UNIT_BYTES, body_is_valid,
 };
 
-/// How often somebody comes by.
+/// How often a reader comes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pass {
     /// Here or near by again soon: what is read is cached.
@@ -150,7 +150,7 @@ impl Log {
             let to = &mut values[one.target.clone()];
             start.parts(one.offset..one.end()).all(|(lsn, part)| {
                 let front = lock(&self.front);
-                // Nothing is reserved meanwhile, and nobody writes beyond the open block.
+                // Nothing is reserved meanwhile, and no thread writes beyond the open block.
                 let open_end = front.layout.block_start() + BLOCK_BYTES_MAX as u64;
                 let is_there = open_end <= lsn + self.ring.len();
                 if is_there {

@@ -1,7 +1,7 @@
-//! Records of one segment that lie so near together that they are read at once; and all of those that somebody wants.
+//! Records of one segment that lie so near together that they are read at once; and all of those that a caller wants.
 //!
 //! ```text
-//! planning   stretch | stretch | stretch ..     whoever wants them: he knows where they lie before he reads any
+//! planning   stretch | stretch | stretch ..     the caller: it knows where they lie before it reads any
 //! reading      bytes | bytes | bytes ..         he too; with more haste some threads, in turns: the device never waits
 //! taking         values | values ..             he again, in the order of the log
 //! ```

@@ -10,7 +10,7 @@ use crate::sst::{TableFacts, TableMeta};
 use crate::sync::Arc;
 use serde::{Deserialize, Serialize};
 
-/// Graves, as far as everybody who reads is behind them, and the log durable. A job has a copy of those that concern
+/// Graves, as far as every reader is behind them, and the log durable. A job has a copy of those that concern
 /// it, frozen.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Hidden {
@@ -19,7 +19,7 @@ pub(crate) struct Hidden {
     pub graves: Arc<FlushedGraves>,
     /// What graves up to this number hide is left out.
     pub through: u64,
-    /// Nobody asks about versions with lower numbers.
+    /// No merge asks about versions with lower numbers.
     #[serde(skip)]
     pub above: u64,
     /// What graves up to this number hide is to be gone soon.

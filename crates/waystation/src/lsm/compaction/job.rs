@@ -1,6 +1,6 @@
 //! The description of a merge: plain data, complete, serialisable.
 //!
-//! Whoever runs a job needs it and the files, and nothing of the engine's state: bounds and sequence limits
+//! An executor needs the job and the files, and nothing of the engine's state: bounds and sequence limits
 //! are frozen in it. It may run twice or in two places; only its result is ever installed, once.
 
 use super::Hidden;
@@ -14,7 +14,7 @@ pub(crate) const JOB_FORMAT: u32 = 3;
 /// A merge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Job {
-    /// [`JOB_FORMAT`] of whoever made it.
+    /// [`JOB_FORMAT`] of its maker.
     pub format: u32,
     /// What is merged, the shallowest level first.
     pub inputs: Vec<JobInput>,

@@ -54,7 +54,7 @@ impl Shape {
     /// The shape for memtables of `memtable_bytes` and tables of `table_bytes`.
     ///
     /// Level 1 is to hold as much as level 0 does when it is due, so that merging level 0 into it rewrites about
-    /// one byte per byte and holds nobody up for long; see docs/measurements/compaction.md for the alternatives.
+    /// one byte per byte and holds no writer up for long; see docs/measurements/compaction.md for the alternatives.
     pub(crate) fn new(memtable_bytes: u64, table_bytes: u64) -> Self {
         Self {
             level0_trigger: 4,
@@ -95,11 +95,11 @@ pub(crate) struct Counters {
     pub entries_in: u64,
     /// Entries written.
     pub entries_out: u64,
-    /// Entries dropped because a newer version hides them from everybody.
+    /// Entries dropped because a newer version hides them from every reader.
     pub shadowed: u64,
     /// Deletions dropped because nothing is left for them to delete.
     pub dead_deletions: u64,
-    /// Entries dropped because a grave hides them from everybody.
+    /// Entries dropped because a grave hides them from every reader.
     #[serde(default)]
     pub hidden: u64,
     /// Microseconds spent.

@@ -11,7 +11,7 @@
 //!    are (at rest, less is much; what is overdue comes first of all); and tables that are mostly deletions, as
 //!    LevelDB writes them, are merged down, so that a mass delete does not stay in the way of scans for long;
 //! 4. for the sake of readers, who have to look into each table of level 0 and into each level, more is merged
-//!    down: when nobody writes, what overlaps little for what it holds in a level that is due soon (it would have to be
+//!    down: when no thread writes, what overlaps little for what it holds in a level that is due soon (it would have to be
 //!    merged later at up to the levels' fan-out, so no more is rewritten on the whole); and at any time, what readers have paid
 //!    for by looking into several places (LevelDB's compactions for seeks).
 //!
@@ -57,7 +57,7 @@ pub(crate) struct Context<'a> {
     pub running: &'a Running,
     /// The oldest sequence number that a reader may read at.
     pub smallest_snapshot: u64,
-    /// Whether nobody wrote for a while.
+    /// Whether no thread wrote for a while.
     pub at_rest: bool,
     /// Bytes that may be merged because of what readers paid for looking into several places.
     pub credit_bytes: u64,

@@ -20,11 +20,11 @@ use waystation_format::order::Order;
 pub(super) enum Verdict {
     /// It is kept.
     Keep,
-    /// A newer version hides it from everybody.
+    /// A newer version hides it from every reader.
     Shadowed,
     /// It is a deletion of nothing.
     DeadDeletion,
-    /// A grave hides it from everybody.
+    /// A grave hides it from every reader.
     Hidden,
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Workplace<'a> {
     pub tables: &'a TableCache,
     /// How fast, if there is a limit.
     pub rate: Option<&'a Arc<RateLimit>>,
-    /// Gives a file number that nobody has.
+    /// Gives a file number that no file has.
     pub new_number: &'a dyn Fn() -> u64,
     /// Whether the job is to be given up.
     pub cancelled: &'a dyn Fn() -> bool,
@@ -28,7 +28,7 @@ pub(crate) struct Workplace<'a> {
 /// What a job made.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JobResult {
-    /// The tables, by key; nobody but the caller knows of them.
+    /// The tables, by key; only the caller knows of them.
     pub outputs: Vec<TableMeta>,
     /// What it took.
     pub counters: Counters,
@@ -73,7 +73,7 @@ pub(crate) fn run<I: EntryStream>(
     }
 }
 
-/// Removes tables that nobody knows of. A file that stays is a leftover for the next open to remove.
+/// Removes tables that no version knows. A file that stays is a leftover for the next open to remove.
 pub(crate) fn remove_outputs(place: &Workplace<'_>, outputs: &[TableMeta]) {
     for table in outputs {
         place.tables.evict(table.number);

@@ -17,7 +17,7 @@ pub(crate) enum Run {
     Level(Arc<Version>, usize),
     /// One table.
     Table(Arc<TableMeta>),
-    /// What somebody chose.
+    /// What a caller chose.
     List(Arc<[Arc<TableMeta>]>),
 }
 

@@ -1,7 +1,7 @@
 //! The memory of a memtable: one fixed region from which nodes are cut and never given back one by one.
 //!
 //! What is in the region at first is of no meaning, so making it touches no page: a node's bytes are all written
-//! before anybody can find it. Regions of some size ask for huge pages, because a search jumps all over them and
+//! before a reader can find it. Regions of some size ask for huge pages, because a search jumps all over them and
 //! would otherwise miss the address cache as often as the data cache.
 //!
 //! A node is named by the distance of its header from the start of the region, in 32 bits:
@@ -123,7 +123,7 @@ impl Arena {
         let bytes = bytes.max(FIRST_FREE);
         let loan = Loan::new(regions, bytes);
         let base = loan.region().base();
-        // SAFETY: the region is at least FIRST_FREE bytes, and nobody else has it yet. Zero bytes are a head
+        // SAFETY: the region is at least FIRST_FREE bytes, and no other thread has it yet. Zero bytes are a head
         // without successors.
         unsafe { base.write_bytes(0, FIRST_FREE) };
         Self {
@@ -140,7 +140,7 @@ impl Arena {
     }
 
     /// Writes the node of `entry` with `height` levels into the region at `start`. Its links are [`NIL`];
-    /// nobody can find it until it is linked.
+    /// no reader can find it until it is linked.
     ///
     /// # Safety
     /// `entry.node_bytes(height)` bytes at `start`, a multiple of [`NODE_ALIGNMENT`] not below
@@ -209,7 +209,7 @@ impl Arena {
     pub(super) unsafe fn internal_key(&self, node: Node) -> &[u8] {
         #[cfg(loom)]
         self.shadow.read_payload(node.0);
-        // SAFETY: `write` wrote the length and so many bytes, which nobody changes while the arena lives.
+        // SAFETY: `write` wrote the length and so many bytes, which do not change while the arena lives.
         unsafe {
             let header = self.at(node);
             let key_bytes = header.add(KEY_LENGTH_AT).cast::<u32>().read() as usize;

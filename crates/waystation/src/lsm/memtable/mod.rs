@@ -4,7 +4,7 @@
 //! sequence, kind, value) and is never changed or removed; a whole memtable is dropped once its entries are in
 //! tables. Memory is claimed up front, touched only as it fills, and found by 32-bit offsets.
 //!
-//! Whoever inserts reserves first: entries whose [`MemTable::entry_bytes`] add up to at most the capacity always
+//! An insert is reserved first: entries whose [`MemTable::entry_bytes`] add up to at most the capacity always
 //! fit, and one that does not is a bug of the caller that stops the thread before anything is changed.
 //!
 //! - [`arena`]: the region and the bytes of a node

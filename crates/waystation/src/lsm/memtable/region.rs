@@ -64,7 +64,7 @@ impl Region {
 impl Drop for Region {
     #[expect(unsafe_code, reason = "the region is a raw pointer")]
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout, and whoever used the pointer is gone.
+        // SAFETY: allocated in `new` with this layout, and every user of the pointer is gone.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }

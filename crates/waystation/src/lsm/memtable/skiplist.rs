@@ -23,7 +23,7 @@
 //! - `finger[level]` is [`HEAD`] or linked on `level`;
 //! - `back` of a linked node is [`HEAD`] or a linked node before it;
 //! - the bytes claimed never exceed the sum of [`SkipList::entry_bytes`] over the entries by more than the
-//!   reserve for tall towers, which is part of the region. So whoever adds up `entry_bytes` never overflows.
+//!   reserve for tall towers, which is part of the region. So a writer that adds up `entry_bytes` never overflows.
 
 use super::arena::{
     Arena, Entry, FIRST_FREE, HEAD, HEADER_BYTES, LINK_BYTES, MAX_HEIGHT, NIL, NODE_ALIGNMENT, Node,

@@ -5,7 +5,7 @@
 //! that is written to, all dead keys had to be walked for the sake of a few new ones. A watch tells where these are:
 //! the least key inserted since it began. (The oldest of a queue is read so: what is appended lies far behind.)
 //!
-//! Watches follow each other, as cursors learn more; the last few are kept. Whoever inserts notes his key in the
+//! Watches follow each other, as cursors learn more; the last few are kept. A writer notes its key in the
 //! latest.
 //!
 //! **Why nothing is missed.** A watch is first shown to those who insert, and then asks for the next sequence number
@@ -164,7 +164,7 @@ mod tests {
             cursor.skip_forward(Some(&place(&[90])), covering).unwrap();
             key::user_key(cursor.key())[0]
         };
-        assert_eq!(jump(101), 0, "nobody watched");
+        assert_eq!(jump(101), 0, "no cursor watched");
         table.watch(|| 101);
         assert_eq!((jump(101), jump(100)), (90, 0));
         table.insert(&[95], 101, ValueKind::Value, b"");

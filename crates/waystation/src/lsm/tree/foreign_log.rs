@@ -63,7 +63,7 @@ impl Tree {
     fn flush_entries(&self, entries: &mut Entries) -> Result<()> {
         entries.sort();
         let newest = entries.newest();
-        // Nobody reads yet.
+        // There are no readers yet.
         let hidden = Hidden::default();
         self.flush(&mut *entries, newest, MAX_SEQUENCE, &hidden, false)?;
         entries.clear();

@@ -1,4 +1,4 @@
-//! Images: what a copy of the tree, as it is now, consists of; for whoever copies the files.
+//! Images: what a copy of the tree, as it is now, consists of, for a copy of the files.
 
 use super::Tree;
 use crate::error::Result;

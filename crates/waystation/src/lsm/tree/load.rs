@@ -67,7 +67,7 @@ impl<'t> Load<'t> {
         let version = self.tree.version();
         let is_clear = |level: &usize| {
             let mut reaching = version.reaching(*level, range);
-            // One that cannot be read is in the way, and told of by whoever has to read it.
+            // One that cannot be read is in the way, and told of by the job that has to read it.
             !reaching.any(|table| self.tree.holds_key(table, range).unwrap_or(true))
         };
         (0..LEVELS).take_while(is_clear).count()

@@ -24,7 +24,7 @@ pub(super) struct Claimed<'t> {
 }
 
 impl<'t> Claimed<'t> {
-    /// Takes `claim`, in the critical section in which it was found to stand in nobody's way.
+    /// Takes `claim`, in the critical section in which it was found to stand in no other's way.
     pub(super) fn take(tree: &'t Tree, running: &mut Running, claim: Claim) -> Self {
         Self {
             tree,
@@ -50,7 +50,7 @@ struct Work<'t> {
 
 impl Tree {
     /// Does the next thing worth doing; whether there was any. `oldest_snapshot` gives the oldest sequence
-    /// number that anybody reads at, or will; `at_rest` says that nobody wrote for a while.
+    /// number that any reader reads at, or will; `at_rest` says that no thread wrote for a while.
     pub(crate) fn compact_once(
         &self,
         oldest_snapshot: &dyn Fn() -> u64,
@@ -82,8 +82,8 @@ impl Tree {
         }
     }
 
-    /// Opens tables found in the MANIFEST whose deletions nobody knows yet, a few at a time; whether there were any.
-    /// One that cannot be opened is left alone: whoever reads it will be told.
+    /// Opens tables found in the MANIFEST whose deletions are unknown yet, a few at a time; whether there were any.
+    /// One that cannot be opened is left alone: its reader is told.
     fn learn_facts(&self) -> bool {
         let version = self.version();
         let unread = version
@@ -133,7 +133,7 @@ impl Tree {
     }
 
     /// Brings all keys from `lower` to `upper` (both included) to the deepest level that has any, and drops
-    /// what nobody reads on the way. Waits for compactions that stand in the way.
+    /// what no reader reads on the way. Waits for compactions that stand in the way.
     pub(crate) fn compact_range(
         &self,
         lower: Option<&[u8]>,

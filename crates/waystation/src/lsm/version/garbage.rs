@@ -1,6 +1,6 @@
 //! Files on their way out.
 //!
-//! A table may go when no version holds it: it is kept here by `Arc`, and whoever else holds it, through a
+//! A table may go when no version holds it: it is kept here by `Arc`, and by every other holder, through a
 //! version or a job, counts. While it is uncertain which MANIFEST a restart would find (*in doubt*), whatever
 //! only one of the possible ones needs stays; once a new one is in force for sure, doubts are settled.
 
@@ -50,7 +50,7 @@ fn remove_if_there(storage: &dyn Storage, path: &Path) -> Result<bool> {
 /// All files on their way out.
 #[derive(Debug, Default)]
 pub(super) struct Garbage {
-    /// Tables that the newest version does not list, though somebody may hold them.
+    /// Tables that the newest version does not list, though a reader may hold them.
     tables: Vec<Arc<TableMeta>>,
     /// What may go at once.
     due: Vec<Waste>,
@@ -116,7 +116,7 @@ impl Garbage {
         std::mem::take(&mut self.due)
     }
 
-    /// How many tables only stay because somebody still holds them, and their bytes.
+    /// How many tables only stay because a reader still holds them, and their bytes.
     pub(super) fn held(&self) -> (usize, u64) {
         (
             self.tables.len(),

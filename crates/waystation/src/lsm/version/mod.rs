@@ -1,6 +1,6 @@
 //! Versions: which tables make up the tree, at one moment, for good.
 //!
-//! A [`Version`] never changes. Whoever reads holds one by `Arc` and with it the tables it lists, whatever is
+//! A [`Version`] never changes. A reader holds one by `Arc` and with it the tables it lists, whatever is
 //! installed meanwhile. A [`Change`] makes the next version from the one before.
 //!
 //! ```text

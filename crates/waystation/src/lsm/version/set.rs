@@ -356,7 +356,7 @@ impl VersionSet {
         }
     }
 
-    /// Removes the files nobody needs any more, as far as that is certain; `evict` is called with the number
+    /// Removes the files nothing needs any more, as far as that is certain; `evict` is called with the number
     /// of each table before its file goes. What cannot be removed is tried again the next time.
     pub(crate) fn remove_garbage(&self, mut evict: impl FnMut(u64)) {
         let due = self.lock().garbage.take_due();
@@ -371,7 +371,7 @@ impl VersionSet {
         }
     }
 
-    /// How many tables of older versions somebody still holds, and their bytes.
+    /// How many tables of older versions a reader still holds, and their bytes.
     pub(crate) fn held_tables(&self) -> (usize, u64) {
         self.lock().garbage.held()
     }

@@ -33,7 +33,7 @@ impl Drop for LockFile {
     }
 }
 
-/// Takes the lock file `path`, created if missing; `WouldBlock` when somebody else has it.
+/// Takes the lock file `path`, created if missing; `WouldBlock` when another process has it.
 pub(super) fn acquire(path: &Path) -> io::Result<LockFile> {
     let mut held = held();
     loop {

@@ -98,7 +98,7 @@ impl Ring for MappedRing {
 
     #[expect(unsafe_code, reason = "raw copy into the mapping")]
     unsafe fn store(&self, offset: usize, bytes: &[u8]) {
-        // SAFETY: within the mapping, nobody else's at this moment, and not where `bytes` lie, by the contract of this
+        // SAFETY: within the mapping, no other thread's at this moment, and not where `bytes` lie, by the contract of this
         // function.
         unsafe {
             let target = self.pointer.as_ptr().add(offset);
@@ -129,8 +129,8 @@ impl Ring for MappedRing {
 impl Drop for MappedRing {
     #[expect(unsafe_code, reason = "unmaps the ring file")]
     fn drop(&mut self) {
-        // SAFETY: exactly the range that `new` mapped, once; whoever uses the pointer holds the ring.
-        // A failure would leave the range mapped: harmless, and nobody could act on it.
+        // SAFETY: exactly the range that `new` mapped, once; every user of the pointer holds the ring.
+        // A failure would leave the range mapped: harmless, and no caller could act on it.
         let _ = unsafe { rustix::mm::munmap(self.pointer.as_ptr().cast(), self.length) };
     }
 }

@@ -91,7 +91,7 @@ impl Content {
         self.durable.truncate(self.durable_length);
     }
 
-    /// Some sectors reach the medium before anybody asked.
+    /// Some sectors reach the medium before a sync asked.
     pub(super) fn write_back(&mut self, random: &mut Random) {
         let chosen: Vec<usize> = self
             .unsettled

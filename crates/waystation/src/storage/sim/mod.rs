@@ -82,7 +82,7 @@ impl SimStorage {
         self.raw().disk().capacity = bytes;
     }
 
-    /// Sets the wall clock forth, or back, by so many seconds, as somebody may do at any time.
+    /// Sets the wall clock forth, or back, by so many seconds, as an operator may do at any time.
     pub fn step_wall_clock(&self, seconds: i64) {
         let step = &self.raw().0.wall_step;
         *step.lock().unwrap_or_else(PoisonError::into_inner) += seconds;
@@ -183,7 +183,7 @@ impl Disk {
         }
     }
 
-    /// Sometimes, something reaches the medium before anybody asked.
+    /// Sometimes, something reaches the medium before a sync asked.
     fn write_back(&mut self) {
         if self.random.chance(1, WRITE_BACK_ONE_IN) {
             for body in self.tree.bodies_mut() {

@@ -24,7 +24,7 @@ pub(super) struct RingMemory {
 #[expect(unsafe_code, reason = "ring memory is shared by contract")]
 // SAFETY: the pages are plain bytes. They are stored to in `Ring::store` and copied in `copy_page`, both of which hold
 // `access`. Besides they are read through the pointer of `Ring::as_ptr`, and the contract of
-// `store` excludes that somebody stores to the same part meanwhile.
+// `store` excludes that another thread stores to the same part meanwhile.
 unsafe impl Sync for RingMemory {}
 
 impl RingMemory {
@@ -49,7 +49,7 @@ impl RingMemory {
     #[expect(unsafe_code, reason = "reads memory that others store to")]
     fn copy_page(&self, index: usize, target: &mut [u8], _access: &MutexGuard<'_, ()>) {
         let source = self.pages[index].get();
-        // SAFETY: the page lives as long as `self`, and nobody stores to it while `access` is held.
+        // SAFETY: the page lives as long as `self`, and no thread stores to it while `access` is held.
         target.copy_from_slice(unsafe { &(*source).0 });
     }
 
@@ -74,7 +74,7 @@ impl Ring for RingMemory {
         let start = UnsafeCell::raw_get(self.pages.as_ptr()).cast::<u8>();
         for (index, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
             let _access = self.access();
-            // SAFETY: within the pages, which lie side by side, not where `bytes` lie, and read by nobody through
+            // SAFETY: within the pages, which lie side by side, not where `bytes` lie, and read by no thread through
             // `as_ptr` meanwhile, by the contract of this function; `copy_page` is kept out by `access`.
             unsafe {
                 let target = start.add(offset + index * PIECE_BYTES);

@@ -90,7 +90,7 @@ fn loads_lie_on_one_another_from_the_last_level_up() {
         .map(|first| load(&tree, &mut history, first, 150))
         .collect();
     assert_eq!(levels, [6, 5, 4, 3]);
-    // Nobody writes: what lies far down in levels that are nearly empty is left where it is.
+    // No thread writes: what lies far down in levels that are nearly empty is left where it is.
     while tree.compact_once(&|| history.last, true).unwrap() {}
     let levels = tree.stats().levels;
     assert_eq!(levels.iter().map(|level| level.merges.jobs).sum::<u64>(), 0);
