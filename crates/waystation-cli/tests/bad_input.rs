@@ -118,7 +118,7 @@ fn a_foreign_or_newer_database_is_refused_with_its_name() {
     );
     let said = shell.ok(&["check", "foreign"]);
     assert!(
-        said.contains("idb_cmp1") && said.contains("nobody can judge"),
+        said.contains("idb_cmp1") && said.contains("no tool can judge"),
         "{said}"
     );
     assert!(

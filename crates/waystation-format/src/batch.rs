@@ -140,7 +140,7 @@ impl WriteBatch {
     }
 
     /// Deletes all keys from `start` (included) to `end` (excluded; `None`: to the last key). Too long as for
-    /// [`put`](Self::put). Whoever takes the batch refuses a range that ends where it begins, or before.
+    /// [`put`](Self::put). The database refuses a range that ends where it begins, or before.
     pub fn delete_range(&mut self, start: &[u8], end: Option<&[u8]>) {
         let end_bytes = end.unwrap_or_default();
         if !self.begin(RANGE_DELETION, &[start.len(), end_bytes.len()]) {
@@ -158,7 +158,7 @@ impl WriteBatch {
     }
 
     /// Sets `key` to `value` for `lifetime` (rounded up to a microsecond), from when the batch is written: two
-    /// operations. Too long as for [`put`](Self::put). Whoever takes the batch refuses a time to live of nothing, or of
+    /// operations. Too long as for [`put`](Self::put). The database refuses a time to live of nothing, or of
     /// over [`TIME_MAX`].
     pub fn put_with_ttl(&mut self, key: &[u8], value: &[u8], lifetime: Duration) {
         self.put(key, value);
@@ -231,7 +231,7 @@ impl WriteBatch {
     }
 
     /// The length that the batch would have had by an operation that was too long and was not taken, nor any after it:
-    /// whoever takes the batch refuses it. `None` if all were taken.
+    /// the database refuses it. `None` if all were taken.
     #[inline]
     pub fn refused_bytes(&self) -> Option<usize> {
         (self.refused_bytes > 0).then_some(self.refused_bytes)

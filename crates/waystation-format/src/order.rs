@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// An order of keys that a program brings along.
 pub trait Comparator: Send + Sync {
-    /// Its name, which the database remembers: it is opened with no comparator of another name. Whoever changes the order
+    /// Its name, which the database remembers: it is opened with no comparator of another name. A program that changes the order
     /// of any two keys changes the name. Always the same.
     fn name(&self) -> &str;
 
@@ -101,7 +101,7 @@ impl fmt::Debug for Order {
     }
 }
 
-/// Two orders are the same if they are one comparator: of two with one name nobody knows.
+/// Two orders are the same if they are one comparator: of two with one name that is unknown.
 impl PartialEq for Order {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// Anybody could do anything.
+    /// Every caller could do anything.
     #[error(
         "{0} can be reached from other machines, and there is no administrator: name one with --admin, or listen on 127.0.0.1"
     )]

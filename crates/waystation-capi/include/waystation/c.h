@@ -19,7 +19,7 @@ typedef enum {
   waystation_not_implemented = 3,  /* it cannot be done here */
   waystation_invalid_argument = 4, /* the call is wrong */
   waystation_io_error = 5,         /* the operating system refused */
-  waystation_locked = 6,           /* somebody else has the database open */
+  waystation_locked = 6,           /* another process has the database open */
   waystation_suspended = 7         /* no writes until the cause of a failure is gone; reads go on */
 } waystation_code_t;
 
@@ -70,7 +70,7 @@ waystation_code_t waystation_options_set_device_extractor(
 /* How long a device's data stays in the upper level before it settles into tables. */
 void waystation_options_set_residency_ms(leveldb_options_t* options, uint64_t milliseconds);
 
-/* All that the device wrote is gone, at once, for everybody but those who hold a snapshot or a cursor from before. */
+/* All that the device wrote is gone, at once, for every reader without a snapshot or a cursor from before. */
 waystation_code_t waystation_depart(
     leveldb_t* db, const char* device, size_t devicelen, char** errptr);
 
@@ -92,7 +92,7 @@ waystation_code_t waystation_sync(leveldb_t* db, char** errptr);
 /* What is in memory goes to tables. */
 waystation_code_t waystation_flush(leveldb_t* db, char** errptr);
 
-/* Waits until nobody writes and neither flush nor compaction is due. */
+/* Waits until no thread writes and neither flush nor compaction is due. */
 waystation_code_t waystation_wait_idle(leveldb_t* db, char** errptr);
 
 /* A copy in the new directory `target`, by hard links where they can be; writing goes on meanwhile. */

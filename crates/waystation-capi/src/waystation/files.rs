@@ -44,7 +44,7 @@ pub unsafe extern "C" fn waystation_flush(
     unsafe { code((*db).db.flush(), errptr) }
 }
 
-/// Waits until nobody writes and neither flush nor compaction is due.
+/// Waits until no thread writes and neither flush nor compaction is due.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn waystation_wait_idle(
     db: *mut leveldb_t,

@@ -32,7 +32,7 @@ pub enum waystation_code_t {
     InvalidArgument = 4,
     /// The operating system refused.
     IoError = 5,
-    /// Somebody else has the database open.
+    /// Another process has the database open.
     Locked = 6,
     /// Writes are refused until the cause of an earlier failure is gone; reads go on.
     Suspended = 7,

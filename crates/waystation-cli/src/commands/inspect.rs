@@ -170,7 +170,7 @@ fn print_report(output: &mut Output, report: &CheckReport) -> Result<(), Failure
     if let Some(order) = &report.order_not_judged {
         output.line(format_args!(
             "order: the keys are ordered by {order:?}, a program's own comparator; checksums and structure were checked, \
-             but without it nobody can judge whether keys are in that order"
+             but without it no tool can judge whether keys are in that order"
         ))?;
     }
     output.line(format_args!("note: {}", report.note))?;

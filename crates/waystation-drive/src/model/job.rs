@@ -176,7 +176,7 @@ impl Job {
         &self.outputs
     }
 
-    /// Gives the job to whoever does it.
+    /// Gives the job to its executor.
     pub(super) fn start<T: Copy>(
         &mut self,
         drive: &mut Drive<T>,

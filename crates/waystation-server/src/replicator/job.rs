@@ -288,7 +288,7 @@ impl Job {
         array(self.events().iter().map(event))
     }
 
-    /// Source and target as everybody may see them, as members of an object.
+    /// Source and target without their credentials, as members of an object.
     pub(crate) fn ends_json(&self) -> String {
         let shown = |endpoint: &Endpoint| quote(&endpoint.shown());
         let (source, target) = (shown(&self.order.source), shown(&self.order.target));

@@ -265,7 +265,7 @@ impl Endpoint {
         Ok(Self::There { url, headers })
     }
 
-    /// The endpoint as everybody may see it.
+    /// The endpoint without its credentials.
     pub(crate) fn shown(&self) -> String {
         match self {
             Self::Here(name) => name.clone(),

@@ -91,7 +91,7 @@ impl Peer {
         })
     }
 
-    /// As everybody may see it.
+    /// Without its credentials.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }
