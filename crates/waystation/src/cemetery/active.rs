@@ -5,7 +5,7 @@
 //! looks before the first of these dates.
 
 use super::Cut;
-use super::fragments::{Fragments, Stretch};
+use super::fragments::{Fragments, Span};
 use super::points::{DatedPoints, Points};
 use crate::sync::RwLock;
 use crate::sync::atomic::Ordering::Relaxed;
@@ -185,15 +185,10 @@ impl ActiveGraves {
         self.points.key_bytes() + self.dated.get().map_or(0, DatedPoints::key_bytes)
     }
 
-    /// Shows `look` the stretch around `key` at `snapshot`, if a range was deleted.
-    pub(crate) fn with_stretch(
-        &self,
-        key: &[u8],
-        snapshot: u64,
-        look: &mut dyn FnMut(&Stretch<'_>),
-    ) {
+    /// Shows `look` the span around `key` at `snapshot`, if a range was deleted.
+    pub(crate) fn with_span(&self, key: &[u8], snapshot: u64, look: &mut dyn FnMut(&Span<'_>)) {
         if self.has_ranges() {
-            self.with_ranges(|ranges| look(&ranges.stretch(key, snapshot)));
+            self.with_ranges(|ranges| look(&ranges.span(key, snapshot)));
         }
     }
 }

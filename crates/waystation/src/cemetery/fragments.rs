@@ -106,7 +106,7 @@ impl Begin for Placed {
     }
 }
 
-/// A stretch of keys with the same cuts.
+/// A span of keys with the same cuts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Fragment {
     /// Excluded; `None`: no end.
@@ -135,7 +135,7 @@ pub(crate) struct Fragments(Ranges);
 
 /// The keys around one for which the same covering sequence counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stretch<'a> {
+pub(crate) struct Span<'a> {
     /// Versions below this are hidden; 0 if none are.
     pub(crate) covering: u64,
     /// Where it begins, included. `None`: at the first key.
@@ -209,20 +209,20 @@ impl Fragments {
         delegate!(&self.0, map => map.covering(key, snapshot))
     }
 
-    /// The stretch with `key` in it, at `snapshot`. Its neighbours may have the same covering sequence.
-    pub(crate) fn stretch(&self, key: &[u8], snapshot: u64) -> Stretch<'_> {
-        delegate!(&self.0, map => map.stretch(key, snapshot))
+    /// The span with `key` in it, at `snapshot`. Its neighbours may have the same covering sequence.
+    pub(crate) fn span(&self, key: &[u8], snapshot: u64) -> Span<'_> {
+        delegate!(&self.0, map => map.span(key, snapshot))
     }
 
     /// Whether everything from `first` to `last` (both included) is hidden below `bound` at `snapshot`.
     pub(crate) fn covers(&self, first: &[u8], last: &[u8], bound: u64, snapshot: u64) -> bool {
         let mut at = first;
         loop {
-            let stretch = self.stretch(at, snapshot);
-            if stretch.covering < bound {
+            let span = self.span(at, snapshot);
+            if span.covering < bound {
                 return false;
             }
-            match stretch.end {
+            match span.end {
                 Some(end) if self.order().compare(end, last).is_le() => at = end,
                 _ => return true,
             }
@@ -390,13 +390,13 @@ impl<K: Begin> Map<K> {
             .map_or(0, |(_, fragment)| covering_of(&fragment.cuts, snapshot))
     }
 
-    fn stretch(&self, key: &[u8], snapshot: u64) -> Stretch<'_> {
+    fn span(&self, key: &[u8], snapshot: u64) -> Span<'_> {
         let mut start = None;
         if let Some((begins, fragment)) = self.at_or_before(key) {
             let end = fragment.end.as_deref();
             if self.is_before(key, end) {
                 let covering = covering_of(&fragment.cuts, snapshot);
-                return Stretch {
+                return Span {
                     covering,
                     start: Some(begins.bytes()),
                     end,
@@ -407,7 +407,7 @@ impl<K: Begin> Map<K> {
         let sought = K::lookup(&self.order, key);
         let behind = (Bound::Excluded(sought.borrow()), Bound::Unbounded);
         let next = self.map.range::<K::Sought, _>(behind).next();
-        Stretch {
+        Span {
             covering: 0,
             start,
             end: next.map(|(begins, _)| begins.bytes()),
@@ -424,7 +424,7 @@ impl<K: Begin> Map<K> {
         first: Option<&[u8]>,
         last: Option<&[u8]>,
     ) -> impl Iterator<Item = Range<'s>> + use<'s, K> {
-        let from = first.and_then(|first| self.stretch(first, 0).start);
+        let from = first.and_then(|first| self.span(first, 0).start);
         // A map does not look for a range that ends before it begins.
         let is_void = from
             .zip(last)

@@ -156,20 +156,20 @@ proptest! {
         }
     }
 
-    /// A stretch has one covering sequence from end to end.
+    /// A span has one covering sequence from end to end.
     #[test]
-    fn stretches_are_of_one_floor(ranges in vec((0u8..30, 1u8..9), 0..20), snapshot in 0u64..25) {
+    fn spans_are_of_one_covering_sequence(ranges in vec((0u8..30, 1u8..9), 0..20), snapshot in 0u64..25) {
         let mut fragments = Fragments::default();
         for (sequence, (start, length)) in (1..).zip(&ranges) {
             fragments.insert(&[*start], Some(&[start + length]), Cut::deletion(sequence));
         }
         for key in 0..40u8 {
-            let stretch = fragments.stretch(&[key], snapshot);
-            prop_assert!(stretch.start <= Some(&[key][..]) && stretch.end.is_none_or(|end| &[key][..] < end));
+            let span = fragments.span(&[key], snapshot);
+            prop_assert!(span.start <= Some(&[key][..]) && span.end.is_none_or(|end| &[key][..] < end));
             for other in 0..40u8 {
                 let other = [other];
-                if stretch.start <= Some(&other[..]) && stretch.end.is_none_or(|end| &other[..] < end) {
-                    prop_assert_eq!(fragments.covering(&other, snapshot), stretch.covering);
+                if span.start <= Some(&other[..]) && span.end.is_none_or(|end| &other[..] < end) {
+                    prop_assert_eq!(fragments.covering(&other, snapshot), span.covering);
                 }
             }
         }

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::log::{Hold, Log};
 use crate::lsm::tree::{Image, ImageTable};
 use crate::lsm::version::State;
-use crate::storage::Haste;
+use crate::storage::IoPriority;
 use crate::sync::Arc;
 use std::path::Path;
 use waystation_format::log::SEGMENT_HEADER_BYTES;
@@ -65,7 +65,7 @@ impl Core {
                 CHECKPOINT_NAME.to_owned(),
                 devices
                     .checkpoints
-                    .write(&self.context_of(devices), 0, Haste::Much)?,
+                    .write(&self.context_of(devices), 0, IoPriority::High)?,
             ));
             state.insert(LOG_STATE.to_owned(), Vec::new());
             state.insert(DEVICES_STATE.to_owned(), Vec::new());

@@ -10,7 +10,7 @@ use crate::devices::handoff::HandOff;
 use crate::devices::maintenance::Devices;
 use crate::devices::table::{Device, DeviceState};
 use crate::error::{DeviceError, Error, Result};
-use crate::storage::Haste;
+use crate::storage::IoPriority;
 use crate::sync::Arc;
 
 impl Core {
@@ -85,9 +85,11 @@ impl Core {
             (found, table.is_occupied(&prefix))
         });
         match found {
-            (Some(residency), _) => devices
-                .settler
-                .settle(&context, vec![residency], Haste::Much),
+            (Some(residency), _) => {
+                devices
+                    .settler
+                    .settle(&context, vec![residency], IoPriority::High)
+            }
             (None, is_occupied)
                 if is_occupied || self.has_older(&context.upper.table, &prefix)? =>
             {
@@ -111,6 +113,8 @@ impl Core {
                 .extend(found.and_then(|found| found.with_state(|state| state.current.clone())));
         }
         residencies.retain(|residency| residency.has_begun());
-        devices.settler.settle(&context, residencies, Haste::Much)
+        devices
+            .settler
+            .settle(&context, residencies, IoPriority::High)
     }
 }

@@ -310,7 +310,7 @@ impl DbIterator {
     fn seek_from(&mut self, key: &[u8]) -> Result<()> {
         self.start_over();
         set_target(&mut self.target, key, self.sequence);
-        match self.hidden.as_mut().and_then(|it| it.stretch_at(key)) {
+        match self.hidden.as_mut().and_then(|it| it.span_at(key)) {
             Some(dead) => self
                 .merged
                 .seek_past(&self.target, dead.end, dead.covering)?,

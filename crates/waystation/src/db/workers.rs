@@ -11,7 +11,7 @@ use crate::lsm::memtable::MemTable;
 use crate::options::Options;
 use crate::retirement::GraveFlush;
 use crate::sst::MergingIterator;
-use crate::storage::Haste;
+use crate::storage::IoPriority;
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, lock, wait};
 
@@ -130,7 +130,9 @@ impl Core {
             .map(|it| (it, it.settler.pending.lock()));
         if let Some((devices, pending)) = &mut pending {
             let context = self.context_of(devices);
-            devices.settler.finish(&context, pending, Haste::Much)?;
+            devices
+                .settler
+                .finish(&context, pending, IoPriority::High)?;
         }
         let started = self.storage.now();
         // Its last writers may still be copying.

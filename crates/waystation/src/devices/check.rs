@@ -6,7 +6,7 @@ use super::upper::Upper;
 use crate::error::{Error, Result};
 use crate::log::{Pass, Wanted};
 use crate::lsm::tree::{CheckReport, Problem};
-use crate::storage::Haste;
+use crate::storage::IoPriority;
 use waystation_format::varint::put_u64;
 
 /// How many problems of a device are told one by one.
@@ -81,7 +81,7 @@ fn problem(upper: &Upper, prefix: &[u8], suffix: &[u8], entry: &Entry) -> Result
         offset: start,
         target: 0..found.len(),
     };
-    match upper.values(&mut [wanted], Pass::Once(Haste::Much), &mut found) {
+    match upper.values(&mut [wanted], Pass::Once(IoPriority::High), &mut found) {
         Ok(()) if found.starts_with(&expected) => Ok(None),
         Ok(()) => Ok(Some(format!(
             "the log's record at LSN {record_lsn} holds something else"

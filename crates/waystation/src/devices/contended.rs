@@ -1,6 +1,6 @@
 //! A lock that tells its holder whether other threads wait for it.
 //!
-//! Long work under a lock is done at leisure ([`Duty`](crate::storage::Duty)) until another thread wants the lock; so the
+//! Long work under a lock is done at low priority ([`Duty`](crate::storage::Duty)) until another thread wants the lock; so the
 //! lock counts the threads that wait.
 
 use crate::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::log::{Logged, NewRecord, Rejection};
 use crate::lsm::tree::Tree;
 use crate::options::DeviceOptions;
-use crate::storage::{Haste, Storage};
+use crate::storage::{IoPriority, Storage};
 use crate::sync::Arc;
 use std::path::Path;
 use std::time::Duration;
@@ -150,21 +150,25 @@ impl<E> Context<'_, E> {
 }
 
 impl<E: Events> Context<'_, E> {
-    /// The haste in which to go on with what was begun in `haste` by the holder of `held`.
-    pub(crate) fn haste_by_now<T>(&self, haste: Haste, held: &ContendedLock<T>) -> Haste {
+    /// The priority at which to go on with what was begun at `priority` by the holder of `held`.
+    pub(crate) fn priority_by_now<T>(
+        &self,
+        priority: IoPriority,
+        held: &ContendedLock<T>,
+    ) -> IoPriority {
         if held.is_contended() || self.engine.is_stopping() {
-            Haste::Much
+            IoPriority::High
         } else {
-            haste
+            priority
         }
     }
 
-    /// The haste of what the maintenance does at leisure `until` then.
-    pub(crate) fn leisure_until(&self, until: Duration) -> Haste {
+    /// The priority of what the maintenance does at low priority `until` then.
+    pub(crate) fn low_priority_until(&self, until: Duration) -> IoPriority {
         if self.engine.is_stopping() || self.storage.now() > until {
-            Haste::Much
+            IoPriority::High
         } else {
-            Haste::None
+            IoPriority::Low
         }
     }
 }

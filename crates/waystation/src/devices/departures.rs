@@ -1,6 +1,6 @@
 //! Departures: a device goes in one record of the log and one number in the device table, and what is left of it later.
 //!
-//! What a departure leaves is done without haste, in the rounds of the [maintenance](super::maintenance): indexes that no snapshot
+//! What a departure leaves is done at low priority, in the rounds of the [maintenance](super::maintenance): indexes that no snapshot
 //! needs are given up, and floors go whose graves were retired.
 
 use super::context::{Context, Engine, Events, Memtables};
@@ -22,7 +22,7 @@ use waystation_format::batch::prefix_end;
 const IDLE_PART: u32 = 64;
 /// Residencies are reaped this many at a time: writers wait while devices are forgotten with them.
 const REAPED_AT_ONCE: usize = 32;
-/// Nothing is done at leisure for longer than this at a time: the budgets wait meanwhile.
+/// Nothing is done at low priority for longer than this at a time: the budgets wait meanwhile.
 pub(super) const LEISURE_MAX: Duration = Duration::from_millis(200);
 
 /// When to look for devices that depart by themselves, and for floors that go.
@@ -124,8 +124,8 @@ pub(crate) fn add_departure<E: Memtables>(
 pub(crate) fn reap<E: Engine>(context: &Context<'_, E>) {
     let table = &context.upper.table;
     let until = context.storage.now() + LEISURE_MAX;
-    let haste = || context.leisure_until(until);
-    let duty = Duty::new(context.storage, &haste);
+    let priority = || context.low_priority_until(until);
+    let duty = Duty::new(context.storage, &priority);
     // Those that are over by now: more may come all the time.
     let mut left = table.count_over();
     while left > 0 {

@@ -124,7 +124,7 @@ impl<'a> Gather<'a> {
             .iter()
             .filter_map(|entry| Some(entry.spot?.wanted(entry.value.clone())))
             .collect();
-        let pass = Pass::Once(self.duty.haste());
+        let pass = Pass::Once(self.duty.priority());
         (self.upper).values(&mut wanted, pass, &mut self.values)
     }
 

@@ -8,7 +8,7 @@ use super::context::{Context, Events, Memtables};
 use super::departures::LEISURE_MAX;
 use crate::directory::{CHECKPOINT_DRAFT, CHECKPOINT_NAME, replace_file};
 use crate::error::Result;
-use crate::storage::{Duty, Haste, Storage};
+use crate::storage::{Duty, IoPriority, Storage};
 use std::path::Path;
 use std::time::Duration;
 
@@ -71,8 +71,12 @@ impl Checkpoints {
         if !(always || frees || is_due) {
             return Ok(());
         }
-        let haste = if always { Haste::Much } else { Haste::None };
-        self.write(context, sequence.saturating_sub(1), haste)?;
+        let priority = if always {
+            IoPriority::High
+        } else {
+            IoPriority::Low
+        };
+        self.write(context, sequence.saturating_sub(1), priority)?;
         context.upper.log.release_below(lsn);
         Ok(())
     }
@@ -82,7 +86,7 @@ impl Checkpoints {
         &self,
         context: &Context<'_, E>,
         released: u64,
-        haste: Haste,
+        priority: IoPriority,
     ) -> Result<Vec<u8>> {
         let mut last_one = self.last.lock();
         let released = released.max(last_one.released);
@@ -93,11 +97,13 @@ impl Checkpoints {
             ..*context.directory
         };
         let until = context.storage.now() + LEISURE_MAX;
-        let haste = || match haste {
-            Haste::None => context.haste_by_now(context.leisure_until(until), &self.last),
+        let priority = || match priority {
+            IoPriority::Low => {
+                context.priority_by_now(context.low_priority_until(until), &self.last)
+            }
             other => other,
         };
-        let duty = Duty::new(context.storage, &haste);
+        let duty = Duty::new(context.storage, &priority);
         let saved = checkpoint::saved_devices(table, &duty);
         let saved = saved.iter().inspect(|_| duty.rest());
         let content = checkpoint::encode(&directory, saved, &table.ledger);

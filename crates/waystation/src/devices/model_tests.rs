@@ -107,7 +107,7 @@ impl Model {
         assert_eq!(departure, Departure::FromUpper);
     }
 
-    /// What the keeper does: indexes that no reader uses any more go, and devices with nothing else.
+    /// What the maintenance does: indexes that no reader uses any more go, and devices with nothing else.
     fn tidy_up(&self) {
         let oldest = *lock(&self.front);
         let reaped = self.table.reap(oldest, RESIDENCIES);
@@ -131,7 +131,7 @@ impl Model {
 
 fn come_and_go() {
     let model = Model::new();
-    let keeper = {
+    let maintenance = {
         let model = Arc::clone(&model);
         thread::spawn(move || (0..2 * RESIDENCIES).for_each(|_| model.tidy_up()))
     };
@@ -147,7 +147,7 @@ fn come_and_go() {
             model.depart();
         }
     }
-    keeper.join().unwrap();
+    maintenance.join().unwrap();
 }
 
 fn settle_and_read() {

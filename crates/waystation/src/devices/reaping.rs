@@ -9,7 +9,7 @@ use crate::sync::{Arc, lock};
 /// What was taken out of the table.
 #[derive(Default)]
 pub(crate) struct Reaped {
-    /// To be dropped without haste.
+    /// To be dropped at low priority.
     pub(crate) indexes: Vec<Index>,
     /// Devices that may be forgotten.
     pub(crate) empty: Vec<Arc<Device>>,

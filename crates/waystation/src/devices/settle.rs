@@ -28,7 +28,7 @@ use crate::error::Result;
 use crate::log::Rejection;
 use crate::lsm::tree::Load;
 use crate::sst::EntryStream;
-use crate::storage::{Duty, Haste};
+use crate::storage::{Duty, IoPriority};
 use crate::sync::Arc;
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ impl Settler {
         early: bool,
     ) -> Result<Option<Duration>> {
         let mut pending = self.pending.lock();
-        self.finish(context, &mut pending, Haste::Much)?;
+        self.finish(context, &mut pending, IoPriority::High)?;
         drop(pending);
         let now = context.now();
         let together_bytes = context.reserve.together_bytes();
@@ -111,13 +111,13 @@ impl Settler {
         let waited = due
             .first()
             .map(|residency| now.saturating_sub(residency.arrival() + longest));
-        let haste = if early {
-            Haste::Much
+        let priority = if early {
+            IoPriority::High
         } else {
-            haste_when_due(bytes, together_bytes)
+            priority_when_due(bytes, together_bytes)
         };
         if early || bytes >= together_bytes || waited >= Some(longest / WAIT_PART) {
-            self.settle(context, due, haste)?;
+            self.settle(context, due, priority)?;
             // There may be more.
             next_over = waited.map(|_| now).or(next_over);
         } else if let Some(waited) = waited {
@@ -134,7 +134,7 @@ impl Settler {
         &self,
         context: &Context<'_, E>,
         mut residencies: Vec<Arc<Residency>>,
-        haste: Haste,
+        priority: IoPriority,
     ) -> Result<()> {
         // In the tree, one that came from elsewhere would be seen by those who read from before it was admitted.
         let oldest = context.engine.oldest_snapshot();
@@ -150,13 +150,13 @@ impl Settler {
             context.engine.wait_flushed()?;
         }
         let mut pending = self.pending.lock();
-        self.finish(context, &mut pending, Haste::Much)?;
+        self.finish(context, &mut pending, IoPriority::High)?;
         let switched = switch(context, residencies);
         if switched.is_err() {
             note_settling(context.reserve, &pending);
         }
         pending.extend(switched?);
-        self.finish(context, &mut pending, haste)
+        self.finish(context, &mut pending, priority)
     }
 
     /// Brings the residencies that have switched into the tree.
@@ -164,7 +164,7 @@ impl Settler {
         &self,
         context: &Context<'_, E>,
         pending: &mut Vec<Arc<Residency>>,
-        haste: Haste,
+        priority: IoPriority,
     ) -> Result<()> {
         let before = pending.len();
         for left in pending.extract_if(.., |residency| residency.departed() != NEVER) {
@@ -182,7 +182,7 @@ impl Settler {
         let due: Vec<_> = pending.iter().filter(is_due).cloned().collect();
         if !due.is_empty() {
             context.upper.log.sync_all()?;
-            self.load(context, &due, haste)?;
+            self.load(context, &due, priority)?;
             context.engine.adopt_version();
             // No memtable has been flushed since: what is newer is not in the tree yet.
             let generation = context.engine.generation();
@@ -217,11 +217,11 @@ impl Settler {
         &self,
         context: &Context<'_, E>,
         residencies: &[Arc<Residency>],
-        haste: Haste,
+        priority: IoPriority,
     ) -> Result<()> {
         // A flush, a device that is to settle, and a backup wait for it.
-        let haste = || context.haste_by_now(haste, &self.pending);
-        let duty = Duty::new(context.storage, &haste);
+        let priority = || context.priority_by_now(priority, &self.pending);
+        let duty = Duty::new(context.storage, &priority);
         let oldest_snapshot = context.engine.oldest_snapshot();
         let is_mixed = residencies.iter().any(|residency| residency.is_mixed());
         let may_be_older = is_mixed || !context.upper.table.is_complete();
@@ -340,14 +340,14 @@ fn key_range(residency: &Residency) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((first, last))
 }
 
-/// The haste of loads where residencies of so many bytes are due.
-fn haste_when_due(bytes: u64, together_bytes: u64) -> Haste {
+/// The priority of loads where residencies of so many bytes are due.
+fn priority_when_due(bytes: u64, together_bytes: u64) -> IoPriority {
     if bytes >= VERY_LATE * together_bytes {
-        Haste::Much
+        IoPriority::High
     } else if bytes >= LATE * together_bytes {
-        Haste::Some
+        IoPriority::Medium
     } else {
-        Haste::None
+        IoPriority::Low
     }
 }
 
@@ -382,9 +382,9 @@ mod tests {
 
     #[test]
     fn the_more_is_due_the_less_rest_there_is() {
-        let by_due = [0, 100, 199, 200, 399, 400, u64::MAX].map(|due| haste_when_due(due, 100));
-        assert_eq!(by_due[..3], [Haste::None; 3]);
-        assert_eq!(by_due[3..5], [Haste::Some; 2]);
-        assert_eq!(by_due[5..], [Haste::Much; 2]);
+        let by_due = [0, 100, 199, 200, 399, 400, u64::MAX].map(|due| priority_when_due(due, 100));
+        assert_eq!(by_due[..3], [IoPriority::Low; 3]);
+        assert_eq!(by_due[3..5], [IoPriority::Medium; 2]);
+        assert_eq!(by_due[5..], [IoPriority::High; 2]);
     }
 }

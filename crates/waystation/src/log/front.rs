@@ -13,7 +13,7 @@
 //! - every reservation is finished: between reserve and publish nothing can fail.
 
 use super::layout::{Layout, Place};
-use super::ring::{RingBuffer, Stretch};
+use super::ring::{RingBuffer, Span};
 use super::{Log, Suspension};
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering::SeqCst;
@@ -156,12 +156,12 @@ impl Log {
             while let Some(seal) = ahead.next_if(|seal| seal.start_lsn < lsn) {
                 write_seal(&self.ring, seal);
             }
-            let mut stretch = Stretch { lsn, len };
+            let mut span = Span { lsn, len };
             if index == 0 {
-                self.ring.write(&mut stretch, &header);
+                self.ring.write(&mut span, &header);
             }
-            let (now, later) = rest.split_at(stretch.len);
-            self.ring.write(&mut stretch, now);
+            let (now, later) = rest.split_at(span.len);
+            self.ring.write(&mut span, now);
             rest = later;
             if long {
                 self.publication
@@ -296,13 +296,13 @@ impl Log {
 
 /// Puts the header of a closed block, and the zeros behind its records, into the ring.
 fn write_seal(ring: &RingBuffer, seal: &Seal) {
-    let mut header = Stretch {
+    let mut header = Span {
         lsn: seal.start_lsn,
         len: BLOCK_HEADER_BYTES,
     };
     ring.write(&mut header, &seal.encode());
     let padding = (seal.length - seal.used) as usize;
-    ring.zero(Stretch {
+    ring.zero(Span {
         lsn: seal.start_lsn + u64::from(seal.used),
         len: padding,
     });

@@ -26,7 +26,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The stretches of the stream that the record's bytes go to, in order: (LSN, length).
+    /// The spans of the stream that the record's bytes go to, in order: (LSN, length).
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (u64, usize)> + use<> {
         let (mut lsn, mut block_end, end) = (self.record_lsn, self.first_block_end, self.end_lsn);
         std::iter::from_fn(move || {

@@ -2,10 +2,10 @@
 //! death of the process.
 //!
 //! The ring is a window over the stream: the byte at LSN `x` lies at offset `x % ring_bytes`. Who may touch
-//! which stretch is decided by tokens that cannot be made up or copied:
-//! - a [`Stretch`] is handed out by the log's reservation, one for each byte of the stream, while that byte's
+//! which span is decided by tokens that cannot be made up or copied:
+//! - a [`Span`] is handed out by the log's reservation, one for each byte of the stream, while that byte's
 //!   previous lap has left for its segment ("released"); its holder alone writes there;
-//! - a [`Settled`] range is made by the log's writer once every stretch below its end was given back
+//! - a [`Settled`] range is made by the log's writer once every span below its end was given back
 //!   (published) and before it is released; no thread writes there but the one that holds it. Or it is made by a reader
 //!   under the front's lock, of published bytes whose next lap is not handed out: no writer can get that meanwhile.
 //!
@@ -18,12 +18,12 @@ use waystation_format::log::{BLOCK_HEADER_BYTES, UNIT_BYTES};
 
 /// The right to write the bytes `[lsn, lsn + len)` of the stream, which no other writer has.
 #[derive(Debug)]
-pub(super) struct Stretch {
+pub(super) struct Span {
     pub(super) lsn: u64,
     pub(super) len: usize,
 }
 
-/// A range of the stream that no [`Stretch`] covers any more and whose next lap no [`Stretch`] covers as long as this
+/// A range of the stream that no [`Span`] covers any more and whose next lap no [`Span`] covers as long as this
 /// lives: it is not released, or nothing is reserved meanwhile.
 #[derive(Debug)]
 pub(super) struct Settled {
@@ -50,17 +50,14 @@ impl RingBuffer {
         self.ring.len() as u64
     }
 
-    /// Copies `bytes` to the start of `stretch` and cuts what was written off its front.
-    pub(super) fn write(&self, stretch: &mut Stretch, bytes: &[u8]) {
-        assert!(
-            bytes.len() <= stretch.len,
-            "a writer stays within its stretch"
-        );
-        let (first, second) = self.split(stretch.lsn, bytes.len());
+    /// Copies `bytes` to the start of `span` and cuts what was written off its front.
+    pub(super) fn write(&self, span: &mut Span, bytes: &[u8]) {
+        assert!(bytes.len() <= span.len, "a writer stays within its span");
+        let (first, second) = self.split(span.lsn, bytes.len());
         self.copy(first.0, &bytes[..first.1]);
         self.copy(second.0, &bytes[first.1..]);
-        stretch.lsn += bytes.len() as u64;
-        stretch.len -= bytes.len();
+        span.lsn += bytes.len() as u64;
+        span.len -= bytes.len();
     }
 
     /// Makes the bytes from `lsn` on ready to be written, by any writer.
@@ -70,12 +67,12 @@ impl RingBuffer {
         self.ring.prepare(second.0, second.1);
     }
 
-    /// Fills `stretch` with zeros.
-    pub(super) fn zero(&self, mut stretch: Stretch) {
+    /// Fills `span` with zeros.
+    pub(super) fn zero(&self, mut span: Span) {
         const ZEROS: [u8; UNIT_BYTES] = [0; UNIT_BYTES];
-        while stretch.len > 0 {
-            let piece = stretch.len.min(UNIT_BYTES);
-            self.write(&mut stretch, &ZEROS[..piece]);
+        while span.len > 0 {
+            let piece = span.len.min(UNIT_BYTES);
+            self.write(&mut span, &ZEROS[..piece]);
         }
     }
 
@@ -84,7 +81,7 @@ impl RingBuffer {
     pub(super) fn pieces<'a>(&'a self, settled: &'a Settled) -> [&'a [u8]; 2] {
         let (first, second) = self.split(settled.lsn, settled.len);
         [first, second].map(|(offset, len)| {
-            // SAFETY: `split` keeps offset + len within the mapping, which lives as long as `self`. No stretch
+            // SAFETY: `split` keeps offset + len within the mapping, which lives as long as `self`. No span
             // covers these bytes any more, nor their next lap (the meaning of `Settled`), so no thread writes them
             // while the slice is alive; `replace_header` wants the token exclusively, and readers of released
             // bytes make none of a block's header.
@@ -120,11 +117,11 @@ impl RingBuffer {
         (lsn % self.len()) as usize
     }
 
-    /// The stretch as (offset, length) before and after the window's end.
+    /// The span as (offset, length) before and after the window's end.
     fn split(&self, lsn: u64, len: usize) -> ((usize, usize), (usize, usize)) {
         assert!(
             len <= self.ring.len(),
-            "a stretch is no longer than the window"
+            "a span is no longer than the window"
         );
         let offset = self.offset(lsn);
         let first = len.min(self.ring.len() - offset);
@@ -135,7 +132,7 @@ impl RingBuffer {
 #[cfg(test)]
 #[cfg(not(any(shuttle, loom)))]
 mod tests {
-    use super::{RingBuffer, Settled, Stretch};
+    use super::{RingBuffer, Settled, Span};
     use crate::storage::sim::Crash;
     use crate::storage::{Area, OpenMode, SimStorage, Storage, Transfer};
     use std::path::Path;
@@ -163,7 +160,7 @@ mod tests {
     fn write(buffer: &RingBuffer, first: u64, last: u64, published: &AtomicU64) {
         for number in (first..last).step_by(WRITERS as usize) {
             let (lsn, len) = (number * RECORD_BYTES as u64, RECORD_BYTES);
-            buffer.write(&mut Stretch { lsn, len }, &record(number));
+            buffer.write(&mut Span { lsn, len }, &record(number));
             published.store(number + 1, Ordering::Release);
         }
     }

@@ -7,7 +7,7 @@ use super::*;
 use crate::background::{Jobs, Kind, Limits, Member, Next};
 use crate::directory::{RING_NAME, segment_number};
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
-use crate::storage::{Haste, OsStorage, SimStorage};
+use crate::storage::{IoPriority, OsStorage, SimStorage};
 use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::path::Path;

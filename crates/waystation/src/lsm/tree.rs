@@ -11,12 +11,12 @@
 
 mod check;
 mod checkpoint;
-mod credit;
 mod entries;
 mod flush;
 mod foreign_log;
 mod image;
 mod load;
+mod seek_credit;
 mod sizes;
 mod stats;
 #[cfg(test)]
@@ -39,7 +39,7 @@ use crate::sst::{
 use crate::storage::{RateLimit, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Condvar, Mutex};
-use credit::Credit;
+use seek_credit::SeekCredit;
 use stats::Totals;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -82,7 +82,7 @@ pub(crate) struct Tree {
     last_snapshot: AtomicU64,
     totals: Mutex<Totals>,
     compaction_rate: Option<Arc<RateLimit>>,
-    credit: Credit,
+    seek_credit: SeekCredit,
 }
 
 impl Tree {
@@ -119,7 +119,7 @@ impl Tree {
             hidden: OnceLock::new(),
             last_snapshot: AtomicU64::new(0),
             totals: Mutex::new(Totals::default()),
-            credit: Credit::default(),
+            seek_credit: SeekCredit::default(),
         };
         tree.take_over_logs(&found.foreign_logs)?;
         tree.remove_garbage();
@@ -244,7 +244,7 @@ impl Tree {
 
     /// A reader had to look into `places` more than one; whether compactors should look again for that.
     pub(crate) fn charge_readers(&self, places: u64) -> bool {
-        self.credit.add(places)
+        self.seek_credit.add(places)
     }
 
     /// What the rooms above keep beside the tree; empty if the directory is new, or if another program wrote to it

@@ -8,7 +8,7 @@
 
 use super::ReadState;
 use crate::cemetery::dead_ranges::DeadRangeCache;
-use crate::cemetery::fragments::Stretch;
+use crate::cemetery::fragments::Span;
 use crate::cemetery::points::{self, Spot};
 use crate::cemetery::spilled::SpillCursors;
 use crate::error::Result;
@@ -43,7 +43,7 @@ pub(crate) struct GraveFilter {
     time: u64,
     /// Whether there are graves of keys.
     has_points: bool,
-    /// The stretch of keys for which `covering` counts; if it is known.
+    /// The span of keys for which `covering` counts; if it is known.
     known: bool,
     /// `None`: at the first key.
     start: Option<Vec<u8>>,
@@ -53,7 +53,7 @@ pub(crate) struct GraveFilter {
     hint: Hint,
     /// Graves of keys that left memory.
     spilled: SpillCursors,
-    /// Whether what can be jumped in the stretch was.
+    /// Whether what can be jumped in the span was.
     is_jumped: bool,
 }
 
@@ -91,7 +91,7 @@ impl GraveFilter {
         })
     }
 
-    /// Forgets the stretch: the cursor goes somewhere else, and more may have become known.
+    /// Forgets the span: the cursor goes somewhere else, and more may have become known.
     pub(crate) fn forget(&mut self) {
         self.known = false;
         self.spilled.forget();
@@ -105,7 +105,7 @@ impl GraveFilter {
             && (self.start.as_deref()).is_none_or(|start| !order.is_before(key, start))
             && (self.end.as_deref()).is_none_or(|end| order.is_before(key, end));
         if !is_inside {
-            self.find_stretch(key);
+            self.find_span(key);
         }
         if sequence < self.covering || (self.has_points && self.is_deleted(key, sequence)) {
             return Ok(Visibility::Dead);
@@ -168,7 +168,7 @@ impl GraveFilter {
     }
 
     #[cold]
-    fn find_stretch(&mut self, key: &[u8]) {
+    fn find_span(&mut self, key: &[u8]) {
         self.known = true;
         self.is_jumped = false;
         self.covering = 0;
@@ -176,43 +176,42 @@ impl GraveFilter {
         self.end = None;
         let order = self.read_state.version.order();
         let (start, end, covering) = (&mut self.start, &mut self.end, &mut self.covering);
-        let mut narrow = |stretch: &Stretch<'_>| {
-            *covering = stretch.covering.max(*covering);
-            if let Some(begins) = stretch.start
+        let mut narrow = |span: &Span<'_>| {
+            *covering = span.covering.max(*covering);
+            if let Some(begins) = span.start
                 && (start.as_deref()).is_none_or(|start| order.is_before(start, begins))
             {
                 *start = Some(begins.to_vec());
             }
-            if let Some(ends) = stretch.end
+            if let Some(ends) = span.end
                 && end.as_deref().is_none_or(|end| order.is_before(ends, end))
             {
                 *end = Some(ends.to_vec());
             }
         };
-        narrow(&self.read_state.flushed.ranges().stretch(key, self.snapshot));
+        narrow(&self.read_state.flushed.ranges().span(key, self.snapshot));
         for graves in self.read_state.active_graves() {
-            graves.with_stretch(key, self.snapshot, &mut narrow);
+            graves.with_span(key, self.snapshot, &mut narrow);
         }
-        self.dead_ranges
-            .with_stretch(key, self.snapshot, &mut narrow);
+        self.dead_ranges.with_span(key, self.snapshot, &mut narrow);
     }
 
-    /// The stretch around `key`, if anything is hidden in it.
-    pub(crate) fn stretch_at(&mut self, key: &[u8]) -> Option<Stretch<'_>> {
-        self.find_stretch(key);
-        self.stretch()
+    /// The span around `key`, if anything is hidden in it.
+    pub(crate) fn span_at(&mut self, key: &[u8]) -> Option<Span<'_>> {
+        self.find_span(key);
+        self.span()
     }
 
-    /// The stretch around the key asked about last, once, if anything is hidden in it.
-    pub(crate) fn take_jump(&mut self) -> Option<Stretch<'_>> {
+    /// The span around the key asked about last, once, if anything is hidden in it.
+    pub(crate) fn take_jump(&mut self) -> Option<Span<'_>> {
         if std::mem::replace(&mut self.is_jumped, true) {
             return None;
         }
-        self.stretch()
+        self.span()
     }
 
-    fn stretch(&self) -> Option<Stretch<'_>> {
-        (self.covering > 0).then_some(Stretch {
+    fn span(&self) -> Option<Span<'_>> {
+        (self.covering > 0).then_some(Span {
             covering: self.covering,
             start: self.start.as_deref(),
             end: self.end.as_deref(),

@@ -50,12 +50,12 @@ pub(crate) enum Growth {
 const REPLACED_MIN: u64 = 64 << 10;
 
 thread_local! {
-    /// Whether this thread does what can wait: see [`at_leisure`].
+    /// Whether this thread does what can wait: see [`at_low_priority`].
     static AT_LEISURE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Does what can wait, on this thread: tables that it writes leave what others are owed.
-pub(crate) fn at_leisure<T>(act: impl FnOnce() -> T) -> T {
+pub(crate) fn at_low_priority<T>(act: impl FnOnce() -> T) -> T {
     let before = AT_LEISURE.replace(true);
     let done = act();
     AT_LEISURE.set(before);
@@ -147,10 +147,10 @@ impl DiskUse {
     fn floor(&self, growth: Growth) -> u64 {
         let (missing, copy) = (self.missing_bytes(), self.replaced_bytes());
         let for_log = missing + copy;
-        let at_leisure = for_log + self.margins.for_log() + self.owed.load(Relaxed);
+        let at_low_priority = for_log + self.margins.for_log() + self.owed.load(Relaxed);
         match growth {
-            Growth::Spare => at_leisure,
-            Growth::Bulk if AT_LEISURE.get() => at_leisure,
+            Growth::Spare => at_low_priority,
+            Growth::Bulk if AT_LEISURE.get() => at_low_priority,
             Growth::Bulk => missing.saturating_sub(self.margins.for_lives()) + copy,
             Growth::Log => for_log,
             Growth::Fresh => missing,
@@ -564,9 +564,9 @@ mod tests {
             storage.disk.set_owed(555);
             for missing in [0, 777, lives + 777] {
                 storage.disk.set_reserve(missing);
-                let at_leisure = replaced + missing + log + 555;
-                grow("image", at_leisure);
-                super::at_leisure(|| grow("table", at_leisure));
+                let at_low_priority = replaced + missing + log + 555;
+                grow("image", at_low_priority);
+                super::at_low_priority(|| grow("table", at_low_priority));
                 grow("table", replaced + missing.saturating_sub(lives));
                 grow("log", replaced + missing);
                 grow("fresh", missing);

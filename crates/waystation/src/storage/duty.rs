@@ -14,38 +14,38 @@ const WORK: Duration = Duration::from_micros(500);
 /// A rest is no longer than this.
 const REST_MAX: Duration = Duration::from_millis(2);
 
-/// How long work is done.
+/// The priority of long work: which part of the time it takes, and how large its reads are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Haste {
+pub(crate) enum IoPriority {
     /// A third of the time: no thread waits for it.
-    None,
+    Low,
     /// Half of the time: there is more of it to do than there should be.
-    Some,
+    Medium,
     /// All the time: a thread waits.
-    Much,
+    High,
 }
 
 /// See the module.
 pub(crate) struct Duty<'a> {
     storage: &'a dyn Storage,
-    /// How long it is by now.
-    haste: &'a dyn Fn() -> Haste,
+    /// The priority by now.
+    priority: &'a dyn Fn() -> IoPriority,
     resumed: Cell<Duration>,
 }
 
 impl<'a> Duty<'a> {
-    /// Work begins now, and goes on in such `haste` as is at the time.
-    pub(crate) fn new(storage: &'a dyn Storage, haste: &'a dyn Fn() -> Haste) -> Self {
+    /// Work begins now, and goes on at such a `priority` as holds at the time.
+    pub(crate) fn new(storage: &'a dyn Storage, priority: &'a dyn Fn() -> IoPriority) -> Self {
         Self {
             storage,
-            haste,
+            priority,
             resumed: Cell::new(storage.now()),
         }
     }
 
-    /// How long work is done, by now.
-    pub(crate) fn haste(&self) -> Haste {
-        (self.haste)()
+    /// The priority by now.
+    pub(crate) fn priority(&self) -> IoPriority {
+        (self.priority)()
     }
 
     /// Sleeps if it is time to.
@@ -55,10 +55,10 @@ impl<'a> Duty<'a> {
         if worked < WORK {
             return;
         }
-        let rest = match self.haste() {
-            Haste::None => 2 * worked,
-            Haste::Some => worked,
-            Haste::Much => Duration::ZERO,
+        let rest = match self.priority() {
+            IoPriority::Low => 2 * worked,
+            IoPriority::Medium => worked,
+            IoPriority::High => Duration::ZERO,
         };
         if !rest.is_zero() {
             self.storage.sleep(rest.min(REST_MAX));
@@ -74,12 +74,12 @@ mod tests {
     use crate::storage::SimStorage;
 
     /// How much time passes in a second of work that comes by every tenth of a millisecond.
-    fn passed(haste: Haste) -> f64 {
+    fn passed(priority: IoPriority) -> f64 {
         let storage = SimStorage::new(1);
         storage.stop_clock();
         let start = storage.now();
-        let haste = || haste;
-        let duty = Duty::new(&*storage, &haste);
+        let priority = || priority;
+        let duty = Duty::new(&*storage, &priority);
         for _ in 0..10_000 {
             storage.sleep(Duration::from_micros(100));
             duty.rest();
@@ -88,11 +88,15 @@ mod tests {
     }
 
     #[test]
-    fn haste_says_which_part_of_the_time_is_worked() {
-        let much = passed(Haste::Much);
-        for (haste, times) in [(Haste::None, 3.0), (Haste::Some, 2.0), (Haste::Much, 1.0)] {
-            let took = passed(haste) / much;
-            assert!((took - times).abs() < 0.3, "{haste:?}: {took}");
+    fn the_priority_says_which_part_of_the_time_is_worked() {
+        let much = passed(IoPriority::High);
+        for (priority, times) in [
+            (IoPriority::Low, 3.0),
+            (IoPriority::Medium, 2.0),
+            (IoPriority::High, 1.0),
+        ] {
+            let took = passed(priority) / much;
+            assert!((took - times).abs() < 0.3, "{priority:?}: {took}");
         }
     }
 }

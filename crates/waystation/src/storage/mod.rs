@@ -41,8 +41,8 @@ mod tests;
 mod whole;
 
 pub use aligned::AlignedBuffer;
-pub(crate) use capped::{Capped, DiskUse, Growth, at_leisure};
-pub(crate) use duty::{Duty, Haste};
+pub(crate) use capped::{Capped, DiskUse, Growth, at_low_priority};
+pub(crate) use duty::{Duty, IoPriority};
 pub(crate) use margins::{Margins, laid_out};
 pub use metered::Metered;
 pub use os::OsStorage;

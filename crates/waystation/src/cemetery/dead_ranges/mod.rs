@@ -9,7 +9,7 @@
 pub(crate) mod search;
 
 use super::Cut;
-use super::fragments::{Fragments, Stretch};
+use super::fragments::{Fragments, Span};
 use crate::sync::RwLock;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::atomic::{AtomicU64, AtomicUsize};
@@ -88,15 +88,10 @@ impl DeadRangeCache {
         self.count.load(Relaxed)
     }
 
-    /// Shows `look` the stretch around `key` at `snapshot`, if the cache has any.
-    pub(crate) fn with_stretch(
-        &self,
-        key: &[u8],
-        snapshot: u64,
-        look: &mut dyn FnMut(&Stretch<'_>),
-    ) {
+    /// Shows `look` the span around `key` at `snapshot`, if the cache has any.
+    pub(crate) fn with_span(&self, key: &[u8], snapshot: u64, look: &mut dyn FnMut(&Span<'_>)) {
         if !self.is_empty() {
-            look(&self.ranges.read().expect(LOCKED).stretch(key, snapshot));
+            look(&self.ranges.read().expect(LOCKED).span(key, snapshot));
         }
     }
 
@@ -123,8 +118,8 @@ mod tests {
             assert!(cache.covers(b"", &key(snapshot - 1), snapshot + 1, snapshot));
         }
         let mut end = Vec::new();
-        cache.with_stretch(b"", 10_000, &mut |stretch| {
-            end = stretch.end.unwrap_or_default().to_vec();
+        cache.with_span(b"", 10_000, &mut |span| {
+            end = span.end.unwrap_or_default().to_vec();
         });
         assert_eq!(end, key(9_999));
     }

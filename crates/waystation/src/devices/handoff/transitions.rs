@@ -267,7 +267,7 @@ impl DeviceTable {
             .collect()
     }
 
-    /// Gives a residency up that was not admitted, unless that was done before. Its index is to be dropped without haste.
+    /// Gives a residency up that was not admitted, unless that was done before. Its index is to be dropped at low priority.
     pub(crate) fn abandon(&self, residency: &Residency) -> Index {
         let (index, bytes) = residency.reap();
         self.note_shrinking(bytes);

@@ -88,7 +88,7 @@ pub(crate) struct Index {
     buffer: Buffer,
     leaves: Leaves,
     /// By how many 1024ths its buffer is full sooner than others: up to a quarter.
-    haste: u64,
+    priority: u64,
 }
 
 impl Index {
@@ -97,7 +97,7 @@ impl Index {
     /// each put a buffer in order: so some buffers are full sooner.
     pub(crate) fn new(kind: u32) -> Self {
         Self {
-            haste: u64::from(kind % 256),
+            priority: u64::from(kind % 256),
             ..Self::default()
         }
     }
@@ -106,7 +106,7 @@ impl Index {
     pub(crate) fn insert(&mut self, key: &[u8], entry: &Entry) {
         self.buffer.push(key, entry);
         let most = (self.leaves.len() / 2).clamp(BUFFERED.start, BUFFERED.end);
-        if self.buffer.is_full(most - most * self.haste / 1024) {
+        if self.buffer.is_full(most - most * self.priority / 1024) {
             self.empty_buffer();
         }
     }

@@ -14,7 +14,7 @@ use crate::devices::residency::Residency;
 use crate::devices::table::DeviceTable;
 use crate::directory::{IMAGE_DRAFT, IMAGE_NAME};
 use crate::error::Result;
-use crate::storage::{Duty, Haste, Storage};
+use crate::storage::{Duty, IoPriority, Storage};
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, Mutex, lock};
 use std::ops::Bound;
@@ -121,8 +121,14 @@ impl IndexSnapshots {
         };
         let until = context.storage.now() + ROUND;
         let is_late = self.unspared(context, 0) >= LATE;
-        let haste = || if is_late { Haste::Some } else { Haste::None };
-        let duty = Duty::new(context.storage, &haste);
+        let priority = || {
+            if is_late {
+                IoPriority::Medium
+            } else {
+                IoPriority::Low
+            }
+        };
+        let duty = Duty::new(context.storage, &priority);
         while sketch.step(&context.upper.table)? {
             duty.rest();
             if context.storage.now() > until || context.engine.is_stopping() {
@@ -173,7 +179,7 @@ impl IndexSnapshots {
         let needless = through.min(first_sequence.saturating_sub(1));
         sketch.writer.finish(needless)?;
         // What happened up to there is told by it, and the log is durable.
-        checkpoints.write(context, 0, Haste::None)?;
+        checkpoints.write(context, 0, IoPriority::Low)?;
         context.storage.rename(
             &context.dir.join(IMAGE_DRAFT),
             &context.dir.join(IMAGE_NAME),

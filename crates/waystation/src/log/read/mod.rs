@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!          segments                    | the ring, a window over the end of the log
-//!   stretches of units, cached         | released, not overwritten yet | not released
+//!   spans of units, cached         | released, not overwritten yet | not released
 //! ```
 //!
 //! Whatever the ring still holds is copied out of it: bytes that are not released under the writer's lock (nothing is
@@ -14,7 +14,7 @@
 //! segment's end, one that does not check), the blocks are read as a whole and verified by theirs, or are damaged.
 
 mod cache;
-mod stretch;
+mod span;
 mod wanted;
 
 pub(super) use cache::LogCache;
@@ -25,10 +25,10 @@ use super::ring::Settled;
 use super::segment::{Inherited, SealedSegment, SegmentFile};
 use super::writer_state::WriterState;
 use crate::error::{Error, Result};
-use crate::storage::{AlignedBuffer, Haste};
+use crate::storage::{AlignedBuffer, IoPriority};
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, lock};
-use stretch::{Plan, Records, Stretch};
+use span::{Plan, Records, Span};
 use wanted::Start;
 use waystation_format::log::{
     BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, BlockHeader, IndexEntry, SEGMENT_HEADER_BYTES, Seal,
@@ -40,8 +40,8 @@ use waystation_format::log::{
 pub(crate) enum Pass {
     /// Here or near by again soon: what is read is cached.
     Often,
-    /// Once: nothing is. The more haste, the longer the reads, and the more at a time.
-    Once(Haste),
+    /// Once: nothing is. The higher the priority, the longer the reads, and the more at a time.
+    Once(IoPriority),
 }
 
 /// A block, and where it is.
@@ -128,10 +128,10 @@ impl Log {
 
     fn carry_out(&self, plan: &mut Plan<'_>, values: &mut [u8]) -> Result<()> {
         let is_kept = plan.pass == Pass::Often;
-        plan.carry_out(|stretch, records, bytes| {
-            self.copy_stretch(stretch, records, bytes, values)?;
+        plan.carry_out(|span, records, bytes| {
+            self.copy_span(span, records, bytes, values)?;
             if is_kept {
-                self.keep_stretch(stretch, records, bytes);
+                self.keep_span(span, records, bytes);
             }
             Ok(())
         })
@@ -188,15 +188,15 @@ impl Log {
         record.is_some_and(|record| wanted.iter().all(|one| one.copy(record, values).is_some()))
     }
 
-    /// Copies what is wanted out of the `bytes` of a stretch.
-    fn copy_stretch(
+    /// Copies what is wanted out of the `bytes` of a span.
+    fn copy_span(
         &self,
-        stretch: &Stretch,
+        span: &Span,
         records: &Records<'_>,
         bytes: &[u8],
         values: &mut [u8],
     ) -> Result<()> {
-        let (first, incarnation) = (stretch.units.start, stretch.incarnation());
+        let (first, incarnation) = (span.units.start, span.incarnation());
         let mut scattered = Vec::new();
         for (start, wanted) in records {
             let Some(record) = start.verified(bytes, first, incarnation, &mut scattered) else {
@@ -212,13 +212,12 @@ impl Log {
     }
 
     /// Caches the units in which lies what is wanted.
-    fn keep_stretch(&self, stretch: &Stretch, records: &Records<'_>, bytes: &[u8]) {
-        let mut kept_end = stretch.units.start;
+    fn keep_span(&self, span: &Span, records: &Records<'_>, bytes: &[u8]) {
+        let mut kept_end = span.units.start;
         for (start, wanted) in records {
             let units = start.units(wanted::end_of(wanted));
             let fresh = units.start.max(kept_end)..units.end;
-            let [from, to] =
-                [fresh.start, fresh.end].map(|lsn| (lsn - stretch.units.start) as usize);
+            let [from, to] = [fresh.start, fresh.end].map(|lsn| (lsn - span.units.start) as usize);
             if let Some(fresh_bytes) = bytes.get(from..to).filter(|it| !it.is_empty()) {
                 self.cache.keep_units(fresh.start, fresh_bytes);
                 kept_end = fresh.end;

@@ -62,7 +62,7 @@ fn read(log: &Log, wanted: &[Wanted], pass: Pass, bytes: usize) -> crate::Result
 fn check_all(log: &Log, records: &[(u64, Vec<u8>)]) {
     for step in [1, 2, 7, 40] {
         let (wanted, expected) = wanted(records, |at| at % step == 0);
-        let once = [Haste::None, Haste::Some, Haste::Much].map(Pass::Once);
+        let once = [IoPriority::Low, IoPriority::Medium, IoPriority::High].map(Pass::Once);
         for pass in once.into_iter().chain([Pass::Often, Pass::Often]) {
             let found = read(log, &wanted, pass, expected.len()).expect("read");
             assert!(found == expected, "every {step}th, {pass:?}");
@@ -131,13 +131,16 @@ fn damage_is_told_of_what_it_hits_and_of_nothing_else() {
             assert!(found.expect("sound") == expected, "record {at}");
         }
     }
-    for haste in [Haste::None, Haste::Much] {
+    for priority in [IoPriority::Low, IoPriority::High] {
         let (sound, expected) = wanted(&records, |at| at != 50);
-        let found = read(&running.log, &sound, Pass::Once(haste), expected.len());
-        assert!(found.expect("sound") == expected, "{haste:?}");
+        let found = read(&running.log, &sound, Pass::Once(priority), expected.len());
+        assert!(found.expect("sound") == expected, "{priority:?}");
         let (all, expected) = wanted(&records, |_| true);
-        let found = read(&running.log, &all, Pass::Once(haste), expected.len());
-        assert!(matches!(found, Err(Error::Corruption { .. })), "{haste:?}");
+        let found = read(&running.log, &all, Pass::Once(priority), expected.len());
+        assert!(
+            matches!(found, Err(Error::Corruption { .. })),
+            "{priority:?}"
+        );
     }
     running.close();
 }
@@ -161,7 +164,7 @@ fn a_segment_that_cannot_be_read_is_told_of_by_those_who_read_ahead() {
     let found = read(
         &running.log,
         &wanted,
-        Pass::Once(Haste::Much),
+        Pass::Once(IoPriority::High),
         expected.len(),
     );
     assert!(matches!(found, Err(Error::Corruption { .. })), "{found:?}");

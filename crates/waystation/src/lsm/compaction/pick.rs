@@ -60,7 +60,7 @@ pub(crate) struct Context<'a> {
     /// Whether no thread wrote for a while.
     pub at_rest: bool,
     /// Bytes that may be merged because of what readers paid for looking into several places.
-    pub credit_bytes: u64,
+    pub seek_credit_bytes: u64,
     /// What graves hide from all readers.
     pub hidden: &'a Hidden,
 }
@@ -354,7 +354,7 @@ fn pick_for_readers(context: &Context<'_>) -> Choice {
         let cheap = context.at_rest
             && is_soon_due(context, inputs.level)
             && rewritten <= own.saturating_mul(REST_BYTES_PER_BYTE);
-        let paid_for = inputs.bytes() <= context.credit_bytes;
+        let paid_for = inputs.bytes() <= context.seek_credit_bytes;
         (cheap || paid_for) && !inputs.conflicts(context.running)
     };
     let level0 = context.version.level(0).last().map(|seed| (0, seed));

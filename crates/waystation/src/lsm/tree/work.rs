@@ -10,7 +10,7 @@ use crate::lsm::iter::{LevelIterator, Run};
 use crate::lsm::version::{Change, LEVELS, Progress, UserRange, Version};
 use crate::sst::MergingIterator;
 use crate::sst::TableMeta;
-use crate::storage::{RateLimit, at_leisure};
+use crate::storage::{RateLimit, at_low_priority};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock, wait};
 
@@ -67,11 +67,11 @@ impl Tree {
             let hidden = self.hidden_from(snapshot);
             let choice = pick(&Context {
                 at_rest,
-                credit_bytes: self.credit.bytes(),
+                seek_credit_bytes: self.seek_credit.bytes(),
                 ..self.context(&version, &running, snapshot, &hidden)
             });
             if let Choice::Merge(job) = &choice {
-                self.credit
+                self.seek_credit
                     .pay(job.tables().map(|table| table.file_bytes).sum());
             }
             self.claim(&mut running, choice, version)
@@ -281,7 +281,7 @@ impl Tree {
             running,
             smallest_snapshot,
             at_rest: false,
-            credit_bytes: 0,
+            seek_credit_bytes: 0,
             hidden,
         }
     }
@@ -340,7 +340,7 @@ impl Tree {
                     .apply(&change, Progress::default())
                     .map(|()| true)
             }
-            Choice::Merge(job) => match at_leisure(|| self.run_job(job)) {
+            Choice::Merge(job) => match at_low_priority(|| self.run_job(job)) {
                 Err(Error::Closed(_)) if self.is_cancelled() => Ok(false),
                 outcome => outcome.map(|()| true),
             },

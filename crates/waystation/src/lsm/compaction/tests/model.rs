@@ -189,7 +189,7 @@ impl Model {
             running: &self.running,
             smallest_snapshot: self.smallest_snapshot,
             at_rest: self.smallest_snapshot.is_multiple_of(2),
-            credit_bytes: self.smallest_snapshot % 1000,
+            seek_credit_bytes: self.smallest_snapshot % 1000,
             hidden: &Hidden::default(),
         };
         let choice = pick(&context);

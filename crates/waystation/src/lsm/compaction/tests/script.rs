@@ -51,7 +51,7 @@ struct State {
     running: Running,
     snapshot: u64,
     at_rest: bool,
-    credit_bytes: u64,
+    seek_credit_bytes: u64,
 }
 
 fn answer(question: &str) -> String {
@@ -61,7 +61,7 @@ fn answer(question: &str) -> String {
         running: Running::default(),
         snapshot: 1000,
         at_rest: false,
-        credit_bytes: 0,
+        seek_credit_bytes: 0,
     };
     let mut level = 0;
     let mut out = String::new();
@@ -74,7 +74,7 @@ fn answer(question: &str) -> String {
                 state.running.add(parse_claim(&words[1..]));
             }
             "rest" => state.at_rest = true,
-            "credit" => state.credit_bytes = words[1].parse().unwrap(),
+            "seek_credit" => state.seek_credit_bytes = words[1].parse().unwrap(),
             "snapshot" => state.snapshot = words[1].parse().unwrap(),
             "pick" | "compact" => ask(&state, &words, &mut out),
             _ => state
@@ -97,7 +97,7 @@ fn ask(state: &State, words: &[&str], out: &mut String) {
         running: &state.running,
         smallest_snapshot: state.snapshot,
         at_rest: state.at_rest,
-        credit_bytes: state.credit_bytes,
+        seek_credit_bytes: state.seek_credit_bytes,
         hidden: &Hidden::default(),
     };
     if words[0] == "pick" {

@@ -1,8 +1,8 @@
 //! Records of one segment that lie so near together that they are read at once; and all of those that a caller wants.
 //!
 //! ```text
-//! planning   stretch | stretch | stretch ..     the caller: it knows where they lie before it reads any
-//! reading      bytes | bytes | bytes ..         he too; with more haste some threads, in turns: the device never waits
+//! planning   span | span | span ..     the caller: it knows where they lie before it reads any
+//! reading      bytes | bytes | bytes ..         he too; at a higher priority some threads, in turns: the device never waits
 //! taking         values | values ..             he again, in the order of the log
 //! ```
 
@@ -12,11 +12,11 @@ use super::wanted::{Start, Wanted, end_of};
 use crate::error::Result;
 use crate::log::ahead::Ahead;
 use crate::log::segment::SegmentFile;
-use crate::storage::{AlignedBuffer, Haste};
+use crate::storage::{AlignedBuffer, IoPriority};
 use crate::sync::Arc;
 use std::ops::Range;
 
-/// The longest beginning of a record that is read as a part of a stretch (bytes).
+/// The longest beginning of a record that is read as a part of a span (bytes).
 const BEGINNING_BYTES_MAX: u64 = 256 * 1024;
 
 /// Who reads by himself plans so many at a time.
@@ -27,29 +27,29 @@ struct Limits {
     /// Reading on over a gap of this size costs no more than another read.
     gap: u64,
     /// At most this much is read at once: behind a longer read, those of others wait in the device.
-    stretch: u64,
+    span: u64,
     /// So many are read at a time: where others have the processors, who reads waits for one of them after each read.
     readers: usize,
 }
 
 impl From<Pass> for Limits {
     fn from(pass: Pass) -> Self {
-        let (gap, stretch, readers) = match pass {
+        let (gap, span, readers) = match pass {
             Pass::Often => (16, 256, 1),
-            Pass::Once(Haste::None | Haste::Some) => (64, 128, 1),
+            Pass::Once(IoPriority::Low | IoPriority::Medium) => (64, 128, 1),
             // Several at a time wait for a processor together, so that shorter gaps are worth another read.
-            Pass::Once(Haste::Much) => (32, 256, 3),
+            Pass::Once(IoPriority::High) => (32, 256, 3),
         };
         Self {
             gap: gap * 1024,
-            stretch: stretch * 1024,
+            span: span * 1024,
             readers,
         }
     }
 }
 
 /// See the module.
-pub(super) struct Stretch {
+pub(super) struct Span {
     file: Arc<SegmentFile>,
     /// The units that its records lie in.
     pub(super) units: Range<u64>,
@@ -57,10 +57,10 @@ pub(super) struct Stretch {
     records: Range<usize>,
 }
 
-/// What a stretch holds of what is wanted, by ascending positions.
+/// What a span holds of what is wanted, by ascending positions.
 pub(super) type Records<'a> = [(Start, &'a [Wanted])];
 
-impl Stretch {
+impl Span {
     pub(super) fn incarnation(&self) -> u64 {
         self.file.header.incarnation
     }
@@ -75,12 +75,12 @@ impl Stretch {
     }
 }
 
-/// All stretches, in the order of the log.
+/// All spans, in the order of the log.
 pub(super) struct Plan<'a> {
     pub(super) pass: Pass,
     limits: Limits,
     records: Vec<(Start, &'a [Wanted])>,
-    stretches: Vec<Stretch>,
+    spans: Vec<Span>,
     /// Memory to read into.
     bytes: AlignedBuffer,
 }
@@ -92,7 +92,7 @@ impl<'a> Plan<'a> {
             pass,
             limits: pass.into(),
             records: Vec::new(),
-            stretches: Vec::new(),
+            spans: Vec::new(),
             bytes: AlignedBuffer::new(),
         }
     }
@@ -100,25 +100,25 @@ impl<'a> Plan<'a> {
     /// Whether to carry out what is planned before there is more: threads are told all of it at once, but who reads by
     /// himself is not to be busy with planning for long.
     pub(super) fn is_enough(&self) -> bool {
-        self.limits.readers == 1 && self.stretches.len() >= STRETCHES_MAX
+        self.limits.readers == 1 && self.spans.len() >= STRETCHES_MAX
     }
 
     /// Adds a record, which lies behind all that are in it.
     pub(super) fn add(&mut self, stored: &Stored, start: Start, wanted: &'a [Wanted]) {
         let units = start.units(end_of(wanted));
-        let Limits { gap, stretch, .. } = self.limits;
-        let is_near = |last: &&mut Stretch| {
+        let Limits { gap, span, .. } = self.limits;
+        let is_near = |last: &&mut Span| {
             Arc::ptr_eq(&last.file, &stored.file)
                 && units.start <= last.units.end + gap
-                && units.end - last.units.start <= stretch
+                && units.end - last.units.start <= span
         };
         self.records.push((start, wanted));
         let end = self.records.len();
-        if let Some(last) = self.stretches.last_mut().filter(is_near) {
+        if let Some(last) = self.spans.last_mut().filter(is_near) {
             last.units.end = last.units.end.max(units.end);
             last.records.end = end;
         } else {
-            self.stretches.push(Stretch {
+            self.spans.push(Span {
                 file: Arc::clone(&stored.file),
                 units,
                 records: end - 1..end,
@@ -126,27 +126,27 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Reads it all, and shows `take` each stretch, what is wanted of it, and its bytes. Nothing is planned then.
+    /// Reads it all, and shows `take` each span, what is wanted of it, and its bytes. Nothing is planned then.
     pub(super) fn carry_out(
         &mut self,
-        mut take: impl FnMut(&Stretch, &Records<'a>, &[u8]) -> Result<()>,
+        mut take: impl FnMut(&Span, &Records<'a>, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let (records, readers) = (&self.records, self.limits.readers);
-        if readers == 1 || self.stretches.len() <= readers {
-            for stretch in self.stretches.drain(..) {
-                stretch.read(&mut self.bytes)?;
-                take(&stretch, &records[stretch.records.clone()], &self.bytes)?;
+        if readers == 1 || self.spans.len() <= readers {
+            for span in self.spans.drain(..) {
+                span.read(&mut self.bytes)?;
+                take(&span, &records[span.records.clone()], &self.bytes)?;
             }
             self.records.clear();
             return Ok(());
         }
-        let stretches: Arc<[Stretch]> = std::mem::take(&mut self.stretches).into();
+        let spans: Arc<[Span]> = std::mem::take(&mut self.spans).into();
         let mut ahead = (0..readers)
-            .map(|turn| start_reader(&stretches, turn, readers))
+            .map(|turn| start_reader(&spans, turn, readers))
             .collect::<Result<Vec<_>>>()?;
-        for (stretch, turn) in stretches.iter().zip((0..readers).cycle()) {
-            let bytes = ahead[turn].next()?.expect("each stretch has its reader");
-            take(stretch, &records[stretch.records.clone()], &bytes)?;
+        for (span, turn) in spans.iter().zip((0..readers).cycle()) {
+            let bytes = ahead[turn].next()?.expect("each span has its reader");
+            take(span, &records[span.records.clone()], &bytes)?;
             ahead[turn].give_back(bytes);
         }
         self.records.clear();
@@ -154,23 +154,19 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Starts a thread that reads each `step`th stretch, from `first` on.
-fn start_reader(
-    stretches: &Arc<[Stretch]>,
-    first: usize,
-    step: usize,
-) -> Result<Ahead<AlignedBuffer>> {
-    let stretches = Arc::clone(stretches);
-    let mut numbers = (first..stretches.len()).step_by(step);
+/// Starts a thread that reads each `step`th span, from `first` on.
+fn start_reader(spans: &Arc<[Span]>, first: usize, step: usize) -> Result<Ahead<AlignedBuffer>> {
+    let spans = Arc::clone(spans);
+    let mut numbers = (first..spans.len()).step_by(step);
     Ahead::start("waystation-read", move |mut bytes| {
         let number = numbers.next();
-        let read = number.map(|it| stretches[it].read(&mut bytes));
+        let read = number.map(|it| spans[it].read(&mut bytes));
         Ok(read.transpose()?.map(|()| bytes))
     })
 }
 
 impl Stored {
-    /// Whether what is wanted of the record that begins in it can be a part of a stretch: its beginning is short, and
+    /// Whether what is wanted of the record that begins in it can be a part of a span: its beginning is short, and
     /// lies in the file.
     pub(super) fn is_short(&self, start: Start, wanted: &[Wanted]) -> bool {
         let bytes = end_of(wanted);

@@ -16,11 +16,11 @@ const MAX_BYTES: u64 = 1 << 30;
 
 /// What readers have paid and no merge has used up.
 #[derive(Debug, Default)]
-pub(crate) struct Credit {
+pub(crate) struct SeekCredit {
     bytes: AtomicU64,
 }
 
-impl Credit {
+impl SeekCredit {
     /// A reader looked into `places` that it would not have had to; whether compactors should be told.
     pub(crate) fn add(&self, places: u64) -> bool {
         let added = places * SEEK_BYTES;
@@ -50,24 +50,24 @@ mod tests {
 
     #[test]
     fn what_is_paid_is_told_now_and_then_and_used_up_by_merges() {
-        let credit = Credit::default();
-        let told = (0..3 * 4096).filter(|_| credit.add(1)).count();
+        let seek_credit = SeekCredit::default();
+        let told = (0..3 * 4096).filter(|_| seek_credit.add(1)).count();
         assert_eq!(told, 3);
-        assert_eq!(credit.bytes(), 3 * WORTH_TELLING);
-        credit.pay(WORTH_TELLING);
-        assert_eq!(credit.bytes(), 2 * WORTH_TELLING);
-        credit.pay(u64::MAX);
-        assert_eq!(credit.bytes(), 0);
-        assert!(!credit.add(0));
+        assert_eq!(seek_credit.bytes(), 3 * WORTH_TELLING);
+        seek_credit.pay(WORTH_TELLING);
+        assert_eq!(seek_credit.bytes(), 2 * WORTH_TELLING);
+        seek_credit.pay(u64::MAX);
+        assert_eq!(seek_credit.bytes(), 0);
+        assert!(!seek_credit.add(0));
     }
 
     #[test]
     fn it_does_not_grow_for_ever() {
-        let credit = Credit::default();
-        while credit.bytes() < MAX_BYTES {
-            credit.add(1000);
+        let seek_credit = SeekCredit::default();
+        while seek_credit.bytes() < MAX_BYTES {
+            seek_credit.add(1000);
         }
-        credit.add(1000);
-        assert!(credit.bytes() < MAX_BYTES + 1000 * SEEK_BYTES);
+        seek_credit.add(1000);
+        assert!(seek_credit.bytes() < MAX_BYTES + 1000 * SEEK_BYTES);
     }
 }
