@@ -11,10 +11,12 @@ mod arrows;
 mod book;
 mod rules;
 mod walk;
+mod words;
 
 pub use arrows::check_arrows;
 pub use book::{check_contents, check_dependencies, check_links, check_unsafe_islands};
 pub use walk::{SourceFile, read_repository};
+pub use words::check_words;
 
 /// Something to change: where, and what.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,6 +14,7 @@ fn the_repository_is_tidy() {
 
     let mut complaints: Vec<_> = files.iter().flat_map(waystation_tidy::check).collect();
     complaints.extend(waystation_tidy::check_arrows(&files));
+    complaints.extend(waystation_tidy::check_words(&files));
     complaints.extend(waystation_tidy::check_dependencies(&files));
     complaints.extend(waystation_tidy::check_unsafe_islands(&files));
     complaints.extend(waystation_tidy::check_links(&root, &files));
