@@ -52,9 +52,9 @@ fn add_and_read() {
     for digger in diggers {
         digger.join().unwrap();
     }
-    let mut graves = 0;
-    graves.points().for_each(|_, _| graves += 1);
-    assert_eq!(graves, 2 * KEYS * TURNS);
+    let mut count = 0;
+    graves.points().for_each(|_, _| count += 1);
+    assert_eq!(count, 2 * KEYS * TURNS);
     assert_eq!(graves.covering(b"y", hash(b"y"), u64::MAX), 2 * TURNS + 1);
 }
 
