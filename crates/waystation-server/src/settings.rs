@@ -25,7 +25,7 @@ impl std::fmt::Debug for Admin {
 /// How a server speaks TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// A PEM file: the server's certificate, and those that lead to one which clients trust.
+    /// A PEM file: the server's certificate, and its chain up to a certificate that clients trust.
     pub certificate: PathBuf,
     /// A PEM file: the key of the certificate.
     pub key: PathBuf,

@@ -40,7 +40,7 @@ pub(crate) struct Serve {
     /// A file with administrators, one NAME:PASSWORD a line
     #[arg(long, value_name = "FILE")]
     pub(crate) admin_file: Option<PathBuf>,
-    /// Speak TLS with this certificate (PEM, with those that lead to one which clients trust)
+    /// Speak TLS with this certificate (PEM, with its chain up to a certificate that clients trust)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// The key of the certificate (PEM)
