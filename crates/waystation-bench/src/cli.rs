@@ -3,6 +3,7 @@
 use crate::engines::{EngineKind, check_built};
 use crate::error::{Error, Result};
 use crate::raw::RawSettings;
+use crate::session;
 use crate::workload::{Benchmark, check_order};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ const MAX_VALUE_BYTES: u64 = 1 << 30;
         waystation-bench db --engines waystation,leveldb --num 1000000 --json target/db.json\n  \
         waystation-bench db --benchmarks fillseq,readrandom --value-bytes 100,1000 --threads 1,4\n  \
         waystation-bench compare --engines waystation,leveldb --pairs 5 --value-bytes 100,1000 --threads 1,4\n  \
+        waystation-bench compare --engines waystation --pair-with ../before/waystation-bench --pairs 5\n  \
         waystation-bench stalls --engines waystation --seconds 60\n  \
         waystation-bench iot --engines waystation,leveldb,rocksdb --threads 12 --seconds 20 --departing 0.9\n  \
         waystation-bench drives --docs 20000 --doc-bytes 8192 --json target/drives.json\n  \
@@ -93,6 +95,9 @@ pub(crate) struct Common {
     /// Engines, separated by commas [default: all that are built, as they come]
     #[arg(long, value_enum, value_delimiter = ',')]
     engines: Vec<EngineKind>,
+    /// This program of another build: it runs in turns with this one, as the engine `waystation-earlier`
+    #[arg(long, value_name = "BINARY")]
+    pair_with: Option<PathBuf>,
     /// Where the data lies; removed at the end
     #[arg(long, default_value = "target/bench-data")]
     pub(crate) data_dir: PathBuf,
@@ -110,6 +115,27 @@ impl Common {
             engines = all
                 .filter(|engine| engine.is_built() && !engine.is_of_choice())
                 .collect();
+        }
+        let earlier = EngineKind::WaystationEarlier;
+        match &self.pair_with {
+            Some(program) => {
+                if !program.is_file() {
+                    let program = program.display();
+                    return Err(Error::Refused(format!(
+                        "--pair-with {program}: there is no such program"
+                    )));
+                }
+                session::pair_with(program.clone());
+                if !engines.contains(&earlier) {
+                    engines.push(earlier);
+                }
+            }
+            None if engines.contains(&earlier) => {
+                return Err(Error::Refused(format!(
+                    "{earlier} is the engine of another build: name its program with --pair-with"
+                )));
+            }
+            None => {}
         }
         check_built(&engines)?;
         check_once("--engines", &engines)?;

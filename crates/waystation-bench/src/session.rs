@@ -5,11 +5,20 @@ use crate::error::{Error, Result};
 use crate::interrupt::{self, lock};
 use crate::protocol::{Command, Figures, Reply, RunCommand};
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The hidden subcommand that the program starts itself with.
 pub(crate) const WORKER_COMMAND: &str = "worker";
+
+/// The program of another build, which runs the engine that `--pair-with` adds.
+static PAIR: OnceLock<PathBuf> = OnceLock::new();
+
+/// Takes `program`, this program of another build, for the engine of that build.
+pub(crate) fn pair_with(program: PathBuf) {
+    let _ = PAIR.set(program);
+}
 
 /// A process that has one database open. Dropping it kills it.
 pub(crate) struct Worker {
@@ -30,7 +39,15 @@ impl Worker {
         };
         let program = std::env::current_exe()
             .map_err(|error| failed(format!("cannot be started: {error}")))?;
-        let json = serde_json::to_string(settings)
+        let (program, settings) = match PAIR.get() {
+            Some(other) if settings.engine != settings.engine.in_its_build() => {
+                let engine = settings.engine.in_its_build();
+                let settings = settings.clone();
+                (other.clone(), OpenSettings { engine, ..settings })
+            }
+            _ => (program, settings.clone()),
+        };
+        let json = serde_json::to_string(&settings)
             .map_err(|error| failed(format!("cannot be told what to open: {error}")))?;
         let mut child = std::process::Command::new(program)
             .arg(WORKER_COMMAND)

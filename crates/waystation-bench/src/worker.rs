@@ -48,9 +48,10 @@ pub(crate) fn work(settings: &str) -> Result<()> {
 fn dispatch(settings: &OpenSettings, commands: &Receiver<Command>) -> Result<()> {
     check_built(&[settings.engine])?;
     match settings.engine {
-        EngineKind::Waystation | EngineKind::WaystationTuned | EngineKind::WaystationPlain => {
-            serve::<Waystation>(settings, commands)
-        }
+        EngineKind::Waystation
+        | EngineKind::WaystationTuned
+        | EngineKind::WaystationPlain
+        | EngineKind::WaystationEarlier => serve::<Waystation>(settings, commands),
         #[cfg(feature = "rivals")]
         EngineKind::LevelDb | EngineKind::LevelDbTuned => serve::<LevelDb>(settings, commands),
         #[cfg(feature = "rivals")]
@@ -215,7 +216,12 @@ fn iot<E: Engine>(engine: &E, directory: &Path, load: IotLoad) -> Result<IotFigu
         ..rest
     };
     let figures = figures(true, &seen.outcome, &rest, directory)?;
-    let levels = IotLevels::of(at_end, engine.levels()?, seen.outcome.ops);
+    let levels = IotLevels::of(
+        at_end,
+        engine.levels()?,
+        seen.outcome.ops,
+        seen.outcome.bytes,
+    );
     Ok(seen.figures(figures, levels, read_mb))
 }
 

@@ -51,6 +51,9 @@ pub(crate) struct IotArgs {
     /// After each run also offer so many times its inserts per second, whatever the engine takes
     #[arg(long, value_name = "F")]
     pub(crate) open_loop: Option<f64>,
+    /// Records of one device that a client writes at once, as one batch; each client writes for one device after the other
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    batch: u32,
     /// How often; the median run makes the row
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
@@ -91,6 +94,7 @@ impl IotArgs {
             departing: self.departing,
             sync: self.sync,
             offered_per_s: None,
+            batch: self.batch,
         })
     }
 }

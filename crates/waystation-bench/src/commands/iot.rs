@@ -7,7 +7,7 @@
 use super::progress_bar;
 use crate::cli::IotArgs;
 use crate::engines::{EngineKind, OpenSettings};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::place::Place;
 use crate::protocol::{Command, Reply};
@@ -138,7 +138,12 @@ impl Bench<'_> {
             residency: Some(load.residency()),
         })?;
         let figures = match worker.ask(&Command::Iot(load))? {
-            Reply::IotRan(figures) => *figures,
+            Reply::IotRan(figures) if figures.batch == load.batch => *figures,
+            Reply::IotRan(_) => {
+                return Err(Error::Refused(format!(
+                    "{engine} knows no --batch: its build is older than that"
+                )));
+            }
             other => return Err(worker.nonsense(&other)),
         };
         worker.quit()?;

@@ -3,7 +3,7 @@
 //! A plain insert reaches the operating system's buffers, the promise of LevelDB's unsynced put. A synced one
 //! is an insert followed by `persist(SyncData)`, as its documentation asks.
 
-use super::{Cursor, Engine, OpenSettings};
+use super::{Cursor, Engine, Group, OpenSettings};
 use crate::error::{Error, Result};
 use crate::measure;
 use fjall::{Database, Iter, Keyspace, KeyspaceCreateOptions, PersistMode, UserKey, UserValue};
@@ -56,6 +56,18 @@ impl Engine for Fjall {
     fn put_sync(&self, key: &[u8], value: &[u8]) -> Result<()> {
         failed("put", self.keyspace.insert(key, value))?;
         failed("sync", self.database.persist(PersistMode::SyncData))
+    }
+
+    fn put_group(&self, group: &Group, sync: bool) -> Result<()> {
+        let mut batch = self.database.batch();
+        for (key, value) in group.iter() {
+            batch.insert(&self.keyspace, key, value);
+        }
+        failed("put a batch", batch.commit())?;
+        if sync {
+            failed("sync", self.database.persist(PersistMode::SyncData))?;
+        }
+        Ok(())
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! LevelDB 1.23 through its C interface, which `waystation-rivals` links.
 
-use super::{Cursor, Engine, EngineKind, OpenSettings};
+use super::{Cursor, Engine, EngineKind, Group, OpenSettings};
 use crate::error::{Error, Result};
 use crate::measure;
 use std::time::Duration;
@@ -49,6 +49,14 @@ impl Engine for LevelDb {
     #[inline]
     fn put_sync(&self, key: &[u8], value: &[u8]) -> Result<()> {
         told(self.0.put(key, value, true))
+    }
+
+    fn put_group(&self, group: &Group, sync: bool) -> Result<()> {
+        let mut batch = told(Batch::new())?;
+        for (key, value) in group.iter() {
+            batch.put(key, value);
+        }
+        told(self.0.write(&batch, sync))
     }
 
     #[inline]

@@ -39,6 +39,10 @@ pub(crate) enum EngineKind {
     #[value(name = "waystation-plain")]
     #[serde(rename = "waystation-plain")]
     WaystationPlain,
+    /// Waystation of the build that `--pair-with` names
+    #[value(name = "waystation-earlier")]
+    #[serde(rename = "waystation-earlier")]
+    WaystationEarlier,
     /// LevelDB 1.23 as it comes: 4 MB write buffer, 8 MB cache, no filter
     #[value(name = "leveldb")]
     #[serde(rename = "leveldb")]
@@ -71,6 +75,7 @@ impl EngineKind {
             Self::Waystation => "waystation",
             Self::WaystationTuned => "waystation-tuned",
             Self::WaystationPlain => "waystation-plain",
+            Self::WaystationEarlier => "waystation-earlier",
             Self::LevelDb => "leveldb",
             Self::LevelDbTuned => "leveldb-tuned",
             Self::RocksDb => "rocksdb",
@@ -89,8 +94,19 @@ impl EngineKind {
     fn is_waystation(self) -> bool {
         matches!(
             self,
-            Self::Waystation | Self::WaystationTuned | Self::WaystationPlain
+            Self::Waystation
+                | Self::WaystationTuned
+                | Self::WaystationPlain
+                | Self::WaystationEarlier
         )
+    }
+
+    /// The engine that the process of another build is asked for.
+    pub(crate) fn in_its_build(self) -> Self {
+        match self {
+            Self::WaystationEarlier => Self::Waystation,
+            other => other,
+        }
     }
 
     /// Whether it is a configuration of choice rather than the engine as it comes.
@@ -99,6 +115,7 @@ impl EngineKind {
             self,
             Self::WaystationTuned
                 | Self::WaystationPlain
+                | Self::WaystationEarlier
                 | Self::LevelDbTuned
                 | Self::RocksDbTuned
                 | Self::RocksDbTombstones
@@ -108,7 +125,7 @@ impl EngineKind {
     /// What it is set to, for the report.
     pub(crate) fn settings(self) -> &'static str {
         match self {
-            Self::Waystation | Self::WaystationPlain => {
+            Self::Waystation | Self::WaystationPlain | Self::WaystationEarlier => {
                 "default: memtable 32 MB, cache 1/64 of memory (8 to 256 MB), filter 10, snappy, direct I/O for the log"
             }
             Self::WaystationTuned => {
@@ -135,7 +152,7 @@ impl EngineKind {
     pub(crate) fn device_settings(self) -> String {
         let settings = self.settings();
         match self {
-            Self::Waystation | Self::WaystationTuned => {
+            Self::Waystation | Self::WaystationTuned | Self::WaystationEarlier => {
                 format!("{settings}; devices: key up to ':', budgets by default")
             }
             Self::RocksDbTuned => settings.replace("snappy", "no compression"),
@@ -149,6 +166,7 @@ impl EngineKind {
             Self::Waystation | Self::WaystationTuned | Self::WaystationPlain => {
                 env!("CARGO_PKG_VERSION")
             }
+            Self::WaystationEarlier => "of --pair-with",
             Self::LevelDb | Self::LevelDbTuned => "1.23",
             Self::RocksDb | Self::RocksDbTuned | Self::RocksDbTombstones => {
                 env!("WAYSTATION_BENCH_ROCKSDB_VERSION")
@@ -189,6 +207,45 @@ pub(crate) struct OpenSettings {
     pub(crate) residency: Option<Duration>,
 }
 
+/// Keys and values that are put together. Its memory is used again.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    bytes: Vec<u8>,
+    /// Where each key and each value ends.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Group {
+    /// Adds one.
+    #[inline]
+    pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.ends.push((key_end, self.bytes.len()));
+    }
+
+    /// All of them, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.ends.iter().scan(0, |start, (key_end, end)| {
+            let key = &self.bytes[*start..*key_end];
+            *start = *end;
+            Some((key, &self.bytes[*key_end..*end]))
+        })
+    }
+
+    /// Keys and values together (bytes).
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Makes it empty.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+}
+
 /// An open database. Dropping it closes it.
 pub(crate) trait Engine: Sized + Sync {
     /// How it is called in messages.
@@ -205,6 +262,9 @@ pub(crate) trait Engine: Sized + Sync {
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
     /// Puts; survives a power cut.
     fn put_sync(&self, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Puts all of `group`, or nothing, by the engine's batches; survives a power cut if `sync`, else the death of the
+    /// process.
+    fn put_group(&self, group: &Group, sync: bool) -> Result<()>;
     /// Deletes; survives the death of the process.
     fn delete(&self, key: &[u8]) -> Result<()>;
     /// Replaces `value` by the key's. False (and anything in `value`) if there is none.
@@ -257,6 +317,8 @@ pub(crate) struct Levels {
     pub(crate) tree_records: u64,
     /// Bytes of the log's segments that were freed for use again so far.
     pub(crate) freed_log_bytes: u64,
+    /// Bytes that were read from the log so far.
+    pub(crate) log_read_bytes: u64,
     /// Bytes that were written to the log so far.
     pub(crate) log_written_bytes: u64,
     /// Bytes of the tables that flushes and settling have written so far.

@@ -1,6 +1,6 @@
 //! RocksDB through its crate, which compiles the bundled source.
 
-use super::{Cursor, Engine, EngineKind, OpenSettings};
+use super::{Cursor, Engine, EngineKind, Group, OpenSettings};
 use crate::error::{Error, Result};
 use std::thread;
 use std::time::Duration;
@@ -89,6 +89,19 @@ impl Engine for RocksDb {
     #[inline]
     fn put_sync(&self, key: &[u8], value: &[u8]) -> Result<()> {
         failed("put", self.db.put_opt(key, value, &self.write_synced))
+    }
+
+    fn put_group(&self, group: &Group, sync: bool) -> Result<()> {
+        let mut batch = WriteBatch::default();
+        for (key, value) in group.iter() {
+            batch.put(key, value);
+        }
+        let options = if sync {
+            &self.write_synced
+        } else {
+            &self.write
+        };
+        failed("put a batch", self.db.write_opt(batch, options))
     }
 
     #[inline]

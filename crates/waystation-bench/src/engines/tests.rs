@@ -48,6 +48,18 @@ fn behaves<E: Engine>(kind: EngineKind) {
     engine
         .put_sync(Key::new(5000).as_bytes(), b"synced")
         .expect("a synced put");
+    for (sync, first) in [(false, 6000), (true, 7000)] {
+        let mut group = Group::default();
+        group.push(b"forgotten", b"");
+        group.clear();
+        for number in first..first + 10 {
+            group.push(
+                Key::new(number).as_bytes(),
+                format!("value {number}").as_bytes(),
+            );
+        }
+        engine.put_group(&group, sync).expect("a batch");
+    }
     for number in (0..1000).step_by(2) {
         engine
             .delete(Key::new(number).as_bytes())
@@ -69,6 +81,12 @@ fn behaves<E: Engine>(kind: EngineKind) {
             .expect("a get")
     );
     assert_eq!(value, b"synced");
+    for number in (6000..6010).chain(7000..7010) {
+        let found = engine.get(Key::new(number).as_bytes(), &mut value);
+        assert!(found.expect("a get of the batch's"));
+        assert_eq!(value, format!("value {number}").as_bytes());
+    }
+    assert!(!engine.get(b"forgotten", &mut value).expect("a get"));
     assert!(
         !engine
             .get(Key::new(8).as_bytes(), &mut value)
@@ -81,9 +99,10 @@ fn behaves<E: Engine>(kind: EngineKind) {
     );
 
     let mut keys = keys_forward(&engine);
-    assert_eq!(keys.len(), 501);
+    assert_eq!(keys.len(), 521);
     assert_eq!(keys[0], Key::new(1).as_bytes());
     assert_eq!(keys[500], Key::new(5000).as_bytes());
+    assert_eq!(keys[520], Key::new(7009).as_bytes());
     keys.reverse();
     assert_eq!(keys, keys_backward(&engine));
 

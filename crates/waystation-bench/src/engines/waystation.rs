@@ -1,9 +1,9 @@
 //! Waystation itself, through its public interface only.
 
-use super::{Cursor, Engine, EngineKind, Levels, OpenSettings};
+use super::{Cursor, Engine, EngineKind, Group, Levels, OpenSettings};
 use crate::error::{Error, Result};
 use std::time::Duration;
-use waystation::storage::Area;
+use waystation::storage::{Area, AreaMeter};
 use waystation::{
     Db, DbIterator, DeviceLevel, DeviceOptions, Durability, Extractor, IterOptions, Options,
     PutOptions, WriteBatch,
@@ -73,6 +73,19 @@ impl Engine for Waystation {
         failed("put", self.db.write(&batch, Durability::PowerLoss))
     }
 
+    fn put_group(&self, group: &Group, sync: bool) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        for (key, value) in group.iter() {
+            batch.put(key, value);
+        }
+        let durability = if sync {
+            Durability::PowerLoss
+        } else {
+            Durability::ProcessCrash
+        };
+        failed("put a batch", self.db.write(&batch, durability))
+    }
+
     #[inline]
     fn delete(&self, key: &[u8]) -> Result<()> {
         failed("delete", self.db.delete(key))
@@ -125,6 +138,11 @@ impl Engine for Waystation {
             return Ok(None);
         };
         let known = failed("name its devices", self.db.devices().list())?;
+        let journal = |moved: fn(&AreaMeter) -> u64| {
+            let areas = stats.storage.iter();
+            let journal = areas.filter(|it| it.area == Area::Journal);
+            journal.map(|it| moved(&it.meter)).sum()
+        };
         let upper = known
             .iter()
             .filter(|device| matches!(device.level, DeviceLevel::Upper | DeviceLevel::Settling));
@@ -134,10 +152,8 @@ impl Engine for Waystation {
             settled_records: devices.settled_records,
             tree_records: stats.tree.flushes.entries_in,
             freed_log_bytes: stats.log.reserved_lsn.saturating_sub(stats.log.live_bytes),
-            log_written_bytes: (stats.storage.iter())
-                .filter(|it| it.area == Area::Journal)
-                .map(|it| it.meter.written_bytes)
-                .sum(),
+            log_read_bytes: journal(|meter| meter.read_bytes),
+            log_written_bytes: journal(|meter| meter.written_bytes),
             loaded_bytes: stats.tree.flushes.written_bytes,
             merged_bytes: (stats.tree.levels.iter())
                 .map(|level| level.merges.written_bytes)

@@ -120,7 +120,7 @@ pub(crate) fn iot_rows(engines: &[EngineKind], runs: &[IotRun]) -> Vec<IotRow> {
 /// The rows as a table to read.
 pub(crate) fn iot_table(rows: &[IotRow]) -> String {
     let mut text = format!(
-        "{:<9} {:<16} {:>9} {:>7} {:>6} {:>8} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} {:>9} {:>10} {:>8} {:>10} {:>10} {:>7} {:>7}\n",
+        "{:<9} {:<16} {:>9} {:>7} {:>6} {:>8} {:>9} {:>9} {:>6} {:>7} {:>6} {:>7} {:>9} {:>10} {:>8} {:>10} {:>10} {:>7} {:>7} {:>6} {:>7}\n",
         "workload",
         "engine",
         "ops/s",
@@ -139,7 +139,9 @@ pub(crate) fn iot_table(rows: &[IotRow]) -> String {
         "rows/query",
         "qu p99 us",
         "rss MB",
-        "cpu s"
+        "cpu s",
+        "us/op",
+        "read/st"
     );
     let or_dash = |value: Option<f64>, digits: usize| {
         value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
@@ -150,7 +152,7 @@ pub(crate) fn iot_table(rows: &[IotRow]) -> String {
         let levels = &figures.levels;
         let _ = writeln!(
             text,
-            "{:<9} {:<16} {:>9.0} {:>7.1} {:>6} {:>8.1} {:>9.1} {:>9.1} {:>6} {:>7} {:>6} {:>7} {:>9} {:>10.1} {:>8} {:>10.1} {:>10.1} {:>7.0} {:>7.1}{}{}{}",
+            "{:<9} {:<16} {:>9.0} {:>7.1} {:>6} {:>8.1} {:>9.1} {:>9.1} {:>6} {:>7} {:>6} {:>7} {:>9} {:>10.1} {:>8} {:>10.1} {:>10.1} {:>7.0} {:>7.1} {:>6.2} {:>7}{}{}{}",
             run.workload.name(),
             run.engine.name(),
             common.ops_per_s,
@@ -170,6 +172,8 @@ pub(crate) fn iot_table(rows: &[IotRow]) -> String {
             figures.query_p99_us,
             common.peak_rss_mb,
             common.cpu_s,
+            figures.cpu_us_per_op,
+            or_dash(levels.read_per_settled_byte, 2),
             if run.unstable {
                 "  device not steady"
             } else {

@@ -60,6 +60,13 @@ pub(crate) struct IotLoad {
     pub(crate) sync: bool,
     /// Inserts that are offered in a second, by all threads; nothing if each comes when the one before is acknowledged.
     pub(crate) offered_per_s: Option<f64>,
+    /// Records of one device that are put together; an earlier build knows one at a time.
+    #[serde(default = "one")]
+    pub(crate) batch: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl IotLoad {
@@ -82,6 +89,9 @@ pub(crate) struct IotLevels {
     pub(crate) freed_log_mb: Option<f64>,
     /// What was written to the log until idle, in units of 10^6 bytes.
     pub(crate) log_written_mb: Option<f64>,
+    /// What was read from the log until idle, nearly all of it to settle, over the bytes that settled.
+    #[serde(default)]
+    pub(crate) read_per_settled_byte: Option<f64>,
     /// What flushes and settling wrote to tables until idle.
     pub(crate) loaded_mb: Option<f64>,
     /// What compactions wrote to tables until idle.
@@ -89,11 +99,17 @@ pub(crate) struct IotLevels {
 }
 
 impl IotLevels {
-    /// The shares of `inserts`, from what the engine said at the end of the load and when idle.
-    pub(crate) fn of(at_end: Option<Levels>, idle: Option<Levels>, inserts: u64) -> Self {
+    /// The shares of `inserts` of `bytes`, from what the engine said at the end of the load and when idle.
+    pub(crate) fn of(
+        at_end: Option<Levels>,
+        idle: Option<Levels>,
+        inserts: u64,
+        bytes: u64,
+    ) -> Self {
         let Some((at_end, idle)) = at_end.zip(idle) else {
             return Self::default();
         };
+        let settled_bytes = idle.settled_records as f64 * bytes as f64 / inserts.max(1) as f64;
         let share = |records: u64| Some(records as f64 / inserts.max(1) as f64);
         Self {
             settled_share: share(idle.settled_records),
@@ -102,6 +118,8 @@ impl IotLevels {
                 at_end.index_bytes as f64 / at_end.upper_records.max(1) as f64,
             ),
             freed_log_mb: Some(at_end.freed_log_bytes as f64 / 1e6),
+            read_per_settled_byte: (settled_bytes > 0.0)
+                .then(|| idle.log_read_bytes as f64 / settled_bytes),
             log_written_mb: Some(idle.log_written_bytes as f64 / 1e6),
             loaded_mb: Some(idle.loaded_bytes as f64 / 1e6),
             merged_mb: Some(idle.merged_bytes as f64 / 1e6),
@@ -118,6 +136,12 @@ pub(crate) struct IotFigures {
     /// Where the records were.
     #[serde(flatten)]
     pub(crate) levels: IotLevels,
+    /// Records of one device that were put together.
+    #[serde(default = "one")]
+    pub(crate) batch: u32,
+    /// Processor time of the process during the load, over the inserts.
+    #[serde(default)]
+    pub(crate) cpu_us_per_op: f64,
     /// The longest insert.
     pub(crate) longest_stall_ms: f64,
     /// Devices that were deleted.

@@ -264,6 +264,7 @@ mod tests {
             departing: 0.5,
             sync: false,
             offered_per_s: None,
+            batch: 1,
         };
         Queries::new(load, 0)
     }

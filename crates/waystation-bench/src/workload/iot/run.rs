@@ -10,7 +10,7 @@ use super::schedule::{Schedule, Share};
 use super::stay::{Stay, Turn};
 use super::{IotFigures, IotLevels, IotLoad, IotValues};
 use crate::clock;
-use crate::engines::Engine;
+use crate::engines::{Engine, Group};
 use crate::error::{Error, Result};
 use crate::measure::{Latencies, Meter};
 use crate::protocol::Figures;
@@ -36,12 +36,15 @@ pub(crate) struct Seen {
     departed_records: u64,
     behind: Duration,
     residency: Duration,
+    batch: u32,
     asked: Asked,
 }
 
 impl Seen {
-    fn new(residency: Duration) -> Self {
+    fn new(load: &IotLoad) -> Self {
         Self {
+            residency: load.residency(),
+            batch: load.batch,
             outcome: Outcome {
                 ops: 0,
                 found: 0,
@@ -53,7 +56,6 @@ impl Seen {
             departed: 0,
             departed_records: 0,
             behind: Duration::ZERO,
-            residency,
             asked: Asked::new(),
         }
     }
@@ -76,6 +78,8 @@ impl Seen {
         let asked = &self.asked;
         IotFigures {
             levels,
+            batch: self.batch,
+            cpu_us_per_op: common.cpu_s * 1e6 / common.ops.max(1) as f64,
             longest_stall_ms: common.max_us / 1e3,
             common,
             departures: self.departed,
@@ -102,7 +106,7 @@ pub(crate) fn run_iot<E: Engine>(engine: &E, load: IotLoad) -> Result<(Seen, Met
         meter
     };
     let (each, meter) = together((E::NAME, "run devices"), load.threads, work, watch)?;
-    let mut seen = Seen::new(load.residency());
+    let mut seen = Seen::new(&load);
     for more in &each {
         seen.add(more);
     }
@@ -125,6 +129,26 @@ struct Client<'a, E> {
     last: Instant,
     key: Vec<u8>,
     value: Vec<u8>,
+    group: Group,
+}
+
+/// Makes the key of `turn` in the first of two buffers, and returns its value, which may be in the second.
+#[inline]
+fn next_value<'v>(
+    turn: Turn,
+    (values, noise): (IotValues, &'v Noise),
+    random: &mut Random,
+    (key, value): (&mut Vec<u8>, &'v mut Vec<u8>),
+) -> &'v [u8] {
+    key.clear();
+    reading::push_turn(turn, key);
+    match values {
+        IotValues::Random => noise.value(random),
+        IotValues::Kit => {
+            reading::kit_value(turn.sensor, random, value);
+            value
+        }
+    }
 }
 
 impl<'a, E: Engine> Client<'a, E> {
@@ -133,6 +157,7 @@ impl<'a, E: Engine> Client<'a, E> {
             thread,
             threads: load.threads,
             devices: load.devices,
+            batch: load.batch,
         };
         let random = Random::new(SCHEDULE_SEED + 1 + thread);
         Self {
@@ -143,11 +168,12 @@ impl<'a, E: Engine> Client<'a, E> {
             queries: Queries::new(load, thread),
             noise,
             random: Random::new(VALUE_SEED + 1 + thread),
-            seen: Seen::new(load.residency()),
+            seen: Seen::new(&load),
             gone: VecDeque::new(),
             last: clock::now(),
             key: Vec::new(),
             value: Vec::new(),
+            group: Group::default(),
         }
     }
 
@@ -157,8 +183,9 @@ impl<'a, E: Engine> Client<'a, E> {
         let span = Duration::from_secs(u64::from(self.load.seconds));
         let (started, started_ms) = (clock::now(), clock::unix_millis());
         self.last = started;
+        let batch = u64::from(self.load.batch);
         for ordinal in 0.. {
-            let due = self.pace.due(ordinal);
+            let due = self.pace.due(ordinal * batch);
             if due.unwrap_or(self.last - started) >= span {
                 break;
             }
@@ -167,9 +194,8 @@ impl<'a, E: Engine> Client<'a, E> {
                 self.last = pace::wait_until(begin);
             }
             let now = self.last - started;
-            let turn = self.schedule.next_turn(started_ms + now.as_millis() as u64);
-            self.insert(turn, begin)?;
-            if self.queries.is_due() {
+            self.insert(started_ms + now.as_millis() as u64, begin)?;
+            if (0..batch).filter(|_| self.queries.is_due()).count() > 0 {
                 let writer = self.schedule.last_writer();
                 self.queries
                     .ask(self.engine, writer, &mut self.seen.asked)?;
@@ -190,29 +216,51 @@ impl<'a, E: Engine> Client<'a, E> {
         Ok(self.seen)
     }
 
-    /// Puts a record that was to be put at `begin`.
+    /// Puts what was to be put at `begin`, a record or a batch, the time of day being `now_ms`.
     #[inline]
-    fn insert(&mut self, turn: Turn, begin: Instant) -> Result<()> {
-        self.key.clear();
-        reading::push_turn(turn, &mut self.key);
-        let value = match self.load.values {
-            IotValues::Random => self.noise.value(&mut self.random),
-            IotValues::Kit => {
-                reading::kit_value(turn.sensor, &mut self.random, &mut self.value);
-                &self.value
-            }
+    fn insert(&mut self, now_ms: u64, begin: Instant) -> Result<()> {
+        let bytes = if self.load.batch == 1 {
+            self.put_one(now_ms)?
+        } else {
+            self.put_batch(now_ms)?
         };
+        self.last = clock::now();
+        let outcome = &mut self.seen.outcome;
+        outcome.latencies.record(self.last - begin);
+        outcome.ops += u64::from(self.load.batch);
+        outcome.bytes += bytes as u64;
+        Ok(())
+    }
+
+    #[inline]
+    fn put_one(&mut self, now_ms: u64) -> Result<usize> {
+        let value = next_value(
+            self.schedule.next_turn(now_ms),
+            (self.load.values, self.noise),
+            &mut self.random,
+            (&mut self.key, &mut self.value),
+        );
         if self.load.sync {
             self.engine.put_sync(&self.key, value)?;
         } else {
             self.engine.put(&self.key, value)?;
         }
-        self.last = clock::now();
-        let outcome = &mut self.seen.outcome;
-        outcome.latencies.record(self.last - begin);
-        outcome.ops += 1;
-        outcome.bytes += (self.key.len() + VALUE_BYTES) as u64;
-        Ok(())
+        Ok(self.key.len() + VALUE_BYTES)
+    }
+
+    fn put_batch(&mut self, now_ms: u64) -> Result<usize> {
+        self.group.clear();
+        for _ in 0..self.load.batch {
+            let value = next_value(
+                self.schedule.next_turn(now_ms),
+                (self.load.values, self.noise),
+                &mut self.random,
+                (&mut self.key, &mut self.value),
+            );
+            self.group.push(&self.key, value);
+        }
+        self.engine.put_group(&self.group, self.load.sync)?;
+        Ok(self.group.bytes())
     }
 
     fn depart(&mut self, stay: Stay) -> Result<()> {

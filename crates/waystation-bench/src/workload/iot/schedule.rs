@@ -30,6 +30,8 @@ pub(crate) struct Share {
     pub(crate) threads: u32,
     /// Devices of all threads that are there at any time.
     pub(crate) devices: u32,
+    /// Records that a device writes before the next one does.
+    pub(crate) batch: u32,
 }
 
 /// One thread's devices.
@@ -81,7 +83,7 @@ impl Schedule {
     /// What is to be written next, the time of day being `now_ms`.
     #[inline]
     pub(crate) fn next_turn(&mut self, now_ms: u64) -> Turn {
-        let slot = (self.tick % self.slots.len() as u64) as usize;
+        let slot = self.slot_of(self.tick);
         self.tick += 1;
         self.slots[slot].write(now_ms)
     }
@@ -101,8 +103,13 @@ impl Schedule {
 
     /// The device that wrote last, or the first one.
     pub(crate) fn last_writer(&self) -> &Stay {
-        let last = self.tick.saturating_sub(1) % self.slots.len() as u64;
-        &self.slots[last as usize]
+        &self.slots[self.slot_of(self.tick.saturating_sub(1))]
+    }
+
+    /// Whose turn `tick` is.
+    #[inline]
+    fn slot_of(&self, tick: u64) -> usize {
+        (tick / u64::from(self.share.batch) % self.slots.len() as u64) as usize
     }
 
     /// The devices that are there.
@@ -142,6 +149,7 @@ mod tests {
             thread,
             threads: 12,
             devices: 12_005,
+            batch: 1,
         };
         let random = Random::new(1001 + thread);
         Schedule::new(share, IotMode::Spec, RESIDENCY, departing, random)
@@ -163,6 +171,23 @@ mod tests {
             }
         }
         assert_eq!(devices.len(), 12_005);
+    }
+
+    #[test]
+    fn a_device_writes_a_batch_before_the_next_one() {
+        let share = Share {
+            thread: 0,
+            threads: 1,
+            devices: 7,
+            batch: 5,
+        };
+        let mut schedule = Schedule::new(share, IotMode::Kit, RESIDENCY, 0.9, Random::new(1));
+        for device in (0..7).chain(0..7) {
+            for _ in 0..5 {
+                assert_eq!(schedule.next_turn(0).device, device);
+                assert_eq!(schedule.last_writer().device, device);
+            }
+        }
     }
 
     #[test]
