@@ -35,6 +35,29 @@ fn keys_backward(engine: &impl Engine) -> Vec<Vec<u8>> {
     keys
 }
 
+fn put_groups(engine: &impl Engine) {
+    let mut group = Group::default();
+    for (sync, first) in [(false, 6000), (true, 7000)] {
+        group.push(b"forgotten", b"");
+        group.clear();
+        for number in first..first + 10 {
+            let value = format!("value {number}");
+            group.push(Key::new(number).as_bytes(), value.as_bytes());
+        }
+        engine.put_group(&group, sync).expect("a batch");
+    }
+}
+
+fn find_groups(engine: &impl Engine) {
+    let mut value = Vec::new();
+    for number in (6000..6010).chain(7000..7010) {
+        let found = engine.get(Key::new(number).as_bytes(), &mut value);
+        assert!(found.expect("a get of the batch's"));
+        assert_eq!(value, format!("value {number}").as_bytes());
+    }
+    assert!(!engine.get(b"forgotten", &mut value).expect("a get"));
+}
+
 fn behaves<E: Engine>(kind: EngineKind) {
     let directory = tempfile::tempdir().expect("a directory");
     let settings = settings(kind, &directory);
@@ -48,18 +71,7 @@ fn behaves<E: Engine>(kind: EngineKind) {
     engine
         .put_sync(Key::new(5000).as_bytes(), b"synced")
         .expect("a synced put");
-    for (sync, first) in [(false, 6000), (true, 7000)] {
-        let mut group = Group::default();
-        group.push(b"forgotten", b"");
-        group.clear();
-        for number in first..first + 10 {
-            group.push(
-                Key::new(number).as_bytes(),
-                format!("value {number}").as_bytes(),
-            );
-        }
-        engine.put_group(&group, sync).expect("a batch");
-    }
+    put_groups(&engine);
     for number in (0..1000).step_by(2) {
         engine
             .delete(Key::new(number).as_bytes())
@@ -81,12 +93,7 @@ fn behaves<E: Engine>(kind: EngineKind) {
             .expect("a get")
     );
     assert_eq!(value, b"synced");
-    for number in (6000..6010).chain(7000..7010) {
-        let found = engine.get(Key::new(number).as_bytes(), &mut value);
-        assert!(found.expect("a get of the batch's"));
-        assert_eq!(value, format!("value {number}").as_bytes());
-    }
-    assert!(!engine.get(b"forgotten", &mut value).expect("a get"));
+    find_groups(&engine);
     assert!(
         !engine
             .get(Key::new(8).as_bytes(), &mut value)

@@ -152,7 +152,7 @@ pub(crate) fn iot_table(rows: &[IotRow]) -> String {
         let levels = &figures.levels;
         let _ = writeln!(
             text,
-            "{:<9} {:<16} {:>9.0} {:>7.1} {:>6} {:>8.1} {:>9.1} {:>9.1} {:>6} {:>7} {:>6} {:>7} {:>9} {:>10.1} {:>8} {:>10.1} {:>10.1} {:>7.0} {:>7.1} {:>6.2} {:>7}{}{}{}",
+            "{:<9} {:<16} {:>9.0} {:>7.1} {:>6} {:>8.1} {:>9.1} {:>9.1} {:>6} {:>7} {:>6} {:>7} {:>9} {:>10.1} {:>8} {:>10.1} {:>10.1} {:>7.0} {:>7.1} {:>6.2} {:>7}{}",
             run.workload.name(),
             run.engine.name(),
             common.ops_per_s,
@@ -174,22 +174,22 @@ pub(crate) fn iot_table(rows: &[IotRow]) -> String {
             common.cpu_s,
             figures.cpu_us_per_op,
             or_dash(levels.read_per_settled_byte, 2),
-            if run.unstable {
-                "  device not steady"
-            } else {
-                ""
-            },
-            if run.recycled == Some(false) {
-                "  log not recycled: too short"
-            } else {
-                ""
-            },
-            if figures.behind_residencies > 1.0 {
-                "  deletions more than a residency late"
-            } else {
-                ""
-            },
+            remarks(run),
         );
     }
     text
+}
+
+/// What is to be known of a run that does not count without it.
+fn remarks(run: &IotRun) -> String {
+    let remarks = [
+        (run.unstable, "  device not steady"),
+        (run.recycled == Some(false), "  log not recycled: too short"),
+        (
+            run.figures.behind_residencies > 1.0,
+            "  deletions more than a residency late",
+        ),
+    ];
+    let held = remarks.iter().filter(|(holds, _)| *holds);
+    held.map(|(_, remark)| *remark).collect()
 }
