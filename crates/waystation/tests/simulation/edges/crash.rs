@@ -45,7 +45,8 @@ impl World<'_> {
         drop(self.edges[edge].db.take());
         self.edges[edge].machine = machine;
         self.start(edge);
-        self.find(edge, crash == Crash::PowerCut, &format!("{crash:?}"));
+        self.edges[edge].lost_power |= crash == Crash::PowerCut;
+        self.find(edge, &format!("{crash:?}"));
     }
 
     /// Closes `edge` and opens it again.
@@ -60,16 +61,17 @@ impl World<'_> {
             return self.end(edge, None);
         }
         self.start(edge);
-        self.find(edge, false, "close");
+        self.find(edge, "close");
     }
 
     /// Finds out which event an edge went back to, which was opened after `how`.
-    fn find(&mut self, edge: usize, is_power_cut: bool, how: &str) {
+    fn find(&mut self, edge: usize, how: &str) {
         let shown = match self.shown(edge) {
             Ok(shown) => shown,
             Err(_) if self.edges[edge].rules.is_halted() => return self.end(edge, None),
             Err(error) => self.fail(&format!("edge {edge} after {how}: {error}")),
         };
+        let is_power_cut = std::mem::take(&mut self.edges[edge].lost_power);
         let events = &self.edges[edge].events;
         let fits = |holdings: &&Holdings| self.fits(holdings, &shown);
         let found = events.left(is_power_cut).find(fits).cloned();

@@ -44,6 +44,8 @@ struct Edge {
     rules: FaultRules,
     /// Whether its storage ends by itself in this life.
     may_end: bool,
+    /// The power was cut, and it was not found out yet what that left: its machine ended again before.
+    lost_power: bool,
     /// `None` only while it is not running.
     db: Option<Db>,
     events: Events,
@@ -94,6 +96,7 @@ impl<'a> World<'a> {
                 machine,
                 rules,
                 may_end: false,
+                lost_power: false,
                 db,
                 events: Events::new(vec![Known::default(); DEVICES]),
             });

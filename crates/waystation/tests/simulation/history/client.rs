@@ -145,7 +145,8 @@ impl Client<'_> {
             Durability::ProcessCrash
         };
         let changes = self.plan.changes(self.number, self.written.count);
-        let (batch, is_long) = (plan::batch(&changes), plan::is_long(&changes));
+        let batch = plan::batch(&changes);
+        let is_long = plan::is_long(&batch);
         let begun = self.told.begin(self.number);
         self.told.long.fetch_add(u64::from(is_long), SeqCst);
         let step = loop {

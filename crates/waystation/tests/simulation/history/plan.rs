@@ -19,7 +19,11 @@ pub(crate) enum Change {
 
 const A_MOMENT: Duration = Duration::from_micros(1);
 const CENTURIES: Duration = Duration::from_secs(10_000_000_000);
-/// Batches of this size are longer than half of the smallest ring.
+/// The smallest ring of a life.
+pub(crate) const RING_BYTES_MIN: usize = 256 << 10;
+/// The log adds no more than this to a batch.
+const RECORD_ADDS_MAX: usize = 64;
+/// Values of this size are longer than half of the smallest ring.
 const LONG_BYTES: u64 = 140_000;
 
 /// The shape of all lives of one seed.
@@ -158,11 +162,10 @@ impl Plan {
     }
 }
 
-/// Whether `change` may wait for the storage to be well again.
-pub(crate) fn is_long(changes: &[Change]) -> bool {
-    changes
-        .iter()
-        .any(|change| matches!(change, Change::Put(_, value) if value.len() as u64 >= LONG_BYTES))
+/// Whether the write of `batch` may wait for the storage to be well again: its record, with what the log adds, may be longer
+/// than half of the smallest ring.
+pub(crate) fn is_long(batch: &WriteBatch) -> bool {
+    batch.byte_len() + RECORD_ADDS_MAX > RING_BYTES_MIN / 2
 }
 
 pub(crate) fn batch(changes: &[Change]) -> WriteBatch {
