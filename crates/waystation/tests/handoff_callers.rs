@@ -264,18 +264,35 @@ fn a_departure_survives_a_kill_for_any_caller() {
     );
 }
 
+/// One caller lets a device depart. The others wait until the list says so.
 #[test]
-fn a_device_that_is_unknown_to_a_settling_caller_has_departed() {
-    gone_after_a_kill(
-        |db| match db.devices().depart(b"car") {
-            Ok(()) => true,
-            _ => matches!(
-                db.devices().settle(b"car"),
-                Err(Error::Device(DeviceError::Unknown { .. }))
-            ),
-        },
-        |db| state(db, "car:").is_empty(),
-    );
+fn a_device_that_is_listed_as_departed_has_departed() {
+    for seed in 0..ROUNDS {
+        let machine = SimStorage::new(seed);
+        let db = open(&machine);
+        db.put(b"car:1", b"").expect("put");
+        let callers = AtomicUsize::new(0);
+        let is_listed = || {
+            let devices = db.devices().list().expect("a list");
+            let mut there = devices
+                .iter()
+                .filter(|device| device.level != DeviceLevel::Departed);
+            there.any(|device| device.name == b"car")
+        };
+        let learn = |put_begins: &dyn Fn()| {
+            put_begins();
+            if callers.fetch_add(1, SeqCst) == 0 {
+                return db.devices().depart(b"car").is_ok();
+            }
+            while is_listed() {
+                std::hint::spin_loop();
+            }
+            true
+        };
+        let left = crash_when_answered(&db, &machine, (Crash::Process, seed), learn);
+        drop(db);
+        assert!(state(&open(&left), "car:").is_empty(), "seed {seed}");
+    }
 }
 
 /// Lets callers `ask` an engine with a device at once, kills it when one is answered, and asks what is left whether it

@@ -55,7 +55,7 @@ fn wait_a_while<T>(thread: &ScopedJoinHandle<'_, T>) {
     }
 }
 
-/// While a sync is under way more is written to the same segment. The sync has not covered that.
+/// While a sync is under way more is written to the same segment, and to the next ones. The sync has not covered that.
 #[test]
 fn what_is_written_during_a_sync_is_for_the_next_one() {
     for seed in 0..SEEDS {
@@ -66,12 +66,18 @@ fn what_is_written_during_a_sync_is_for_the_next_one() {
                 .on(SEGMENTS)
                 .times(1),
         );
-        // So long that it is written out at once.
+        // So long that they are written out at once.
         let long = vec![7; small_options().ring_bytes * 3 / 4];
+        let segments = 3 * small_options().log_segment_bytes;
+        let meanwhile: Vec<_> = (0..segments.div_ceil(long.len()))
+            .map(|number| format!("meanwhile {number}"))
+            .collect();
         thread::scope(|scope| {
             let synced = scope.spawn(|| put_synced(&db, b"synced", b"first"));
             wait_until_caught(&rules, sync);
-            db.put(b"meanwhile", &long).unwrap();
+            for key in &meanwhile {
+                db.put(key.as_bytes(), &long).unwrap();
+            }
             rules.remove(sync);
             synced.join().unwrap().unwrap();
         });
@@ -79,7 +85,10 @@ fn what_is_written_during_a_sync_is_for_the_next_one() {
         let machine = cut_power(db, &machine, seed);
         let db = open_simulated(&machine, small_options()).unwrap();
         assert_eq!(db.get(b"synced").unwrap(), Some(b"first".to_vec()));
-        assert!(db.get(b"meanwhile").unwrap() == Some(long), "seed {seed}");
+        for key in &meanwhile {
+            let found = db.get(key.as_bytes()).unwrap();
+            assert!(found.as_ref() == Some(&long), "seed {seed}: {key}");
+        }
     }
 }
 
