@@ -34,6 +34,10 @@ impl Events for Core {
         Self::check_leaving(self, bytes)
     }
 
+    fn is_long(&self, log_bytes: usize) -> bool {
+        Self::is_long(self, log_bytes)
+    }
+
     fn keep_soon(&self) {
         Self::keep_soon(self);
     }
@@ -181,10 +185,6 @@ impl Admission for Core {
 
     fn wait_for_flush(&self) -> Result<()> {
         Self::wait_for_flush(self)
-    }
-
-    fn is_long(&self, log_bytes: usize) -> bool {
-        Self::is_long(self, log_bytes)
     }
 
     fn part_bytes(&self) -> usize {

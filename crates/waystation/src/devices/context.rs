@@ -48,6 +48,9 @@ pub(crate) trait Events {
     /// Refuses what gives room back, and takes `bytes` of the log, where not even that is left.
     fn check_leaving(&self, bytes: u64) -> Result<()>;
 
+    /// Whether a record of so many bytes goes into the ring piece by piece.
+    fn is_long(&self, log_bytes: usize) -> bool;
+
     /// Something happened that may leave the maintenance something to do.
     fn keep_soon(&self);
 

@@ -116,6 +116,9 @@ impl<E: Events> Context<'_, E> {
         if !is_counted && self.engine.is_short_of_room() {
             self.engine.check_leaving(payload.len() as u64)?;
         }
+        // One that names very many devices is a long record: an opening may have to lay all of it out anew.
+        let is_long = self.engine.is_long(payload.len());
+        let _counted = is_long.then(|| self.reserve.count_long(payload.len() as u64));
         let record = NewRecord::new(RecordKind::Devices, &payload, 1);
         match self.commit_event(&record, happen, |(), _| ()) {
             Ok(_) => Ok(true),

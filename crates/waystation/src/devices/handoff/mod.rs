@@ -83,9 +83,6 @@ pub(crate) trait Admission {
     /// Waits until fewer memtables are full.
     fn wait_for_flush(&self) -> Result<()>;
 
-    /// Whether a record of so many bytes goes into the ring piece by piece.
-    fn is_long(&self, log_bytes: usize) -> bool;
-
     /// The most bytes that a part of an admission should have, so that it does not fill the ring.
     fn part_bytes(&self) -> usize;
 
