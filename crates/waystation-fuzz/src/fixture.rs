@@ -1,6 +1,6 @@
 //! Small databases with a file of every kind, and what must be read from them.
 //!
-//! They are made by [`Kind::make`] and kept in `testdata/format-1` as they were made when the format was fixed, so
+//! They are made by [`Kind::make`] and kept in `testdata` as they were made when their version of the format was fixed, so
 //! that later versions are known to open them.
 
 use crate::image::Image;
@@ -19,6 +19,9 @@ use waystation::{
 pub const DIR: &str = "/db";
 /// A time to live that is not over when a later version reads what was kept.
 const CENTURIES: Duration = Duration::from_secs(100_000_000_000);
+
+/// A value whose writer dies before it has copied all of it.
+const TORN: &[u8] = b"of a process that died";
 
 /// What a database holds.
 pub type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -39,18 +42,21 @@ pub enum Kind {
     Shown,
     /// The process died with a snapshot held, and graves have no memory: they are in files, some with dates.
     Spilled,
+    /// The process died amid a write, with later ones acknowledged; and then the next process. The log has a gap.
+    Gap,
     /// Of LevelDB's, with tables and a log.
     LevelDb,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Closed,
         Self::Crashed,
         Self::Devices,
         Self::Shown,
         Self::Spilled,
+        Self::Gap,
         Self::LevelDb,
     ];
 
@@ -62,6 +68,7 @@ impl Kind {
             Self::Devices => "devices",
             Self::Shown => "shown",
             Self::Spilled => "spilled",
+            Self::Gap => "gap",
             Self::LevelDb => "leveldb",
         }
     }
@@ -153,6 +160,17 @@ impl Kind {
                 fill_log(&db)?;
                 machine.crash(1, Crash::Process)
             }
+            Self::Gap => {
+                let db = Db::open_with(storage, dir, self.options())?;
+                fill_tables(&db)?;
+                db.put(b"torn", TORN)?;
+                write(&db, apply_log, Durability::ProcessCrash)?;
+                let left = Image::read(&*machine.crash(1, Crash::Process), dir)?;
+                let machine = tear(&left).boot(dir)?;
+                let db = Db::open_with(machine.clone(), dir, self.options())?;
+                write(&db, apply_unsynced, Durability::ProcessCrash)?;
+                machine.crash(2, Crash::Process)
+            }
         };
         Image::read(&*machine, dir).map(Some)
     }
@@ -181,8 +199,9 @@ impl Kind {
     }
 
     fn directory(self) -> PathBuf {
+        let version = if self == Self::Gap { 2 } else { 1 };
         Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("testdata/format-1")
+            .join(format!("testdata/format-{version}"))
             .join(self.name())
     }
 
@@ -282,6 +301,21 @@ fn read_all(db: &Db, content: &Content) -> Result<Option<String>> {
         Err(error) => failure = Some(error),
     }
     failure.map_or(Ok(None), Err)
+}
+
+/// `image`, in whose ring the last byte of [`TORN`] has not come.
+fn tear(image: &Image) -> Image {
+    const RING: &str = "journal.ring";
+    let mut ring = image.file(RING).unwrap_or_default().to_vec();
+    let places = ring.windows(TORN.len());
+    if let Some(at) = places
+        .enumerate()
+        .find(|(_, bytes)| bytes == &TORN)
+        .map(|it| it.0)
+    {
+        ring[at + TORN.len() - 1] = 0;
+    }
+    image.with(RING, ring)
 }
 
 fn scan(db: &Db) -> Result<Content> {

@@ -24,6 +24,10 @@ fn every_flipped_bit_is_detected_or_harmless() {
             if kind == Kind::Shown && !name.starts_with("INDEXES") {
                 continue;
             }
+            // And here those of one that crashed.
+            if kind == Kind::Gap && !name.to_lowercase().starts_with("journal") {
+                continue;
+            }
             let mut tally = Tally::default();
             thread::scope(|scope| {
                 let threads: Vec<_> = (0..THREADS)

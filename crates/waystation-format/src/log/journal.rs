@@ -3,6 +3,7 @@
 //! ```text
 //!  0 magic "WSJOURN1"   8 checksum u32 of 12..48   12 version u32   16 incarnation u64
 //! 24 ring bytes u64    32 first segment u64       40 clean LSN u64 (0: not closed cleanly)
+//! 48 boot 16 bytes     (zeros: unknown; version 1 ends before it)
 //! ```
 //!
 //! It is replaced (temporary file, sync, rename, directory sync) once at each open, as the last step of
@@ -15,8 +16,10 @@ use crate::checksum;
 /// The longest ring there can be (bytes).
 const RING_BYTES_MAX: u64 = 1 << 30;
 const MAGIC: &[u8; 8] = b"WSJOURN1";
-const VERSION: u32 = 1;
-const BYTES: usize = 48;
+const VERSION: u32 = 2;
+/// The length of the file in version 1, and in this one.
+const BYTES_OF_1: usize = 48;
+const BYTES: usize = 64;
 
 /// The content of the `JOURNAL` file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +32,8 @@ pub struct JournalState {
     pub first_segment: u64,
     /// After a clean close, where the log ends; everything below must be there. 0 while open.
     pub clean_lsn: u64,
+    /// The start of the machine during which this life runs, if that is known: a ring is whole as long as it lasts.
+    pub boot: Option<[u8; 16]>,
 }
 
 impl JournalState {
@@ -46,6 +51,7 @@ impl JournalState {
         ] {
             bytes.extend_from_slice(&field.to_le_bytes());
         }
+        bytes.extend_from_slice(&self.boot.unwrap_or_default());
         let checksum = checksum::crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -78,15 +84,18 @@ impl JournalState {
         else {
             return Err("it is shorter than a journal file");
         };
-        if &bytes[..8] != MAGIC || bytes.len() != BYTES {
+        if &bytes[..8] != MAGIC || ![BYTES_OF_1, BYTES].contains(&bytes.len()) {
             return Err("it is not a journal file");
         }
         if checksum != checksum::crc32c(&bytes[12..]) {
             return Err("its checksum does not match");
         }
-        if version != VERSION {
-            return Err("it was written by a newer version");
-        }
+        let boot = match (version, bytes.len()) {
+            (1, BYTES_OF_1) => None,
+            (VERSION, BYTES) => bytes.last_chunk().copied().filter(|boot| boot != &[0; 16]),
+            (1 | VERSION, _) => return Err("its length is that of another version"),
+            _ => return Err("it was written by a newer version"),
+        };
         let is_ring = ring_bytes <= RING_BYTES_MAX && ring_bytes.is_multiple_of(UNIT_BYTES as u64);
         if !is_ring {
             return Err("it names a length that no ring has");
@@ -96,6 +105,7 @@ impl JournalState {
             ring_bytes,
             first_segment,
             clean_lsn,
+            boot,
         })
     }
 }

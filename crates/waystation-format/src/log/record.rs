@@ -24,6 +24,9 @@ pub enum RecordKind {
     Batch = 1,
     /// What happened to devices: see docs/formats/devices.md. Counts as one operation.
     Devices = 2,
+    /// Sequence numbers that no operation has: a process died before it had completed the record that took them. The
+    /// payload is empty.
+    Gap = 3,
 }
 
 impl RecordKind {
@@ -31,6 +34,7 @@ impl RecordKind {
         match kind {
             1 => Some(Self::Batch),
             2 => Some(Self::Devices),
+            3 => Some(Self::Gap),
             _ => None,
         }
     }

@@ -146,13 +146,40 @@ fn a_journal_file_reads_back_and_every_flip_is_noticed() {
         ring_bytes: 1 << 24,
         first_segment: 12,
         clean_lsn: 4096,
+        boot: Some([5; 16]),
     };
     let bytes = state.encode();
     assert_eq!(JournalState::decode(&bytes), Ok(state));
+    let state = JournalState {
+        boot: None,
+        ..state
+    };
+    assert_eq!(JournalState::decode(&state.encode()), Ok(state));
     each_flip(&bytes, |bit, flipped| {
         assert!(JournalState::decode(flipped).is_err(), "bit {bit}");
     });
     assert!(JournalState::decode(&bytes[..40]).is_err());
+}
+
+/// Version 1 ended before the machine's start.
+#[test]
+fn a_journal_file_of_version_1_reads_as_one_that_does_not_know_the_start() {
+    let state = JournalState {
+        incarnation: 7,
+        ring_bytes: 1 << 24,
+        first_segment: 12,
+        clean_lsn: 0,
+        boot: None,
+    };
+    let mut bytes = state.encode();
+    bytes.truncate(48);
+    bytes[12..16].copy_from_slice(&1_u32.to_le_bytes());
+    let checksum = checksum::crc32c(&bytes[12..]);
+    bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
+    assert_eq!(JournalState::decode(&bytes), Ok(state));
+    each_flip(&bytes, |bit, flipped| {
+        assert!(JournalState::decode(flipped).is_err(), "bit {bit}");
+    });
 }
 
 #[test]

@@ -59,6 +59,7 @@ pub(super) fn record_seeds() -> Vec<Vec<u8>> {
     vec![
         header(RecordKind::Batch),
         header(RecordKind::Devices),
+        header(RecordKind::Gap),
         vec![0; RECORD_HEADER_BYTES],
     ]
 }

@@ -85,6 +85,7 @@ impl Core {
             is_table: true,
         }));
         if let Some(devices) = &self.devices {
+            self.log.wait_acknowledged();
             last_sequence = self.log.visible_sequence();
             self.log.sync_all()?;
             devices.upper.note_durable(last_sequence);

@@ -14,6 +14,7 @@ impl Db {
         let Some(devices) = &core.devices else {
             return core.tree.check(0);
         };
+        core.log.wait_acknowledged();
         let written = core.log.visible_sequence();
         let mut report = core.tree.check(written)?;
         // What is given up meanwhile stays readable.

@@ -5,14 +5,14 @@
 //!  2 reserve   place in the log, sequence; `admit`      one short lock, in the order of the log
 //!  3 copy      record into the ring                     in parallel
 //!  4 apply     versions, graves, entries of indexes     in parallel
-//!  5 publish   visible with everything before it        in order
+//!  5 publish   acknowledged; visible in order           in parallel
 //!  6 sync      on demand                                one sync for many       the caller
 //! ```
 //!
 //! A write, a write in a directory with devices, an event of a device and a part of a device that is admitted take this way.
 //! They differ in what they admit and apply, which the caller gives as arguments.
 //!
-//! Invariants: after step 2 nothing fails until the record is visible; what `apply` fills, `admit` has found room for; a
+//! Invariants: after step 2 nothing fails until the record is complete; what `apply` fills, `admit` has found room for; a
 //! write goes to the memtable that was active at its place in the log, so a memtable holds exactly the records between two
 //! positions. Whatever is committed ends a rest.
 
@@ -22,7 +22,7 @@ use crate::log::{Logged, NewRecord, Rejection};
 use crate::options::Durability;
 
 impl Core {
-    /// Commits `record`: it is visible, with everything before it, when this returns.
+    /// Commits `record`: it can be acknowledged when this returns, and becomes visible once everything before it is complete.
     ///
     /// `admit` runs under the front's lock, in the order of the log, with a position at or before the record's and its first
     /// sequence number. If it rejects the record nothing is reserved. What it returns, mostly the memtable to write to,

@@ -42,6 +42,7 @@ mod model_tests;
 mod older;
 mod open;
 mod pipeline;
+mod point_read;
 mod rest;
 mod sizes;
 mod snapshot;
@@ -66,7 +67,7 @@ use crate::cemetery::dead_ranges::search::DeadRangeSearch;
 use crate::cemetery::expiry::ExpiryClock;
 use crate::devices::maintenance::Devices;
 use crate::devices::residency::ReadPoint;
-use crate::devices::upper::{Step, Upper};
+use crate::devices::upper::Upper;
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::lsm::iter::Source;
@@ -75,7 +76,6 @@ use crate::lsm::tree::Tree;
 use crate::options::{Durability, Options, PutOptions};
 use crate::read_state::{ReadState, ReadStates};
 use crate::retirement::GraveStore;
-use crate::sst::Lookup;
 use crate::sst::MergingIterator;
 use crate::storage::{DirectoryLock, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -394,6 +394,8 @@ impl Drop for Db {
 impl Core {
     /// A snapshot, as [`Db::snapshot`] says.
     fn snapshot(&self) -> Snapshot {
+        // Before the snapshots are locked.
+        self.log.wait_acknowledged();
         self.snapshots
             .take(|| self.log.visible_sequence(), || self.storage.now())
     }
@@ -492,79 +494,6 @@ impl Core {
         )))
     }
 
-    /// The value under `key` now.
-    fn get_now(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let Some(devices) = &self.devices else {
-            let (read_state, sequence) = self.read_states.read_point(&self.log);
-            let covering = read_state.covering(key, sequence, || self.time())?;
-            return self
-                .get_below(&read_state, key, sequence, covering)
-                .map(found);
-        };
-        loop {
-            let generation = devices.upper.table.generation();
-            let (read_state, sequence) = self.read_states.read_point(&self.log);
-            let value = self.get(&read_state, key, sequence, || self.time());
-            // Without a snapshot, what was to be read may have been given up meanwhile.
-            if devices.upper.table.generation() == generation {
-                return value;
-            }
-        }
-    }
-
-    /// The value under `key` at `sequence` and `time`, on both levels.
-    fn get(
-        &self,
-        read_state: &ReadState,
-        key: &[u8],
-        sequence: u64,
-        time: impl FnOnce() -> u64,
-    ) -> Result<Option<Vec<u8>>> {
-        let upper = self.devices.as_ref().map(|devices| &devices.upper);
-        let device = upper.and_then(|upper| Some((upper, upper.table.extractor().prefix(key)?)));
-        let covering = read_state.covering(key, sequence, time)?;
-        let Some((upper, prefix)) = device else {
-            return self
-                .get_below(read_state, key, sequence, covering)
-                .map(found);
-        };
-        let point = ReadPoint {
-            snapshot: sequence,
-            generation: read_state.generation(),
-        };
-        match upper.get(prefix, key, point, covering)? {
-            Step::Done(value) => Ok(value),
-            Step::Tree(covering, then) => {
-                match self.get_below(read_state, key, sequence, covering)? {
-                    Lookup::Missing => match then {
-                        Lookup::Found(spot) => upper.value(&spot).map(Some),
-                        Lookup::Deleted | Lookup::Missing => Ok(None),
-                    },
-                    answer => Ok(found(answer)),
-                }
-            }
-        }
-    }
-
-    /// What memtables and tree say about `key` at `sequence`, where versions below `covering` are hidden.
-    fn get_below(
-        &self,
-        read_state: &ReadState,
-        key: &[u8],
-        sequence: u64,
-        covering: u64,
-    ) -> Result<Lookup<Vec<u8>>> {
-        for memtable in read_state.memtables() {
-            match memtable.get_above(key, sequence, covering) {
-                Lookup::Found(value) => return Ok(Lookup::Found(value.to_vec())),
-                Lookup::Deleted => return Ok(Lookup::Deleted),
-                Lookup::Missing => {}
-            }
-        }
-        self.tree
-            .get_above(&read_state.version, key, sequence, covering)
-    }
-
     fn check_snapshot(&self, snapshot: &Snapshot) -> Result<()> {
         if snapshot.is_of(&self.snapshots) {
             Ok(())
@@ -586,12 +515,5 @@ impl Core {
         let level0 = read_state.version.level(0).len();
         self.throttle
             .observe(self.full_memtables.load(SeqCst), level0);
-    }
-}
-
-fn found(answer: Lookup<Vec<u8>>) -> Option<Vec<u8>> {
-    match answer {
-        Lookup::Found(value) => Some(value),
-        Lookup::Deleted | Lookup::Missing => None,
     }
 }

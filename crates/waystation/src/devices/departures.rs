@@ -78,7 +78,7 @@ pub(crate) fn depart<E: Events + Memtables>(
     let table = &context.upper.table;
     let event = DeviceEvent::Departed(prefix);
     context
-        .log_event(&event, |lsn, sequence| {
+        .log_write(&event, |lsn, sequence| {
             if let Some(barred) = table.barred(prefix) {
                 Err(Rejection::Failed(table.barred_error(prefix, &barred)))
             } else if !has_older && !table.is_occupied(prefix) {

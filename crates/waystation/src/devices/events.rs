@@ -16,7 +16,7 @@
 //! far are visible. They wait for all of them, and not for one, because some decisions leave nothing to look at: a
 //! device that departed, a stub that was lifted, a hand-off that was aborted.
 //!
-//! Writes do not follow the rule. Their `Moving` and `Moved` promise that nothing was written, and no more.
+//! A departure tells of nothing but itself, and is acknowledged as a write is. Writes do not follow the rule. Their `Moving` and `Moved` promise that nothing was written, and no more.
 
 use super::context::{Context, Events};
 use super::record::DeviceEvent;
@@ -70,9 +70,21 @@ impl<E> Context<'_, E> {
 
 impl<E: Events> Context<'_, E> {
     /// Commits the record of an event and makes the event true: `happen` runs in the order of the log with a position at or
-    /// before the event's and its sequence number. If `happen` rejects it, nothing is reserved, and all that it found is
-    /// visible when this returns: after a [`Rejection::Moved`] the caller looks again.
+    /// before the event's and its sequence number. The event is visible when this returns. If `happen` rejects it, nothing
+    /// is reserved, and all that it found is visible: after a [`Rejection::Moved`] the caller looks again.
     pub(crate) fn commit_event<T, R>(
+        &self,
+        record: &NewRecord<'_>,
+        happen: impl FnOnce(u64, u64) -> Result<T, Rejection>,
+        apply: impl FnOnce(T, Logged) -> R,
+    ) -> Result<(Logged, R), Rejection> {
+        let committed = self.acknowledge_event(record, happen, apply)?;
+        self.upper.log.wait_visible(committed.0.first_sequence);
+        Ok(committed)
+    }
+
+    /// The same, but the event is acknowledged as a write is: it may become visible later, and reads wait for it.
+    fn acknowledge_event<T, R>(
         &self,
         record: &NewRecord<'_>,
         happen: impl FnOnce(u64, u64) -> Result<T, Rejection>,
@@ -110,6 +122,20 @@ impl<E: Events> Context<'_, E> {
         event: &DeviceEvent<'_>,
         happen: impl FnOnce(u64, u64) -> Result<(), Rejection>,
     ) -> Result<bool> {
+        let logged = self.log_write(event, happen)?;
+        if let Some(logged) = logged {
+            self.upper.log.wait_visible(logged.first_sequence);
+        }
+        Ok(logged.is_some())
+    }
+
+    /// Logs an event that its caller is told of as of a write: it may become visible later, and reads wait for it. `None`
+    /// if it was not logged.
+    pub(crate) fn log_write(
+        &self,
+        event: &DeviceEvent<'_>,
+        happen: impl FnOnce(u64, u64) -> Result<(), Rejection>,
+    ) -> Result<Option<Logged>> {
         // The room of these was counted before.
         let is_counted = matches!(event, DeviceEvent::Switched(_) | DeviceEvent::Settled(_));
         let payload = event.encode();
@@ -120,10 +146,10 @@ impl<E: Events> Context<'_, E> {
         let is_long = self.engine.is_long(payload.len());
         let _counted = is_long.then(|| self.reserve.count_long(payload.len() as u64));
         let record = NewRecord::new(RecordKind::Devices, &payload, 1);
-        match self.commit_event(&record, happen, |(), _| ()) {
-            Ok(_) => Ok(true),
+        match self.acknowledge_event(&record, happen, |(), _| ()) {
+            Ok((logged, ())) => Ok(Some(logged)),
             Err(Rejection::Failed(error)) => Err(error),
-            Err(Rejection::NoRoom | Rejection::Moved) => Ok(false),
+            Err(Rejection::NoRoom | Rejection::Moved) => Ok(None),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::cursor::UpperCursor;
 use super::index::Spot;
-use super::residency::ReadPoint;
+use super::residency::{NEVER, ReadPoint};
 use super::table::DeviceTable;
 use crate::error::Result;
 use crate::log::{Log, Pass, Wanted};
@@ -11,6 +11,7 @@ use crate::sst::Lookup;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, raise};
 use waystation_format::handoff::Ticket;
+use waystation_format::key::MAX_SEQUENCE;
 
 /// The upper level of a database.
 pub(crate) struct Upper {
@@ -105,6 +106,28 @@ impl Upper {
                 Ok(Step::Tree(covering, Lookup::Missing))
             }
             Lookup::Deleted | Lookup::Missing => Ok(Step::Done(None)),
+        }
+    }
+
+    /// Whether a write behind `point` may have put or deleted `key` in the upper level: unless the device was at `point`
+    /// where it is now, and its index has nothing newer of the key.
+    pub(crate) fn may_be_written_behind(&self, key: &[u8], point: ReadPoint) -> bool {
+        let Some(prefix) = self.table.extractor().prefix(key) else {
+            return false;
+        };
+        let now = ReadPoint {
+            snapshot: MAX_SEQUENCE,
+            ..point
+        };
+        let sights = [point, now].map(|point| self.table.sight(prefix, point));
+        match sights.map(|sight| sight.map(|it| (it.residency, it.in_tree))) {
+            // The device lives in the tree.
+            [Some((None, true)), Some((None, true))] => false,
+            [Some((Some(before), _)), Some((Some(now), _))] if Arc::ptr_eq(&before, &now) => {
+                let newest = now.get(&key[prefix.len()..], MAX_SEQUENCE);
+                now.switch() != NEVER || newest.is_some_and(|it| it.sequence > point.snapshot)
+            }
+            _ => true,
         }
     }
 

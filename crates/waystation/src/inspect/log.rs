@@ -207,6 +207,9 @@ pub(crate) fn operations(
         }
         return Ok(());
     }
+    if record.header.kind == RecordKind::Gap {
+        return Ok(());
+    }
     let mut bytes = Vec::with_capacity(HEADER_BYTES + record.payload.len());
     bytes.extend_from_slice(&record.header.first_sequence.to_le_bytes());
     bytes.extend_from_slice(&record.header.operations.to_le_bytes());

@@ -1,7 +1,9 @@
 //! From blocks to records: a record may run over several blocks, and the first one met may have begun before.
 
 use crate::error::Result;
-use waystation_format::log::{BLOCK_HEADER_BYTES, BlockHeader, RECORD_HEADER_BYTES, RecordHeader};
+use waystation_format::log::{
+    BLOCK_HEADER_BYTES, BlockHeader, RECORD_HEADER_BYTES, RecordHeader, RecordKind,
+};
 
 /// A record of the log as it is read back.
 #[derive(Debug, Clone, Copy)]
@@ -87,13 +89,11 @@ impl<'a, F: FnMut(Record<'_>) -> Result<()>> Assembler<'a, F> {
     /// one. Returns how much was taken, or `None` if it is no record.
     pub(super) fn take(&mut self, bytes: &[u8], lsn: u64) -> Result<Option<usize>> {
         if self.partial.is_empty() {
-            let Some(header) = RecordHeader::peek(bytes) else {
+            if RecordHeader::peek(bytes).is_none() {
                 return Ok(None);
-            };
-            let whole = RECORD_HEADER_BYTES + header.payload_bytes as usize;
-            if let Some(record) = bytes.get(..whole) {
-                let sound = self.hand_on(header, record, lsn)?;
-                return Ok(sound.then_some(whole));
+            }
+            if whole_record(bytes).is_some() {
+                return self.take_whole(bytes, lsn);
             }
             self.partial.extend_from_slice(bytes);
             self.partial_lsn = lsn;
@@ -115,19 +115,70 @@ impl<'a, F: FnMut(Record<'_>) -> Result<()>> Assembler<'a, F> {
         Ok(sound.then_some(taken))
     }
 
+    /// Whether the end of a record is still to come.
+    pub(super) fn is_amid_record(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
+    /// Takes the record that begins `bytes`, which lie at `lsn`, if all of it is there. Returns its length.
+    pub(super) fn take_whole(&mut self, bytes: &[u8], lsn: u64) -> Result<Option<usize>> {
+        let Some((header, record)) = whole_record(bytes) else {
+            return Ok(None);
+        };
+        let is_sound = self.hand_on(header, record, lsn)?;
+        Ok(is_sound.then_some(record.len()))
+    }
+
+    /// Whether `bytes`, which lie at `lsn`, begin with a record of this life.
+    pub(super) fn holds(&self, bytes: &[u8], lsn: u64) -> bool {
+        whole_record(bytes).is_some_and(|(_, record)| {
+            let (head, payload) = record.split_first_chunk().expect("a record has a header");
+            RecordHeader::matches(head, payload, lsn, self.incarnation)
+        })
+    }
+
+    /// How many sequence numbers lie between the last record and the one of `header`; `None` if there are none.
+    pub(super) fn gap_before(&self, header: &RecordHeader) -> Option<u64> {
+        let next = self.known_sequence() + 1;
+        header
+            .first_sequence
+            .checked_sub(next)
+            .filter(|gap| *gap > 0)
+    }
+
+    /// Passes over so many sequence numbers, which no record has.
+    pub(super) fn add_gap(&mut self, sequences: u32) -> Result<()> {
+        let header = RecordHeader {
+            payload_bytes: 0,
+            first_sequence: self.known_sequence() + 1,
+            operations: sequences,
+            kind: RecordKind::Gap,
+        };
+        self.deliver(header, &[], 0)
+    }
+
+    /// Up to here sequence numbers belong to records that were read, or to tables.
+    fn known_sequence(&self) -> u64 {
+        self.last_sequence.unwrap_or(0).max(self.flushed_sequence)
+    }
+
     fn hand_on(&mut self, header: RecordHeader, record: &[u8], lsn: u64) -> Result<bool> {
         let Some((head, payload)) = record.split_first_chunk::<RECORD_HEADER_BYTES>() else {
             return Ok(false);
         };
         let first = header.first_sequence;
-        let known = self.last_sequence.unwrap_or(0).max(self.flushed_sequence);
-        let follows = first <= known + 1
+        let follows = first <= self.known_sequence() + 1
             && self
                 .last_sequence
                 .is_none_or(|last| first == last + 1 || (!self.contiguous && first > last));
         if !follows || !RecordHeader::matches(head, payload, lsn, self.incarnation) {
             return Ok(false);
         }
+        self.deliver(header, payload, lsn)?;
+        Ok(true)
+    }
+
+    fn deliver(&mut self, header: RecordHeader, payload: &[u8], lsn: u64) -> Result<()> {
         match &mut self.tail {
             // It gets another place, and is delivered with that.
             Some(tail) => tail.push(TailRecord {
@@ -142,6 +193,13 @@ impl<'a, F: FnMut(Record<'_>) -> Result<()>> Assembler<'a, F> {
         }
         self.last_sequence = Some(header.last_sequence());
         self.contiguous = true;
-        Ok(true)
+        Ok(())
     }
+}
+
+/// The record that begins `bytes`, if all of it is there.
+fn whole_record(bytes: &[u8]) -> Option<(RecordHeader, &[u8])> {
+    let header = RecordHeader::peek(bytes)?;
+    let whole = RECORD_HEADER_BYTES + header.payload_bytes as usize;
+    Some((header, bytes.get(..whole)?))
 }

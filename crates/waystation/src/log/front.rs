@@ -2,8 +2,8 @@
 //! order.
 //!
 //! ```text
-//!   reserve (short lock)      copy (no lock)            publish (in order)
-//!   sequence, LSN, ticket --> record into the ring  --> visible, may be written out
+//!   reserve (short lock)      copy (no lock)            publish
+//!   sequence, LSN, ticket --> record into the ring  --> acknowledged; in order: visible, may be written out
 //!                             operations into memory
 //! ```
 //!
@@ -171,14 +171,19 @@ impl Log {
         }
     }
 
-    /// Publishes the record: it is visible, with all before it, when this returns.
+    /// Publishes the record. It can be acknowledged when this returns: reads wait for it, and the ring gives it back after
+    /// the death of the process.
     #[expect(clippy::needless_pass_by_value, reason = "a reservation is used up")]
     pub(crate) fn publish(&self, reservation: Reservation) {
-        let (ticket, last) = (reservation.ticket, reservation.last_sequence());
-        (self.publication).finish(ticket, reservation.place.end_lsn, last);
+        let last = reservation.last_sequence();
+        (self.publication).finish(reservation.ticket, reservation.place.end_lsn, last);
         self.wake_writers_if_due();
         self.notify_space();
-        self.publication.wait_published(ticket, last);
+        if self.keeps_holes {
+            self.publication.acknowledge(last);
+        } else {
+            self.publication.wait_visible(last);
+        }
     }
 
     /// Closes the open block, so that everything reserved so far can be written out. Returns where the closed
@@ -209,6 +214,18 @@ impl Log {
     /// The highest sequence number of which it and all before it are visible.
     pub(crate) fn visible_sequence(&self) -> u64 {
         self.publication.visible_sequence()
+    }
+
+    /// Waits until every write that was acknowledged before the call is visible.
+    pub(crate) fn wait_acknowledged(&self) {
+        if let Some(acknowledged) = self.publication.acknowledged_ahead() {
+            self.publication.wait_visible(acknowledged);
+        }
+    }
+
+    /// The highest sequence number that was acknowledged, if it is not visible.
+    pub(crate) fn acknowledged_ahead(&self) -> Option<u64> {
+        self.publication.acknowledged_ahead()
     }
 
     /// Every record below this position is visible.

@@ -60,6 +60,7 @@ impl Log {
             ring_bytes: self.ring.len(),
             first_segment: parts[0].number,
             clean_lsn: end,
+            boot: None,
         };
         (journal, parts)
     }

@@ -1,7 +1,8 @@
 //! The log: one log, one order, written once.
 //!
 //! Writers reserve a place (`front`), copy their record into the *staging ring* (`ring`), a window over the
-//! end of the log that survives the death of the process, and publish in order (`publication`). Full blocks
+//! end of the log that survives the death of the process, and are acknowledged; what they wrote becomes visible in order
+//! (`publication`). Full blocks
 //! leave the ring for *segments* (`writer`) by direct writes of up to 256 KiB, several in flight; a sync
 //! closes the open block early (`group_commit`). What the upper level keeps in the log alone is read back from
 //! ring and segments (`read`). A failed write or sync suspends the log until it has moved to
@@ -17,8 +18,9 @@
 //! ```
 //!
 //! Invariants: durable <= written = released <= copied <= reserved <= released + ring. What is acknowledged
-//! for a process crash lies below `copied`: in a segment, or in the ring, which is not used again before its
-//! bytes were written. What is acknowledged for a power loss lies below `durable`.
+//! for a process crash is complete: in a segment, or in the ring, which is not used again before its
+//! bytes were written. Between `copied` and `reserved` there may be records that are not complete: if the process dies,
+//! they are *holes*, and recovery goes on behind them (`leftover`). What is acknowledged for a power loss lies below `durable`.
 
 mod ahead;
 mod assembler;
@@ -30,6 +32,7 @@ mod heal;
 mod hold;
 mod inserters;
 mod layout;
+mod leftover;
 mod new_record;
 mod pieces;
 mod prepared;
@@ -88,6 +91,8 @@ pub(crate) struct Log {
     /// Blocks closed by the front and not yet fetched by the writers, in order. Locked after `front`.
     closed: Mutex<VecDeque<Seal>>,
     publication: Publication,
+    /// Whether an opening can tell a record that a dead process left incomplete from one that a power cut took.
+    keeps_holes: bool,
 
     /// Ring space below this position plus the ring's length may be used.
     released_lsn: AtomicU64,

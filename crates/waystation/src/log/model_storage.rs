@@ -74,6 +74,7 @@ impl Storage for Watched {
         fn lock(path: &Path) -> Result<Box<dyn DirectoryLock>>;
         fn free_bytes(path: &Path) -> Result<u64>;
         fn random() -> u64;
+        fn boot_id() -> Option<[u8; 16]>;
         fn meters() -> Vec<(Area, AreaMeter)>;
     }
 }

@@ -7,36 +7,30 @@
 //!
 //! Each reservation holds a ticket; tickets are handed out in the order of LSN and sequence. A finished
 //! writer marks its slot; the writer that finds the slot at the head finished moves the head on, for itself and for
-//! those behind it. No thread waits under a lock; a writer whose predecessor still copies waits for it at the
-//! end, because an acknowledged write must lie in a gapless prefix (papers: Pebble's commit pipeline).
+//! those behind it. No thread waits under a lock.
 //!
-//! It waits at its own slot, and is woken when that one is published. With one place for all to wait at, each
-//! publication would wake all of them, to take one lock in turn and mostly to sleep again; and if one is held up with that
-//! lock, all are: with many more writers than processors that were pauses of tens of milliseconds.
+//! **Acknowledged before visible.** A writer whose predecessor still copies does not wait for it: one preempted writer
+//! would hold up all. It raises the *acknowledged* watermark and returns. A reader waits instead, and only while an
+//! acknowledged write is not visible (papers: Pebble's commit pipeline, which waits in the writer). So each read sees a
+//! prefix of the order that holds every write acknowledged before it.
 //!
-//! Invariant: `visible_sequence` and `copied_lsn` never pass a ticket that is not finished.
+//! Invariants: `visible_sequence` and `copied_lsn` never pass a ticket that is not finished; what is acknowledged is
+//! finished.
 
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Condvar, Mutex, hint, lock, raise, wait};
 
-/// How many reservations can be open at once; the log makes further ones wait. A power of two.
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) const OPEN_MAX: u64 = 1024;
-#[cfg(any(loom, shuttle))]
-pub(crate) const OPEN_MAX: u64 = 2;
-
-/// How often a writer looks again before it sleeps: about as long as a neighbour's copy takes. It does not yield: a
+/// How often a thread looks again before it sleeps: about as long as a neighbour's copy takes. It does not yield: a
 /// thread that does gives the rest of its time slice away, which takes as long as a sleep at least, and as many
 /// milliseconds where others are busy.
 const SPINS: usize = 64;
 
+#[derive(Default)]
 struct Slot {
     /// The ticket that finished here, plus one.
     finished: AtomicU64,
     end_lsn: AtomicU64,
     last_sequence: AtomicU64,
-    /// Its writer, if that waits for those before it.
-    waiting: Waiting,
 }
 
 /// A place to wait for the watermarks.
@@ -46,14 +40,16 @@ struct Waiting {
     woken: Condvar,
 }
 
-/// The order of publication and the two watermarks it moves.
+/// The order of publication and the watermarks it moves.
 pub(crate) struct Publication {
+    /// A power of two of them.
     slots: Box<[Slot]>,
     head: AtomicU64,
     copied_lsn: AtomicU64,
     visible_sequence: AtomicU64,
-    /// Those that wait and are not writers at the end of their writes.
-    others: Waiting,
+    /// The highest sequence number of a write that was acknowledged before it was visible.
+    acknowledged: AtomicU64,
+    waiting: Waiting,
 }
 
 impl Waiting {
@@ -92,20 +88,17 @@ impl Waiting {
 }
 
 impl Publication {
-    /// Nothing open; everything up to `copied_lsn` and `visible_sequence` published.
-    pub(crate) fn new(copied_lsn: u64, visible_sequence: u64) -> Self {
-        let slot = || Slot {
-            finished: AtomicU64::new(0),
-            end_lsn: AtomicU64::new(0),
-            last_sequence: AtomicU64::new(0),
-            waiting: Waiting::new(),
-        };
+    /// Nothing open; everything up to `copied_lsn` and `visible_sequence` published. At least `open` reservations can be
+    /// open at once.
+    pub(crate) fn new(copied_lsn: u64, visible_sequence: u64, open: usize) -> Self {
+        let slots = (0..open.next_power_of_two()).map(|_| Slot::default());
         Self {
-            slots: (0..OPEN_MAX).map(|_| slot()).collect(),
+            slots: slots.collect(),
             head: AtomicU64::new(0),
             copied_lsn: AtomicU64::new(copied_lsn),
             visible_sequence: AtomicU64::new(visible_sequence),
-            others: Waiting::new(),
+            acknowledged: AtomicU64::new(0),
+            waiting: Waiting::new(),
         }
     }
 
@@ -121,7 +114,7 @@ impl Publication {
 
     /// Whether a further ticket would meet a slot still in use.
     pub(crate) fn is_full(&self, ticket: u64) -> bool {
-        ticket - self.head.load(SeqCst) >= OPEN_MAX
+        ticket - self.head.load(SeqCst) >= self.slots.len() as u64
     }
 
     /// A writer alone at the head reports progress within its own long record, so that the log can make room
@@ -137,7 +130,7 @@ impl Publication {
 
     /// Waits until everything before `ticket` is published.
     pub(crate) fn wait_for_turn(&self, ticket: u64) {
-        self.others.until(|| self.head.load(SeqCst) >= ticket);
+        self.waiting.until(|| self.head.load(SeqCst) >= ticket);
     }
 
     /// Marks `ticket`, whose last operation has `last_sequence`, finished; publishes whatever is finished from the head on.
@@ -165,34 +158,38 @@ impl Publication {
                 // In this order, so that a block seen as copied has no record with a later sequence.
                 raise(&self.visible_sequence, sequence);
                 raise(&self.copied_lsn, lsn);
-                if head != ticket {
-                    slot.waiting.wake();
-                }
                 moved = true;
             }
         }
         if moved {
-            self.others.wake();
+            self.waiting.wake();
         }
     }
 
-    /// Waits until `ticket`, which is finished and whose last operation has `last_sequence`, is published.
-    pub(crate) fn wait_published(&self, ticket: u64, last_sequence: u64) {
-        let waiting = &self.slot(ticket).waiting;
-        waiting.until(|| self.visible_sequence() >= last_sequence);
+    /// Notes that the write with `last_sequence`, which is finished, is about to be acknowledged.
+    pub(crate) fn acknowledge(&self, last_sequence: u64) {
+        if self.visible_sequence() < last_sequence {
+            raise(&self.acknowledged, last_sequence);
+        }
+    }
+
+    /// The highest sequence number that was acknowledged, if it is not visible.
+    pub(crate) fn acknowledged_ahead(&self) -> Option<u64> {
+        let acknowledged = self.acknowledged.load(SeqCst);
+        (acknowledged > self.visible_sequence()).then_some(acknowledged)
     }
 
     /// Waits until `sequence` is visible.
     pub(crate) fn wait_visible(&self, sequence: u64) {
-        self.others.until(|| self.visible_sequence() >= sequence);
+        self.waiting.until(|| self.visible_sequence() >= sequence);
     }
 
     /// Waits until all bytes below `lsn` have been copied.
     pub(crate) fn wait_copied(&self, lsn: u64) {
-        self.others.until(|| self.copied_lsn() >= lsn);
+        self.waiting.until(|| self.copied_lsn() >= lsn);
     }
 
     fn slot(&self, ticket: u64) -> &Slot {
-        &self.slots[(ticket & (OPEN_MAX - 1)) as usize]
+        &self.slots[ticket as usize & (self.slots.len() - 1)]
     }
 }

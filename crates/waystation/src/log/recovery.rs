@@ -13,9 +13,10 @@ use super::Log;
 use super::assembler::{Record, TailRecord};
 use super::front::Front;
 use super::layout::Layout;
+use super::leftover::Leftover;
 use super::publication::Publication;
 use super::read::LogCache;
-use super::replay::{Needs, Replayed, first_needed, leftover_ring, replay};
+use super::replay::{Needs, Replayed, first_needed, replay};
 use super::ring::RingBuffer;
 use super::segment::{
     BlankSegment, Inherited, SealedSegment, Segment, SegmentFile, SegmentLengths, Start,
@@ -110,14 +111,12 @@ pub(crate) fn open(
         ring_bytes: settings.ring_bytes as u64,
         first_segment: number,
         clean_lsn: 0,
+        boot: storage.boot_id(),
     };
     let past_ring_bytes = journal.map_or(0, |journal| journal.ring_bytes);
     let ring = own(storage, dir, &state, past_ring_bytes, current.end_lsn)?;
-    let last_sequence = past
-        .replayed
-        .last_sequence
-        .unwrap_or(0)
-        .max(needs.read_after);
+    let last_read = past.replayed.last_sequence.unwrap_or(0);
+    let last_sequence = last_read.max(needs.read_after);
     let sealed = past.clean_up(&**storage, cut)?;
     if let Some(last) = sealed.back() {
         let used = SEGMENT_HEADER_BYTES as u64 + (last.end_lsn - last.start_lsn);
@@ -152,6 +151,7 @@ impl Past {
             ring_bytes: 0,
             first_segment: 0,
             clean_lsn: 0,
+            boot: None,
         };
         let survey = survey_committed(storage, dir, &nothing, settings)?;
         let replayed = Replayed {
@@ -282,7 +282,7 @@ fn past_life(
     deliver: &mut impl FnMut(Record<'_>) -> Result<()>,
 ) -> Result<Past> {
     let survey = survey_committed(storage, dir, journal, settings)?;
-    let ring = leftover_ring(storage, dir, journal)?;
+    let ring = Leftover::map(storage, dir, journal)?;
     let replayed = replay(dir, &survey, &ring, journal, needs, deliver)?;
     Ok(Past { survey, replayed })
 }
@@ -458,7 +458,8 @@ fn assemble(
         )),
         assigned_sequence: AtomicU64::new(last_sequence),
         closed: Mutex::new(VecDeque::new()),
-        publication: Publication::new(end, last_sequence),
+        publication: Publication::new(end, last_sequence, open_max(settings)),
+        keeps_holes: journal.boot.is_some(),
         released_lsn: AtomicU64::new(end),
         space_sleepers: AtomicUsize::new(0),
         space: Condvar::new(),
@@ -472,6 +473,19 @@ fn assemble(
     }
 }
 
+/// How many reservations can be open at once: no fewer than records of a kilobyte fit into the ring, so that one writer
+/// which is held up stops the others only when the ring is full.
+#[cfg(not(shuttle))]
+fn open_max(settings: &LogSettings) -> usize {
+    settings.ring_bytes / 1024
+}
+
+/// So few that models come there.
+#[cfg(shuttle)]
+fn open_max(_: &LogSettings) -> usize {
+    2
+}
+
 impl Log {
     /// Says in `JOURNAL` that the log was closed with nothing left to replay. Call when everything is synced
     /// and the writers have stopped.
@@ -481,6 +495,7 @@ impl Log {
             ring_bytes: self.ring.len(),
             first_segment: self.first_segment,
             clean_lsn: crate::sync::lock(&self.writer).durable_lsn,
+            boot: None,
         };
         write_journal(&*self.storage, &self.dir, &state)
     }

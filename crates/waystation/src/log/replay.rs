@@ -13,22 +13,18 @@
 //! **Where it ends.** The first block that is not valid ends the log, unless something shows that it had been
 //! durable: the clean-close mark, or the durable LSN in any valid block, in segments or ring, or in a segment's
 //! header or footer. Then it is corruption, and reported. What the last life had only in the staging ring
-//! follows, as far as its records check.
+//! follows: see `leftover`.
 
 use super::assembler::{Assembler, Record, TailRecord};
 use super::blocks::BlockSearch;
+use super::leftover::Leftover;
 use super::pieces::{Extent, Piece, for_each_piece};
-use super::ring::RingBuffer;
 use super::survey::{Found, Survey, missing, survey};
-use crate::directory::RING_NAME;
 use crate::error::{Error, Result};
 use crate::storage::{Storage, Transfer};
 use crate::sync::Arc;
 use std::path::Path;
-use waystation_format::log::{
-    BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, BlockHeader, JournalState, SEGMENT_HEADER_BYTES,
-    UNIT_BYTES, body_is_valid,
-};
+use waystation_format::log::{JournalState, SEGMENT_HEADER_BYTES};
 
 /// What an opening needs of the log, by sequence numbers.
 #[derive(Debug, Clone, Copy)]
@@ -96,11 +92,11 @@ fn chain(segments: &[Found]) -> Vec<Link<'_>> {
 }
 
 /// Delivers every record of the log in order from where it is to be read, perhaps beginning with some before that:
-/// of the segments, then of the ring of life `journal.incarnation`.
+/// of the segments, then of what is left in the ring.
 pub(crate) fn replay(
     dir: &Path,
     survey: &Survey,
-    ring: &RingBuffer,
+    ring: &Leftover,
     journal: &JournalState,
     needs: &Needs,
     deliver: &mut impl FnMut(Record<'_>) -> Result<()>,
@@ -122,7 +118,7 @@ pub(crate) fn replay(
     refuse_missing_end(dir, last, cut, survey)?;
     assembler.tail = Some(Vec::new());
     if journal.clean_lsn == 0 {
-        replay_ring(ring, cut, journal.incarnation, &mut assembler)?;
+        ring.replay(cut, &mut assembler)?;
     }
     let before = needed[0].segment.header.first_sequence.saturating_sub(1);
     if assembler.last_sequence.unwrap_or(0).max(before) < needs.through {
@@ -239,7 +235,7 @@ fn take_blocks<F: FnMut(Record<'_>) -> Result<()>>(
 /// What may know that a bad place had been durable.
 struct Evidence<'a> {
     journal: &'a JournalState,
-    ring: &'a RingBuffer,
+    ring: &'a Leftover,
 }
 
 impl Evidence<'_> {
@@ -254,7 +250,7 @@ impl Evidence<'_> {
             known = known.max(durable_by_blocks(segment, SEGMENT_HEADER_BYTES as u64)?);
         }
         if self.journal.clean_lsn == 0 {
-            known = known.max(durable_by_ring(self.ring, self.journal.incarnation));
+            known = known.max(self.ring.durable_lsn());
         }
         if known > lsn {
             return Err(Error::corruption(
@@ -276,91 +272,4 @@ fn durable_by_blocks(segment: &Found, offset: u64) -> Result<u64> {
         known = known.max(block.durable_lsn);
     }
     Ok(known)
-}
-
-/// The highest durable LSN in any block of the ring that was completed to be written out in life `incarnation`.
-fn durable_by_ring(ring: &RingBuffer, incarnation: u64) -> u64 {
-    let bytes = ring.leftover(0);
-    let mut known = 0;
-    for (at, unit) in (0..).zip(bytes.chunks_exact(UNIT_BYTES)) {
-        let at = at * UNIT_BYTES;
-        let Some(header) = BlockHeader::decode(unit) else {
-            continue;
-        };
-        let seal = &header.seal;
-        if seal.incarnation != incarnation || seal.start_lsn % ring.len() != at as u64 {
-            continue;
-        }
-        let length = seal.length as usize;
-        let valid = match bytes.get(at..at + length) {
-            Some(block) => body_is_valid(block),
-            // It runs over the window's end.
-            None => body_is_valid(&[&bytes[at..], &bytes[..at + length - bytes.len()]].concat()),
-        };
-        if valid {
-            known = known.max(header.durable_lsn);
-        }
-    }
-    known
-}
-
-/// Delivers what the ring holds from `lsn` on.
-fn replay_ring<F: FnMut(Record<'_>) -> Result<()>>(
-    ring: &RingBuffer,
-    mut lsn: u64,
-    incarnation: u64,
-    assembler: &mut Assembler<'_, F>,
-) -> Result<()> {
-    assembler.enter_life(incarnation);
-    assembler.started = true;
-    let bytes = ring.leftover(lsn);
-    let mut rest = &bytes[..];
-    while rest.len() >= BLOCK_HEADER_BYTES {
-        // A closed block says where it ends; the open one goes on as long as its records check.
-        let closed = BlockHeader::decode(rest)
-            .map(|header| header.seal)
-            .filter(|seal| seal.start_lsn == lsn && seal.incarnation == incarnation);
-        let length = closed
-            .map_or(BLOCK_BYTES_MAX, |seal| seal.length as usize)
-            .min(rest.len());
-        let used = closed.map_or(length, |seal| seal.used as usize).min(length);
-        let mut at = BLOCK_HEADER_BYTES;
-        while at < used {
-            match assembler.take(&rest[at..used], lsn + at as u64)? {
-                Some(taken) => at += taken,
-                None => return Ok(()),
-            }
-        }
-        lsn += length as u64;
-        rest = &rest[length..];
-    }
-    Ok(())
-}
-
-/// Maps the ring that an earlier life left. One that is needed and is not as it was left is an error, and stays as it is:
-/// a ring made anew in its place would say, at the next opening, that nothing was lost.
-pub(crate) fn leftover_ring(
-    storage: &dyn Storage,
-    dir: &Path,
-    journal: &JournalState,
-) -> Result<RingBuffer> {
-    let path = dir.join(RING_NAME);
-    if journal.clean_lsn == 0 {
-        let entries = storage.list(dir)?;
-        let reason = match entries.iter().find(|entry| entry.name == RING_NAME) {
-            Some(entry) if entry.bytes == journal.ring_bytes => None,
-            Some(entry) => Some(format!(
-                "the staging ring of a database that was not closed has {} bytes and should have {}",
-                entry.bytes, journal.ring_bytes
-            )),
-            None => {
-                Some("the staging ring of a database that was not closed is missing".to_owned())
-            }
-        };
-        if let Some(reason) = reason {
-            return Err(Error::corruption(path, 0, reason));
-        }
-    }
-    let (ring, _) = storage.map_ring(&path, journal.ring_bytes as usize)?;
-    Ok(RingBuffer::new(ring))
 }

@@ -1,6 +1,7 @@
 //! The log on the operating system's storage: what is published is found again, in order, whatever the sizes.
 
 mod damage;
+mod holes;
 mod reading;
 
 use super::*;
@@ -188,6 +189,7 @@ fn many_threads_leave_no_hole() {
                 for i in 0..400u64 {
                     let (sequence, end) =
                         running.append(&payload(thread * 1000 + i, (i * 13 % 900) as usize));
+                    running.log.wait_acknowledged();
                     assert!(running.log.visible_sequence() >= sequence);
                     if thread == 0 || i % 50 == 0 {
                         running.log.sync(end).expect("sync");

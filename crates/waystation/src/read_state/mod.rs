@@ -20,9 +20,11 @@ use crate::error::Result;
 use crate::log::Log;
 use crate::lsm::memtable::{MemTable, Regions};
 use crate::lsm::version::Version;
+use crate::sst::Lookup;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, RwLock, may_be_held_up};
 use waystation_format::batch::prefix_end;
+use waystation_format::key::MAX_SEQUENCE;
 use waystation_format::order::Order;
 
 /// What writes go to: versions here, deletions there.
@@ -156,6 +158,17 @@ impl ReadState {
         }
     }
 
+    /// Whether a write behind `sequence` put or deleted `key` in memory. What is flushed is visible.
+    pub(crate) fn is_written_behind(&self, key: &[u8], sequence: u64) -> bool {
+        let hash = points::hash(key);
+        self.newest_first().any(|logged| {
+            let MemtablePair { table, graves } = &logged.memory;
+            let version = table.get_above(key, MAX_SEQUENCE, sequence + 1);
+            !matches!(version, Lookup::Missing)
+                || graves.covering(key, hash, MAX_SEQUENCE) > sequence
+        })
+    }
+
     /// The latest deletion of `key` up to `snapshot` that counts at `time`, below which its versions are hidden; 0 if
     /// there is none.
     #[inline]
@@ -247,8 +260,15 @@ impl ReadStates {
         )
     }
 
-    /// A read state and a sequence number such that the read state holds every write up to it.
+    /// A read state and a sequence number such that the read state holds every write up to it. No write that was
+    /// acknowledged before the call is above it.
     pub(crate) fn read_point(&self, log: &Log) -> (Arc<ReadState>, u64) {
+        log.wait_acknowledged();
+        self.visible_point(log)
+    }
+
+    /// The same without waiting: acknowledged writes may be above it.
+    pub(crate) fn visible_point(&self, log: &Log) -> (Arc<ReadState>, u64) {
         loop {
             let read_state = self.load();
             let sequence = log.visible_sequence();

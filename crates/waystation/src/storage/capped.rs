@@ -381,6 +381,7 @@ impl Storage for Capped {
         fn random() -> u64;
         fn sleep(duration: Duration);
         fn has_machine_clock() -> bool;
+        fn boot_id() -> Option<[u8; 16]>;
         fn meters() -> Vec<(Area, AreaMeter)>;
     }
 }

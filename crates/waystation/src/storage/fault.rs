@@ -422,6 +422,10 @@ impl<R: RawStorage> RawStorage for Faulty<R> {
         self.inner.has_machine_clock()
     }
 
+    fn boot_id(&self) -> Option<[u8; 16]> {
+        self.inner.boot_id()
+    }
+
     fn wall_clock(&self) -> Duration {
         self.inner.wall_clock()
     }

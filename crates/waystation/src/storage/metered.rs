@@ -132,6 +132,10 @@ impl<R: RawStorage> Storage for Metered<R> {
         self.raw.has_machine_clock()
     }
 
+    fn boot_id(&self) -> Option<[u8; 16]> {
+        self.raw.boot_id()
+    }
+
     fn wall_clock(&self) -> Duration {
         self.raw.wall_clock()
     }

@@ -202,6 +202,11 @@ pub trait Storage: Send + Sync {
     fn has_machine_clock(&self) -> bool {
         false
     }
+    /// The machine's present start: what lies in a [`Ring`] is all that was stored there as long as this stays the same.
+    /// `None`, the default: it is not known.
+    fn boot_id(&self) -> Option<[u8; 16]> {
+        None
+    }
     /// Time since the Unix epoch, as the wall clock has it.
     fn wall_clock(&self) -> Duration;
     /// A random number.

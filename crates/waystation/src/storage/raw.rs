@@ -59,6 +59,9 @@ pub trait RawStorage: Send + Sync + 'static {
     fn has_machine_clock(&self) -> bool {
         false
     }
+    fn boot_id(&self) -> Option<[u8; 16]> {
+        None
+    }
     fn wall_clock(&self) -> Duration;
     fn random(&self) -> u64;
     fn sleep(&self, duration: Duration);

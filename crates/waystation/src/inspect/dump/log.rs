@@ -138,6 +138,13 @@ fn dump_piece(piece: &Piece<'_>, offset: u64, out: &mut Out<'_, '_>) {
 }
 
 fn dump_record(record: &Record<'_>, offset: u64, out: &mut Out<'_, '_>) {
+    if record.header.kind == RecordKind::Gap {
+        let (first, last) = (record.header.first_sequence, record.header.last_sequence());
+        return out.fact(
+            "sequence numbers without a write",
+            format!("{first} to {last}"),
+        );
+    }
     out.put(Item::Batch {
         position: record.lsn,
         first_sequence: record.header.first_sequence,

@@ -1,7 +1,8 @@
 //! Damaged and missing files of the log: an error, or everything is found; never a silent loss.
 
+use super::super::leftover::Leftover;
 use super::super::recovery::read_journal;
-use super::super::replay::{leftover_ring, replay};
+use super::super::replay::replay;
 use super::super::survey::survey;
 use super::*;
 use crate::directory::JOURNAL_NAME;
@@ -12,7 +13,7 @@ fn look(dir: &Path, flushed: u64) -> crate::Result<BTreeSet<u64>> {
     let storage = OsStorage::new();
     let journal = read_journal(&*storage, dir)?.expect("a journal");
     let survey = survey(&*storage, dir, &journal, Transfer::Direct)?;
-    let ring = leftover_ring(&*storage, dir, &journal)?;
+    let ring = Leftover::map(&*storage, dir, &journal)?;
     let mut found = BTreeSet::new();
     let replayed = replay(
         dir,

@@ -119,6 +119,14 @@ impl RawStorage for Kernel {
         true
     }
 
+    fn boot_id(&self) -> Option<[u8; 16]> {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let digits: String = text.trim().split('-').collect();
+        u128::from_str_radix(&digits, 16)
+            .ok()
+            .map(u128::to_le_bytes)
+    }
+
     fn wall_clock(&self) -> Duration {
         time(ClockId::Realtime)
     }

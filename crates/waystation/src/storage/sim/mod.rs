@@ -72,6 +72,7 @@ impl SimStorage {
             capacity: None,
             sector_bytes,
             off: false,
+            boots: 1,
             random,
         };
         Arc::new(Self::over(Machine::start(disk, seed, Duration::ZERO)))
@@ -124,6 +125,7 @@ impl SimStorage {
             capacity: disk.capacity,
             sector_bytes: disk.sector_bytes,
             off: false,
+            boots: disk.boots + u64::from(crash == Crash::PowerCut),
             random,
         };
         Arc::new(Self::over(Machine::start(left, seed, self.raw().now())))
@@ -165,6 +167,8 @@ struct Disk {
     capacity: Option<u64>,
     sector_bytes: usize,
     off: bool,
+    /// How often the machine has started.
+    boots: u64,
     random: Random,
 }
 
@@ -342,6 +346,10 @@ impl RawStorage for Machine {
             return *slept;
         }
         self.0.started.elapsed() + *slept
+    }
+
+    fn boot_id(&self) -> Option<[u8; 16]> {
+        Some(u128::from(self.disk().boots).to_le_bytes())
     }
 
     fn wall_clock(&self) -> Duration {
