@@ -16,8 +16,8 @@
 //! Every fourth seed is another world: [two edges](edges) that hand devices to each other. Every sixteenth is a database
 //! with [little room](narrow).
 //!
-//! `WAYSTATION_SEEDS` sets the number of seeds (default 300), `WAYSTATION_FIRST_SEED` the first; `WAYSTATION_SEED` runs
-//! a single one. The first violation ends the run.
+//! `WAYSTATION_SEEDS` sets the number of seeds (default 300), `WAYSTATION_FIRST_SEED` the first; `WAYSTATION_SECONDS` lets
+//! no seed begin after so many seconds; `WAYSTATION_SEED` runs a single one. The first violation ends the run. A seed that runs for long is told of, as it may never end.
 
 mod edges;
 mod faults;
@@ -28,10 +28,14 @@ mod narrow;
 mod support;
 mod tally;
 mod twice;
+mod watch;
 
 use std::panic::{catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 use tally::Tally;
+use watch::Watch;
 
 /// Seeds that run at the same time.
 const AT_ONCE: usize = 4;
@@ -59,10 +63,14 @@ fn recovery_is_a_prefix_that_holds_everything_acknowledged() {
     }
     let seeds = variable("WAYSTATION_SEEDS").unwrap_or(300);
     let first = variable("WAYSTATION_FIRST_SEED").unwrap_or(1);
+    let seconds = variable("WAYSTATION_SECONDS").map(Duration::from_secs);
+    let begun = Instant::now();
+    let is_late = || seconds.is_some_and(|seconds| begun.elapsed() >= seconds);
     let (next, tally) = (AtomicU64::new(first), Tally::default());
     let is_violated = AtomicBool::new(false);
+    let watch = Watch::default();
     let run = || {
-        while !is_violated.load(SeqCst) {
+        while !is_violated.load(SeqCst) && !is_late() {
             let seed = next.fetch_add(1, SeqCst);
             if seed >= first + seeds {
                 return;
@@ -71,7 +79,8 @@ fn recovery_is_a_prefix_that_holds_everything_acknowledged() {
             if seed.is_multiple_of(TOLD_EVERY) {
                 println!("simulation: seed {seed} begins");
             }
-            if let Err(panic) = catch_unwind(|| run_seed(seed, &tally)) {
+            let run = catch_unwind(|| watch.during(seed, || run_seed(seed, &tally)));
+            if let Err(panic) = run {
                 is_violated.store(true, SeqCst);
                 println!(
                     "replay with: WAYSTATION_SEED={seed} cargo test -p waystation --test simulation"
@@ -81,10 +90,17 @@ fn recovery_is_a_prefix_that_holds_everything_acknowledged() {
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
-            scope.spawn(run);
+        let (ended, end) = channel();
+        let watch = &watch;
+        scope.spawn(move || watch.tell_of_long_runs(&end));
+        let runs: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(run)).collect();
+        let outcomes: Vec<_> = runs.into_iter().map(|run| run.join()).collect();
+        drop(ended);
+        for outcome in outcomes {
+            outcome.unwrap_or_else(|panic| resume_unwind(panic));
         }
     });
+    let seeds = seeds.min(next.into_inner() - first);
     println!(
         "simulation: {seeds} seeds from {first}, no violation; {}",
         tally.summary()
