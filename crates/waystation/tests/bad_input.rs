@@ -1,6 +1,7 @@
 //! Wrong calls, foreign or broken directories, full and failing storage: each gets a typed error with a sentence,
 //! nothing is lost silently, and reads go on where they can. (The command's answers: its own tests.)
 
+use rustix::fs::{FileType, Mode};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -238,6 +239,31 @@ fn a_missing_file() {
                 .collect();
             assert!(lost.is_empty(), "{what}: the refusal removed {lost:?}");
         }
+    }
+}
+
+/// A reader of a pipe waits for its writer, and none comes.
+#[test]
+fn a_pipe_in_place_of_a_file() {
+    let (image, content) = crashed();
+    for path in files(image.path()) {
+        let dir = copy(image.path());
+        let pipe = dir.path().join(name(&path));
+        std::fs::remove_file(&pipe).expect("removes");
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, mode, 0).expect("makes a pipe");
+        let (answered, answer) = std::sync::mpsc::channel();
+        let dir = dir.keep();
+        let at = dir.clone();
+        std::thread::spawn(move || answered.send(Db::open(at, options()).and_then(|db| all(&db))));
+        let what = format!("{} is a pipe", name(&path));
+        let answer = answer.recv_timeout(Duration::from_secs(60));
+        match answer.unwrap_or_else(|_| panic!("{what}: no answer")) {
+            Ok(found) => assert!(found == content, "{what}: a silent loss"),
+            Err(Error::Io { .. } | Error::Corruption { .. } | Error::Incompatible { .. }) => {}
+            Err(error) => panic!("{what}: {error}"),
+        }
+        std::fs::remove_dir_all(dir).expect("removes");
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) use self::memory::memory_bytes;
 pub(crate) use self::priority::stand_back;
 use super::raw::RawStorage;
 use super::{DirectoryLock, Entry, Metered, OpenMode, Ring};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::{self, DirBuilder};
 use std::hash::{BuildHasher, RandomState};
@@ -164,8 +164,18 @@ fn make_dir(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a file; one that is made is its owner's alone.
+/// Opens a file or a directory; one that is made is its owner's alone. Refuses a pipe or a terminal that has the name of a
+/// file, and does not wait for its other end.
 fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let mode = Mode::RUSR | Mode::WUSR;
-    Ok(rustix::fs::open(path, flags | OFlags::CLOEXEC, mode)?)
+    let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let descriptor = rustix::fs::open(path, flags, mode)?;
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&descriptor)?.st_mode);
+    match kind {
+        FileType::RegularFile | FileType::Directory | FileType::BlockDevice => Ok(descriptor),
+        other => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("not a file ({other:?})"),
+        )),
+    }
 }
