@@ -201,3 +201,29 @@ fn for_ever_is_a_duration() {
     use_it(&db, &machine, false).expect("works");
     db.close().expect("closes");
 }
+
+/// A limit that is too small is refused with the least one that is not.
+#[test]
+fn the_least_disk_limit_is_named() {
+    let open = |options: Options| Db::open_with(SimStorage::new(1), Path::new("/db"), options);
+    for has_devices in [false, true] {
+        for (ring, segment) in [
+            (256 << 10, 256 << 10),
+            (1 << 20, 1 << 20),
+            (4 << 20, 64 << 20),
+        ] {
+            let limited = |limit: u64| Options {
+                ring_bytes: ring,
+                log_segment_bytes: segment,
+                disk_bytes_max: Some(limit),
+                devices: small().devices.filter(|_| has_devices),
+                ..small()
+            };
+            let told = open(limited(1)).err().expect("refused").to_string();
+            let named = told.rsplit(' ').next().map(str::parse::<u64>);
+            let least = named.and_then(Result::ok).expect(&told);
+            assert!(open(limited(least)).is_ok(), "{told}");
+            assert!(open(limited(least - 1)).is_err(), "{told}");
+        }
+    }
+}

@@ -128,6 +128,19 @@ fn needed_bytes(sizes: &DiskSizes) -> u64 {
     fixed_bytes(margins) + memtables + segments + SHORT_MIN
 }
 
+/// The least limit that suffices. What settles together grows with the limit, and what is needed with that, though less:
+/// from nothing upwards the first limit that has what it needs is the least.
+fn least_limit(sizes: &DiskSizes) -> u64 {
+    let mut limit = 0;
+    loop {
+        let needed = needed_bytes(&DiskSizes { limit, ..*sizes });
+        if needed <= limit {
+            return limit;
+        }
+        limit = needed;
+    }
+}
+
 /// What a database takes that holds nothing, with what puts leave.
 fn fixed_bytes(margins: Margins) -> u64 {
     margins.ring + margins.reserve() + margins.for_puts() + SHORT_MIN
@@ -135,13 +148,13 @@ fn fixed_bytes(margins: Margins) -> u64 {
 
 /// Refuses a limit that is too small for a new database to work with.
 pub(crate) fn check_limit(sizes: &DiskSizes) -> Result<()> {
-    let needed = needed_bytes(sizes);
-    if sizes.limit >= needed {
+    if sizes.limit >= needed_bytes(sizes) {
         return Ok(());
     }
     Err(Error::InvalidArgument(format!(
-        "disk_bytes_max is {}; with these sizes of ring, segments and memtables the engine needs {needed}",
-        sizes.limit
+        "disk_bytes_max is {}; with these sizes of ring, segments and memtables the engine needs {}",
+        sizes.limit,
+        least_limit(sizes)
     )))
 }
 
