@@ -9,7 +9,7 @@
 //! room for blocks. So what is read once costs neither memory (which is slower to come by than the block, while the
 //! cache grows: a page fault takes longer than reading 4 KiB from the page cache) nor an eviction, and does not wash out
 //! what is read often. (`TinyLFU` and S3-FIFO do this with sketches and queues of ghosts; here the table remembers, in a
-//! byte a block.) A scan that only passes by does not use the cache at all: see [`TableIterator`](super::TableIterator).
+//! byte a block.) Of what a long scan reads only blocks are kept for which none has to go, from the second scan on.
 //!
 //! ```text
 //! table:  slots [ . B . . | (none of this piece was ever cached) | . B B . ]    missed [ 0 7 7 0 0 6 .. ]
@@ -162,6 +162,19 @@ impl BlockCache {
         slots.miss(position, generation)
     }
 
+    /// Whether a block that a long scan has read, at `position` of a table, should be kept: there is room for it, and it was
+    /// missed before. Scans do not count as misses, so that they do not make the cache forget those of others.
+    pub(super) fn admits_from_scan(&self, slots: &Slots, position: usize, block: &Block) -> bool {
+        let generation = {
+            let ring = lock(self.ring(position));
+            if ring.bytes + (block.byte_len() + ENTRY_BYTES) as u64 > self.ring_capacity {
+                return false;
+            }
+            ring.generation
+        };
+        slots.miss(position, generation)
+    }
+
     fn ring(&self, position: usize) -> &Mutex<Ring> {
         &self.rings[position % self.rings.len()]
     }
@@ -279,6 +292,27 @@ mod tests {
                 "{turn}"
             );
         }
+    }
+
+    #[test]
+    fn a_scan_keeps_what_it_missed_before_where_there_is_room() {
+        let cache = BlockCache::new(100 * (1000 + ENTRY_BYTES));
+        let slots = Arc::new(Slots::new(10_000));
+        let scan = |first: usize| {
+            for position in first..first + 50 {
+                if cache.admits_from_scan(&slots, position, &block(1000)) {
+                    cache.insert(&slots, position, &block(1000));
+                }
+            }
+            (first..first + 50)
+                .filter(|&i| slots.get(i).is_some())
+                .count()
+        };
+        assert_eq!((scan(0), scan(0)), (0, 50));
+        assert_eq!((scan(100), scan(100)), (0, 50));
+        // It is full: nothing goes for a scan.
+        assert_eq!((scan(200), scan(200), scan(200)), (0, 0, 0));
+        assert_eq!((scan(0), scan(100)), (50, 50));
     }
 
     #[test]

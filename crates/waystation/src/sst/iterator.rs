@@ -1,8 +1,9 @@
 //! A cursor over one table.
 //!
 //! Nothing is read, and no memory taken, before the first positioning call. After a seek the next few blocks go
-//! through the cache; a cursor that goes on reads ahead in growing windows and leaves the cache as it is, so that
-//! a long scan neither pays for the cache block by block nor washes it out.
+//! through the cache; a cursor that goes on reads ahead in growing windows. It takes from the cache what is there, and
+//! leaves a block there only if no other one has to go for it: a long scan does not wash the cache out, and what has room
+//! there is not read and unpacked again and again.
 
 use super::reader::{Table, read_exact, recycle};
 use crate::error::Result;
@@ -73,7 +74,9 @@ impl TableIterator {
             Access::Reader if self.ahead.run < CACHED_RUN => self.table.block(position),
             Access::Reader => match self.table.cached(position) {
                 Some(block) => Ok(block),
-                None => self.read_ahead(position),
+                None => self.read_ahead(position).inspect(|block| {
+                    self.table.keep_from_scan(position, block);
+                }),
             },
             Access::Merge => self.read_ahead(position),
         };

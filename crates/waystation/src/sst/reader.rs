@@ -249,6 +249,15 @@ impl Table {
         Ok(block)
     }
 
+    /// Keeps `block`, which a long scan has read at `position`, if nothing has to go for it and scans come here again.
+    pub(super) fn keep_from_scan(&self, position: usize, block: &Block) {
+        if self.blocks.admits_from_scan(&self.slots, position, block)
+            && let Some(memory) = self.blocks.insert(&self.slots, position, block)
+        {
+            keep_memory(memory);
+        }
+    }
+
     /// Has the piece of the table around `offset` fetched, once.
     fn bring_near(&self, offset: u64) {
         let piece = offset / NEAR_BYTES;

@@ -62,6 +62,13 @@ impl Place {
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
+
+    /// How often tables were read from.
+    fn reads(&self) -> u64 {
+        let meters = self.storage.meters();
+        let tables = meters.iter().find(|(area, _)| *area == Area::Tables);
+        tables.unwrap().1.reads
+    }
 }
 
 pub(crate) fn internal(user: &[u8], sequence: u64, kind: ValueKind) -> Vec<u8> {
@@ -222,11 +229,7 @@ fn readers_share_what_was_read_and_merges_leave_the_cache_alone() {
     let place = Place::new(1 << 20);
     let meta = place.build(1, &TableSettings::default(), &numbered(5_000, 100));
     let table = place.cache.get(&meta).unwrap();
-    let reads = || {
-        let meters = place.storage.meters();
-        let tables = meters.iter().find(|(area, _)| *area == Area::Tables);
-        tables.unwrap().1.reads
-    };
+    let reads = || place.reads();
     let before = reads();
     for _ in 0..4 {
         let key = b"0000000000012340";
@@ -248,6 +251,20 @@ fn readers_share_what_was_read_and_merges_leave_the_cache_alone() {
     forward(&mut table.scan()).unwrap();
     assert!(reads() - before < 5, "a merge reads in large pieces");
     assert_eq!(table.memory_bytes(), blocks);
+}
+
+#[test]
+fn a_scan_that_comes_again_finds_what_has_room_in_the_cache() {
+    let place = Place::new(4 << 20);
+    let meta = place.build(1, &TableSettings::default(), &numbered(5_000, 100));
+    let table = place.cache.get(&meta).unwrap();
+    let reads_of_scan = || {
+        let before = place.reads();
+        assert_eq!(forward(&mut table.iter()).unwrap().len(), 5_000);
+        place.reads() - before
+    };
+    assert!(reads_of_scan() > 0 && reads_of_scan() > 0);
+    assert_eq!(reads_of_scan(), 0);
 }
 
 #[test]
