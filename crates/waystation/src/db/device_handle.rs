@@ -111,7 +111,8 @@ impl<'db> DeviceHandle<'db> {
     /// content and the same durability.
     ///
     /// `destination` is the caller's name for the other engine, always the same for the same engine. `durability` says
-    /// what every step on both sides survives; a power loss costs one sync on each side, which concurrent hand-offs share.
+    /// what the freeze, the receipt and the refusal survive; a power loss costs one sync on each side, which concurrent
+    /// hand-offs share. The end of the hand-off survives the death of the process, see [`complete`](Self::complete).
     ///
     /// # Errors
     /// [`Unknown`](crate::DeviceError::Unknown) if the device has no data, [`Moving`](crate::DeviceError::Moving) if it is
@@ -151,6 +152,9 @@ impl<'db> DeviceHandle<'db> {
     /// [`Moved`](crate::DeviceError::Moved) until the device is admitted again or the stub is lifted. (Of more than 65,536
     /// stubs the oldest go.) A receipt that was used already changes nothing.
     ///
+    /// Survives the death of the process, and a power loss once the log is synced. A power loss before may take it back: the
+    /// device is frozen again, [`exports`](Self::exports) lists it, and the same receipt ends it again.
+    ///
     /// # Errors
     /// [`Ticket`](crate::DeviceError::Ticket) if the receipt is for another engine's hand-off, or for other data.
     pub fn complete(&self, receipt: &Receipt) -> Result<()> {
@@ -166,7 +170,7 @@ impl<'db> DeviceHandle<'db> {
     }
 
     /// Ends a hand-off from here that its destination has refused: the device takes writes again. A refusal that was
-    /// used already changes nothing.
+    /// used already changes nothing. As lasting as [`complete`](Self::complete).
     ///
     /// # Errors
     /// [`Ticket`](crate::DeviceError::Ticket) if the refusal is for another engine's hand-off.
