@@ -32,6 +32,9 @@ pub(crate) struct City {
     /// The memory of all engines together
     #[arg(long, value_name = "BYTES", default_value = "512MB", value_parser = bytes)]
     pub(crate) memory: u64,
+    /// Split the trace's cells, so that there are this many in all [default: as many as in the trace]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) cells: Option<u32>,
     /// What a hand-off survives on both sides; readings survive the death of the process
     #[arg(long, value_enum, default_value_t = Survives::PowerLoss)]
     pub(crate) hand_offs_survive: Survives,

@@ -42,6 +42,7 @@ use error::CityError;
 use ground::Ground;
 use reading::Plan;
 use report::{EngineReport, Report};
+use std::cmp::Ordering;
 use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
@@ -72,7 +73,7 @@ fn run(args: &City, quiet: bool) -> Result<Report, CityError> {
     rivals::check_built(&args.against)?;
     let whole = Trace::load(args.trace.as_deref())?;
     let until = args.until.unwrap_or(u32::MAX).min(whole.end());
-    let trace = whole.cut(until);
+    let trace = in_cells(whole.cut(until), args.cells)?;
     let plan = Plan {
         interval_us: report::whole((1e6 / args.readings_per_second).round()),
         sensors: args.sensors,
@@ -107,6 +108,19 @@ fn run(args: &City, quiet: bool) -> Result<Report, CityError> {
     }
     write_files(args, &report)?;
     Ok(report)
+}
+
+/// `trace` in as many cells as were asked for.
+fn in_cells(trace: Trace, asked: Option<u32>) -> Result<Trace, CityError> {
+    let count = asked.map_or(trace.cells.len(), |count| count as usize);
+    match count.cmp(&trace.cells.len()) {
+        Ordering::Equal => Ok(trace),
+        Ordering::Greater => Ok(trace.split(count)),
+        Ordering::Less => Err(CityError::Usage(format!(
+            "--cells is {count}, and the trace has {}: cells can be split, not joined",
+            trace.cells.len()
+        ))),
+    }
 }
 
 /// The city on Waystation.

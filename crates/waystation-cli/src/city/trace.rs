@@ -8,6 +8,7 @@
 //! begins at second 0.
 
 use super::names::Names;
+use super::reading::mix;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -145,6 +146,26 @@ impl Trace {
         // A leaving just before is understood by the arrival just after.
         self.events
             .retain(|event| event.at <= until.saturating_add(1));
+        self
+    }
+
+    /// The same traffic in `count` cells, at least as many as there are: each cell's area becomes several, and a vehicle comes
+    /// to the same one of them whenever it comes there. So the readings and the hand-offs are the same.
+    pub(crate) fn split(mut self, count: usize) -> Self {
+        let (few, more) = (count / self.cells.len(), count % self.cells.len());
+        // The parts of a cell stand together; the first cells have one more.
+        let parts = |cell: usize| few + usize::from(cell < more);
+        let first = |cell: usize| few * cell + cell.min(more);
+        for event in &mut self.events {
+            let part = mix(!u64::from(event.vehicle)) % parts(event.cell) as u64;
+            event.cell = first(event.cell) + part as usize;
+        }
+        let names = self.cells.iter().enumerate();
+        let names = names.flat_map(|(cell, name)| {
+            // No name of a cell with a part is that of another, whatever cells are called.
+            (0..parts(cell)).map(move |part| format!("{name}/{part}"))
+        });
+        self.cells = names.collect();
         self
     }
 
@@ -462,6 +483,29 @@ mod tests {
         assert!(said.contains("line 2: it is longer than"), "{said}");
         let said = with_lines(&format!("0,1,{},A", "c".repeat(65))).unwrap_err();
         assert!(said.to_string().contains("1 to 64 bytes"), "{said}");
+    }
+
+    #[test]
+    fn a_cell_is_split_by_its_vehicles() {
+        let whole = Trace::load(None).unwrap();
+        let split = whole.clone().split(80);
+        assert_eq!(split.cells.len(), 80);
+        assert_eq!(split.cells[..4], ["0/0", "0/1", "0/2", "1/0"]);
+        let mut used = vec![false; 80];
+        for (before, after) in whole.events.iter().zip(&split.events) {
+            let (cell, part) = split.cells[after.cell].split_once('/').unwrap();
+            assert_eq!(cell, whole.cells[before.cell], "part {part}");
+            used[after.cell] = true;
+        }
+        assert_eq!(used.iter().filter(|it| **it).count(), 80);
+        // Who leaves a cell leaves the part that it came to.
+        let mut places = HashMap::new();
+        for event in &split.events {
+            match event.kind {
+                Kind::Arrives => assert_eq!(places.insert(event.vehicle, event.cell), None),
+                Kind::Leaves => assert_eq!(places.remove(&event.vehicle), Some(event.cell)),
+            }
+        }
     }
 
     #[test]
