@@ -8,6 +8,8 @@
 //!   scripts in `testdata/`
 //! - [`scheduler`]: the threads that run what the plan says
 //! - [`member`]: a database among the others: how it joins, submits and leaves
+//! - [`agenda`]: what the upkeep of one database does next, and when to look again; pure functions as well; [`idle`]: the
+//!   watch that looks
 //! - [`backoff`]: how often something runs that goes over everything there is
 //! - [`throttle`]: how writers are held back while the background falls behind
 //! - [`disk_reserve`] and [`reserve_file`]: the part of the disk that is kept for what gives room back
@@ -15,8 +17,10 @@
 //! All databases on the operating system's storage share one scheduler, which begins with the first of them and ends with
 //! the last. A storage with a clock of its own (the simulated machine) has its own, whose timer lets that clock pass.
 
+mod agenda;
 mod backoff;
 mod disk_reserve;
+mod idle;
 mod member;
 #[cfg(test)]
 #[cfg(shuttle)]
@@ -26,14 +30,19 @@ mod reserve_file;
 mod scheduler;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
+mod script;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests;
 mod throttle;
 
+pub(crate) use agenda::{DeviceAgenda, DeviceSight, Expiry, Sight, TICK};
 pub(crate) use backoff::Backoff;
 pub(crate) use disk_reserve::{
     DiskReserve, DiskSizes, TOGETHER_BYTES, Writing, check_limit, kept_beside_segments,
     short_segment_bytes,
 };
+pub(crate) use idle::IdleWatch;
 pub(crate) use member::Member;
 pub(crate) use plan::{Kind, Limits, Next};
 pub(crate) use reserve_file::give_back;

@@ -47,7 +47,10 @@ impl Db {
             }
             core.moment()
         };
-        add(&core.storage, target.as_ref(), take, progress)
+        let added = add(&core.storage, target.as_ref(), take, progress);
+        // What the copy held of the log can be freed.
+        core.keep_soon();
+        added
     }
 }
 

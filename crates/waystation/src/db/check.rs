@@ -18,10 +18,17 @@ impl Db {
         let written = core.log.visible_sequence();
         let mut report = core.tree.check(written)?;
         // What is given up meanwhile stays readable.
-        let (_snapshot, _hold) = (core.snapshot(), Log::hold(&core.log));
-        for residency in devices.upper.table.residencies(|_| true) {
-            check_residency(&devices.upper, &residency, written, &mut report)?;
-        }
-        Ok(report)
+        let held = (core.snapshot(), Log::hold(&core.log));
+        let checked = devices
+            .upper
+            .table
+            .residencies(|_| true)
+            .iter()
+            .try_for_each(|residency| {
+                check_residency(&devices.upper, residency, written, &mut report)
+            });
+        drop(held);
+        core.keep_soon();
+        checked.map(|()| report)
     }
 }

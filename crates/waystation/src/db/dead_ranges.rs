@@ -34,7 +34,7 @@ impl Core {
         active.memory.table.watch(next_sequence);
     }
 
-    /// Something may have been deleted in `memory`, to which writes go: has the watcher search if it is worth it.
+    /// Something may have been deleted in `memory`, to which writes go: has the watch search if it is worth it.
     #[inline]
     pub(super) fn note_deletions(&self, memory: &MemtablePair) {
         if self.dead_range_search.is_due(memory.graves.points()) {
@@ -49,7 +49,7 @@ impl Core {
         self.jobs.by(Kind::Watch, self.storage.now() + PAUSE);
     }
 
-    /// Searches what was deleted since the last time for dead ranges. Only the watcher does.
+    /// Searches what was deleted since the last time for dead ranges. Only the watch does.
     pub(super) fn search_dead_ranges(&self) -> Result<()> {
         let active = Arc::clone(&self.read_states.load().active);
         let graves = (active.memory.graves.points(), active.start_sequence);

@@ -78,7 +78,7 @@ impl Core {
         }
         let gather = match self.options.deletion_deadline {
             _ if at_once => Duration::ZERO,
-            None if !self.is_at_rest() => GATHER_AT_WORK,
+            None if !self.is_idle() => GATHER_AT_WORK,
             _ => self.gather_at_rest(),
         };
         if due_from.saturating_add(micros(gather)) > self.oldest_time() {

@@ -27,8 +27,8 @@ impl Owner for Core {
         Self::oldest_time(self)
     }
 
-    fn is_at_rest(&self) -> bool {
-        Self::is_at_rest(self)
+    fn is_idle(&self) -> bool {
+        Self::is_idle(self)
     }
 
     fn is_stopping(&self) -> bool {
@@ -98,8 +98,8 @@ impl Core {
 
     /// What graves hide from all who read at `snapshot` or later, and from the log's point of view for good.
     pub(super) fn hidden_from(&self, read_state: &ReadState, snapshot: u64) -> Hidden {
-        let is_at_rest = self.is_at_rest();
-        self.graves.hidden_from(read_state, snapshot, is_at_rest)
+        let is_idle = self.is_idle();
+        self.graves.hidden_from(read_state, snapshot, is_idle)
     }
 
     /// Notes the time, and lets deletions be flushed, and be purged, that have waited for long.
@@ -129,7 +129,7 @@ impl Core {
     /// An index was given up that graves were kept for: has them be looked at again.
     pub(super) fn look_for_needs_again(&self) {
         self.graves.look_again();
-        self.end_rest();
+        self.idle.note_change();
     }
 
     /// Writes a copy of all tables and graves to the new directory `target`.
@@ -226,8 +226,8 @@ mod tests {
             self.0.oldest_time() + 2 * YEAR.as_micros() as u64
         }
 
-        fn is_at_rest(&self) -> bool {
-            self.0.is_at_rest()
+        fn is_idle(&self) -> bool {
+            self.0.is_idle()
         }
 
         fn is_stopping(&self) -> bool {

@@ -9,8 +9,8 @@
 //!   [`commit`]: how it becomes visible and durable; [`device_writes`]: the same in a directory with devices
 //! - [`read_state`](crate::read_state): what a read pins; [`snapshot`]: what compaction must keep for it; [`iterator`]: the cursor; [`entries`]: ranges
 //!   as iterators
-//! - [`workers`]: what is done in the background; [`rest`]: what is done when no thread writes; [`keeping`]: when the devices are
-//!   looked after
+//! - [`jobs`]: the background jobs of a database; [`upkeep`]: what two of them look after, the watch and the maintenance of
+//!   devices
 //! - [`device_handle`], [`devices`] and [`handoff`]: devices as the handle shows them; [`engine`]: what the database does for them;
 //!   [`older`]: what was there before there was an extractor
 //! - [`graves`]: what is done for deletions ([`retirement`](crate::retirement)); [`dead_ranges`]: how runs of them are
@@ -35,7 +35,7 @@ mod export;
 mod graves;
 mod handoff;
 mod iterator;
-mod keeping;
+mod jobs;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod model_tests;
@@ -43,11 +43,10 @@ mod older;
 mod open;
 mod pipeline;
 mod point_read;
-mod rest;
 mod sizes;
 mod snapshot;
 mod stats;
-mod workers;
+mod upkeep;
 mod write_source;
 
 pub use device_handle::DeviceHandle;
@@ -62,7 +61,7 @@ pub use stats::{AreaStats, DeviceStats, GraveStats, Stats};
 pub use waystation_format::batch::WriteBatch;
 use waystation_format::batch::prefix_end;
 
-use crate::background::{DiskReserve, Member, Throttle};
+use crate::background::{DiskReserve, IdleWatch, Member, Throttle};
 use crate::cemetery::dead_ranges::search::DeadRangeSearch;
 use crate::cemetery::expiry::ExpiryClock;
 use crate::devices::maintenance::Devices;
@@ -78,14 +77,13 @@ use crate::read_state::{ReadState, ReadStates};
 use crate::retirement::GraveStore;
 use crate::sst::MergingIterator;
 use crate::storage::{DirectoryLock, Storage};
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use crate::sync::{Arc, Condvar, Mutex, Weak};
+use jobs::{Background, Workers};
 use pipeline::{Active, check_key};
-use rest::Watch;
 use snapshot::Snapshots;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use workers::{Background, Workers};
 
 /// An open database. Any number of threads may use it at once; one process owns a directory at a time.
 ///
@@ -143,11 +141,7 @@ struct Core {
     is_flush_failing: AtomicBool,
     throttle: Throttle,
     disk_reserve: DiskReserve,
-    /// The last write that was followed by a rest.
-    rested_at: AtomicU64,
-    /// Whether the watcher sleeps until something is written.
-    sleeping: AtomicBool,
-    watch: Mutex<Watch>,
+    idle: IdleWatch,
     /// What there is of devices, in a directory with an extractor.
     devices: Option<Devices>,
     background: Mutex<Background>,
@@ -330,7 +324,7 @@ impl Db {
             .compact_range(bytes(lower).as_deref(), bytes(upper).as_deref())
     }
 
-    /// Waits until no thread writes any more (for a quarter of a second), the devices that were settling have settled, and
+    /// Waits until no thread has written for a quarter of a second, the devices that were settling have settled, and
     /// neither flush nor compaction is due.
     pub fn wait_idle(&self) -> Result<()> {
         self.core.wait_idle()

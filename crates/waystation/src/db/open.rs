@@ -1,10 +1,10 @@
 //! From a directory to a database: lock, tree, log, and what the log holds back into memory.
 
+use super::jobs::{Background, Workers, limits};
 use super::pipeline::Active;
 use super::snapshot::Snapshots;
-use super::workers::{Background, Workers, limits};
 use super::{Core, Db, Ownership};
-use crate::background::{self, DiskReserve, Kind, Member, Throttle};
+use crate::background::{self, DiskReserve, IdleWatch, Kind, Member, Throttle};
 use crate::cemetery::active::ActiveGraves;
 use crate::cemetery::dead_ranges::search::DeadRangeSearch;
 use crate::cemetery::expiry::ExpiryClock;
@@ -32,16 +32,13 @@ use crate::recovery::Replay;
 use crate::retirement::{self, GraveStore, GravesFile, read_graves};
 use crate::sst::TableSettings;
 use crate::storage::{OsStorage, Storage};
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use crate::sync::atomic::{AtomicBool, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
 use std::path::Path;
 use std::time::Duration;
 use waystation_format::batch::prefix_end;
 use waystation_format::filename::CURRENT;
 use waystation_format::handoff::EngineId;
-
-/// No write has this sequence number.
-const NEVER: u64 = u64::MAX;
 
 impl Db {
     /// Removes the database in `path` with all it holds. Other files of the directory stay, and then the directory stays too.
@@ -415,9 +412,7 @@ fn assemble(
         is_flush_failing: AtomicBool::new(false),
         throttle: Throttle::new(),
         disk_reserve,
-        rested_at: AtomicU64::new(NEVER),
-        sleeping: AtomicBool::new(false),
-        watch: Mutex::default(),
+        idle: IdleWatch::new(&jobs),
         devices,
         background: Mutex::new(Background::default()),
         changed: Condvar::new(),

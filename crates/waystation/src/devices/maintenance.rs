@@ -1,32 +1,31 @@
 //! The maintenance of the devices of a database: all that is not done while a write or a read waits.
 //!
 //! A background job runs a round of it ([`Devices::keep`]): soon after anything that may leave something to be freed, when the
-//! log has grown by a part of the budgets, and when time brings something ([`Devices::next_keeping`]). Nothing of that comes
+//! log has grown by a part of the budgets, and when time brings something, as the [agenda](crate::background) says. Nothing of that comes
 //! to a database to which nothing happens. Another job lets devices settle ([`settle`](super::settle)).
 
 use super::checkpoint::Directory;
 use super::clock::ResidencyClock;
 use super::context::{Context, Engine};
 use super::departures::{self, Departures};
-use super::handoff::give_up_stalled;
+use super::handoff::{give_up_stalled, next_stall};
 use super::index_snapshot::IndexSnapshots;
 use super::log_release::Checkpoints;
 use super::residency::Residency;
-use super::settle::{EARLY, Settler};
+use super::settle::Settler;
 use super::upper::Upper;
-use crate::background::{DiskReserve, Throttle};
+use crate::background::{DeviceAgenda, DeviceSight, DiskReserve, Throttle};
 use crate::error::Result;
 use crate::options::DeviceOptions;
 use crate::storage::Storage;
-use crate::sync::Arc;
-use crate::sync::atomic::{AtomicBool, AtomicU64};
+use crate::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
+use crate::sync::{Arc, Mutex, lock};
 use std::path::Path;
 use std::time::Duration;
 
-/// What happens within this time is looked at together.
-pub(crate) const TICK: Duration = Duration::from_millis(20);
-/// How often the disk is looked at while it is full, the log while a copier holds it, and streams while they come.
-const PAUSE: Duration = Duration::from_millis(100);
 /// Budgets are looked at when the log has grown by this part of the smallest of them, within limits (bytes).
 const BUDGET_PART: u64 = 64;
 const STEP_MIN: u64 = 16 << 10;
@@ -43,7 +42,8 @@ pub(crate) struct Devices {
     pub(crate) checkpoints: Checkpoints,
     pub(crate) snapshots: IndexSnapshots,
     /// A round is due when the log comes to here.
-    pub(crate) keep_at_lsn: AtomicU64,
+    keep_at_lsn: AtomicU64,
+    agenda: Mutex<DeviceAgenda>,
     /// Indexes wait for the release of a snapshot.
     pub(crate) waits_for_release: AtomicBool,
 }
@@ -69,6 +69,7 @@ impl Devices {
             checkpoints: Checkpoints::new(&directory, now),
             snapshots: IndexSnapshots::new(snapshot_lsn),
             keep_at_lsn: AtomicU64::new(u64::MAX),
+            agenda: Mutex::default(),
             waits_for_release: AtomicBool::new(false),
         }
     }
@@ -103,20 +104,38 @@ impl Devices {
         self.settings.idle_departure.is_some()
     }
 
+    /// The next round is due when the log, which is at `reserved_lsn`, has grown by a part of the budgets.
+    pub(crate) fn expect_growth(&self, reserved_lsn: u64) {
+        let next_lsn = reserved_lsn.saturating_add(self.step_bytes());
+        self.keep_at_lsn.store(next_lsn, SeqCst);
+    }
+
+    /// Whether the log's growth to `end_lsn` makes a round due. It does so once.
+    #[inline]
+    pub(crate) fn is_due_at(&self, end_lsn: u64) -> bool {
+        end_lsn >= self.keep_at_lsn.load(Relaxed)
+            && self.keep_at_lsn.swap(u64::MAX, SeqCst) < u64::MAX
+    }
+
     /// One round. `throttle` is told how full the budgets are.
     pub(crate) fn keep<E: Engine>(
         &self,
         context: &Context<'_, E>,
         throttle: &Throttle,
     ) -> Result<()> {
+        // Before indexes are looked at: a release after it makes another round.
+        self.waits_for_release.store(true, SeqCst);
         departures::reap(context);
+        if self.upper.table.count_over() == 0 {
+            self.waits_for_release.store(false, SeqCst);
+        }
         context.reserve.look()?;
         // Before anything that needs room: on a full disk this is what makes some.
         let is_short = context.engine.is_short_of_room();
         let removed = context.upper.log.remove_freed(is_short, is_short);
         let fill = context.fill();
         throttle.observe_upper(fill);
-        give_up_stalled(context, is_short || fill > EARLY);
+        give_up_stalled(context, is_short || context.is_early());
         self.departures.look(context)?;
         self.checkpoints.free(context, false)?;
         context.reserve.keep(context.storage, context.dir);
@@ -126,24 +145,20 @@ impl Devices {
 
     /// When there is something to be kept, if nothing happens before.
     pub(crate) fn next_keeping<E: Engine>(&self, context: &Context<'_, E>) -> Option<Duration> {
-        let now = context.storage.now();
-        let log = &context.upper.log;
-        // A stream may stall.
-        let is_coming = !context.upper.table.coming().is_empty();
-        let is_pressed = context.engine.is_short_of_room() || log.is_held() || is_coming;
-        let times = [
-            self.snapshots.is_under_way().then_some(now),
-            is_pressed.then_some(now + PAUSE),
-            self.departures.next(context),
-            self.checkpoints.next(context),
-            log.next_removal(),
-        ];
-        let first = times.into_iter().flatten().min();
-        first.map(|at| at.max(now + TICK))
+        let is_short_of_room = context.engine.is_short_of_room();
+        let sight = DeviceSight {
+            is_drawing: self.snapshots.can_go_on(),
+            is_short_of_room,
+            stream_at: next_stall(context, is_short_of_room || context.is_early()),
+            departure_at: self.departures.next(context),
+            checkpoint_at: self.checkpoints.next(context),
+            removal_at: context.upper.log.next_removal(),
+        };
+        lock(&self.agenda).next(&sight, context.storage.now())
     }
 
     /// A round is due whenever the log has grown by so many bytes.
-    pub(crate) fn step_bytes(&self) -> u64 {
+    fn step_bytes(&self) -> u64 {
         let settings = &self.settings;
         let budgets = [
             settings.upper_bytes,

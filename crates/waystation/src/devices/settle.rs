@@ -23,17 +23,16 @@ use super::record::DeviceEvent;
 use super::residency::{NEVER, Residency};
 use super::settle_plan::{Piece, SettlePlan};
 use super::upper::Upper;
-use crate::background::DiskReserve;
+use crate::background::{DiskReserve, TICK};
 use crate::error::Result;
 use crate::log::Rejection;
 use crate::lsm::tree::Load;
 use crate::sst::EntryStream;
 use crate::storage::{Duty, IoPriority};
 use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-/// Looks for residencies that are due are so far apart at least.
-const TICK: Duration = Duration::from_millis(20);
 /// From this share of a budget on the oldest residencies settle early.
 pub(super) const EARLY: f64 = 0.8;
 /// So many times as much settles together early: hardly more of the log is read for it, and more of it is free then.
@@ -52,6 +51,8 @@ const MARKED_TOGETHER: usize = 128;
 pub(crate) struct Settler {
     /// Residencies that have switched and not settled; held while they settle, and while a memtable is flushed.
     pub(crate) pending: ContendedLock<Vec<Arc<Residency>>>,
+    /// Residencies that are due wait for the release of a snapshot.
+    pub(crate) waits_for_release: AtomicBool,
 }
 
 impl Settler {
@@ -62,6 +63,7 @@ impl Settler {
         }
         Self {
             pending: ContendedLock::new(pending),
+            waits_for_release: AtomicBool::new(false),
         }
     }
 
@@ -100,8 +102,17 @@ impl Settler {
         let left = context
             .reserve
             .left_for_settling(context.engine.active_bytes());
+        // Before the oldest snapshot is looked at: a release after it makes another round.
+        self.waits_for_release.store(true, SeqCst);
+        let oldest = context.engine.oldest_snapshot();
         let due = due.into_iter().filter(|residency| is_upper(residency));
+        let (due, held): (Vec<_>, Vec<_>) =
+            due.partition(|residency| residency.is_whole_since(oldest));
+        if held.is_empty() {
+            self.waits_for_release.store(false, SeqCst);
+        }
         // What has no room as tables stays where it is.
+        let due = due.into_iter();
         let due = due.take_while(|residency| {
             let is_wanted = together < limit;
             together += residency.log_bytes();

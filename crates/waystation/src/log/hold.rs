@@ -28,11 +28,6 @@ impl Log {
         Hold(Arc::clone(log))
     }
 
-    /// Whether a copier holds it.
-    pub(crate) fn is_held(&self) -> bool {
-        lock(&self.writer).holds > 0
-    }
-
     /// What a copy of the log consists of that was closed cleanly at the durable end: `JOURNAL`, and the segments up to
     /// there. For the owner of a [`Hold`].
     pub(crate) fn clean_copy(&self) -> (JournalState, Vec<Part>) {

@@ -87,13 +87,13 @@ impl GraveStore {
     }
 
     /// Deletions up to here have waited for half of their time; at rest, or when there are too many, all have.
-    pub(super) fn overdue_through(&self, read_state: &ReadState, is_at_rest: bool) -> u64 {
+    pub(super) fn overdue_through(&self, read_state: &ReadState, is_idle: bool) -> u64 {
         if read_state.flushed.counting_bytes() > self.parts.limit_bytes / PURGE_SHARE {
             return u64::MAX;
         }
         match self.parts.deadline {
             None => 0,
-            Some(_) if is_at_rest => u64::MAX,
+            Some(_) if is_idle => u64::MAX,
             Some(deadline) => self.reached_before(deadline / IN_TABLES_PART),
         }
     }

@@ -57,7 +57,7 @@ impl GraveStore {
         if is_nothing_new && !before.is_empty() && !is_in_doubt {
             let hidden = Hidden {
                 above: read_state.memtables_from(),
-                ..self.hidden_from(&read_state, applied, owner.is_at_rest())
+                ..self.hidden_from(&read_state, applied, owner.is_idle())
             };
             let flushed = Arc::clone(before);
             return Ok(GraveFlush {

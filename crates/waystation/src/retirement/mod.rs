@@ -57,7 +57,7 @@ pub(crate) trait Owner {
     /// All who read are past this time (microseconds since 1970).
     fn oldest_time(&self) -> u64;
     /// Whether no thread has written for a while.
-    fn is_at_rest(&self) -> bool;
+    fn is_idle(&self) -> bool;
     /// Whether the database is being closed.
     fn is_stopping(&self) -> bool;
     /// Runs `act` while nothing is on its way to the tree; not at all if something is, as what is not there yet may
@@ -157,18 +157,18 @@ impl GraveStore {
     }
 
     /// What graves hide from all who read at `snapshot` or later, and from the log's point of view for good. At rest
-    /// (`is_at_rest`) whatever is hidden is overdue, if there is a deadline.
+    /// (`is_idle`) whatever is hidden is overdue, if there is a deadline.
     pub(crate) fn hidden_from(
         &self,
         read_state: &ReadState,
         snapshot: u64,
-        is_at_rest: bool,
+        is_idle: bool,
     ) -> Hidden {
         Hidden {
             through: snapshot.min(read_state.flushed.through()),
             graves: Arc::clone(&read_state.flushed),
             above: 0,
-            overdue: self.overdue_through(read_state, is_at_rest),
+            overdue: self.overdue_through(read_state, is_idle),
             dead_ranges: Some(Arc::clone(&self.dead_ranges)),
         }
     }

@@ -6,6 +6,7 @@ use super::{GraveStore, LOOK_SHARE, Owner, UpperLevel};
 use crate::cemetery::flushed::FlushedGraves;
 use crate::read_state::ReadState;
 use crate::sync::Arc;
+use std::time::Duration;
 
 impl GraveStore {
     /// Retires the graves that nothing needs any more, if it is time to look or `always`, and nothing is on its way to
@@ -49,13 +50,22 @@ impl GraveStore {
 
     /// Whether everything in the tree has been looked at for graves that it does not need.
     pub(crate) fn has_looked(&self) -> bool {
+        self.next_look().is_none()
+    }
+
+    /// When graves and spill files are to be looked at again, if not all of them have been since they changed.
+    pub(crate) fn next_look(&self) -> Option<Duration> {
         let read_state = self.read_state();
         let Ok(file) = self.file.try_lock() else {
-            return false;
+            // Who has it may change them.
+            return Some(self.now());
         };
         let has_looked =
             read_state.flushed.is_empty() || file.looked_at == Some(self.looked_at(&read_state));
-        has_looked && self.has_maintained_spilled(&read_state, &file)
+        let has_maintained = self.has_maintained_spilled(&read_state, &file);
+        let graves = (!has_looked).then_some(file.look_at);
+        let spilled = (!has_maintained).then(|| self.next_upkeep());
+        [graves, spilled].into_iter().flatten().min()
     }
 }
 

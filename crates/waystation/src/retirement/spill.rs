@@ -5,7 +5,7 @@
 //!             spill file, which is durable before GRAVES names it                             file, by the flush
 //!   promote   all dates of a spill file are past for every reader: its label says so             the same
 //!   retire    no table needs any of its graves: it leaves the flushed graves unread           under that lock
-//!   maintain  merge, split by dates, leave out what nothing needs: from spill files to        by the watcher, outside;
+//!   maintain  merge, split by dates, leave out what nothing needs: from spill files to        by the watch, outside;  
 //!             others, which take their place if they are still there                          the end under that lock
 //!   sweep     a file goes once the GRAVES in force does not name it and no reader uses it       under that lock
 //! ```
@@ -34,15 +34,15 @@ use std::time::Duration;
 /// Graves with dates leave memory when they take this part of what graves may take: `GRAVES` is written with all that
 /// are in memory whenever one comes to it.
 const DATED_SHARE: usize = 8;
-/// A spill file is split when one of so many of its dates is past; and at rest.
+/// A spill file is split when one of so many of its dates is past; and in an idle database.
 const DUE_SHARE: usize = 2;
-const DUE_SHARE_AT_REST: usize = 8;
+const DUE_SHARE_WHEN_IDLE: usize = 8;
 /// The next look comes so much later at most.
 const LOOK_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// After a failure, nothing is tried for so long.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
-/// How far the watcher looked for what to do to spill files.
+/// How far the watch looked for what to do to spill files.
 #[derive(Debug, Default)]
 pub(super) struct SpillUpkeep {
     /// What was looked at last, with nothing to do.
@@ -176,7 +176,13 @@ impl GraveStore {
             && (spilled.is_empty() || has_looked())
     }
 
-    /// Does what is to be done to spill files, if anything. Only the watcher does.
+    /// When spill files may be looked at again.
+    pub(super) fn next_upkeep(&self) -> Duration {
+        let upkeep = lock(&self.upkeep);
+        upkeep.look_at.max(upkeep.failed_until)
+    }
+
+    /// Does what is to be done to spill files, if anything. Only the watch does.
     pub(crate) fn maintain_spilled(&self, owner: &dyn Owner) {
         if let Err(error) = self.try_upkeep(owner) {
             // They are as they were.
@@ -246,8 +252,8 @@ impl GraveStore {
         owner: &dyn Owner,
     ) -> Option<SpillTask> {
         let time = owner.oldest_time();
-        let share = if owner.is_at_rest() {
-            DUE_SHARE_AT_REST
+        let share = if owner.is_idle() {
+            DUE_SHARE_WHEN_IDLE
         } else {
             DUE_SHARE
         };

@@ -34,7 +34,7 @@ mod progress;
 mod stream;
 mod transitions;
 
-pub(crate) use progress::give_up_stalled;
+pub(crate) use progress::{give_up_stalled, next_stall};
 pub(crate) use stream::StreamReader;
 pub(crate) use transitions::{Frozen, Occupied, Part};
 

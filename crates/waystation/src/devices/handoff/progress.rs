@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// The same where a budget of the upper level presses, or the disk is full. At full load it takes about as long from
 /// where a budget begins to press to where writers are slowed down.
 const PATIENCE_UNDER_PRESSURE: Duration = Duration::from_secs(2);
+/// What has stalled for this much longer has stalled for too long.
+const MOMENT: Duration = Duration::from_millis(1);
 /// A stream that brings this has gone on.
 const PROGRESS_BYTES: usize = 4096;
 
@@ -93,6 +95,26 @@ pub(super) fn too_slow() -> Error {
     )
 }
 
+/// For how long a stream may be waited for, under pressure or not.
+fn patience<E>(context: &Context<'_, E>, presses: bool) -> Duration {
+    if presses {
+        PATIENCE_UNDER_PRESSURE
+    } else {
+        context.settings.residency.max(PATIENCE)
+    }
+}
+
+/// When a stream that is coming has stalled for too long, at the earliest.
+pub(crate) fn next_stall<E>(context: &Context<'_, E>, presses: bool) -> Option<Duration> {
+    let coming = context.upper.table.coming();
+    let now = context.now();
+    // One that is not waited for now may be from now on.
+    let since = |residency: &Arc<Residency>| residency.waiting_since().unwrap_or(now);
+    let first = coming.iter().map(since).min()?;
+    let at = first + patience(context, presses) + MOMENT;
+    Some(context.storage.now() + at.saturating_sub(now))
+}
+
 /// Gives up what came of streams that stall. Under pressure there is less patience, and no stream may take longer
 /// than it may stall without.
 pub(crate) fn give_up_stalled<E>(context: &Context<'_, E>, presses: bool) {
@@ -103,11 +125,7 @@ pub(crate) fn give_up_stalled<E>(context: &Context<'_, E>, presses: bool) {
     }
     let now = context.now();
     let longest = context.settings.residency.max(PATIENCE);
-    let patience = if presses {
-        PATIENCE_UNDER_PRESSURE
-    } else {
-        longest
-    };
+    let patience = patience(context, presses);
     let is_late = |residency: &Residency| {
         let passed = |since| now.saturating_sub(since);
         let waiting = residency.waiting_since();

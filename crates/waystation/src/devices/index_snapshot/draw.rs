@@ -47,6 +47,8 @@ struct Sketch {
     /// The prefix of the device that was looked at last.
     device: Option<Vec<u8>>,
     window: Window,
+    /// It is complete but for what is in full memtables.
+    waits_for_flush: bool,
 }
 
 /// The index snapshot of a database, and the next one.
@@ -65,9 +67,13 @@ impl IndexSnapshots {
         }
     }
 
-    /// Whether one is being drawn.
-    pub(crate) fn is_under_way(&self) -> bool {
-        lock(&self.drawing).sketch.is_some()
+    /// Whether one is being drawn, and waits for no flush.
+    pub(crate) fn can_go_on(&self) -> bool {
+        let drawing = lock(&self.drawing);
+        drawing
+            .sketch
+            .as_ref()
+            .is_some_and(|it| !it.waits_for_flush)
     }
 
     /// Where the log ended when it had come to what the last one shows; 0: there is none.
@@ -136,7 +142,8 @@ impl IndexSnapshots {
             }
         }
         // An opening would have to read what is in full memtables.
-        if context.engine.has_full_before(sketch.header.lsn) {
+        sketch.waits_for_flush = context.engine.has_full_before(sketch.header.lsn);
+        if sketch.waits_for_flush {
             return Ok(());
         }
         match drawing.sketch.take() {
@@ -219,6 +226,7 @@ fn begin<E: Memtables>(context: &Context<'_, E>, drawing: &mut Drawing) -> Resul
         residency: None,
         device: None,
         window: Window::default(),
+        waits_for_flush: false,
     })
 }
 

@@ -73,7 +73,7 @@ impl Jobs for Core {
             Kind::Log => self.log.write_out(),
             Kind::Flush => self.flush_full(),
             Kind::Settle => self.settle_round(),
-            Kind::Keep => self.keep_round(),
+            Kind::Keep => self.maintenance_round(),
             Kind::Watch => self.watch_round(),
             Kind::Compact => self.compact(),
         }
@@ -107,6 +107,7 @@ impl Core {
                 self.look_again();
                 self.keep_reserve();
                 self.keep_soon();
+                self.idle.note_change();
                 Next::Again
             }
             Err(error) => self.note_failure(&error, "flushing", true),
@@ -208,7 +209,7 @@ impl Core {
         }
         let outcome = self
             .tree
-            .compact_once(&|| self.oldest_snapshot(), self.is_at_rest());
+            .compact_once(&|| self.oldest_snapshot(), self.is_idle());
         if matches!(outcome, Ok(true)) {
             self.adopt_version();
             self.keep_reserve();
@@ -309,11 +310,11 @@ impl Core {
         self.read_states
             .change(|read_state| read_state.version = self.tree.version());
         self.observe_backlog();
-        self.retire_graves(self.is_at_rest());
+        self.retire_graves(self.is_idle());
         self.keep_soon();
         if !self.graves.has_looked() {
-            // Put off: the watcher looks.
-            self.end_rest();
+            // Put off: the watch looks.
+            self.idle.note_change();
         }
     }
 
@@ -356,12 +357,12 @@ impl Core {
                 });
             }
             let busy = self.full_memtables.load(SeqCst) > 0 || background.compacting > 0;
-            let at_rest = self.is_at_rest();
-            if !busy && at_rest && !self.tree.wants_compaction(true) {
+            let is_idle = self.is_idle();
+            if !busy && is_idle && !self.tree.wants_compaction(true) {
                 return Ok(());
             }
-            if !at_rest {
-                self.end_rest();
+            if !is_idle {
+                self.idle.expect(self.storage.now());
             }
             background = wait(&self.changed, background);
         }
@@ -386,7 +387,7 @@ impl Core {
             // What it left may be locked for good; the log has everything.
             return self.jobs.leave().and(Err(panicked));
         }
-        self.end_keeping();
+        self.end_maintenance();
         if flushed.is_ok() {
             // Only now: what compacts beside it could bring tables round graves that none needed any more.
             self.tree.resume();
