@@ -58,7 +58,8 @@ pub use error::{DeviceError, Error, Result};
 pub use log::LogStats;
 pub use lsm::tree::{CheckReport, LevelStats, Problem, TreeStats, WorkStats};
 pub use options::{
-    BATCH_BYTES_MAX, Compression, DeviceOptions, Durability, Extractor, KEY_BYTES_MAX, Options,
-    PutOptions, UnknownExtractor, VALUE_BYTES_MAX,
+    BATCH_BYTES_MAX, Compression, DatabaseMemory, DeviceOptions, Durability, Extractor,
+    KEY_BYTES_MAX, MemoryStats, Options, PutOptions, ResourceStats, Resources, UnknownExtractor,
+    VALUE_BYTES_MAX,
 };
 pub use waystation_format::order::{Comparator, Order};

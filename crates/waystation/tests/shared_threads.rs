@@ -1,4 +1,5 @@
-//! All databases of a process share a few background threads, and one to which nothing happens wakes none of them.
+//! All databases of a process share a few background threads, and one to which nothing happens wakes none of them. Those that
+//! name the same resources share memory and keep to its ceiling.
 
 mod support;
 
@@ -6,7 +7,9 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use support::{options_with_devices, wait_until};
-use waystation::{Db, DeviceError, DeviceLevel, DeviceOptions, Error, Extractor, Options};
+use waystation::{
+    Db, DeviceError, DeviceLevel, DeviceOptions, Error, Extractor, MemoryStats, Options, Resources,
+};
 
 /// One that keeps time, four that write logs, up to four each that flush, settle and keep. Others compact: one a processor.
 const THREADS_BUT_COMPACTION: usize = 17;
@@ -66,12 +69,7 @@ fn a_database_to_which_nothing_happens_wakes_no_thread() {
         db.devices().settle(b"car-4").expect("settles");
         db.wait_idle().expect("comes to rest");
     }
-    let is_quiet = (0..SECONDS_UNTIL_QUIET).any(|_| {
-        let before = switches();
-        std::thread::sleep(Duration::from_secs(1));
-        before == switches()
-    });
-    assert!(is_quiet, "threads still wake in each second");
+    become_quiet();
     // And each goes on when something happens.
     for db in databases {
         db.put(b"car-5:100", b"value").expect("put");
@@ -89,6 +87,16 @@ fn a_database_to_which_nothing_happens_wakes_no_thread() {
     assert_eq!(switches().len(), 0, "threads are left");
 }
 
+/// Waits for a second in which no background thread wakes.
+fn become_quiet() {
+    let is_quiet = (0..SECONDS_UNTIL_QUIET).any(|_| {
+        let before = switches();
+        std::thread::sleep(Duration::from_secs(1));
+        before == switches()
+    });
+    assert!(is_quiet, "threads still wake in each second");
+}
+
 #[test]
 fn a_thousand_databases_share_a_few_threads() {
     const DATABASES: usize = 1000;
@@ -96,7 +104,12 @@ fn a_thousand_databases_share_a_few_threads() {
     allow_many_files();
     let dir = memory_dir();
     let path = |number: usize| dir.path().join(number.to_string());
-    let open = |number| Db::open(path(number), small_with_devices()).expect("opens");
+    let resources = Resources::new(512 << 20, 64 << 20).expect("shared");
+    let options = Options {
+        resources: Some(resources.clone()),
+        ..small_with_devices()
+    };
+    let open = |number| Db::open(path(number), options.clone()).expect("opens");
     let databases: Vec<_> = (0..DATABASES).map(open).collect();
     for (number, db) in databases.iter().enumerate() {
         for device in ["stays", "leaves"] {
@@ -124,13 +137,77 @@ fn a_thousand_databases_share_a_few_threads() {
             Err(Error::Device(DeviceError::Unknown { .. }))
         ));
     }
+    let shared = resources.stats();
+    assert_eq!(shared.databases.len(), DATABASES);
+    assert!(shared.taken_bytes < 512 << 20, "{}", shared.taken_bytes);
+    // All at once they are idle, and a thousand of them wake no thread in a second.
+    become_quiet();
     for db in databases {
         db.close().expect("closes");
     }
     assert_eq!(switches().len(), 0, "threads are left");
+    assert_eq!(resources.stats().taken_bytes, 0);
     let db = open(DATABASES / 2);
     assert!(db.get(b"stays:00").expect("get").is_some());
     assert!(db.get(b"leaves:00").expect("get").is_none());
+}
+
+/// What all databases of `resources` take, by parts.
+fn sum(resources: &Resources, part: fn(&MemoryStats) -> u64) -> u64 {
+    let stats = resources.stats();
+    stats.databases.iter().map(|it| part(&it.memory)).sum()
+}
+
+#[test]
+fn databases_that_share_memory_keep_to_its_ceiling() {
+    const CEILING: u64 = 16 << 20;
+    const DATABASES: usize = 20;
+    const KEYS: usize = 4_000;
+    let _turn = turn();
+    let dir = memory_dir();
+    let resources = Resources::new(CEILING, CEILING / 4).expect("shared");
+    // Their memtables have room for all that is written: only the ceiling has them flushed.
+    let options = Options {
+        resources: Some(resources.clone()),
+        memtable_bytes: 32 << 20,
+        devices: None,
+        ..small_with_devices()
+    };
+    let open = |number: usize| Db::open(dir.path().join(number.to_string()), options.clone());
+    let databases: Vec<Db> = (0..DATABASES).map(|it| open(it).expect("opens")).collect();
+    let key = |number: usize| format!("{number:06}").into_bytes();
+    let mut most = 0;
+    for number in 0..KEYS {
+        for db in &databases {
+            db.put(&key(number), &[number as u8; 1000]).expect("put");
+        }
+        most = most.max(resources.stats().taken_bytes);
+    }
+    assert!(most < CEILING, "{most} bytes were taken of {CEILING}");
+    assert!(most > CEILING / 2, "{most} bytes are too few to tell");
+    let flushes = |db: &Db| db.stats().tree.flushes.jobs;
+    assert!(databases.iter().all(|db| flushes(db) > 0));
+    for (at, db) in databases.iter().enumerate() {
+        for number in (at..KEYS).step_by(7) {
+            let value = db.get(&key(number)).expect("get");
+            assert_eq!(value.as_deref(), Some(&[number as u8; 1000][..]));
+        }
+    }
+    let cached = sum(&resources, |it| it.cached_bytes);
+    assert!(cached <= CEILING / 4, "{cached} bytes are cached");
+    let rings = sum(&resources, |it| it.ring_bytes);
+    assert_eq!(rings, (DATABASES * options.ring_bytes) as u64);
+    // One more ring than half of the memory has room for.
+    let too_large = Options {
+        ring_bytes: 8 << 20,
+        ..options.clone()
+    };
+    let refused = Db::open(dir.path().join("large"), too_large).map(|_| ());
+    assert!(refused.is_err_and(|error| error.to_string().contains("ring_bytes is 8388608")));
+    for db in databases {
+        db.close().expect("closes");
+    }
+    assert_eq!(resources.stats().databases.len(), 0);
 }
 
 /// Each database has some files open.

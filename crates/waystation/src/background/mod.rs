@@ -11,6 +11,7 @@
 //! - [`agenda`]: what the upkeep of one database does next, and when to look again; pure functions as well; [`idle`]: the
 //!   watch that looks
 //! - [`backoff`]: how often something runs that goes over everything there is
+//! - [`memory`]: what databases take of the memory that they share, and what is done close to its ceiling
 //! - [`throttle`]: how writers are held back while the background falls behind
 //! - [`disk_reserve`] and [`reserve_file`]: the part of the disk that is kept for what gives room back
 //!
@@ -22,6 +23,7 @@ mod backoff;
 mod disk_reserve;
 mod idle;
 mod member;
+mod memory;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod model_tests;
@@ -44,6 +46,7 @@ pub(crate) use disk_reserve::{
 };
 pub(crate) use idle::IdleWatch;
 pub(crate) use member::Member;
+pub(crate) use memory::{Account, Charge, Elastic, Ledger, Use};
 pub(crate) use plan::{Kind, Limits, Next};
 pub(crate) use reserve_file::give_back;
 pub(crate) use throttle::{FULL_MEMTABLES_MAX, Throttle};

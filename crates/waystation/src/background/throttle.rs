@@ -1,7 +1,7 @@
 //! Back-pressure: writers slow down early and smoothly instead of running into a wall.
 //!
-//! Three things can fall behind: flushing (full memtables wait), compaction (level 0 grows) and settling (the upper
-//! level passes a budget). Each has a range over which the admitted rate falls from "as fast as you can" towards what is
+//! Four things can fall behind: flushing (full memtables wait), compaction (level 0 grows), settling (the upper
+//! level passes a budget) and the relief of memory that databases share. Each has a range over which the admitted rate falls from "as fast as you can" towards what is
 //! drained; in a steady load it settles where both are equal. The rate is kept by a shared schedule: each write books its
 //! bytes and, if the schedule is ahead of the clock, sleeps the difference, a few milliseconds at most at a time.
 
@@ -55,6 +55,12 @@ pub(crate) fn admitted_share(memory_fill: f64, level0_tables: usize) -> Option<f
 fn upper_rate(fill: f64) -> Option<f64> {
     let left = (UPPER_STOP - fill).max(0.0) / (UPPER_STOP - UPPER_SLOW);
     (fill > UPPER_SLOW).then(|| (UPPER_RATE_MAX * left.powi(2)).max(RATE_MIN))
+}
+
+/// The rate (bytes per second) at which the writers of each database are admitted while `fill` of the memory is used that it
+/// shares with others: as with the budgets of the upper level.
+pub(super) fn slowed_rate(fill: f64) -> Option<u64> {
+    upper_rate(fill).map(whole)
 }
 
 /// The schedule that writers keep to.
@@ -130,6 +136,11 @@ impl Throttle {
         if rate > 0 {
             self.book(bytes, rate as f64, storage);
         }
+    }
+
+    /// Admits a write of `bytes` at `rate` (bytes per second), perhaps after a sleep.
+    pub(crate) fn admit_at(&self, bytes: usize, rate: u64, storage: &dyn Storage) {
+        self.book(bytes, rate as f64, storage);
     }
 
     fn book(&self, bytes: usize, rate: f64, storage: &dyn Storage) {

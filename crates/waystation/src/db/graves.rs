@@ -11,7 +11,7 @@ use crate::lsm::compaction::Hidden;
 use crate::lsm::tree::link_or_copy;
 use crate::read_state::ReadState;
 use crate::retirement::{Owner, UpperLevel, write_file};
-use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
+use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, lock};
 use std::path::Path;
 
@@ -69,8 +69,7 @@ impl Core {
         if is_full && self.full_memtables.load(SeqCst) < FULL_MEMTABLES_MAX {
             self.rotate(&mut active, room, lsn, sequence);
         }
-        active.reserved += room;
-        self.active_reserved.store(active.reserved, Relaxed);
+        self.reserve(&mut active, room);
         let graves = &active.memtable.memory.graves;
         graves.delete_range(start, end, sequence);
     }

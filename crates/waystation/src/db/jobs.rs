@@ -99,7 +99,10 @@ impl Core {
             return Next::Idle;
         }
         lock(&self.background).flushes_begun += 1;
-        match self.flush_oldest() {
+        let flushed = self.flush_oldest();
+        self.note_memory();
+        self.account.end_flush();
+        match flushed {
             Ok(()) => {
                 lock(&self.background).flush_failure = None;
                 self.is_flush_failing.store(false, SeqCst);
@@ -311,6 +314,7 @@ impl Core {
             .change(|read_state| read_state.version = self.tree.version());
         self.observe_backlog();
         self.retire_graves(self.is_idle());
+        self.note_memory();
         self.keep_soon();
         if !self.graves.has_looked() {
             // Put off: the watch looks.

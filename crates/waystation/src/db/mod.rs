@@ -61,7 +61,7 @@ pub use stats::{AreaStats, DeviceStats, GraveStats, Stats};
 pub use waystation_format::batch::WriteBatch;
 use waystation_format::batch::prefix_end;
 
-use crate::background::{DiskReserve, IdleWatch, Member, Throttle};
+use crate::background::{Account, DiskReserve, IdleWatch, Member, Throttle};
 use crate::cemetery::dead_ranges::search::DeadRangeSearch;
 use crate::cemetery::expiry::ExpiryClock;
 use crate::devices::maintenance::Devices;
@@ -70,9 +70,8 @@ use crate::devices::upper::Upper;
 use crate::error::{Error, Result};
 use crate::log::Log;
 use crate::lsm::iter::Source;
-use crate::lsm::memtable::Regions;
 use crate::lsm::tree::Tree;
-use crate::options::{Durability, Options, PutOptions};
+use crate::options::{Durability, Options, PutOptions, Resources};
 use crate::read_state::{ReadState, ReadStates};
 use crate::retirement::GraveStore;
 use crate::sst::MergingIterator;
@@ -131,8 +130,9 @@ struct Core {
     clock: ExpiryClock,
     /// Whether no time is logged any more.
     is_time_over: Mutex<bool>,
-    /// Memory of memtables that were flushed, for later ones.
-    regions: Arc<Regions>,
+    /// Memory that it may share with other databases, and what it takes of that.
+    resources: Resources,
+    account: Arc<Account>,
     active: Mutex<Active>,
     /// Bytes reserved in the active memtable, for the throttle.
     active_reserved: AtomicUsize,

@@ -4,7 +4,7 @@ use super::jobs::{Background, Workers, limits};
 use super::pipeline::Active;
 use super::snapshot::Snapshots;
 use super::{Core, Db, Ownership};
-use crate::background::{self, DiskReserve, IdleWatch, Kind, Member, Throttle};
+use crate::background::{self, Account, DiskReserve, IdleWatch, Kind, Member, Throttle};
 use crate::cemetery::active::ActiveGraves;
 use crate::cemetery::dead_ranges::search::DeadRangeSearch;
 use crate::cemetery::expiry::ExpiryClock;
@@ -22,15 +22,15 @@ use crate::directory::{
     CHECKPOINT_NAME, DEVICES_STATE, DRAFTS, JOURNAL_NAME, LOCK_NAME, LOG_STATE, destroy,
 };
 use crate::error::{Error, Result};
-use crate::log::{self, Log, LogSettings, Record, Recovered, SegmentLengths};
+use crate::log::{self, Log, LogBlocks, LogSettings, Record, Recovered, SegmentLengths};
 use crate::lsm::compaction::{Hidden, Shape};
 use crate::lsm::tree::{Tree, TreeSettings};
 use crate::lsm::version::State;
-use crate::options::{DeviceOptions, Options};
+use crate::options::{DeviceOptions, Options, Resources};
 use crate::read_state::{LoggedMemTable, ReadState, ReadStates};
 use crate::recovery::Replay;
 use crate::retirement::{self, GraveStore, GravesFile, read_graves};
-use crate::sst::TableSettings;
+use crate::sst::{TableMemory, TableSettings};
 use crate::storage::{OsStorage, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
@@ -77,19 +77,21 @@ fn open_owned(
     options: Options,
     ownership: &Ownership,
 ) -> Result<Db> {
-    let tree = Tree::open(&storage, path, tree_settings(&options))?;
+    let resources = Resources::of(&options);
+    let memory = resources.open(path, options.ring_bytes as u64)?;
+    let tree = Tree::open(&storage, path, &memory, tree_settings(&options))?;
     let mut state = tree.state();
     let knows_log = state.contains_key(LOG_STATE);
     let mut devices = read_devices(&*storage, path, &options, &state)?;
     let flushed_through = tree.flushed_sequence();
-    let directory = spill_directory(&storage, path, &options, &tree);
+    let directory = spill_directory(&storage, path, &options, &memory);
     let (flushed, graves_file) = read_graves(&directory, &state, flushed_through)?;
     let spared = match &mut devices {
         Some(devices) => index_snapshot::load(&*storage, path, devices),
         None => Spared::default(),
     };
     let mut replay = Replay::new(
-        options.memtable_bytes,
+        (options.memtable_bytes, resources.regions()),
         flushed_through,
         knows_log,
         devices,
@@ -101,7 +103,7 @@ fn open_owned(
     let recovered = log::open(
         &storage,
         path,
-        &log_settings(&options),
+        &log_settings(&options, &resources, &memory.account),
         &needs,
         knows_log,
         &mut deliver,
@@ -134,7 +136,7 @@ fn open_owned(
     let core = Arc::new(assemble(
         (storage, disk_reserve),
         (path, ownership),
-        options,
+        (options, resources, memory.account),
         recovered,
         tree,
         replay,
@@ -166,21 +168,21 @@ fn spill_directory(
     storage: &Arc<dyn Storage>,
     path: &Path,
     options: &Options,
-    tree: &Tree,
+    memory: &TableMemory,
 ) -> SpillDirectory {
     SpillDirectory {
         storage: Arc::clone(storage),
         dir: path.to_owned(),
         settings: tree_settings(options).table,
-        blocks: Arc::clone(tree.blocks()),
+        memory: memory.clone(),
     }
 }
 
-fn log_settings(options: &Options) -> LogSettings {
+fn log_settings(options: &Options, resources: &Resources, account: &Arc<Account>) -> LogSettings {
     LogSettings {
         lengths: segment_lengths(options),
         ring_bytes: options.ring_bytes,
-        cache_bytes: log_cache_bytes(options),
+        cache: LogBlocks::new(resources.log_blocks(), account),
         transfer: options.transfer(),
     }
 }
@@ -254,14 +256,6 @@ fn segment_lengths(options: &Options) -> SegmentLengths {
         whole: sizes.segment_bytes,
         short: background::short_segment_bytes(&sizes),
         kept_beside: background::kept_beside_segments(&sizes),
-    }
-}
-
-/// The part of the cache for blocks of the log: none without devices, whose data alone is read there.
-fn log_cache_bytes(options: &Options) -> usize {
-    match options.devices {
-        Some(_) => options.cache_bytes / 4,
-        None => 0,
     }
 }
 
@@ -344,7 +338,6 @@ pub(super) fn tree_settings(options: &Options) -> TreeSettings {
             ..TableSettings::default()
         },
         shape: Shape::new(options.memtable_bytes as u64, options.table_bytes as u64),
-        cache_bytes: options.cache_bytes - log_cache_bytes(options),
         max_open_tables: options.max_open_tables,
         compaction_bytes_per_second: options.compaction_bytes_per_second,
     }
@@ -353,7 +346,7 @@ pub(super) fn tree_settings(options: &Options) -> TreeSettings {
 fn assemble(
     (storage, disk_reserve): (Arc<dyn Storage>, DiskReserve),
     (dir, ownership): (&Path, &Ownership),
-    options: Options,
+    (options, resources, account): (Options, Resources, Arc<Account>),
     recovered: Recovered,
     tree: Tree,
     replay: Replay,
@@ -370,6 +363,7 @@ fn assemble(
     let active = clamp(replay.active);
     let full_memtables = AtomicUsize::new(full.len());
     let jobs = Member::join(&storage, &limits(&options));
+    account.connect(&jobs);
     let log = Arc::new(recovered.log);
     let called = Arc::clone(&jobs);
     log.on_call(move || called.submit(Kind::Log));
@@ -381,7 +375,15 @@ fn assemble(
         // Recovery has made the log durable.
         upper.note_durable(log.visible_sequence());
         let (directory, now) = (replay.directory, storage.now());
-        Devices::new(upper, settings, directory, pending, snapshot_lsn, now)
+        let account = Arc::clone(&account);
+        Devices::new(
+            upper,
+            (settings, account),
+            directory,
+            pending,
+            snapshot_lsn,
+            now,
+        )
     });
     let reached = replay.time.max(flushed.time());
     let clock = ExpiryClock::new(storage.wall_clock(), storage.now(), reached);
@@ -402,10 +404,12 @@ fn assemble(
         snapshots: Arc::new(Snapshots::default()),
         clock,
         is_time_over: Mutex::new(false),
-        regions: replay.regions,
+        resources,
+        account,
         active: Mutex::new(Active {
             memtable: active,
             reserved: replay.reserved,
+            charged: 0,
         }),
         active_reserved: AtomicUsize::new(replay.reserved),
         full_memtables,
@@ -422,6 +426,7 @@ fn assemble(
         note_settling(&core.disk_reserve, &devices.settler.pending.lock());
     }
     core.observe_backlog();
+    core.note_memory();
     core
 }
 

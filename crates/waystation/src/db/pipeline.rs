@@ -3,7 +3,7 @@
 use super::disk::only_deletes;
 use super::write_source::{Single, WriteSource};
 use super::{Core, WriteBatch};
-use crate::background::{FULL_MEMTABLES_MAX, Kind, Writing};
+use crate::background::{FULL_MEMTABLES_MAX, Kind, Use, Writing};
 use crate::error::{Error, Result};
 use crate::log::{NewRecord, Rejection};
 use crate::lsm::memtable::MemTable;
@@ -26,7 +26,14 @@ thread_local! {
 pub(super) struct Active {
     pub(super) memtable: Arc<LoggedMemTable>,
     pub(super) reserved: usize,
+    /// What its account was charged for that.
+    pub(super) charged: usize,
 }
+
+/// Memtables are charged in steps of this part of what they hold, within limits (bytes).
+const CHARGED_PART: usize = 16;
+const CHARGED_MIN: usize = 4 << 10;
+const CHARGED_MAX: usize = 64 << 10;
 
 impl Core {
     /// Writes one operation.
@@ -76,6 +83,9 @@ impl Core {
     ) -> Result<()> {
         self.disk_reserve.look_if_due()?;
         let log_bytes = changes.payload().len();
+        if let Some(rate) = self.account.ledger().rate() {
+            self.throttle.admit_at(log_bytes, rate, &*self.storage);
+        }
         if let Err(full) = self
             .disk_reserve
             .check(self.active_bytes(), log_bytes as u64)
@@ -169,9 +179,57 @@ impl Core {
                 return Err(Rejection::NoRoom);
             }
         }
+        self.reserve(&mut active, room);
+        Ok(Arc::clone(&active.memtable))
+    }
+
+    /// Reserves `room` bytes of the active memtable.
+    #[inline]
+    pub(super) fn reserve(&self, active: &mut Active, room: usize) {
         active.reserved += room;
         self.active_reserved.store(active.reserved, Relaxed);
-        Ok(Arc::clone(&active.memtable))
+        if active.reserved > active.charged {
+            self.charge(active);
+        }
+    }
+
+    #[cold]
+    fn charge(&self, active: &mut Active) {
+        let step = (active.reserved / CHARGED_PART).clamp(CHARGED_MIN, CHARGED_MAX);
+        let charged = active.reserved + step;
+        let more = charged - active.charged;
+        active.charged = charged;
+        self.account.add(Use::Memtables, more as u64);
+    }
+
+    /// Notes what memtables and graves take, after a flush or a change of the tree.
+    pub(super) fn note_memory(&self) {
+        let mut active = lock(&self.active);
+        let read_state = self.read_states.load();
+        let full = read_state.full.iter();
+        let full: usize = full.map(|it| it.memory.table.used_bytes()).sum();
+        if active.charged < active.reserved {
+            active.charged = active.reserved;
+        }
+        let memtables = full + active.charged;
+        self.account.set(Use::Memtables, memtables as u64);
+        let flushed = &read_state.flushed;
+        // Spill files are open tables.
+        let graves = flushed.memory_bytes() - flushed.spilled().memory_bytes();
+        self.account.set(Use::Graves, graves as u64);
+    }
+
+    /// Does what close to the ceiling of shared memory is asked of this database.
+    pub(super) fn relieve_memory(&self) {
+        if !self.account.weigh() {
+            return;
+        }
+        if self.full_memtables.load(SeqCst) == 0 {
+            self.rotate_now();
+        }
+        if self.full_memtables.load(SeqCst) == 0 {
+            self.account.end_flush();
+        }
     }
 
     /// Makes a fresh memtable the active one, from position `lsn` and `sequence` on.
@@ -179,14 +237,14 @@ impl Core {
         let fresh = Arc::new(LoggedMemTable {
             memory: MemtablePair::new(
                 self.options.memtable_bytes.max(room),
-                &self.regions,
+                self.resources.regions(),
                 &self.options.order,
             ),
             start_lsn: lsn,
             start_sequence: sequence,
         });
         active.memtable = Arc::clone(&fresh);
-        active.reserved = 0;
+        (active.reserved, active.charged) = (0, 0);
         self.active_reserved.store(0, Relaxed);
         self.read_states.change(|read_state| {
             let full = std::mem::replace(&mut read_state.active, fresh);

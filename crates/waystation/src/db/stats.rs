@@ -5,6 +5,7 @@ use crate::devices::maintenance::Devices;
 use crate::devices::residency::NEVER;
 use crate::log::LogStats;
 use crate::lsm::tree::TreeStats;
+use crate::options::MemoryStats;
 use crate::storage::{Area, AreaMeter};
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::lock;
@@ -26,6 +27,8 @@ pub struct Stats {
     pub held_back_seconds: f64,
     /// Why writes are or will be suspended, if they are.
     pub failure: Option<String>,
+    /// What it takes of memory, in parts; `Resources::stats` tells of all databases that share some.
+    pub memory: MemoryStats,
     /// The log.
     pub log: LogStats,
     /// The tree.
@@ -118,6 +121,7 @@ impl Core {
                 .suspended
                 .clone()
                 .or_else(|| failure.map(ToString::to_string)),
+            memory: MemoryStats::of(&self.account),
             tree: self.tree.stats(),
             storage: self
                 .storage

@@ -23,6 +23,7 @@ impl Core {
             // A reader that comes there is told.
             log::debug!("looking for dead ranges failed: {error}");
         }
+        self.relieve_memory();
         self.watch_deletions();
         self.keep_reserve();
         let now = self.storage.now();
@@ -63,7 +64,7 @@ impl Core {
         if flush {
             self.rotate_now();
         }
-        self.regions.release();
+        self.resources.regions().release();
         self.idle.become_idle(sequence);
         self.look_again();
         self.keep_soon();
@@ -117,6 +118,7 @@ impl Core {
         devices.expect_growth(self.log.reserved_lsn());
         let context = self.context_of(devices);
         let kept = devices.keep(&context, &self.throttle);
+        devices.note_memory();
         if context.is_early() {
             self.jobs.submit(Kind::Settle);
         }
@@ -133,6 +135,8 @@ impl Core {
         };
         let context = self.context_of(devices);
         let settled = devices.settler.settle_due(&context, context.is_early());
+        devices.note_memory();
+        self.account.end_settling();
         if !self.has_succeeded(Kind::Settle, "settling devices", &settled) {
             return Next::Failed;
         }

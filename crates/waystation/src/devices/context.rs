@@ -6,7 +6,7 @@ use super::clock::ResidencyClock;
 use super::contended::ContendedLock;
 use super::settle::EARLY;
 use super::upper::Upper;
-use crate::background::DiskReserve;
+use crate::background::{Account, DiskReserve};
 use crate::error::{Error, Result};
 use crate::log::{Logged, NewRecord, Rejection};
 use crate::lsm::tree::Tree;
@@ -27,6 +27,8 @@ pub(crate) struct Context<'a, E> {
     pub(crate) directory: &'a Directory,
     pub(crate) clock: &'a ResidencyClock,
     pub(crate) reserve: &'a DiskReserve,
+    /// What the database takes of memory that it may share.
+    pub(crate) account: &'a Account,
     /// The engine around the devices.
     pub(crate) engine: &'a E,
 }
@@ -138,7 +140,7 @@ impl<E> Context<'_, E> {
 
     /// Whether the oldest residencies are to settle before their time.
     pub(crate) fn is_early(&self) -> bool {
-        self.fill() > EARLY
+        self.account.is_to_settle() || self.fill() > EARLY
     }
 
     /// How much of the upper level's budgets is used: the larger share.

@@ -14,7 +14,7 @@ use super::log_release::Checkpoints;
 use super::residency::Residency;
 use super::settle::Settler;
 use super::upper::Upper;
-use crate::background::{DeviceAgenda, DeviceSight, DiskReserve, Throttle};
+use crate::background::{Account, DeviceAgenda, DeviceSight, DiskReserve, Throttle, Use};
 use crate::error::Result;
 use crate::options::DeviceOptions;
 use crate::storage::Storage;
@@ -44,6 +44,7 @@ pub(crate) struct Devices {
     /// A round is due when the log comes to here.
     keep_at_lsn: AtomicU64,
     agenda: Mutex<DeviceAgenda>,
+    account: Arc<Account>,
     /// Indexes wait for the release of a snapshot.
     pub(crate) waits_for_release: AtomicBool,
 }
@@ -53,7 +54,7 @@ impl Devices {
     /// with an index snapshot that spares the log before `snapshot_lsn` (0: there is none).
     pub(crate) fn new(
         upper: Arc<Upper>,
-        settings: DeviceOptions,
+        (settings, account): (DeviceOptions, Arc<Account>),
         directory: Directory,
         pending: Vec<Arc<Residency>>,
         snapshot_lsn: u64,
@@ -70,6 +71,7 @@ impl Devices {
             snapshots: IndexSnapshots::new(snapshot_lsn),
             keep_at_lsn: AtomicU64::new(u64::MAX),
             agenda: Mutex::default(),
+            account,
             waits_for_release: AtomicBool::new(false),
         }
     }
@@ -90,6 +92,7 @@ impl Devices {
             directory: &self.directory,
             clock: &self.clock,
             reserve,
+            account: &self.account,
             engine,
         }
     }
@@ -97,6 +100,12 @@ impl Devices {
     /// The reading of the residency clock.
     pub(crate) fn now(&self, storage: &dyn Storage) -> Duration {
         self.clock.read(storage.now())
+    }
+
+    /// Notes what the indexes take.
+    pub(crate) fn note_memory(&self) {
+        let bytes = self.upper.table.index_bytes();
+        self.account.set(Use::Indexes, bytes);
     }
 
     /// Whether it matters when a device was written to last.

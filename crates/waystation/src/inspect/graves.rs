@@ -10,7 +10,7 @@ use crate::directory::{GRAVES_NAME, read_file, spill_name};
 use crate::error::{Error, Result};
 use crate::inspect::find::Found;
 use crate::inspect::source::Source;
-use crate::sst::BlockCache;
+use crate::sst::TableMemory;
 use crate::sync::Arc;
 use std::path::Path;
 use waystation_format::key::MAX_SEQUENCE;
@@ -52,10 +52,10 @@ impl Inspection {
                 labels,
                 listed,
             } = to_graves(&path, bytes)?;
-            let blocks = Arc::new(BlockCache::new(CACHE_BYTES));
+            let memory = TableMemory::own(&self.dir, CACHE_BYTES);
             let opened = labels.into_iter().map(|label| {
                 let path = self.dir.join(spill_name(label.number));
-                match spilled::open(&*self.storage, &self.dir, label, &blocks) {
+                match spilled::open(&*self.storage, &self.dir, label, &memory) {
                     Err(error) if error.is_not_found() => Err((Some(path), error)),
                     opened => opened.map(Arc::new).map_err(|error| (None, error)),
                 }

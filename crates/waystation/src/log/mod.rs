@@ -50,7 +50,7 @@ pub(crate) use assembler::Record;
 pub(crate) use hold::Hold;
 pub(crate) use inserters::{CHUNK_BYTES, Chunk, Inserters};
 pub(crate) use new_record::{Logged, NewRecord, Rejection};
-pub(crate) use read::{Pass, Wanted};
+pub(crate) use read::{LogBlocks, LogCache, Pass, Wanted};
 pub(crate) use recovery::{LogSettings, Recovered, open};
 pub(crate) use replay::Needs;
 pub(crate) use replay::check_chain;
@@ -62,7 +62,6 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
 use front::Front;
 use publication::Publication;
-use read::LogCache;
 use ring::RingBuffer;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -83,7 +82,7 @@ pub(crate) struct Log {
     /// Nothing from before this life is in the ring.
     ring_start_lsn: u64,
     /// Blocks that were read back lately.
-    cache: LogCache,
+    cache: LogBlocks,
 
     front: Mutex<Front>,
     /// Sequence numbers up to here are handed out.

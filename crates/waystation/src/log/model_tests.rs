@@ -26,16 +26,18 @@ use std::path::Path;
 use waystation_format::checksum;
 use waystation_format::log::RecordKind;
 
-const SETTINGS: LogSettings = LogSettings {
-    lengths: SegmentLengths {
-        whole: 320 * 1024,
-        short: 256 * 1024,
-        kept_beside: 0,
-    },
-    ring_bytes: 256 * 1024,
-    cache_bytes: 0,
-    transfer: Transfer::Direct,
-};
+fn settings() -> LogSettings {
+    LogSettings {
+        lengths: SegmentLengths {
+            whole: 320 * 1024,
+            short: 256 * 1024,
+            kept_beside: 0,
+        },
+        ring_bytes: 256 * 1024,
+        cache: LogBlocks::own(0),
+        transfer: Transfer::Direct,
+    }
+}
 
 /// Records of up to half a ring are reserved whole, longer ones piece by piece.
 const LONG: usize = 150 * 1024;
@@ -71,7 +73,7 @@ impl Model {
         let recovered = open(
             &storage,
             dir(),
-            &SETTINGS,
+            &settings(),
             &Needs::after(0),
             false,
             &mut |_| Ok(()),
@@ -208,7 +210,7 @@ impl Model {
         open(
             &storage,
             dir(),
-            &SETTINGS,
+            &settings(),
             &Needs::after(ledger.flushed),
             false,
             &mut deliver,

@@ -15,7 +15,7 @@ use super::front::Front;
 use super::layout::Layout;
 use super::leftover::Leftover;
 use super::publication::Publication;
-use super::read::LogCache;
+use super::read::LogBlocks;
 use super::replay::{Needs, Replayed, first_needed, replay};
 use super::ring::RingBuffer;
 use super::segment::{
@@ -38,14 +38,14 @@ use waystation_format::log::{
 };
 
 /// Sizes of the log.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct LogSettings {
     /// The length of segment files.
     pub(crate) lengths: SegmentLengths,
     /// The length of the staging ring in bytes, a multiple of the unit.
     pub(crate) ring_bytes: usize,
     /// Memory for blocks that are read back.
-    pub(crate) cache_bytes: usize,
+    pub(crate) cache: LogBlocks,
     /// How segments are read and written.
     pub(crate) transfer: Transfer,
 }
@@ -451,7 +451,7 @@ fn assemble(
         transfer: settings.transfer,
         ring: RingBuffer::new(ring),
         ring_start_lsn: end,
-        cache: LogCache::new(settings.cache_bytes),
+        cache: settings.cache.clone(),
         front: Mutex::new(Front::new(
             Layout::new(end, journal.incarnation, last_sequence + 1),
             last_sequence + 1,

@@ -34,7 +34,7 @@ use super::iter::{LevelIterator, Run, Source};
 use super::version::{LEVELS, State, UserRange, Version, VersionSet};
 use crate::error::Result;
 use crate::sst::{
-    BlockCache, InternalIterator, Lookup, LookupKey, TableCache, TableMeta, TableSettings,
+    InternalIterator, Lookup, LookupKey, TableCache, TableMemory, TableMeta, TableSettings,
 };
 use crate::storage::{RateLimit, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,8 +53,6 @@ pub(crate) struct TreeSettings {
     pub table: TableSettings,
     /// How the levels are shaped.
     pub shape: Shape,
-    /// Memory for uncompressed blocks (bytes).
-    pub cache_bytes: usize,
     /// Tables kept open.
     pub max_open_tables: usize,
     /// What compactions may write (bytes per second), all together; 0 for no limit.
@@ -70,7 +68,6 @@ pub(crate) struct Tree {
     dir: PathBuf,
     settings: TreeSettings,
     tables: Arc<TableCache>,
-    blocks: Arc<BlockCache>,
     versions: VersionSet,
     running: Mutex<Running>,
     claim_given_up: Condvar,
@@ -91,15 +88,15 @@ impl Tree {
     pub(crate) fn open(
         storage: &Arc<dyn Storage>,
         dir: &Path,
+        memory: &TableMemory,
         settings: TreeSettings,
     ) -> Result<Self> {
         let (versions, found) = VersionSet::open(Arc::clone(storage), dir, &settings.table.order)?;
-        let blocks = Arc::new(BlockCache::new(settings.cache_bytes));
         let tables = TableCache::new(
             Arc::clone(storage),
             dir,
             settings.max_open_tables,
-            Arc::clone(&blocks),
+            memory.clone(),
             settings.table.order.clone(),
         );
         let rate = settings.compaction_bytes_per_second;
@@ -110,7 +107,6 @@ impl Tree {
             dir: dir.to_owned(),
             settings,
             tables: Arc::new(tables),
-            blocks,
             versions,
             running: Mutex::new(Running::default()),
             claim_given_up: Condvar::new(),
@@ -141,11 +137,6 @@ impl Tree {
     #[inline]
     pub(crate) fn order(&self) -> &Order {
         &self.settings.table.order
-    }
-
-    /// The cache for blocks of tables.
-    pub(crate) fn blocks(&self) -> &Arc<BlockCache> {
-        &self.blocks
     }
 
     /// Every write up to this sequence number is in a table.

@@ -12,8 +12,10 @@ use waystation_format::order::Order;
 use waystation_format::version_edit::BYTEWISE_COMPARATOR;
 
 mod extractor;
+mod resources;
 
 pub use extractor::{Extractor, UnknownExtractor};
+pub use resources::{DatabaseMemory, MemoryStats, ResourceStats, Resources};
 pub use waystation_format::table::Compression;
 
 /// The longest key that is accepted (bytes).
@@ -197,6 +199,9 @@ settings! {
         /// Memory for uncompressed blocks.
         cache_bytes: usize = default_cache_bytes(),
             "a 64th of the memory of the machine or control group, from 8 to 256 MiB", 0 ..= 1 TiB;
+        /// Memory that the database shares with others of the process, and their cache in place of `cache_bytes`; see
+        /// `Resources`.
+        resources: Option<Resources> = None, "none: memory of its own";
         /// The size of the staging ring, the end of the log that has not reached its segment. A multiple of 4 KiB.
         ring_bytes: usize = 16 * MiB, "16 MiB", 256 KiB ..= 1 GiB;
         /// The size of the log's segment files. A multiple of 4 KiB.

@@ -24,7 +24,7 @@ use waystation_format::order::Order;
 /// Puts the log's records back into memtables.
 pub(crate) struct Replay {
     memtable_bytes: usize,
-    pub(crate) regions: Arc<Regions>,
+    regions: Arc<Regions>,
     flushed_sequence: u64,
     /// Whether the log belongs to the tables.
     knows_log: bool,
@@ -44,25 +44,24 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(crate) fn new(
-        memtable_bytes: usize,
+        (memtable_bytes, regions): (usize, &Arc<Regions>),
         flushed_sequence: u64,
         knows_log: bool,
         devices: Option<DeviceReplay>,
         spared: Spared,
         order: &Order,
     ) -> Self {
-        let regions = Arc::<Regions>::default();
         Self {
             memtable_bytes,
             flushed_sequence,
             knows_log,
             full: Vec::new(),
             active: LoggedMemTable {
-                memory: MemtablePair::new(memtable_bytes, &regions, order),
+                memory: MemtablePair::new(memtable_bytes, regions, order),
                 start_lsn: 0,
                 start_sequence: flushed_sequence + 1,
             },
-            regions,
+            regions: Arc::clone(regions),
             reserved: 0,
             inserters: Inserters::new(),
             indexers: Inserters::new(),

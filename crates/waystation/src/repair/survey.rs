@@ -20,9 +20,8 @@ use crate::directory::{
 use crate::error::{Error, Result};
 use crate::inspect::source::Source;
 use crate::lsm::version::{Fence, ManifestFile, SideFile, SideFileError, State};
-use crate::sst::BlockCache;
+use crate::sst::TableMemory;
 use crate::storage::{Area, Storage};
-use crate::sync::Arc;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use waystation_format::filename::{self, CURRENT, FileKind, manifest_name};
@@ -330,12 +329,12 @@ impl Surveyor<'_> {
 
     /// What `read` says, with the graves of the spill files it names in memory, as far as they can be read.
     fn with_spilled(&mut self, read: Checkpoint) -> Result<FlushedGraves> {
-        let blocks = Arc::new(BlockCache::new(0));
+        let memory = TableMemory::own(self.dir, 0);
         let (mut counting, mut dated) = (Vec::new(), Vec::new());
         for label in read.labels {
             let (name, counts) = (spill_name(label.number), label.counts());
             let graves = if counts { &mut counting } else { &mut dated };
-            let opened = spilled::open(self.storage, self.dir, label, &blocks);
+            let opened = spilled::open(self.storage, self.dir, label, &memory);
             if let Err(error) = opened.and_then(|spill| spill.read_into(graves)) {
                 let (_, reason) = damage_of(error)?;
                 let reason = format!("{reason}; what was deleted comes back");

@@ -12,12 +12,13 @@
 //! byte a block.) Of what a long scan reads only blocks are kept for which none has to go, from the second scan on.
 //!
 //! ```text
-//! table:  slots [ . B . . | (none of this piece was ever cached) | . B B . ]    missed [ 0 7 7 0 0 6 .. ]
+//! table:  slots [ . B . . | (none of this chunk was ever cached) | . B B . ]    missed [ 0 7 7 0 0 6 .. ]
 //!                   ^                                                 ^
 //! cache:  ring    oldest ----------------------------------------> newest      (several, one lock each)
 //! ```
 
-use crate::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use crate::background::{Account, Elastic, Use};
+use crate::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Arc, Mutex, Weak, lock};
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,7 +26,7 @@ use std::sync::OnceLock;
 use waystation_format::block::Block;
 
 /// Slots are made this many at a time, when the first of them is needed.
-const PIECE_SLOTS: usize = 64;
+const CHUNK_SLOTS: usize = 64;
 /// What a cached block costs beside its bytes, roughly: slot, place in the ring, reference counts.
 const ENTRY_BYTES: usize = 96;
 /// How long blocks mostly are.
@@ -44,31 +45,26 @@ struct Slot {
 /// Generations are counted up to here, and then anew.
 const GENERATIONS: u8 = 255;
 
-type Piece = Box<[Mutex<Slot>]>;
+type Chunk = Box<[Mutex<Slot>]>;
 
 /// Places for the data blocks of one table.
-#[derive(Debug)]
 pub(super) struct Slots {
-    pieces: Box<[OnceLock<Piece>]>,
+    chunks: Box<[OnceLock<Chunk>]>,
     /// Of each block, when it was missed last: its ring's generation, from 1 on, modulo [`GENERATIONS`]; 0 if it never was.
     missed: Box<[AtomicU8]>,
+    /// The first block's ring; the others follow.
+    first_ring: usize,
+    /// What cached blocks take, and the database that they are of.
+    bytes: AtomicU64,
+    account: Arc<Account>,
 }
 
 impl Slots {
-    /// Places for `count` blocks.
-    pub(super) fn new(count: usize) -> Self {
-        let pieces = count.div_ceil(PIECE_SLOTS);
-        Self {
-            pieces: (0..pieces).map(|_| OnceLock::new()).collect(),
-            missed: (0..count).map(|_| AtomicU8::new(0)).collect(),
-        }
-    }
-
     /// The block at `position`, if it is cached.
     #[inline]
     pub(super) fn get(&self, position: usize) -> Option<Block> {
-        let piece = self.pieces[position / PIECE_SLOTS].get()?;
-        let mut slot = lock(&piece[position % PIECE_SLOTS]);
+        let chunk = self.chunks[position / CHUNK_SLOTS].get()?;
+        let mut slot = lock(&chunk[position % CHUNK_SLOTS]);
         let block = slot.block.clone()?;
         slot.used = true;
         Some(block)
@@ -93,9 +89,25 @@ impl Slots {
     }
 
     fn slot(&self, position: usize) -> &Mutex<Slot> {
-        let piece = self.pieces[position / PIECE_SLOTS]
-            .get_or_init(|| (0..PIECE_SLOTS).map(|_| Mutex::default()).collect());
-        &piece[position % PIECE_SLOTS]
+        let chunk = self.chunks[position / CHUNK_SLOTS]
+            .get_or_init(|| (0..CHUNK_SLOTS).map(|_| Mutex::default()).collect());
+        &chunk[position % CHUNK_SLOTS]
+    }
+
+    fn note_kept(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Relaxed);
+        self.account.add(Use::Cache, bytes);
+    }
+
+    fn note_gone(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Relaxed);
+        self.account.subtract(Use::Cache, bytes);
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        self.account.subtract(Use::Cache, self.bytes.load(Relaxed));
     }
 }
 
@@ -103,7 +115,9 @@ impl Slots {
 pub(crate) struct BlockCache {
     rings: Box<[Mutex<Ring>]>,
     /// What each ring may keep.
-    ring_capacity: u64,
+    ring_capacity: AtomicU64,
+    /// Tables begin with one ring after the other: few blocks of many tables are in all of them.
+    next_ring: AtomicUsize,
 }
 
 /// Some of the cached blocks, the oldest first.
@@ -128,7 +142,7 @@ impl fmt::Debug for BlockCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BlockCache")
             .field("bytes", &self.bytes())
-            .field("ring_capacity", &self.ring_capacity)
+            .field("ring_capacity", &self.ring_capacity())
             .finish_non_exhaustive()
     }
 }
@@ -139,8 +153,25 @@ impl BlockCache {
         let rings = (capacity_bytes / RING_BYTES).clamp(1, MAX_RINGS);
         Self {
             rings: (0..rings).map(|_| Mutex::default()).collect(),
-            ring_capacity: (capacity_bytes / rings) as u64,
+            ring_capacity: AtomicU64::new((capacity_bytes / rings) as u64),
+            next_ring: AtomicUsize::new(0),
         }
+    }
+
+    /// Places for the `count` blocks of a table of the database that `account` is of.
+    pub(super) fn slots(&self, count: usize, account: &Arc<Account>) -> Slots {
+        let chunks = count.div_ceil(CHUNK_SLOTS);
+        Slots {
+            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
+            missed: (0..count).map(|_| AtomicU8::new(0)).collect(),
+            first_ring: self.next_ring.fetch_add(1, Relaxed),
+            bytes: AtomicU64::new(0),
+            account: Arc::clone(account),
+        }
+    }
+
+    fn ring_capacity(&self) -> u64 {
+        self.ring_capacity.load(Relaxed)
     }
 
     /// Bytes in use.
@@ -151,9 +182,9 @@ impl BlockCache {
     /// Whether a block that was missed just now, at `position` of a table, should be kept.
     pub(super) fn admits(&self, slots: &Slots, position: usize) -> bool {
         let generation = {
-            let mut ring = lock(self.ring(position));
+            let mut ring = lock(self.ring(slots, position));
             ring.misses += 1;
-            if ring.misses > (self.ring_capacity / USUAL_BYTES).max(ring.places.len() as u64) {
+            if ring.misses > (self.ring_capacity() / USUAL_BYTES).max(ring.places.len() as u64) {
                 ring.misses = 0;
                 ring.generation = (ring.generation + 1) % GENERATIONS;
             }
@@ -166,8 +197,8 @@ impl BlockCache {
     /// missed before. Scans do not count as misses, so that they do not make the cache forget those of others.
     pub(super) fn admits_from_scan(&self, slots: &Slots, position: usize, block: &Block) -> bool {
         let generation = {
-            let ring = lock(self.ring(position));
-            if ring.bytes + (block.byte_len() + ENTRY_BYTES) as u64 > self.ring_capacity {
+            let ring = lock(self.ring(slots, position));
+            if ring.bytes + (block.byte_len() + ENTRY_BYTES) as u64 > self.ring_capacity() {
                 return false;
             }
             ring.generation
@@ -175,8 +206,8 @@ impl BlockCache {
         slots.miss(position, generation)
     }
 
-    fn ring(&self, position: usize) -> &Mutex<Ring> {
-        &self.rings[position % self.rings.len()]
+    fn ring(&self, slots: &Slots, position: usize) -> &Mutex<Ring> {
+        &self.rings[slots.first_ring.wrapping_add(position) % self.rings.len()]
     }
 
     /// Keeps `block`, which is at `position` of a table, unless it is longer than all that may be kept. Returns
@@ -193,18 +224,26 @@ impl BlockCache {
             position: u32::try_from(position).ok()?,
             bytes,
         };
-        if u64::from(bytes) > self.ring_capacity || !slots.fill(position, block) {
+        if u64::from(bytes) > self.ring_capacity() || !slots.fill(position, block) {
             return None;
         }
-        let ring = self.ring(position);
+        slots.note_kept(u64::from(bytes));
+        let ring = self.ring(slots, position);
+        let memory = self.make_room(ring, u64::from(bytes));
+        lock(ring).push(place);
+        memory
+    }
+
+    /// Takes blocks out of `ring` until there is room for `bytes` more. Returns the memory of the last of them, if no reader
+    /// uses it.
+    fn make_room(&self, ring: &Mutex<Ring>, bytes: u64) -> Option<Vec<u8>> {
         let (mut memory, mut passed) = (None, None);
-        while let Some(oldest) = self.oldest(ring, passed.take(), u64::from(bytes)) {
+        while let Some(oldest) = self.oldest(ring, passed.take(), bytes) {
             match oldest.take_unused() {
                 Unused::Used => passed = Some(oldest),
                 Unused::Taken(block) => memory = block.and_then(Block::into_bytes),
             }
         }
-        lock(ring).push(place);
         memory
     }
 
@@ -215,12 +254,23 @@ impl BlockCache {
         if let Some(place) = passed {
             ring.push(place);
         }
-        if ring.bytes + bytes <= self.ring_capacity {
+        if ring.bytes + bytes <= self.ring_capacity() {
             return None;
         }
         let oldest = ring.places.pop_front()?;
         ring.bytes -= u64::from(oldest.bytes);
         Some(oldest)
+    }
+}
+
+impl Elastic for BlockCache {
+    fn resize(&self, bytes: u64) {
+        let ring_bytes = bytes / self.rings.len() as u64;
+        if self.ring_capacity.swap(ring_bytes, Relaxed) > ring_bytes {
+            for ring in &self.rings {
+                self.make_room(ring, 0);
+            }
+        }
     }
 }
 
@@ -247,7 +297,11 @@ impl Place {
         if std::mem::take(&mut slot.used) {
             Unused::Used
         } else {
-            Unused::Taken(slot.block.take())
+            let block = slot.block.take();
+            if block.is_some() {
+                slots.note_gone(u64::from(self.bytes));
+            }
+            Unused::Taken(block)
         }
     }
 }
@@ -255,6 +309,11 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
+    fn account() -> Arc<Account> {
+        Account::own(Path::new("/db"))
+    }
 
     fn block(bytes: usize) -> Block {
         Block::new(vec![0; bytes]).unwrap()
@@ -263,7 +322,8 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded_and_what_is_used_stays() {
         let cache = BlockCache::new(100 * (1000 + ENTRY_BYTES));
-        let slots = Arc::new(Slots::new(10_000));
+        let account = account();
+        let slots = Arc::new(cache.slots(10_000, &account));
         for position in 0..10_000 {
             cache.insert(&slots, position, &block(1000));
             assert!(cache.bytes() <= 100 * (1000 + ENTRY_BYTES) as u64);
@@ -274,14 +334,20 @@ mod tests {
         }
         let kept = (0..10_000).filter(|&i| slots.get(i).is_some()).count();
         assert_eq!(kept, 100);
+        assert_eq!(account.bytes(Use::Cache), cache.bytes());
         assert!(slots.get(1).is_none());
         assert_eq!(cache.insert(&slots, 1, &block(1000)).unwrap().len(), 1000);
+        cache.resize(cache.bytes() / 2);
+        assert_eq!(cache.bytes(), 50 * (1000 + ENTRY_BYTES) as u64);
+        assert_eq!(account.bytes(Use::Cache), cache.bytes());
+        drop(slots);
+        assert_eq!(account.bytes(Use::Cache), 0);
     }
 
     #[test]
     fn what_was_missed_twice_within_one_or_two_generations_is_kept() {
         let cache = BlockCache::new(100 * USUAL_BYTES as usize);
-        let slots = Slots::new(1_000);
+        let slots = cache.slots(1_000, &account());
         assert!(!cache.admits(&slots, 0) && cache.admits(&slots, 0));
         // For many times as long as generations are counted.
         for turn in 0..300 {
@@ -297,7 +363,7 @@ mod tests {
     #[test]
     fn a_scan_keeps_what_it_missed_before_where_there_is_room() {
         let cache = BlockCache::new(100 * (1000 + ENTRY_BYTES));
-        let slots = Arc::new(Slots::new(10_000));
+        let slots = Arc::new(cache.slots(10_000, &account()));
         let scan = |first: usize| {
             for position in first..first + 50 {
                 if cache.admits_from_scan(&slots, position, &block(1000)) {
@@ -319,7 +385,7 @@ mod tests {
     fn blocks_of_closed_tables_make_room() {
         let cache = BlockCache::new(100_000);
         for _ in 0..100 {
-            let slots = Arc::new(Slots::new(50));
+            let slots = Arc::new(cache.slots(50, &account()));
             for position in 0..50 {
                 cache.insert(&slots, position, &block(1000));
             }
@@ -331,7 +397,7 @@ mod tests {
     #[test]
     fn a_block_is_kept_once_and_never_one_too_long() {
         let cache = BlockCache::new(10_000);
-        let slots = Arc::new(Slots::new(2));
+        let slots = Arc::new(cache.slots(2, &account()));
         cache.insert(&slots, 0, &block(1000));
         cache.insert(&slots, 0, &block(1000));
         assert_eq!(cache.bytes(), (1000 + ENTRY_BYTES) as u64);
@@ -344,7 +410,7 @@ mod tests {
     #[test]
     fn threads_share_it() {
         let cache = BlockCache::new(50_000);
-        let slots = Arc::new(Slots::new(200));
+        let slots = Arc::new(cache.slots(200, &account()));
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let (cache, slots) = (&cache, &slots);

@@ -7,6 +7,8 @@ use super::block_cache::{BlockCache, Slots};
 use super::index::Index;
 use super::iterator::{Access, TableIterator};
 use super::lookup::{LookupKey, PinnedValue};
+use super::memory::TableMemory;
+use crate::background::{Charge, Use};
 use crate::error::{Error, Result};
 use crate::sst::Lookup;
 use crate::storage::{File, WHOLE_BYTES_MAX, resize};
@@ -55,6 +57,11 @@ fn keep_memory(memory: Vec<u8>) {
 /// written: one read of this length takes the device little longer than one of a block.
 const NEAR_BYTES: u64 = 128 * 1024;
 
+/// Bytes of memory that the index and the filter of an open table take.
+fn memory_bytes(index: &Index, filter: Option<&FilterBlock>) -> usize {
+    index.memory_bytes() + filter.map_or(0, FilterBlock::byte_len)
+}
+
 /// An open table.
 pub(crate) struct Table {
     file: Arc<dyn File>,
@@ -66,6 +73,7 @@ pub(crate) struct Table {
     facts: Option<TableFacts>,
     blocks: Arc<BlockCache>,
     slots: Arc<Slots>,
+    _charge: Charge,
 }
 
 impl fmt::Debug for Table {
@@ -83,7 +91,7 @@ impl Table {
         file: Arc<dyn File>,
         file_bytes: u64,
         is_near: bool,
-        blocks: Arc<BlockCache>,
+        memory: &TableMemory,
         order: &Order,
     ) -> Result<Self> {
         let tail = Tail::read(&file, file_bytes)?;
@@ -93,14 +101,16 @@ impl Table {
         let (filter, facts) = tail.meta_blocks()?;
         // It could tell keys apart that compare equal.
         let filter = filter.filter(|_| order.is_bytewise());
+        let taken = memory_bytes(&index, filter.as_ref());
         Ok(Self {
+            _charge: Charge::new(&memory.account, Use::Tables, taken as u64),
             near: near_pieces(if is_near { 0 } else { tail.data_end }),
             data_end: tail.data_end,
-            slots: Arc::new(Slots::new(index.len())),
+            slots: Arc::new(memory.blocks.slots(index.len(), &memory.account)),
             index,
             filter,
             facts,
-            blocks,
+            blocks: Arc::clone(&memory.blocks),
             file,
         })
     }
@@ -112,7 +122,7 @@ impl Table {
 
     /// Bytes of memory that index and filter take.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.index.memory_bytes() + self.filter.as_ref().map_or(0, FilterBlock::byte_len)
+        memory_bytes(&self.index, self.filter.as_ref())
     }
 
     /// The newest version the key's snapshot sees.

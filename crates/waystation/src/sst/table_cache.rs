@@ -1,6 +1,6 @@
 //! The tables that are open: opened when first asked for, closed when others need the room.
 
-use super::block_cache::BlockCache;
+use super::memory::TableMemory;
 use super::{Table, TableMeta};
 use crate::error::Result;
 use crate::storage::{Area, File, OpenMode, Storage, Transfer};
@@ -15,7 +15,7 @@ pub(crate) struct TableCache {
     storage: Arc<dyn Storage>,
     directory: PathBuf,
     tables: Cache<u64, Arc<Table>>,
-    blocks: Arc<BlockCache>,
+    memory: TableMemory,
     order: Order,
 }
 
@@ -26,14 +26,14 @@ impl TableCache {
         storage: Arc<dyn Storage>,
         directory: &Path,
         max_open_tables: usize,
-        blocks: Arc<BlockCache>,
+        memory: TableMemory,
         order: Order,
     ) -> Self {
         Self {
             storage,
             directory: directory.to_owned(),
             tables: Cache::new(max_open_tables.max(1)),
-            blocks,
+            memory,
             order,
         }
     }
@@ -61,10 +61,9 @@ impl TableCache {
         self.directory.join(table_name(number))
     }
 
-    /// Bytes of memory that indexes and filters of open tables take.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        let bytes = |(_, table): (u64, Arc<Table>)| table.memory_bytes();
-        self.tables.iter().map(bytes).sum()
+    /// The memory of the tables.
+    pub(crate) fn memory(&self) -> &TableMemory {
+        &self.memory
     }
 
     #[cold]
@@ -80,13 +79,7 @@ impl TableCache {
         }?;
         // The facts of one that was there already are only found out now.
         let is_near = !meta.facts.are_unread();
-        let table = Table::open(
-            file,
-            meta.file_bytes,
-            is_near,
-            Arc::clone(&self.blocks),
-            &self.order,
-        )?;
+        let table = Table::open(file, meta.file_bytes, is_near, &self.memory, &self.order)?;
         meta.facts.learn(table.facts());
         Ok(table)
     }

@@ -27,12 +27,12 @@ impl Place {
     pub(crate) fn new(cache_bytes: usize) -> Self {
         let directory = TempDir::new().unwrap();
         let storage: Arc<dyn Storage> = OsStorage::new();
-        let blocks = Arc::new(BlockCache::new(cache_bytes));
+        let memory = TableMemory::own(directory.path(), cache_bytes);
         let cache = TableCache::new(
             Arc::clone(&storage),
             directory.path(),
             100,
-            blocks,
+            memory,
             Order::Bytewise,
         );
         Self {
@@ -273,7 +273,9 @@ fn tables_are_opened_once_and_found_under_their_old_name() {
     let meta = place.build(3, &TableSettings::default(), &numbered(10, 10));
     let first = place.cache.get(&meta).unwrap();
     assert!(Arc::ptr_eq(&first, &place.cache.get(&meta).unwrap()));
-    assert!(place.cache.memory_bytes() > 0);
+    let account = &place.cache.memory().account;
+    let taken = account.bytes(crate::background::Use::Tables);
+    assert_eq!(taken, first.memory_bytes() as u64);
     place.cache.evict(3);
     std::fs::rename(place.path("000003.ldb"), place.path("000003.sst")).unwrap();
     let second = place.cache.get(&meta).unwrap();
@@ -284,6 +286,8 @@ fn tables_are_opened_once_and_found_under_their_old_name() {
     assert!(error.is_not_found() && error.to_string().contains("000003.ldb"));
     // A reader that has it open goes on.
     assert_eq!(forward(&mut first.iter()).unwrap().len(), 10);
+    drop((first, second));
+    assert_eq!(account.bytes(crate::background::Use::Tables), 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::cemetery::sorted::Grave;
 use crate::directory::{spill_name, spill_number};
 use crate::error::{Error, Result};
 use crate::sst::InternalIterator;
-use crate::sst::{BlockCache, LookupKey, Table, TableIterator, TableSettings};
+use crate::sst::{LookupKey, Table, TableIterator, TableMemory, TableSettings};
 use crate::storage::{Area, OpenMode, Storage, Transfer};
 use crate::sync::Arc;
 use std::ops::Range;
@@ -256,7 +256,7 @@ pub(crate) struct SpillDirectory {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) dir: PathBuf,
     pub(crate) settings: TableSettings,
-    pub(crate) blocks: Arc<BlockCache>,
+    pub(crate) memory: TableMemory,
 }
 
 impl SpillDirectory {
@@ -267,7 +267,7 @@ impl SpillDirectory {
 
     /// Opens the spill file with this label, and compares the two.
     pub(crate) fn open(&self, label: SpillLabel) -> Result<SpillFile> {
-        open(&*self.storage, &self.dir, label, &self.blocks)
+        open(&*self.storage, &self.dir, label, &self.memory)
     }
 
     /// Removes a spill file that nothing names. One that stays is removed at the next open.
@@ -285,17 +285,11 @@ pub(crate) fn open(
     storage: &dyn Storage,
     dir: &Path,
     label: SpillLabel,
-    blocks: &Arc<BlockCache>,
+    memory: &TableMemory,
 ) -> Result<SpillFile> {
     let path = dir.join(spill_name(label.number));
     let file = storage.open(&path, OpenMode::Read, Transfer::Buffered, Area::Tables)?;
-    let table = Table::open(
-        file,
-        label.file_bytes,
-        false,
-        Arc::clone(blocks),
-        &Order::Bytewise,
-    )?;
+    let table = Table::open(file, label.file_bytes, false, memory, &Order::Bytewise)?;
     let is_it = table.facts().is_some_and(|facts| {
         let sequences = (facts.smallest_sequence, facts.largest_sequence);
         (facts.entries, sequences) == (label.graves, label.sequences)

@@ -7,7 +7,7 @@ use crate::cemetery::checkpoint::{self, Checkpoint, GravesError};
 use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::sorted::Grave;
 use crate::directory::{spill_name, spill_number};
-use crate::sst::{BlockCache, TableSettings};
+use crate::sst::{TableMemory, TableSettings};
 use crate::storage::{SimStorage, Storage};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn site() -> SpillDirectory {
         storage,
         dir: "/spill-files".into(),
         settings: TableSettings::default(),
-        blocks: Arc::new(BlockCache::new(1 << 20)),
+        memory: TableMemory::own(Path::new("/spill-files"), 1 << 20),
     }
 }
 

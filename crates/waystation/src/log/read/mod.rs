@@ -17,7 +17,7 @@ mod cache;
 mod span;
 mod wanted;
 
-pub(super) use cache::LogCache;
+pub(crate) use cache::{LogBlocks, LogCache};
 pub(crate) use wanted::Wanted;
 
 use super::Log;

@@ -90,7 +90,7 @@ fn reopen(machine: &Arc<SimStorage>) -> (BTreeMap<u64, Vec<u8>>, Vec<u64>, Log) 
     let opened = open(
         &storage,
         Path::new("/db"),
-        &SMALL,
+        &small(),
         &needs,
         true,
         &mut deliver,
@@ -106,7 +106,7 @@ fn begin(seed: u64) -> (Arc<SimStorage>, Log) {
     let opened = open(
         &storage,
         Path::new("/db"),
-        &SMALL,
+        &small(),
         &needs,
         false,
         &mut |_| Ok(()),

@@ -3,10 +3,12 @@
 use super::*;
 use waystation_format::checksum;
 
-const CACHED: LogSettings = LogSettings {
-    cache_bytes: 512 * 1024,
-    ..SMALL
-};
+fn cached() -> LogSettings {
+    LogSettings {
+        cache: LogBlocks::own(512 * 1024),
+        ..small()
+    }
+}
 
 /// Records of many sizes, some longer than the ring; each with its position.
 fn fill(running: &Running, count: u64) -> Vec<(u64, Vec<u8>)> {
@@ -76,9 +78,9 @@ fn check_all(log: &Log, records: &[(u64, Vec<u8>)]) {
 
 #[test]
 fn every_value_is_read_back_wherever_it_is() {
-    for settings in [SMALL, CACHED] {
+    for settings in [small(), cached()] {
         let dir = tempfile::tempdir().expect("tempdir");
-        let running = Running::open(dir.path(), settings, 0).expect("open");
+        let running = Running::open(dir.path(), settings.clone(), 0).expect("open");
         let records = fill(&running, 900);
         check_all(&running.log, &records);
         running.close();
@@ -92,7 +94,7 @@ fn every_value_is_read_back_wherever_it_is() {
 #[test]
 fn readers_and_writers_share_the_ring() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let running = Running::open(dir.path(), SMALL, 0).expect("open");
+    let running = Running::open(dir.path(), small(), 0).expect("open");
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -107,10 +109,10 @@ fn readers_and_writers_share_the_ring() {
 #[test]
 fn damage_is_told_of_what_it_hits_and_of_nothing_else() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let running = Running::open(dir.path(), SMALL, 0).expect("open");
+    let running = Running::open(dir.path(), small(), 0).expect("open");
     let records = fill(&running, 98);
     running.close();
-    let running = Running::open(dir.path(), SMALL, 0).expect("reopen");
+    let running = Running::open(dir.path(), small(), 0).expect("reopen");
     let segment = {
         let state = lock(&running.log.writer);
         let segment = state.sealed.front().expect("of the life before");
@@ -148,10 +150,10 @@ fn damage_is_told_of_what_it_hits_and_of_nothing_else() {
 #[test]
 fn a_segment_that_cannot_be_read_is_told_of_by_those_who_read_ahead() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let running = Running::open(dir.path(), SMALL, 0).expect("open");
+    let running = Running::open(dir.path(), small(), 0).expect("open");
     let records = fill(&running, 900);
     running.close();
-    let running = Running::open(dir.path(), SMALL, 0).expect("reopen");
+    let running = Running::open(dir.path(), small(), 0).expect("reopen");
     let segments: Vec<_> = (lock(&running.log.writer).sealed.iter())
         .map(|segment| segment.path.clone())
         .collect();

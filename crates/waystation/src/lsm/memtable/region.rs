@@ -32,8 +32,8 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Fresh memory of `bytes`, which are more than none; none of it touched.
     #[expect(unsafe_code, reason = "uninitialised memory of any alignment")]
-    fn new(bytes: usize) -> Self {
-        let huge = bytes >= HUGE_PAGE_BYTES;
+    fn new(bytes: usize, in_huge_pages: bool) -> Self {
+        let huge = in_huge_pages && bytes >= HUGE_PAGE_BYTES;
         let alignment = if huge { HUGE_PAGE_BYTES } else { LINE_BYTES };
         let layout = Layout::from_size_align(bytes, alignment)
             .expect("32 bits of bytes at a power of two are a layout");
@@ -70,26 +70,50 @@ impl Drop for Region {
 }
 
 /// Regions that memtables left for later ones.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Regions {
     // Not the engine's own mutex: it is held for a few instructions, at drops that no model has to see.
     spare: Mutex<Vec<Region>>,
+    /// As many are kept for use again.
+    spares_max: usize,
+    /// Whether the kernel is asked for huge pages.
+    in_huge_pages: bool,
+}
+
+impl Default for Regions {
+    fn default() -> Self {
+        Self {
+            spare: Mutex::default(),
+            spares_max: SPARES_MAX,
+            in_huge_pages: true,
+        }
+    }
 }
 
 impl Regions {
+    /// Regions that take no more memory than is written to, and are given back to the system at once: for many databases
+    /// with little in each.
+    pub(crate) fn in_small_pages() -> Self {
+        Self {
+            spares_max: 0,
+            in_huge_pages: false,
+            ..Self::default()
+        }
+    }
+
     /// A region of `bytes`.
     pub(super) fn take(&self, bytes: usize) -> Region {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let fitting = spare.iter().position(|region| region.bytes() == bytes);
         let found = fitting.map(|at| spare.swap_remove(at));
         drop(spare);
-        found.unwrap_or_else(|| Region::new(bytes))
+        found.unwrap_or_else(|| Region::new(bytes, self.in_huge_pages))
     }
 
     /// Keeps `region`, unless enough are kept.
     fn give(&self, region: Region) {
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < SPARES_MAX {
+        if spare.len() < self.spares_max {
             spare.push(region);
         }
     }
@@ -171,5 +195,8 @@ mod tests {
         drop(kept);
         regions.release();
         assert!(regions.spare.lock().unwrap().is_empty());
+        let small = Arc::new(Regions::in_small_pages());
+        drop(Loan::new(&small, 4096));
+        assert!(small.spare.lock().unwrap().is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! Figures about the tree.
 
 use super::Tree;
+use crate::background::Use;
 use crate::lsm::compaction::Counters;
 use crate::lsm::version::LEVELS;
 use crate::sync::lock;
@@ -155,6 +156,7 @@ impl Tree {
             },
             merges: totals.merges[level].into(),
         });
+        let account = &self.tables.memory().account;
         TreeStats {
             levels: levels.collect(),
             flushed_through,
@@ -166,8 +168,8 @@ impl Tree {
             debt_bytes: pressure.debt_bytes,
             held_tables,
             held_bytes,
-            table_memory_bytes: self.tables.memory_bytes() as u64,
-            cached_bytes: self.blocks.bytes(),
+            table_memory_bytes: account.bytes(Use::Tables),
+            cached_bytes: account.bytes(Use::Cache),
         }
     }
 }

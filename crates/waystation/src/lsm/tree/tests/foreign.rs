@@ -1,6 +1,6 @@
 //! Tests of directories that LevelDB left behind: its logs go to tables, in order and once.
 
-use super::{Entries, History, assert_sound, dir, flush, machine, open, small};
+use super::{Entries, History, assert_sound, dir, flush, machine, memory, open, small};
 use crate::error::Error;
 use crate::lsm::tree::Tree;
 use crate::storage::{Area, OpenMode, Storage, Transfer};
@@ -84,7 +84,7 @@ fn the_logs_of_leveldb_are_taken_over_in_order() {
     history.compare(&tree, history.last);
     assert_sound(&tree);
     drop(tree);
-    let tree = Tree::open(&storage, &dir(), small()).unwrap();
+    let tree = Tree::open(&storage, &dir(), &memory(), small()).unwrap();
     assert_eq!(tree.flushed_sequence(), history.last);
     history.compare(&tree, history.last);
 }

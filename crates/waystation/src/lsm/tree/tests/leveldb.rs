@@ -1,6 +1,6 @@
 //! Directories that go to and fro between this engine and the real LevelDB, where it is installed.
 
-use super::{Entries, Tree, assert_sound, flush, scan, settle, small};
+use super::{Entries, Tree, assert_sound, flush, memory, scan, settle, small};
 use crate::sst::Lookup;
 use crate::storage::Storage;
 use crate::storage::os::OsStorage;
@@ -90,7 +90,7 @@ fn compare(tree: &Tree, content: &Content) {
 
 fn open_tree(path: &Path) -> Tree {
     let storage: Arc<dyn Storage> = OsStorage::new();
-    Tree::open(&storage, path, small()).unwrap()
+    Tree::open(&storage, path, &memory(), small()).unwrap()
 }
 
 /// A directory in memory where there is one: both engines sync all the time, and nothing here is about that.

@@ -13,7 +13,7 @@ use crate::lsm::compaction::Hidden;
 use crate::lsm::compaction::Shape;
 use crate::lsm::version::Version;
 use crate::sst::Lookup;
-use crate::sst::{Compression, TableSettings};
+use crate::sst::{Compression, TableMemory, TableSettings};
 use crate::sst::{InternalIterator, MergingIterator};
 use crate::storage::Storage;
 use crate::storage::sim::SimStorage;
@@ -40,7 +40,6 @@ pub(super) fn small() -> TreeSettings {
     TreeSettings {
         table,
         shape,
-        cache_bytes: 1 << 20,
         max_open_tables: 20,
         compaction_bytes_per_second: 0,
     }
@@ -58,7 +57,12 @@ pub(super) fn machine(seed: u64) -> Arc<SimStorage> {
 }
 
 pub(super) fn open(storage: &Arc<dyn Storage>) -> Result<Tree> {
-    Tree::open(storage, &dir(), small())
+    Tree::open(storage, &dir(), &memory(), small())
+}
+
+/// Memory for the tables of a tree, with a cache of a mebibyte.
+pub(super) fn memory() -> TableMemory {
+    TableMemory::own(&dir(), 1 << 20)
 }
 
 /// The names of all table files.

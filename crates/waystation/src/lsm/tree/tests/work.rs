@@ -1,8 +1,8 @@
 //! Tests of what flushes and compactions do to the tree, and of what they leave behind.
 
 use super::{
-    Entries, History, assert_sound, dir, flush, listed_tables, machine, open, scan, settle, small,
-    table_files,
+    Entries, History, assert_sound, dir, flush, listed_tables, machine, memory, open, scan, settle,
+    small, table_files,
 };
 use crate::error::Error;
 use crate::lsm::tree::Tree;
@@ -289,7 +289,7 @@ fn a_checkpoint_is_a_database_of_its_own() {
     settle(&tree, history.last);
     history.compare(&tree, history.last);
     for copy in ["/linked", "/copied"] {
-        let copy = Tree::open(&storage, Path::new(copy), small()).unwrap();
+        let copy = Tree::open(&storage, Path::new(copy), &memory(), small()).unwrap();
         assert!(copy.state().is_empty());
         assert_eq!(copy.flushed_sequence(), then.last);
         then.compare(&copy, then.last);
