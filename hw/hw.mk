@@ -8,7 +8,8 @@ area: ## Size, depth and plot of the compaction engine on the XC7Z045 (Yosys; ab
 
 lint-hw: setup ## Verilator's warnings on the compaction engine, every size
 	@for n in 1 2 3 4 5 6 7 8 9 10 11 12 13; do \
-	    verilator --lint-only -Wall --assert -GN=$$n --top-module compaction_ip hw/compaction_ip/rtl/*.sv || exit 1; \
+	    verilator --lint-only -Wall --assert -GNumInputs=$$n --top-module compaction_ip_sim \
+	        -F hw/compaction_ip/compaction_ip.f hw/compaction_ip/tb/compaction_ip_sim.sv || exit 1; \
 	done; echo "the compaction engine is clean for 1 to 13 inputs"
 
 soak-ip: export WAYSTATION_IP_SIZES := 1,2,3,4,5,6,7,8,9,10,11,12,13

@@ -28,8 +28,9 @@ fn main() {
     println!("cargo::rerun-if-env-changed={TRACE_VARIABLE}");
     println!("cargo::rerun-if-env-changed=VERILATOR");
     let hardware = PathBuf::from("../../hw/compaction_ip");
-    println!("cargo::rerun-if-changed={}", hardware.join("rtl").display());
-    println!("cargo::rerun-if-changed={}", hardware.join("tb").display());
+    for part in ["compaction_ip.f", "rtl", "tb"] {
+        println!("cargo::rerun-if-changed={}", hardware.join(part).display());
+    }
     let verilator = env::var("VERILATOR").unwrap_or_else(|_| "verilator".to_owned());
     let Some(include) = verilator_root(&verilator).map(|root| root.join("include")) else {
         println!(
@@ -89,8 +90,6 @@ fn verilate(verilator: &str, hardware: &Path, directory: &Path, size: u32) {
     if target.exists() {
         fs::remove_dir_all(&target).expect("the build directory can be emptied");
     }
-    let mut sources: Vec<OsString> = files(&hardware.join("rtl"), "sv");
-    sources.sort();
     let status = Command::new(verilator)
         .args([
             "--cc",
@@ -102,13 +101,15 @@ fn verilate(verilator: &str, hardware: &Path, directory: &Path, size: u32) {
             "--x-initial",
             "fast",
         ])
-        .args(["--top-module", "compaction_ip"])
-        .arg(format!("-GN={size}"))
+        .args(["--top-module", "compaction_ip_sim"])
+        .arg(format!("-GNumInputs={size}"))
         .args(tracing().then_some("--trace"))
         .args(["--prefix", &format!("Vcompaction_ip_{size}")])
         .arg("--Mdir")
         .arg(&target)
-        .args(sources)
+        .arg("-F")
+        .arg(hardware.join("compaction_ip.f"))
+        .arg(hardware.join("tb/compaction_ip_sim.sv"))
         .status()
         .expect("verilator runs: it told its root a moment ago");
     assert!(status.success(), "verilator refused the design");

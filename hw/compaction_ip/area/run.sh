@@ -14,17 +14,21 @@ new=$out/area.tsv.new
 mkdir -p "$out" "$figures"
 
 row() { # block, N (or -)
-    local netlist=$out/$1-$2.json size=()
-    [ "$2" = - ] || size=("chparam -set N $2 $1;")
-    yosys -q -p "read_verilog -sv *.sv; ${size[*]} synth_xilinx -family xc7 -flatten -top $1; write_json $netlist" \
-        >"$out/$1-$2.log" 2>&1 || { tail -3 "$out/$1-$2.log" >&2; exit 1; }
-    python3 "$here/depth.py" "$netlist" "$1" --path >"$out/$1-$2.path"
+    local netlist=$out/$1-$2.json log=$out/$1-$2.log top=cip_$1 size=()
+    [ "$1" != compaction_ip ] || top=$1
+    [ "$2" = - ] || size=("chparam -set NumInputs $2 $top;")
+    yosys -q -p "read_verilog -sv $sources; ${size[*]} synth_xilinx -family xc7 -flatten -top $top; write_json $netlist" \
+        >"$log" 2>&1 || { tail -3 "$log" >&2; exit 1; }
+    # A type that this Yosys does not read becomes a wire of another width, or one without a driver: no error, other logic.
+    if grep -E 'no driver|implicitly declared|Resizing cell port [^ ]*_[io] from' "$log" >&2; then exit 1; fi
+    python3 "$here/depth.py" "$netlist" "$top" --path >"$out/$1-$2.path"
     printf '%s\t%s\t%s\n' "$1" "$2" "$(head -1 "$out/$1-$2.path")" | tee -a "$new" >&2
 }
 
 # Cells are named after their sources, and mapping depends a little on names: no paths in them, so that everybody gets the
 # same numbers.
-cd "$here/../rtl"
+cd "$here/.."
+sources=$(tr '\n' ' ' <compaction_ip.f)
 rm -f "$new"
 {
     echo "# $(yosys -V), synth_xilinx -family xc7 -flatten; made by: make area"

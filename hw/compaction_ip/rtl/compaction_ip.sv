@@ -1,281 +1,222 @@
-// The compaction engine: N sorted inputs in memory become one sorted sequence of blocks in memory.
+// The compaction engine: sorted inputs in memory become one sorted sequence of blocks in memory.
 //
-//   memory --> burst_issuer/read_return --> [queue] --> decoder --+
-//              desc_walker                  [queue] --> decoder --+--> merger --> record_filter --> encoder --> packer
-//              (checksums of all inputs)      ...  N of them    --+       values ------------------^              |
-//   memory <-- write_back <-------------------------------------------------------------------------------------+
+//   memory --> burst_issuer/read_return --> input: [queue] --> decoder --+
+//              desc_walker                  input: [queue] --> decoder --+--> merger --> record_filter --> encoder --> packer
+//              (checksums of all inputs)        ...                      |      values ----------------------^           |
+//   memory <-- write_back <-----------------------------------------------------------------------------------------------+
 //
-// Channels follow AXI's rules (valid waits for ready, bursts of up to 16 words of eight bytes that never cross 128
-// bytes); answers to reads come in order. See docs/design/compaction-engine.md.
+// Every offer between units keeps the rule of AXI's channels: once valid it stays, unchanged, until it is taken.
+// See docs/design/compaction-engine.md.
 module compaction_ip #(
-    parameter int N = 4
+    parameter int unsigned NumInputs = 4
 ) (
-    input  logic        clk,
-    input  logic        reset,
-    // registers
-    input  logic        csr_write,
-    input  logic [ 7:0] csr_address,
-    input  logic [31:0] csr_write_data,
-    output logic [31:0] csr_read_data,
-    // read channels
-    output logic        ar_valid,
-    input  logic        ar_ready,
-    output logic [31:0] ar_address,
-    output logic [ 3:0] ar_beats_less_one,
-    input  logic        r_valid,
-    output logic        r_ready,
-    input  logic [63:0] r_data,
-    input  logic        r_error,
-    // write channels
-    output logic        aw_valid,
-    input  logic        aw_ready,
-    output logic [31:0] aw_address,
-    output logic [ 3:0] aw_beats_less_one,
-    output logic        w_valid,
-    input  logic        w_ready,
-    output logic [63:0] w_data,
-    output logic        w_last,
-    input  logic        b_valid,
-    input  logic        b_error
+    input  logic               clk_i,
+    input  logic               rst_i,
+    // registers: reads answer a cycle later
+    input  cip_pkg::csr_req_t  csr_req_i,
+    output cip_pkg::csr_data_t csr_data_o,
+    // memory
+    output cip_pkg::mem_req_t  mem_req_o,
+    input  cip_pkg::mem_rsp_t  mem_rsp_i
 );
-`ifndef SYNTHESIS
-  if (N < 1 || N > 13) $error("compaction_ip: 1 to 13 inputs");
-`endif
-
-  logic core_reset, running;
-  logic [55:0] snapshot;
-  logic bottom;
-  logic [6:0] restart_interval;
-  logic [23:0] block_bytes, index_entries_max;
-  logic [31:0] out_base, index_base;
-  logic [28:0] out_words_max;
-  logic list_write, list_is_count;
-  logic [3:0] list_input;
-  logic [31:0] list_data;
+  logic core_rst, running;
+  cip_pkg::record_settings_t record_settings;
+  cip_pkg::out_settings_t out_settings;
+  cip_pkg::list_write_t list_write;
+  cip_pkg::events_t events;
+  cip_pkg::stalls_t stalls;
 
   // ---- Descriptors and reads.
-  logic request_valid, request_ready, request_is_table;
-  logic [28:0] request_word;
-  logic answer_valid, answer_last, answer_crc_good;
-  logic [63:0] answer_data;
-  logic [N-1:0] block_queued, block_taken, word_taken;
-  logic [3:0] block_select;
-  logic [31:0] block_address;
-  logic [23:0] block_length_in;
-  logic block_end;
-  logic block_found;
-  logic [24:0] block_found_bytes;
-  logic walker_error;
-  logic [3:0] walker_code, walker_input;
-
-  desc_walker #(.N(N)) walker (
-      .clk, .reset(core_reset), .running, .list_write, .list_input, .list_is_count, .list_data,
-      .request_valid, .request_ready, .request_word, .request_is_table,
-      .answer_valid, .answer_data, .answer_last, .answer_crc_good,
-      .queue_valid(block_queued), .queue_select(block_select), .queue_address(block_address),
-      .queue_length(block_length_in), .queue_end(block_end), .queue_pop(block_taken),
-      .block_found, .block_bytes(block_found_bytes),
-      .error_valid(walker_error), .error_code(walker_code), .error_input(walker_input)
+  logic desc_req_valid, desc_req_ready, desc_rsp_valid;
+  cip_pkg::desc_req_t desc_req;
+  cip_pkg::desc_rsp_t desc_rsp;
+  logic [NumInputs-1:0] block_ref_valid, block_ref_pop, word_taken, queue_write;
+  cip_pkg::input_id_t block_select;
+  cip_pkg::block_ref_t block_ref;
+  logic walker_error_valid;
+  cip_pkg::error_t walker_error;
+  cip_desc_walker #(.NumInputs(NumInputs)) u_walker (
+      .clk_i, .rst_i(core_rst), .running_i(running), .list_write_i(list_write),
+      .desc_req_valid_o(desc_req_valid), .desc_req_ready_i(desc_req_ready), .desc_req_o(desc_req),
+      .desc_rsp_valid_i(desc_rsp_valid), .desc_rsp_i(desc_rsp),
+      .block_valid_o(block_ref_valid), .block_select_i(block_select), .block_o(block_ref),
+      .block_pop_i(block_ref_pop),
+      .block_found_o(events.block_found), .block_bytes_o(events.block_bytes),
+      .error_valid_o(walker_error_valid), .error_o(walker_error)
   );
 
-  logic issuer_idle, asked_valid, asked_ready;
-  logic [39:0] asked;
-  burst_issuer #(.N(N)) issuer (
-      .clk, .reset(core_reset), .halt(!running), .idle(issuer_idle),
-      .request_valid, .request_ready, .request_word, .request_is_table,
-      .queue_valid(block_queued), .queue_select(block_select), .queue_address(block_address),
-      .queue_length(block_length_in), .queue_end(block_end), .queue_pop(block_taken), .word_taken,
-      .ar_valid, .ar_ready, .ar_address, .ar_beats_less_one, .asked_valid, .asked, .asked_ready
+  logic issuer_idle, fetch_valid, fetch_ready;
+  cip_pkg::fetch_t fetch;
+  cip_burst_issuer #(.NumInputs(NumInputs)) u_issuer (
+      .clk_i, .rst_i(core_rst), .halt_i(!running), .idle_o(issuer_idle),
+      .desc_req_valid_i(desc_req_valid), .desc_req_ready_o(desc_req_ready), .desc_req_i(desc_req),
+      .block_valid_i(block_ref_valid), .block_select_o(block_select), .block_i(block_ref),
+      .block_pop_o(block_ref_pop), .word_taken_i(word_taken),
+      .ar_valid_o(mem_req_o.ar_valid), .ar_ready_i(mem_rsp_i.ar_ready), .ar_o(mem_req_o.ar),
+      .fetch_valid_o(fetch_valid), .fetch_ready_i(fetch_ready), .fetch_o(fetch)
   );
 
-  logic [N-1:0] queue_write;
-  logic [63:0] queue_data;
-  logic return_idle, return_waiting, block_checked, return_error;
-  logic [3:0] return_code, return_input;
-  read_return #(.N(N)) returned (
-      .clk, .reset(core_reset), .asked_valid, .asked, .asked_ready, .r_valid, .r_ready, .r_data, .r_error,
-      .answer_valid, .answer_data, .answer_last, .answer_crc_good, .queue_write, .queue_data,
-      .idle(return_idle), .waiting(return_waiting), .block_checked,
-      .error_valid(return_error), .error_code(return_code), .error_input(return_input)
+  logic return_idle, r_ready, return_error_valid;
+  cip_pkg::word_t queue_data;
+  cip_pkg::error_t return_error;
+  cip_read_return #(.NumInputs(NumInputs)) u_return (
+      .clk_i, .rst_i(core_rst), .fetch_valid_i(fetch_valid), .fetch_ready_o(fetch_ready), .fetch_i(fetch),
+      .r_valid_i(mem_rsp_i.r_valid), .r_ready_o(r_ready), .r_data_i(mem_rsp_i.r_data), .r_error_i(mem_rsp_i.r_error),
+      .desc_rsp_valid_o(desc_rsp_valid), .desc_rsp_o(desc_rsp),
+      .queue_write_o(queue_write), .queue_data_o(queue_data),
+      .idle_o(return_idle), .waiting_o(stalls.memory), .block_checked_o(events.block_checked),
+      .error_valid_o(return_error_valid), .error_o(return_error)
   );
+  assign mem_req_o.r_ready = r_ready;
 
   // ---- Inputs.
-  logic [N-1:0] key_ready, exhausted, key_pop, value_valid, value_pop, record_found, moving, decoder_error;
-  logic [3:0] key_index;
-  logic [N*68-1:0] key_words;
-  logic [N*21-1:0] value_lengths;
-  logic [N*64-1:0] value_words;
-  logic [N*4-1:0] decoder_codes;
-  for (genvar i = 0; i < N; i++) begin : g_input
-    logic queue_valid, queue_full, value_full, value_write;
-    logic [63:0] queue_word, value_word;
-    word_fifo raw (
-        .clk, .reset(core_reset), .write(queue_write[i]), .write_data(queue_data), .full(queue_full),
-        .valid(queue_valid), .data(queue_word), .pop(word_taken[i])
+  cip_pkg::key_index_t key_index;
+  logic [NumInputs-1:0] head_valid, head_pop, value_valid, value_pop, record_found, moving, input_error_valid;
+  logic [NumInputs*cip_pkg::HeadWidth-1:0] heads;
+  logic [NumInputs*cip_pkg::WordWidth-1:0] values;
+  logic [NumInputs-1:0] input_error_is_key;
+  for (genvar i = 0; i < NumInputs; i++) begin : gen_input
+    cip_pkg::head_t head;
+    cip_pkg::word_t value;
+    cip_pkg::error_code_e code;
+    cip_input u_input (
+        .clk_i, .rst_i(core_rst), .write_i(queue_write[i]), .word_i(queue_data), .word_taken_o(word_taken[i]),
+        .head_valid_o(head_valid[i]), .head_o(head), .key_index_i(key_index), .head_pop_i(head_pop[i]),
+        .value_valid_o(value_valid[i]), .value_o(value), .value_pop_i(value_pop[i]),
+        .record_found_o(record_found[i]), .moving_o(moving[i]),
+        .error_valid_o(input_error_valid[i]), .error_code_o(code)
     );
-    decoder decode (
-        .clk, .reset(core_reset), .in_valid(queue_valid), .in_data(queue_word), .in_pop(word_taken[i]),
-        .key_ready(key_ready[i]), .exhausted(exhausted[i]), .key_index, .key_word(key_words[68*i+:68]),
-        .value_length(value_lengths[21*i+:21]), .key_pop(key_pop[i]),
-        .value_full, .value_write, .value_data(value_word),
-        .record_found(record_found[i]), .moving(moving[i]),
-        .error_valid(decoder_error[i]), .error_code(decoder_codes[4*i+:4])
-    );
-    word_fifo values (
-        .clk, .reset(core_reset), .write(value_write), .write_data(value_word), .full(value_full),
-        .valid(value_valid[i]), .data(value_words[64*i+:64]), .pop(value_pop[i])
-    );
-  `ifndef SYNTHESIS
-  // The issuer asks only for what fits.
-    always_ff @(posedge clk) if (!core_reset) begin
-      assert (!(queue_full && queue_write[i])) else $error("compaction_ip: more words than were asked for");
-    end
-`endif
+    assign heads[cip_pkg::HeadWidth*i+:cip_pkg::HeadWidth]  = head;
+    assign values[cip_pkg::WordWidth*i+:cip_pkg::WordWidth] = value;
+    assign input_error_is_key[i] = code == cip_pkg::ErrKey;
   end
 
   // ---- Merge, filter, encode.
-  logic record_ready, record_begin, key_valid, key_is_trailer, merge_finished, starved, blocked;
-  logic [67:0] key_word, write_key_word, index_word;
-  logic [3:0] source;
-  logic [20:0] value_length;
-  merger #(.N(N)) merge (
-      .clk, .reset(core_reset), .key_ready, .exhausted, .key_index, .key_words, .value_lengths, .key_pop,
-      .record_ready, .record_begin, .word_valid(key_valid), .word(key_word), .word_is_trailer(key_is_trailer),
-      .source, .value_length, .finished(merge_finished), .starved, .blocked
+  logic record_ready, record_begin, merge_finished;
+  cip_pkg::record_t record;
+  cip_merger #(.NumInputs(NumInputs)) u_merger (
+      .clk_i, .rst_i(core_rst), .head_valid_i(head_valid), .heads_i(heads), .key_index_o(key_index),
+      .head_pop_o(head_pop), .record_ready_i(record_ready), .record_begin_o(record_begin), .record_o(record),
+      .finished_o(merge_finished), .starved_o(stalls.head), .blocked_o(stalls.filter)
   );
 
-  logic command_valid, command_ready, command_drop, command_record, command_cut, command_first, command_restart;
-  logic command_slot, index_busy, dropped_shadowed, dropped_vanished, written, filter_error;
-  logic [3:0] command_source, filter_code;
-  logic [4:0] key_address, index_address;
-  logic [6:0] command_shared, command_user_length, command_rest_key;
-  logic [2:0] command_header_bytes;
-  logic [3:0] command_head_bytes, command_head_key, command_next_key;
-  logic [20:0] command_value_length;
-  logic [23:0] command_offset, command_entries;
-  logic [24:0] command_block_length;
-  record_filter filter (
-      .clk, .reset(core_reset), .snapshot, .bottom, .restart_interval, .block_bytes,
-      .record_ready, .record_begin, .word_valid(key_valid), .word(key_word), .word_is_trailer(key_is_trailer),
-      .source, .value_length, .finished(merge_finished),
-      .key_address, .key_word(write_key_word), .index_address, .index_word,
-      .command_valid, .command_ready, .index_busy, .command_drop, .command_record, .command_cut, .command_first,
-      .command_restart, .command_slot, .command_source, .command_shared, .command_user_length,
-      .command_header_bytes, .command_head_bytes, .command_head_key, .command_next_key, .command_rest_key,
-      .command_value_length, .command_offset, .command_block_length, .command_entries,
-      .dropped_shadowed, .dropped_vanished, .written, .error_valid(filter_error), .error_code(filter_code)
+  logic command_valid, command_ready, index_busy, filter_error_valid;
+  cip_pkg::command_t command;
+  cip_pkg::slot_addr_t key_addr, index_addr;
+  cip_pkg::word_t key_bytes, index_bytes;
+  cip_pkg::error_t filter_error;
+  cip_record_filter u_filter (
+      .clk_i, .rst_i(core_rst), .settings_i(record_settings),
+      .record_ready_o(record_ready), .record_begin_i(record_begin), .record_i(record), .finished_i(merge_finished),
+      .key_addr_i(key_addr), .key_bytes_o(key_bytes), .index_addr_i(index_addr), .index_bytes_o(index_bytes),
+      .index_busy_i(index_busy), .command_valid_o(command_valid), .command_ready_i(command_ready),
+      .command_o(command), .shadowed_o(events.shadowed), .vanished_o(events.vanished), .written_o(events.written),
+      .error_valid_o(filter_error_valid), .error_o(filter_error)
   );
 
-  logic chunk_ready, chunk_valid, chunk_begins, chunk_ends, chunk_flush;
-  logic [63:0] chunk;
-  logic [3:0] chunk_bytes;
-  logic block_valid, block_ready, block_slot, encoder_finished, encoder_idle, waits_for_value;
-  logic [31:0] block_offset, bytes_written;
-  logic [24:0] block_length;
-  logic [23:0] block_entries;
-  logic [6:0] block_key_length;
-  encoder #(.N(N)) encode (
-      .clk, .reset(core_reset), .command_valid, .command_ready, .command_drop, .command_record, .command_cut,
-      .command_first, .command_restart, .command_slot, .command_source, .command_shared, .command_user_length,
-      .command_header_bytes, .command_head_bytes, .command_head_key, .command_next_key, .command_rest_key,
-      .command_value_length, .command_offset, .command_block_length, .command_entries,
-      .key_address, .key_word(write_key_word), .value_valid, .value_words, .value_pop,
-      .chunk_ready, .chunk_valid, .chunk, .chunk_bytes, .chunk_begins, .chunk_ends, .chunk_flush,
-      .block_valid, .block_ready, .block_offset, .block_length, .block_entries, .block_slot, .block_key_length,
-      .finished(encoder_finished), .bytes_written, .idle(encoder_idle), .waits_for_value
+  logic chunk_valid, chunk_ready, block_valid, block_ready, encoder_finished;
+  cip_pkg::chunk_t chunk;
+  cip_pkg::block_t block;
+  cip_pkg::addr_t bytes_written;
+  cip_encoder #(.NumInputs(NumInputs)) u_encoder (
+      .clk_i, .rst_i(core_rst), .command_valid_i(command_valid), .command_ready_o(command_ready),
+      .command_i(command), .key_addr_o(key_addr), .key_bytes_i(key_bytes),
+      .value_valid_i(value_valid), .values_i(values), .value_pop_o(value_pop),
+      .chunk_valid_o(chunk_valid), .chunk_ready_i(chunk_ready), .chunk_o(chunk),
+      .block_valid_o(block_valid), .block_ready_i(block_ready), .block_o(block),
+      .finished_o(encoder_finished), .bytes_written_o(bytes_written), .idle_o(stalls.command),
+      .waits_for_value_o(stalls.value)
   );
 
   // ---- Pack and write.
-  logic [28:0] committed, read_position;
-  logic read_enable, packer_idle, buffer_full;
-  logic [63:0] read_data;
-  packer pack (
-      .clk, .reset(core_reset), .chunk_valid, .chunk_ready, .chunk, .chunk_bytes, .chunk_begins, .chunk_ends,
-      .chunk_flush, .committed, .read_position, .read_enable, .read_data, .idle(packer_idle), .buffer_full
+  cip_pkg::word_addr_t committed, read_position;
+  cip_pkg::word_t read_data;
+  logic read_enable, packer_idle;
+  cip_packer u_packer (
+      .clk_i, .rst_i(core_rst), .chunk_valid_i(chunk_valid), .chunk_ready_o(chunk_ready), .chunk_i(chunk),
+      .committed_o(committed), .read_position_i(read_position), .read_enable_i(read_enable), .read_data_o(read_data),
+      .idle_o(packer_idle), .full_o(stalls.write)
   );
 
-  logic all_packed, write_idle, drained, write_error;
-  logic [3:0] write_code;
-  logic [23:0] blocks_written;
+  logic all_packed, write_idle, drained, w_valid, write_error_valid;
+  cip_pkg::block_length_t blocks_written;
+  cip_pkg::error_t write_error;
   assign all_packed = encoder_finished && packer_idle;
-  write_back writer (
-      .clk, .reset(core_reset), .halt(!running), .out_base, .out_words_max, .index_base, .index_entries_max,
-      .committed, .flush(all_packed), .read_position, .read_enable, .read_data,
-      .block_valid, .block_ready, .block_offset, .block_length, .block_entries, .block_slot, .block_key_length,
-      .index_address, .index_word, .index_busy,
-      .aw_valid, .aw_ready, .aw_address, .aw_beats_less_one, .w_valid, .w_ready, .w_data, .w_last,
-      .b_valid, .b_error, .idle(write_idle), .drained, .blocks_written,
-      .error_valid(write_error), .error_code(write_code)
+  cip_write_back u_write_back (
+      .clk_i, .rst_i(core_rst), .halt_i(!running), .settings_i(out_settings),
+      .committed_i(committed), .flush_i(all_packed), .read_position_o(read_position), .read_enable_o(read_enable),
+      .read_data_i(read_data), .block_valid_i(block_valid), .block_ready_o(block_ready), .block_i(block),
+      .index_addr_o(index_addr), .index_bytes_i(index_bytes), .index_busy_o(index_busy),
+      .aw_valid_o(mem_req_o.aw_valid), .aw_ready_i(mem_rsp_i.aw_ready), .aw_o(mem_req_o.aw),
+      .w_valid_o(w_valid), .w_ready_i(mem_rsp_i.w_ready), .w_data_o(mem_req_o.w_data), .w_last_o(mem_req_o.w_last),
+      .b_valid_i(mem_rsp_i.b_valid), .b_error_i(mem_rsp_i.b_error),
+      .idle_o(write_idle), .drained_o(drained), .blocks_written_o(blocks_written),
+      .error_valid_o(write_error_valid), .error_o(write_error)
+  );
+  assign mem_req_o.w_valid = w_valid;
+
+  // ---- Control, a cycle behind where nothing depends on it. Of several errors the one nearest to memory counts.
+  logic input_error_valid_q, progress_q, memory_idle_q, work_finished_q, error_valid;
+  cip_pkg::error_t input_error_q, error;
+  always_ff @(posedge clk_i) begin
+    input_error_valid_q <= !core_rst && input_error_valid != '0;
+    for (int i = NumInputs - 1; i >= 0; i--) begin
+      if (input_error_valid[i]) begin
+        input_error_q.code <= input_error_is_key[i] ? cip_pkg::ErrKey : cip_pkg::ErrEntry;
+        input_error_q.id   <= cip_pkg::InputIdWidth'(i);
+      end
+    end
+    progress_q <= (mem_rsp_i.r_valid && r_ready) || (w_valid && mem_rsp_i.w_ready) || (chunk_valid && chunk_ready)
+        || moving != '0 || record_begin || value_pop != '0;
+    memory_idle_q   <= issuer_idle && return_idle && write_idle;
+    work_finished_q <= !core_rst && all_packed && drained && issuer_idle && return_idle;
+  end
+
+  assign error_valid = walker_error_valid || return_error_valid || input_error_valid_q || filter_error_valid
+      || write_error_valid;
+  assign error = walker_error_valid ? walker_error : return_error_valid ? return_error
+      : input_error_valid_q ? input_error_q : filter_error_valid ? filter_error : write_error;
+  cip_control #(.NumInputs(NumInputs)) u_control (
+      .clk_i, .rst_i, .csr_req_i, .csr_data_o, .record_settings_o(record_settings), .out_settings_o(out_settings), .list_write_o(list_write),
+      .core_rst_o(core_rst), .running_o(running), .work_finished_i(work_finished_q), .memory_idle_i(memory_idle_q),
+      .progress_i(progress_q), .error_valid_i(error_valid), .error_i(error), .events_i(events), .stalls_i(stalls),
+      .records_found_i(record_found), .bytes_written_i(bytes_written), .blocks_written_i(blocks_written)
   );
 
 `ifndef SYNTHESIS
+  if (NumInputs < 1 || NumInputs > cip_pkg::NumInputsMax) $error("compaction_ip: 1 to 13 inputs");
+  if ($bits(cip_pkg::key_word_t) != cip_pkg::KeyWordWidth || $bits(cip_pkg::head_t) != cip_pkg::HeadWidth
+      || $bits(cip_pkg::block_ref_t) != cip_pkg::BlockRefWidth || $bits(cip_pkg::fetch_t) != cip_pkg::FetchWidth
+      || $bits(cip_pkg::block_open_t) != cip_pkg::BlockOpenWidth
+      || $bits(cip_pkg::entry_header_t) != cip_pkg::EntryHeaderWidth)
+    $error("cip_pkg: a struct has another width than the constant beside it");
+
   // ---- Every offer inside stays until it is taken; what is taken was offered. (tb/machine.h watches the channels.)
-  handshake #(.WIDTH(30)) request_kept (
-      .clk, .reset(core_reset || !running), .valid(request_valid), .ready(request_ready),
-      .payload({request_word, request_is_table})
+  cip_handshake #(.Width($bits(desc_req))) u_desc_req_kept (
+      .clk_i, .rst_i(core_rst || !running), .valid_i(desc_req_valid), .ready_i(desc_req_ready), .payload_i(desc_req)
   );
-  handshake #(.WIDTH(40)) asked_kept (
-      .clk, .reset(core_reset), .valid(asked_valid), .ready(asked_ready), .payload(asked)
+  cip_handshake #(.Width($bits(fetch))) u_fetch_kept (
+      .clk_i, .rst_i(core_rst), .valid_i(fetch_valid), .ready_i(fetch_ready), .payload_i(fetch)
   );
-  handshake #(.WIDTH(24 + 25 + 24 + 21 + 7 * 3 + 4 * 4 + 3 + 6)) command_kept (
-      .clk, .reset(core_reset), .valid(command_valid), .ready(command_ready),
-      .payload({command_offset, command_block_length, command_entries, command_value_length, command_shared,
-                command_user_length, command_rest_key, command_source, command_head_bytes, command_head_key,
-                command_next_key, command_header_bytes, command_drop, command_record, command_cut, command_first,
-                command_restart, command_slot})
+  cip_handshake #(.Width($bits(command))) u_command_kept (
+      .clk_i, .rst_i(core_rst), .valid_i(command_valid), .ready_i(command_ready), .payload_i(command)
   );
-  handshake #(.WIDTH(64 + 4 + 3)) chunk_kept (
-      .clk, .reset(core_reset), .valid(chunk_valid), .ready(chunk_ready),
-      .payload({chunk, chunk_bytes, chunk_begins, chunk_ends, chunk_flush})
+  cip_handshake #(.Width($bits(chunk))) u_chunk_kept (
+      .clk_i, .rst_i(core_rst), .valid_i(chunk_valid), .ready_i(chunk_ready), .payload_i(chunk)
   );
-  handshake #(.WIDTH(32 + 25 + 24 + 1 + 7)) block_kept (
-      .clk, .reset(core_reset), .valid(block_valid), .ready(block_ready),
-      .payload({block_offset, block_length, block_entries, block_slot, block_key_length})
+  cip_handshake #(.Width($bits(block))) u_block_kept (
+      .clk_i, .rst_i(core_rst), .valid_i(block_valid), .ready_i(block_ready), .payload_i(block)
   );
-  for (genvar i = 0; i < N; i++) begin : g_offer
-    handshake key_kept (.clk, .reset(core_reset), .valid(key_ready[i]), .ready(key_pop[i]), .payload(1'b0));
-    handshake block_queue_kept (
-        .clk, .reset(core_reset), .valid(block_queued[i]), .ready(block_taken[i]), .payload(1'b0)
+  for (genvar i = 0; i < NumInputs; i++) begin : gen_block_ref_kept
+    cip_handshake u_kept (
+        .clk_i, .rst_i(core_rst), .valid_i(block_ref_valid[i]), .ready_i(block_ref_pop[i]), .payload_i(1'b0)
     );
   end
-  always_ff @(posedge clk) if (!core_reset) begin
-    assert ((key_pop & ~key_ready) == '0) else $error("compaction_ip: a key was taken that was not there");
-    assert ((block_taken & ~block_queued) == '0) else $error("compaction_ip: a block was taken that was not there");
-    assert (!(record_begin && !record_ready)) else $error("compaction_ip: a record was begun that nobody takes");
+  always_ff @(posedge clk_i) if (!core_rst) begin
+    assert ((head_pop & ~head_valid) == '0) else $error("compaction_ip: a key was taken that was not there");
+    assert ((block_ref_pop & ~block_ref_valid) == '0) else $error("compaction_ip: a block was taken that was not there");
+    assert (!(record_begin && !record_ready)) else $error("compaction_ip: a record was begun that cannot be taken");
     assert (!(read_enable && read_position == committed)) else $error("compaction_ip: a word was read before it was whole");
   end
 `endif
-
-  // ---- Control.
-  logic [3:0] decoder_code, decoder_input;
-  logic any_decoder_error, progress, work_finished, memory_idle;
-  always_ff @(posedge clk) begin
-    any_decoder_error <= !core_reset && decoder_error != '0;
-    decoder_code      <= 4'd0;
-    decoder_input     <= 4'd0;
-    for (int i = N - 1; i >= 0; i--)
-      if (decoder_error[i]) begin
-        decoder_code  <= decoder_codes[4*i+:4];
-        decoder_input <= 4'(i);
-      end
-    progress      <= (r_valid && r_ready) || (w_valid && w_ready) || (chunk_valid && chunk_ready) || moving != '0
-        || record_begin || value_pop != '0;
-    memory_idle   <= issuer_idle && return_idle && write_idle;
-    work_finished <= !core_reset && all_packed && drained && issuer_idle && return_idle;
-  end
-
-  control #(.N(N)) controller (
-      .clk, .reset, .csr_write, .csr_address, .csr_write_data, .csr_read_data,
-      .snapshot, .bottom, .restart_interval, .block_bytes, .out_base, .out_words_max, .index_base,
-      .index_entries_max, .list_write, .list_input, .list_is_count, .list_data,
-      .core_reset, .running, .work_finished, .memory_idle, .progress,
-      .errors({walker_error, return_error, any_decoder_error, filter_error, write_error}),
-      .error_details({walker_code, walker_input, return_code, return_input, decoder_code, decoder_input, filter_code,
-                      source, write_code, 4'd15}),
-      .count_block(block_found), .count_block_bytes(block_found_bytes), .count_records(record_found),
-      .count_shadowed(dropped_shadowed), .count_vanished(dropped_vanished), .count_written(written),
-      .count_checked(block_checked), .bytes_written, .blocks_written,
-      .stall_memory(return_waiting), .stall_head(starved), .stall_filter(blocked),
-      .stall_value(waits_for_value), .stall_command(encoder_idle), .stall_write(buffer_full)
-  );
 endmodule

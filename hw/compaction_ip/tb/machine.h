@@ -82,25 +82,25 @@ class Machine final : public Simulator {
     void cycle() {
         // Memory's outputs, from its state.
         bool answer = !reads.empty() && reads.front().due <= traffic.cycles && (offered || !hesitates(settings.hesitate_read_data));
-        model.r_valid = answer;
+        model.r_valid_i = answer;
         if (answer) {
             const Read& read = reads.front();
             uint64_t word = 0;
             if (inside(read.address)) std::memcpy(&word, &memory[read.address], 8);
-            model.r_error = !inside(read.address);
-            model.r_data = word;
+            model.r_error_i = !inside(read.address);
+            model.r_data_i = word;
         }
-        model.ar_ready = reads.size() < 16 && !hesitates(settings.hesitate_read_address);
-        model.aw_ready = writes.size() < 4 && !hesitates(settings.hesitate_write_address);
+        model.ar_ready_i = reads.size() < 16 && !hesitates(settings.hesitate_read_address);
+        model.aw_ready_i = writes.size() < 4 && !hesitates(settings.hesitate_write_address);
         // Data may come before its address; then it waits.
-        model.w_ready = !writes.empty() && !hesitates(settings.hesitate_write_data);
-        model.b_valid = answers > 0;
-        model.b_error = answers > 0 && answers_bad;
-        model.clk = 0;
+        model.w_ready_i = !writes.empty() && !hesitates(settings.hesitate_write_data);
+        model.b_valid_i = answers > 0;
+        model.b_error_i = answers > 0 && answers_bad;
+        model.clk_i = 0;
         model.eval();
         record(0);
         observe();
-        model.clk = 1;
+        model.clk_i = 1;
         model.eval();
         record(1);
         ++traffic.cycles;
@@ -133,47 +133,47 @@ class Machine final : public Simulator {
             --answers;
             answers_bad = false;
         }
-        if (model.r_valid && model.r_ready) {
+        if (model.r_valid_i && model.r_ready_o) {
             ++traffic.read_words;
             Read& read = reads.front();
             read.address += 8;
             if (--read.words == 0) reads.pop_front();
             offered = false;  // the next word may hesitate
-        } else if (model.r_valid) {
+        } else if (model.r_valid_i) {
             offered = true;
         }
-        uint64_t ar_bits = uint64_t{model.ar_address} << 8 | model.ar_beats_less_one;
-        violate(held_ar && (!model.ar_valid || ar_bits != held_ar_bits));
-        if (model.ar_valid) {
-            uint32_t words = model.ar_beats_less_one + 1u;
-            violate((model.ar_address & 127) + words * 8 > 128 || (model.ar_address & 7));
-            if (model.ar_ready) {
-                reads.push_back({traffic.cycles + settings.latency, model.ar_address, words});
+        uint64_t ar_bits = uint64_t{model.ar_addr_o} << 8 | model.ar_beats_less_one_o;
+        violate(held_ar && (!model.ar_valid_o || ar_bits != held_ar_bits));
+        if (model.ar_valid_o) {
+            uint32_t words = model.ar_beats_less_one_o + 1u;
+            violate((model.ar_addr_o & 127) + words * 8 > 128 || (model.ar_addr_o & 7));
+            if (model.ar_ready_i) {
+                reads.push_back({traffic.cycles + settings.latency, model.ar_addr_o, words});
                 ++traffic.read_bursts;
             }
         }
-        held_ar = model.ar_valid && !model.ar_ready;
+        held_ar = model.ar_valid_o && !model.ar_ready_i;
         held_ar_bits = ar_bits;
 
-        uint64_t aw_bits = uint64_t{model.aw_address} << 8 | model.aw_beats_less_one;
-        violate(held_aw && (!model.aw_valid || aw_bits != held_aw_bits));
-        if (model.aw_valid && model.aw_ready) {
-            uint32_t words = model.aw_beats_less_one + 1u;
-            violate((model.aw_address & 127) + words * 8 > 128 || (model.aw_address & 7));
-            writes.push_back({model.aw_address, words});
+        uint64_t aw_bits = uint64_t{model.aw_addr_o} << 8 | model.aw_beats_less_one_o;
+        violate(held_aw && (!model.aw_valid_o || aw_bits != held_aw_bits));
+        if (model.aw_valid_o && model.aw_ready_i) {
+            uint32_t words = model.aw_beats_less_one_o + 1u;
+            violate((model.aw_addr_o & 127) + words * 8 > 128 || (model.aw_addr_o & 7));
+            writes.push_back({model.aw_addr_o, words});
             ++traffic.write_bursts;
         }
-        held_aw = model.aw_valid && !model.aw_ready;
+        held_aw = model.aw_valid_o && !model.aw_ready_i;
         held_aw_bits = aw_bits;
 
-        violate(held_w && (!model.w_valid || model.w_data != held_w_data || bool(model.w_last) != held_w_last));
+        violate(held_w && (!model.w_valid_o || model.w_data_o != held_w_data || bool(model.w_last_o) != held_w_last));
         held_w = false;
-        if (model.w_valid) {
-            if (!writes.empty()) violate((writes.front().words == 1) != bool(model.w_last));
-            if (model.w_ready) {
+        if (model.w_valid_o) {
+            if (!writes.empty()) violate((writes.front().words == 1) != bool(model.w_last_o));
+            if (model.w_ready_i) {
                 Write& write = writes.front();
                 ++traffic.write_words;
-                if (inside(write.address)) std::memcpy(&memory[write.address], &model.w_data, 8);
+                if (inside(write.address)) std::memcpy(&memory[write.address], &model.w_data_o, 8);
                 else answers_bad = true;
                 write.address += 8;
                 if (--write.words == 0) {
@@ -182,8 +182,8 @@ class Machine final : public Simulator {
                 }
             } else {
                 held_w = true;
-                held_w_data = model.w_data;
-                held_w_last = model.w_last;
+                held_w_data = model.w_data_o;
+                held_w_last = model.w_last_o;
             }
         }
     }
@@ -192,13 +192,13 @@ class Machine final : public Simulator {
 public:
     Machine() {
         open_trace();
-        model.clk = 0;
-        model.reset = 1;
-        model.csr_write = 0;
-        model.csr_address = 8;
-        model.r_valid = 0;
+        model.clk_i = 0;
+        model.rst_i = 1;
+        model.csr_write_i = 0;
+        model.csr_addr_i = 8;
+        model.r_valid_i = 0;
         for (int i = 0; i < 4; i++) cycle();
-        model.reset = 0;
+        model.rst_i = 0;
     }
     ~Machine() override {
         model.final();
@@ -214,25 +214,25 @@ public:
         for (Read& read : reads) read.due = 0;
     }
     void write_register(uint8_t address, uint32_t value) override {
-        model.csr_write = 1;
-        model.csr_address = address;
-        model.csr_write_data = value;
+        model.csr_write_i = 1;
+        model.csr_addr_i = address;
+        model.csr_data_i = value;
         cycle();
-        model.csr_write = 0;
-        model.csr_address = 8;
+        model.csr_write_i = 0;
+        model.csr_addr_i = 8;
     }
     uint32_t read_register(uint8_t address) override {
-        model.csr_address = address;
+        model.csr_addr_i = address;
         cycle();
-        uint32_t value = model.csr_read_data;
-        model.csr_address = 8;
+        uint32_t value = model.csr_data_o;
+        model.csr_addr_i = 8;
         return value;
     }
     bool run(uint64_t cycles) override {
-        model.csr_address = 8;
+        model.csr_addr_i = 8;
         cycle();
         for (uint64_t i = 0; i < cycles; i++) {
-            if (!(model.csr_read_data & 1)) return false;
+            if (!(model.csr_data_o & 1)) return false;
             cycle();
         }
         return true;

@@ -9,7 +9,7 @@ the clock's edge exchanges has settled: the even time steps.
 """
 import sys
 
-TOP = "TOP.compaction_ip."
+TOP = "TOP.compaction_ip_sim.u_engine."
 ENCODER = "idle head key trailer value discard restart count end flush done".split()
 DECODER = "open fill head parse extend word trail value skip done fail".split()
 FILTER = "idle key judge rule share size fit give".split()
@@ -19,17 +19,17 @@ MERGER = "wait compare key".split()
 IDLE = ("idle", "wait", "open")
 
 
-def handshake(name):
-    return lambda at: at(name + "_valid") & at(name + "_ready")
+def handshake(valid, ready):
+    return lambda at: at(valid) & at(ready)
 
 
 def input_state(number):
     """What the merger sees of an input."""
 
     def state(at):
-        if at("exhausted") >> number & 1:
+        if at("u_merger.exhausted") >> number & 1:
             return "at its end"
-        return "key" if at("key_ready") >> number & 1 else ""
+        return "key" if at("head_valid") >> number & 1 else ""
 
     return state
 
@@ -40,24 +40,24 @@ def named(name, names):
 
 # Row: label, what it shows of a cycle (a bit, or words: nothing is drawn for none).
 ROWS = [
-    ("read address taken", handshake("ar")),
-    ("read data taken", handshake("r")),
+    ("read address taken", handshake("u_issuer.ar_valid_o", "u_issuer.ar_ready_i")),
+    ("read data taken", handshake("u_return.r_valid_i", "u_return.r_ready_o")),
     ("to queue of input 0", lambda at: at("queue_write") & 1),
     ("to queue of input 1", lambda at: at("queue_write") >> 1 & 1),
-    ("decoder 0", named("g_input[0].decode.state", DECODER)),
-    ("decoder 1", named("g_input[1].decode.state", DECODER)),
+    ("decoder 0", named("gen_input[0].u_input.u_decoder.state_q", DECODER)),
+    ("decoder 1", named("gen_input[1].u_input.u_decoder.state_q", DECODER)),
     ("input 0 offers", input_state(0)),
     ("input 1 offers", input_state(1)),
-    ("merger", named("merge.state", MERGER)),
+    ("merger", named("u_merger.state_q", MERGER)),
     ("record chosen", lambda at: at("record_begin")),
-    ("filter", named("filter.state", FILTER)),
-    ("dropped: shadowed", lambda at: at("dropped_shadowed")),
-    ("command taken", handshake("command")),
-    ("encoder", named("encode.state", ENCODER)),
-    ("chunk taken", handshake("chunk")),
-    ("block announced", handshake("block")),
-    ("write address taken", handshake("aw")),
-    ("write data taken", handshake("w")),
+    ("filter", named("u_filter.state_q", FILTER)),
+    ("dropped: shadowed", lambda at: at("u_filter.shadowed_o")),
+    ("command taken", handshake("command_valid", "command_ready")),
+    ("encoder", named("u_encoder.state_q", ENCODER)),
+    ("chunk taken", handshake("chunk_valid", "chunk_ready")),
+    ("block announced", handshake("block_valid", "block_ready")),
+    ("write address taken", handshake("u_write_back.aw_valid_o", "u_write_back.aw_ready_i")),
+    ("write data taken", handshake("u_write_back.w_valid_o", "u_write_back.w_ready_i")),
 ]
 
 

@@ -1,12 +1,12 @@
 // CRC-32C (Castagnoli, reflected) of eight bytes in one step: next = M * (data ^ state), a product over GF(2).
 // Row o of M says which bits of the input flow into bit o of the result; the rows follow from feeding the 64 unit
 // vectors through the bit-serial register with polynomial 0x82f63b78. About 32 inputs per row: three levels of LUT6.
-module crc32c_word (
-    input  logic [31:0] state,
-    input  logic [63:0] data,
-    output logic [31:0] next
+module cip_crc32c_word (
+    input  cip_pkg::crc_t  state_i,
+    input  cip_pkg::word_t data_i,
+    output cip_pkg::crc_t  state_o
 );
-  localparam logic [32*64-1:0] ROWS = {
+  localparam logic [cip_pkg::CrcWidth*cip_pkg::WordWidth-1:0] Rows = {
     64'h8fc8e57b1c379612, 64'h47e472bd8e1bcb09, 64'h23f2395ec70de584, 64'h11f91caf6386f2c2,
     64'h08fc8e57b1c37961, 64'h047e472bd8e1bcb0, 64'h8df7c6eef047484a, 64'h46fbe3777823a425,
     64'hacb514c0a0264400, 64'hd9926f1b4c24b412, 64'he301d2f6ba25cc1b, 64'hfe480c004125701f,
@@ -17,9 +17,10 @@ module crc32c_word (
     64'hfc8e57b1c379612e, 64'h7e472bd8e1bcb097, 64'h3f2395ec70de584b, 64'h1f91caf6386f2c25
   };
 
-  logic [63:0] mixed;
+  cip_pkg::word_t mixed;
   always_comb begin
-    mixed = data ^ {32'b0, state};
-    for (int o = 0; o < 32; o++) next[o] = ^(mixed & ROWS[64*o+:64]);
+    mixed = data_i ^ cip_pkg::WordWidth'(state_i);
+    for (int o = 0; o < cip_pkg::CrcWidth; o++)
+      state_o[o] = ^(mixed & Rows[cip_pkg::WordWidth*o+:cip_pkg::WordWidth]);
   end
 endmodule
