@@ -11,6 +11,7 @@ pub mod batch;
 pub mod block;
 pub mod bloom;
 pub mod checksum;
+pub mod compaction;
 pub mod error;
 pub mod filename;
 pub mod handoff;

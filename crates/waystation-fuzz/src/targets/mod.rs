@@ -4,6 +4,7 @@
 //! have read. Checksums keep nearly everything hostile out, so targets also try the same bytes with the checksum that
 //! fits, as somebody would who means harm.
 
+mod compaction;
 mod files;
 mod format;
 mod handoff;
@@ -24,7 +25,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 21] = [
+pub const ALL: [Target; 22] = [
     target("batch", format::batch, format::batch_seeds),
     target("block", format::block, format::block_seeds),
     target(
@@ -52,6 +53,11 @@ pub const ALL: [Target; 21] = [
     target("dump", files::dump, files::dump_seeds),
     target("database", files::database, files::database_seeds),
     target("handoff", handoff::handoff, handoff::handoff_seeds),
+    target(
+        "compaction",
+        compaction::compaction,
+        compaction::compaction_seeds,
+    ),
     target("trace", text::trace, text::trace_seeds),
     target("names", text::names, text::names_seeds),
 ];

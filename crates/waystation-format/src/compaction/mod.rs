@@ -1,0 +1,69 @@
+//! A compaction as a message: the job that an executor gets, and the report it answers with.
+//!
+//! Both are complete: an executor that sees the input tables needs nothing else of the database, and the engine needs
+//! nothing but the report and the output tables to verify the result and to install it.
+//!
+//! Engine and executor may be of different versions. So a message is a list of tagged fields: a reader skips the
+//! fields that it does not know, and puts defaults in the place of those that are missing. A writer that adds a field
+//! which must not be skipped raises the lowest version of readers, which stands at the front; an older reader refuses
+//! the message, and the engine runs the job itself. The bytes: docs/formats/compaction-job.md.
+
+mod fields;
+mod job;
+mod report;
+#[cfg(test)]
+mod tests;
+
+pub use job::{Facts, Grandparent, Graves, InputLevel, Job, JobId, Layout, Limits, Table};
+pub use report::{Counters, Failure, Outcome, Report};
+
+use crate::FormatError;
+use crate::checksum::{crc32c, mask};
+use crate::varint::Reader;
+use fields::Fields;
+
+/// The version of the messages that this crate writes. Never reuse a number.
+pub const VERSION: u32 = 1;
+/// The lowest version of readers that understand what this crate writes.
+const READER_MIN: u32 = 1;
+
+/// The first bytes of a job and of a report.
+const JOB_MAGIC: &[u8; 8] = b"WSCOMJOB";
+const REPORT_MAGIC: &[u8; 8] = b"WSCOMREP";
+/// The bytes of the checksum at a message's end.
+const CHECKSUM_BYTES: usize = 4;
+
+/// A message with these fields.
+fn seal(magic: &[u8; 8], fields: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(magic.len() + 8 + fields.len() + CHECKSUM_BYTES);
+    out.extend_from_slice(magic);
+    out.extend_from_slice(&READER_MIN.to_le_bytes());
+    out.extend_from_slice(&VERSION.to_le_bytes());
+    out.extend_from_slice(fields);
+    let checksum = mask(crc32c(&out));
+    out.extend_from_slice(&checksum.to_le_bytes());
+    out
+}
+
+/// The fields of a message.
+fn unseal<'a>(magic: &[u8; 8], message: &'a [u8]) -> Result<Fields<'a>, FormatError> {
+    let Some((content, checksum)) = message.split_last_chunk::<CHECKSUM_BYTES>() else {
+        return Err(FormatError::truncated(message.len(), "the checksum"));
+    };
+    if !content.starts_with(magic) {
+        let reason = "this is no message about a compaction, or another one";
+        return Err(FormatError::malformed(0, reason));
+    }
+    if mask(crc32c(content)) != u32::from_le_bytes(*checksum) {
+        let reason = "the message's bytes before it";
+        return Err(FormatError::checksum(content.len(), reason));
+    }
+    let mut reader = Reader::new(content);
+    reader.take(magic.len(), "the magic")?;
+    if reader.fixed_u32("the lowest version of readers")? > VERSION {
+        let reason = "the message is for readers of a later version";
+        return Err(FormatError::unsupported(magic.len(), reason));
+    }
+    reader.fixed_u32("the version of the writer")?;
+    Ok(Fields::new(reader))
+}

@@ -1,0 +1,227 @@
+//! Jobs and reports travel whole, are refused when they are not what was written, and pass between versions.
+
+use super::fields::FieldWriter;
+use super::*;
+use crate::FormatError;
+use crate::key::{ValueKind, append};
+use proptest::prelude::*;
+
+fn internal(user_key: &[u8], sequence: u64) -> Vec<u8> {
+    let mut key = Vec::new();
+    append(&mut key, user_key, sequence, ValueKind::Value);
+    key
+}
+
+fn table(number: u64, facts: Option<Facts>) -> Table {
+    Table {
+        number,
+        file_bytes: 4096 + number,
+        smallest: internal(b"a", 9),
+        largest: internal(b"z", 3),
+        facts,
+    }
+}
+
+fn facts() -> Facts {
+    Facts {
+        smallest_sequence: 3,
+        largest_sequence: 900,
+        purged_through: 77,
+        entries: 1000,
+        deletions: 5,
+    }
+}
+
+fn job() -> Job {
+    Job {
+        id: JobId(*b"sixteen bytes id"),
+        attempt: 2,
+        comparator: "leveldb.BytewiseComparator".into(),
+        inputs: vec![
+            InputLevel {
+                level: 0,
+                tables: vec![table(9, Some(facts())), table(8, None)],
+            },
+            InputLevel {
+                level: 1,
+                tables: vec![table(5, Some(facts())), table(6, Some(facts()))],
+            },
+        ],
+        output_level: 1,
+        smallest_snapshot: 500,
+        deeper: vec![(b"c".to_vec(), b"e".to_vec()), (Vec::new(), b"k".to_vec())],
+        graves: Graves {
+            checkpoint: b"the bytes of graves".to_vec(),
+            through: 450,
+        },
+        grandparents: vec![Grandparent {
+            largest: b"m".to_vec(),
+            bytes: 1 << 40,
+        }],
+        limits: Limits {
+            table_bytes: 2 << 20,
+            grandparent_bytes: 20 << 20,
+        },
+        layout: Layout {
+            block_bytes: 4096,
+            restart_interval: 16,
+            compression: 1,
+            filter_bits_per_key: 10,
+        },
+    }
+}
+
+fn report() -> Report {
+    Report {
+        id: job().id,
+        attempt: 2,
+        outcome: Outcome::Done(vec![table(1, Some(facts()))]),
+        counters: Counters {
+            entries_in: 1010,
+            entries_out: 1000,
+            shadowed: 7,
+            dead_deletions: 1,
+            hidden: 2,
+            elapsed_us: 1234,
+        },
+    }
+}
+
+#[test]
+fn a_job_and_a_report_travel() {
+    assert_eq!(Job::decode(&job().encode()), Ok(job()));
+    assert_eq!(Report::decode(&report().encode()), Ok(report()));
+    let failed = Report {
+        outcome: Outcome::Failed(Failure::Space, "the disk is full".into()),
+        ..report()
+    };
+    assert_eq!(Report::decode(&failed.encode()), Ok(failed));
+    assert!(report().counters.add_up());
+}
+
+/// Messages of the first version, and of one to come that has more fields everywhere. All of them were written by another
+/// program, from the page about their bytes.
+#[test]
+fn recorded_messages_of_all_versions_are_read() {
+    let first: (&[u8], &[u8]) = (
+        include_bytes!("testdata/job-1"),
+        include_bytes!("testdata/report-1"),
+    );
+    assert_eq!(Job::decode(first.0), Ok(job()));
+    assert_eq!(Report::decode(first.1), Ok(report()));
+    assert_eq!(
+        VERSION, 1,
+        "record the messages of a new version beside these"
+    );
+    assert_eq!((&*job().encode(), &*report().encode()), first);
+    assert_eq!(Job::decode(include_bytes!("testdata/job-later")), Ok(job()));
+    let mut later = Report::decode(include_bytes!("testdata/report-later")).unwrap();
+    assert_eq!(later.counters.elapsed_us, 0, "no number there");
+    later.counters.elapsed_us = report().counters.elapsed_us;
+    assert_eq!(later, report());
+}
+
+/// A message with one more field at its end, and another version of readers and writer.
+fn altered(message: &[u8], reader_min: u32, more: &[u8]) -> Vec<u8> {
+    let content = &message[..message.len() - CHECKSUM_BYTES];
+    let mut out = content[..8].to_vec();
+    out.extend_from_slice(&reader_min.to_le_bytes());
+    out.extend_from_slice(&(VERSION + 5).to_le_bytes());
+    out.extend_from_slice(&content[16..]);
+    out.extend_from_slice(more);
+    let checksum = mask(crc32c(&out));
+    out.extend_from_slice(&checksum.to_le_bytes());
+    out
+}
+
+#[test]
+fn fields_of_later_versions_are_skipped_and_readers_too_old_refuse() {
+    let mut more = FieldWriter::default();
+    more.bytes(1000, b"of a later version").number(1001, 5);
+    let later = altered(&job().encode(), READER_MIN, more.finish());
+    assert_eq!(Job::decode(&later), Ok(job()));
+    let later = altered(&report().encode(), READER_MIN, more.finish());
+    assert_eq!(Report::decode(&later), Ok(report()));
+    for message in [job().encode(), report().encode()] {
+        let too_new = altered(&message, VERSION + 1, &[]);
+        let error = Job::decode(&too_new)
+            .err()
+            .or(Report::decode(&too_new).err());
+        let kind = [Job::decode(&too_new).err(), Report::decode(&too_new).err()];
+        assert!(error.is_some());
+        assert!(
+            kind.iter()
+                .flatten()
+                .any(|error| matches!(error, FormatError::Unsupported { .. }))
+        );
+    }
+}
+
+#[test]
+fn statistics_never_fail_a_report() {
+    let mut more = FieldWriter::default();
+    more.bytes(11, b"not a number at all");
+    let odd = altered(&report().encode(), READER_MIN, more.finish());
+    let read = Report::decode(&odd).unwrap();
+    assert_eq!(read.outcome, report().outcome);
+    assert_eq!(read.counters.entries_in, 1010, "what is verified stays");
+}
+
+#[test]
+fn an_unknown_failure_may_pass() {
+    let mut fields = FieldWriter::default();
+    fields.number(3, 200).bytes(4, b"in other words");
+    let message = seal(REPORT_MAGIC, fields.finish());
+    let Outcome::Failed(failure, reason) = Report::decode(&message).unwrap().outcome else {
+        panic!("it failed");
+    };
+    assert_eq!((failure, &*reason), (Failure::Retryable, "in other words"));
+}
+
+#[test]
+fn what_is_no_job_is_refused() {
+    let empty = Job {
+        inputs: Vec::new(),
+        ..job()
+    };
+    assert!(Job::decode(&empty.encode()).is_err());
+    let mut shapeless = job();
+    shapeless.limits.table_bytes = 0;
+    assert!(Job::decode(&shapeless.encode()).is_err());
+    let mut short = job();
+    short.inputs[0].tables[0].smallest.truncate(7);
+    assert!(Job::decode(&short.encode()).is_err());
+    assert!(Job::decode(&report().encode()).is_err());
+    assert!(Report::decode(&job().encode()).is_err());
+    let mut both = FieldWriter::default();
+    both.number(3, 1);
+    let both = altered(&report().encode(), READER_MIN, both.finish());
+    assert!(Report::decode(&both).is_err(), "it failed and has outputs");
+}
+
+#[test]
+fn every_flipped_bit_and_every_cut_is_noticed() {
+    for message in [job().encode(), report().encode()] {
+        for bit in 0..message.len() * 8 {
+            let mut flipped = message.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(Job::decode(&flipped).is_err() && Report::decode(&flipped).is_err());
+        }
+        for cut in 0..message.len() {
+            let cut = &message[..cut];
+            assert!(Job::decode(cut).is_err() && Report::decode(cut).is_err());
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_fields_are_read_or_refused(fields in proptest::collection::vec(any::<u8>(), 0..300)) {
+        if let Ok(job) = Job::decode(&seal(JOB_MAGIC, &fields)) {
+            prop_assert_eq!(Job::decode(&job.encode()), Ok(job));
+        }
+        if let Ok(report) = Report::decode(&seal(REPORT_MAGIC, &fields)) {
+            prop_assert_eq!(Report::decode(&report.encode()), Ok(report));
+        }
+    }
+}

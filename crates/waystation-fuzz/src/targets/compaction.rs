@@ -1,0 +1,102 @@
+//! What travels when a compaction runs elsewhere: the job, and the report of it.
+
+use waystation_format::checksum::{crc32c, mask};
+use waystation_format::compaction::{
+    Counters, Facts, Failure, Grandparent, Graves, InputLevel, Job, JobId, Layout, Limits, Outcome,
+    Report, Table,
+};
+
+/// Messages as they come, then the same bytes as the fields of messages whose checksums fit.
+pub(super) fn compaction(bytes: &[u8]) {
+    read(bytes);
+    for magic in [b"WSCOMJOB", b"WSCOMREP"] {
+        let mut message = magic.to_vec();
+        message.extend_from_slice(&[1, 0, 0, 0, 1, 0, 0, 0]);
+        message.extend_from_slice(bytes);
+        let checksum = mask(crc32c(&message));
+        message.extend_from_slice(&checksum.to_le_bytes());
+        read(&message);
+    }
+}
+
+/// What is read is written so that it is read alike, and is no longer than a small multiple of its bytes.
+fn read(message: &[u8]) {
+    if let Ok(job) = Job::decode(message) {
+        let tables = job.tables().count();
+        assert!(tables > 0 && tables <= message.len());
+        assert_eq!(Job::decode(&job.encode()), Ok(job));
+    }
+    if let Ok(report) = Report::decode(message) {
+        assert_eq!(Report::decode(&report.encode()), Ok(report));
+    }
+}
+
+/// A job and reports, and their fields alone.
+pub(super) fn compaction_seeds() -> Vec<Vec<u8>> {
+    let facts = Facts {
+        smallest_sequence: 1,
+        largest_sequence: 9,
+        purged_through: 3,
+        entries: 100,
+        deletions: 2,
+    };
+    let table = |number, facts| Table {
+        number,
+        file_bytes: 4096,
+        smallest: b"a\x01\x01\0\0\0\0\0\0".to_vec(),
+        largest: b"q\x01\x09\0\0\0\0\0\0".to_vec(),
+        facts,
+    };
+    let level = |level, tables| InputLevel { level, tables };
+    let job = Job {
+        id: JobId([3; 16]),
+        attempt: 1,
+        comparator: "leveldb.BytewiseComparator".to_owned(),
+        inputs: vec![
+            level(0, vec![table(9, Some(facts)), table(8, None)]),
+            level(1, vec![table(5, Some(facts))]),
+        ],
+        output_level: 1,
+        smallest_snapshot: 500,
+        deeper: vec![(b"c".to_vec(), b"e".to_vec())],
+        graves: Graves {
+            checkpoint: b"graves".to_vec(),
+            through: 450,
+        },
+        grandparents: vec![Grandparent {
+            largest: b"m".to_vec(),
+            bytes: 1 << 40,
+        }],
+        limits: Limits {
+            table_bytes: 2 << 20,
+            grandparent_bytes: 20 << 20,
+        },
+        layout: Layout {
+            block_bytes: 4096,
+            restart_interval: 16,
+            compression: 1,
+            filter_bits_per_key: 10,
+        },
+    };
+    let report = |outcome| Report {
+        id: job.id,
+        attempt: 1,
+        outcome,
+        counters: Counters {
+            entries_in: 110,
+            entries_out: 100,
+            shadowed: 10,
+            ..Counters::default()
+        },
+    };
+    let done = report(Outcome::Done(vec![table(1, Some(facts))]));
+    let failed = report(Outcome::Failed(
+        Failure::Space,
+        "the disk is full".to_owned(),
+    ));
+    let mut seeds = vec![job.encode(), done.encode(), failed.encode()];
+    for message in seeds.clone() {
+        seeds.push(message[16..message.len() - 4].to_vec());
+    }
+    seeds
+}
