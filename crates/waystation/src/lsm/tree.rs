@@ -29,7 +29,7 @@ pub(crate) use image::{Image, ImageTable};
 pub(crate) use load::{Load, Place};
 pub use stats::{LevelStats, TreeStats, WorkStats};
 
-use super::compaction::{Hidden, Running, Shape};
+use super::compaction::{CompactionExecutor, Hidden, LocalExecutor, Running, Shape};
 use super::iter::{LevelIterator, Run, Source};
 use super::version::{LEVELS, State, UserRange, Version, VersionSet};
 use crate::error::Result;
@@ -79,6 +79,8 @@ pub(crate) struct Tree {
     last_snapshot: AtomicU64,
     totals: Mutex<Totals>,
     compaction_rate: Option<Arc<RateLimit>>,
+    /// What runs merges of tables.
+    executor: Box<dyn CompactionExecutor>,
     seek_credit: SeekCredit,
 }
 
@@ -115,6 +117,7 @@ impl Tree {
             hidden: OnceLock::new(),
             last_snapshot: AtomicU64::new(0),
             totals: Mutex::new(Totals::default()),
+            executor: Box::new(LocalExecutor),
             seek_credit: SeekCredit::default(),
         };
         tree.take_over_logs(&found.foreign_logs)?;

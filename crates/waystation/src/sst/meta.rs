@@ -4,11 +4,10 @@
 //! known ([`TableFacts`]) stands in the table's own properties block: a table just written carries its facts,
 //! one found in the MANIFEST learns them when it is first opened, and a table written by LevelDB never has any.
 
-use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
 /// A table as a version lists it. Internal key = user key + 8-byte trailer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableMeta {
     /// The file number; in level 0, a higher number means newer data.
     pub number: u64,
@@ -23,8 +22,7 @@ pub(crate) struct TableMeta {
 }
 
 /// What is known of a table's content so far. A copy, such as a job's, stays as it is.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(from = "Option<TableFacts>", into = "Option<TableFacts>")]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct LearntFacts(OnceLock<Option<TableFacts>>);
 
 impl LearntFacts {
@@ -54,12 +52,6 @@ impl From<Option<TableFacts>> for LearntFacts {
     }
 }
 
-impl From<LearntFacts> for Option<TableFacts> {
-    fn from(learnt: LearntFacts) -> Self {
-        learnt.get()
-    }
-}
-
 impl PartialEq for LearntFacts {
     fn eq(&self, other: &Self) -> bool {
         self.get() == other.get()
@@ -69,7 +61,7 @@ impl PartialEq for LearntFacts {
 impl Eq for LearntFacts {}
 
 /// What a table's properties block says about its content.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TableFacts {
     /// The lowest sequence number of any entry.
     pub smallest_sequence: u64,

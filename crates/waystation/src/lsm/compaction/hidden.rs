@@ -1,6 +1,5 @@
 //! What no reader sees any more: graves, as compaction sees them.
 
-use crate::cemetery::checkpoint;
 use crate::cemetery::dead_ranges::DeadRangeCache;
 use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::spilled::{SpillCursors, SpillFile};
@@ -8,25 +7,20 @@ use crate::error::Result;
 use crate::lsm::version::UserRange;
 use crate::sst::{TableFacts, TableMeta};
 use crate::sync::Arc;
-use serde::{Deserialize, Serialize};
 
 /// Graves, as far as every reader is behind them, and the log durable. A job has a copy of those that concern
 /// it, frozen.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Hidden {
     /// All graves up to `through` that anything in the tree may need, and later ones.
-    #[serde(with = "as_bytes")]
     pub graves: Arc<FlushedGraves>,
     /// What graves up to this number hide is left out.
     pub through: u64,
     /// No merge asks about versions with lower numbers.
-    #[serde(skip)]
     pub above: u64,
     /// What graves up to this number hide is to be gone soon.
-    #[serde(skip)]
     pub overdue: u64,
     /// What scans found to be dead.
-    #[serde(skip)]
     pub dead_ranges: Option<Arc<DeadRangeCache>>,
 }
 
@@ -147,41 +141,6 @@ fn about_in(spill: &SpillFile, table: &TableMeta, facts: TableFacts, limit: u64)
     // As if its numbers were spread evenly.
     let share = u128::from(graves) * u128::from(to - from + 1) / u128::from(high - low + 1);
     (share as u64).max(graves.min(1))
-}
-
-/// Graves among plain data: the bytes of their checkpoint. Who runs a job elsewhere has no spill files.
-mod as_bytes {
-    use super::{Arc, FlushedGraves, checkpoint};
-    use crate::cemetery::checkpoint::Checkpoint;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(
-        graves: &Arc<FlushedGraves>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        if !graves.spilled().is_empty() {
-            let reason = "some of these graves lie in files beside the tables";
-            return Err(serde::ser::Error::custom(reason));
-        }
-        if !graves.ranges().order().is_bytewise() {
-            let reason = "these graves are in an order that only the program knows";
-            return Err(serde::ser::Error::custom(reason));
-        }
-        checkpoint::encode(graves).serialize(to)
-    }
-
-    pub(super) fn deserialize<'d, D: Deserializer<'d>>(
-        from: D,
-    ) -> Result<Arc<FlushedGraves>, D::Error> {
-        let bytes = Vec::deserialize(from)?;
-        match checkpoint::decode(&bytes) {
-            Ok(Checkpoint {
-                flushed, labels, ..
-            }) if labels.is_empty() => Ok(Arc::new(flushed)),
-            Ok(_) => Err(D::Error::custom("some of these graves are missing")),
-            Err(error) => Err(D::Error::custom(format!("these are no graves: {error:?}"))),
-        }
-    }
 }
 
 /// Finds the covering sequence of key after key, in order.

@@ -1,21 +1,16 @@
-//! The description of a merge: plain data, complete, serialisable.
+//! The description of a merge: plain data, complete.
 //!
 //! An executor needs the job and the files, and nothing of the engine's state: bounds and sequence limits
-//! are frozen in it. It may run twice or in two places; only its result is ever installed, once.
+//! are frozen in it. It may run twice or in two places; only its result is ever installed, once. Its bytes are in
+//! `message`.
 
 use super::Hidden;
 use crate::error::{Error, Result};
 use crate::sst::{Compression, TableMeta, TableSettings};
-use serde::{Deserialize, Serialize};
-
-/// The version of this description. Never reuse a number.
-pub(crate) const JOB_FORMAT: u32 = 3;
 
 /// A merge.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Job {
-    /// [`JOB_FORMAT`] of its maker.
-    pub format: u32,
     /// What is merged, the shallowest level first.
     pub inputs: Vec<JobInput>,
     /// The level the outputs will stand in.
@@ -36,7 +31,7 @@ pub(crate) struct Job {
 }
 
 /// The tables a job takes from one level.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JobInput {
     /// The level.
     pub level: usize,
@@ -45,7 +40,7 @@ pub(crate) struct JobInput {
 }
 
 /// A table that an output will be merged with later.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Grandparent {
     /// Its last user key.
     pub largest: Vec<u8>,
@@ -54,7 +49,7 @@ pub(crate) struct Grandparent {
 }
 
 /// Where outputs are cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutputLimits {
     /// A table is cut at the first new user key after this many bytes.
     pub table_bytes: u64,
@@ -63,7 +58,7 @@ pub(crate) struct OutputLimits {
 }
 
 /// How outputs are laid out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutputLayout {
     /// A block ends once it has this many bytes, uncompressed.
     pub block_bytes: u64,
@@ -90,12 +85,6 @@ impl Job {
     /// How its outputs are to be written, but for the order of keys, or why this version cannot.
     pub(crate) fn table_settings(&self) -> Result<TableSettings> {
         let refuse = |reason| Err(Error::InvalidArgument(format!("a compaction job {reason}")));
-        if self.format != JOB_FORMAT {
-            return refuse(format!(
-                "has format {}, and this version knows {JOB_FORMAT}",
-                self.format
-            ));
-        }
         let layout = self.layout;
         let Some(compression) = Compression::from_byte(layout.compression) else {
             return refuse(format!(

@@ -2,8 +2,9 @@
 //!
 //! Two halves that never meet except through plain data:
 //! - [`pick`] is a pure function from a version, the settings and what is running to a [`Choice`];
-//! - [`Job`] describes a merge so fully that any executor that sees the files can run it; [`run`] is the one
-//!   in this process. Its result is a list of finished tables, which the tree verifies and installs.
+//! - [`Job`] describes a merge so fully that any [`CompactionExecutor`] that sees the files can run it;
+//!   [`LocalExecutor`] is the one in this process. Its result is a list of finished tables, which the tree verifies and
+//!   installs.
 //!
 //! Several jobs may run at once. What keeps them apart is the [`Running`] set: no table is an input twice, and
 //! no two jobs write overlapping key ranges to one level.
@@ -16,24 +17,29 @@
 mod choice;
 mod claim;
 mod cut;
+mod executor;
 mod expand;
 mod hidden;
 mod job;
 mod merge;
+mod message;
 mod pick;
 mod retain;
 mod run;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 pub(crate) use choice::Choice;
 pub(crate) use claim::{Claim, Running};
+pub(crate) use executor::{CompactionExecutor, LocalExecutor};
 pub(crate) use hidden::Hidden;
-pub(crate) use job::{Grandparent, JOB_FORMAT, Job, OutputLayout, OutputLimits};
+pub(crate) use job::{Grandparent, Job, OutputLayout, OutputLimits};
 pub(crate) use pick::{
     Context, grandparents, pick, pick_burdened, pick_clean, pick_range, ranges_from,
 };
 pub(crate) use run::{JobResult, Workplace, remove_outputs, run};
+pub(crate) use verify::contradiction;
 
 use serde::{Deserialize, Serialize};
 

@@ -22,7 +22,7 @@
 use super::choice::{Choice, Discard, Move};
 use super::expand::{self, Inputs};
 use super::hidden::Burden;
-use super::job::{Grandparent, JOB_FORMAT, Job, JobInput, OutputLayout, OutputLimits};
+use super::job::{Grandparent, Job, JobInput, OutputLayout, OutputLimits};
 use super::{Hidden, Running, Shape};
 use crate::lsm::version::{LEVELS, UserRange, Version};
 use crate::sst::{TableFacts, TableMeta};
@@ -475,7 +475,6 @@ fn describe(context: &Context<'_>, inputs: &Inputs<'_>) -> Job {
         });
     }
     Job {
-        format: JOB_FORMAT,
         inputs: levels,
         output_level: inputs.output_level,
         smallest_snapshot: context.smallest_snapshot,

@@ -16,7 +16,7 @@ pub(crate) struct Workplace<'a> {
     /// Where the files are.
     pub storage: &'a Arc<dyn Storage>,
     /// The tables of the directory.
-    pub tables: &'a TableCache,
+    pub tables: &'a Arc<TableCache>,
     /// How fast, if there is a limit.
     pub rate: Option<&'a Arc<RateLimit>>,
     /// Gives a file number that no file has.

@@ -9,8 +9,7 @@ use super::Tree;
 use super::work::Claimed;
 use crate::error::Result;
 use crate::lsm::compaction::{
-    Claim, Hidden, JOB_FORMAT, Job, JobResult, OutputLayout, OutputLimits, grandparents,
-    ranges_from, run,
+    Claim, Hidden, Job, JobResult, OutputLayout, OutputLimits, grandparents, ranges_from, run,
 };
 use crate::lsm::version::{Change, Progress, UserRange, Version};
 use crate::sst::InternalIterator;
@@ -120,7 +119,6 @@ impl Tree {
             grandparent_bytes: shape.grandparent_bytes(),
         };
         Job {
-            format: JOB_FORMAT,
             inputs: Vec::new(),
             output_level: level,
             smallest_snapshot,

@@ -3,12 +3,10 @@
 use super::Tree;
 use crate::error::{Error, Result};
 use crate::lsm::compaction::{
-    Choice, Claim, Context, Hidden, Job, JobResult, OutputLayout, Running, Workplace, pick,
-    pick_burdened, pick_clean, pick_range, run,
+    Choice, Claim, Context, Hidden, Job, JobResult, OutputLayout, Running, Workplace,
+    contradiction, pick, pick_burdened, pick_clean, pick_range, remove_outputs,
 };
-use crate::lsm::iter::{LevelIterator, Run};
 use crate::lsm::version::{Change, LEVELS, Progress, UserRange, Version};
-use crate::sst::MergingIterator;
 use crate::sst::TableMeta;
 use crate::storage::{RateLimit, at_low_priority};
 use crate::sync::atomic::Ordering;
@@ -351,11 +349,19 @@ impl Tree {
     }
 
     fn run_job(&self, job: &Job) -> Result<()> {
-        let mut input = MergingIterator::new(self.job_runs(job), self.order());
         let new_number = || self.versions.new_file_number();
         let cancelled = || self.is_cancelled();
         let workplace = self.workplace(self.compaction_rate.as_ref(), &new_number, &cancelled);
-        let JobResult { outputs, counters } = run(job, &mut input, &workplace)?;
+        let result = self.executor.execute(job, &workplace)?;
+        if let Some(reason) = contradiction(job, &result, self.order()) {
+            remove_outputs(&workplace, &result.outputs);
+            return Err(Error::corruption(
+                &self.dir,
+                0,
+                format!("a compaction went wrong: {reason}"),
+            ));
+        }
+        let JobResult { outputs, counters } = result;
         let mut change = Change::default();
         for input in &job.inputs {
             change
@@ -369,21 +375,6 @@ impl Tree {
         self.versions.apply(&change, Progress::default())?;
         lock(&self.totals).merged(job.output_level, &counters);
         Ok(())
-    }
-
-    /// Cursors over the inputs of `job` that leave the block cache alone.
-    fn job_runs(&self, job: &Job) -> Vec<LevelIterator> {
-        let cursor = |run| LevelIterator::for_merge(Arc::clone(&self.tables), run);
-        let mut cursors = Vec::new();
-        for input in &job.inputs {
-            let tables = input.tables.iter().cloned().map(Arc::new);
-            if input.level == 0 {
-                cursors.extend(tables.map(|table| cursor(Run::Table(table))));
-            } else {
-                cursors.push(cursor(Run::List(tables.collect())));
-            }
-        }
-        cursors
     }
 
     pub(super) fn workplace<'a>(

@@ -1,6 +1,7 @@
 //! Tests of the job's description, and of what a merge keeps and where it cuts.
 
 use super::super::cut::Cutter;
+use super::super::message::{job_message, job_of, report_message, result_of};
 use super::super::retain::{Retain, Verdict};
 use super::{LAYOUT, facts, internal, table};
 use crate::cemetery::Cut;
@@ -9,8 +10,12 @@ use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::fragments::Fragments;
 use crate::cemetery::sorted::Grave;
 use crate::lsm::compaction::job::JobInput;
-use crate::lsm::compaction::{Grandparent, Hidden, JOB_FORMAT, Job, OutputLimits};
+use crate::lsm::compaction::{
+    Counters, Grandparent, Hidden, Job, JobResult, OutputLimits, contradiction,
+};
 use crate::lsm::version::UserRange;
+use crate::sst::TableFacts;
+use waystation_format::compaction::{self as message, Failure, JobId, Outcome, Report};
 use waystation_format::key::{ValueKind, append};
 use waystation_format::order::Order;
 
@@ -18,7 +23,6 @@ fn job() -> Job {
     let mut first = table(7, internal("a", 9), internal("k", 3), 100);
     first.facts = Some(facts(10, 2, 9)).into();
     Job {
-        format: JOB_FORMAT,
         inputs: vec![
             JobInput {
                 level: 1,
@@ -58,25 +62,141 @@ fn job() -> Job {
     }
 }
 
-#[test]
-fn a_job_travels_as_text() {
-    let job = job();
-    let text = serde_json::to_string(&job).unwrap();
-    assert_eq!(serde_json::from_str::<Job>(&text).unwrap(), job);
-    assert_eq!((job.input_bytes(), job.tables().count()), (150, 2));
+/// The job as an executor elsewhere reads it.
+fn sent(job: &Job) -> Result<Job, String> {
+    let message = job_message(job, JobId([7; 16]), &Order::Bytewise).ok_or("it stays here")?;
+    let message = message::Job::decode(&message.encode()).map_err(|error| error.to_string())?;
+    job_of(&message, &Order::Bytewise).map_err(|error| error.to_string())
 }
 
 #[test]
-fn a_job_of_another_version_is_refused() {
-    let newer = Job {
-        format: JOB_FORMAT + 1,
+fn a_job_travels_whole() {
+    let plain = job();
+    assert_eq!(sent(&plain), Ok(plain.clone()));
+    assert_eq!((plain.input_bytes(), plain.tables().count()), (150, 2));
+    let with_graves = Job {
+        hidden: hidden(),
         ..job()
     };
-    let error = newer.table_settings().unwrap_err().to_string();
-    assert!(
-        error.contains("has format 4, and this version knows 3"),
-        "{error}"
+    let received = sent(&with_graves).unwrap();
+    assert_eq!(received, with_graves);
+    assert_eq!(received.hidden.graves.covering_from(0, b"e:2", 95), 60);
+}
+
+#[test]
+fn a_job_that_means_something_else_here_is_refused() {
+    let mut message = job_message(&job(), JobId::default(), &Order::Bytewise).unwrap();
+    message.comparator = "by_colour".into();
+    let error = job_of(&message, &Order::Bytewise).unwrap_err().to_string();
+    assert!(error.contains("by_colour"), "{error}");
+    message.comparator = Order::Bytewise.name().into();
+    message.output_level = 7;
+    let error = job_of(&message, &Order::Bytewise).unwrap_err().to_string();
+    assert!(error.contains("names level 7, and there are 7"), "{error}");
+    message.output_level = 2;
+    message.graves.checkpoint = b"nothing of the kind".to_vec();
+    let error = job_of(&message, &Order::Bytewise).unwrap_err().to_string();
+    assert!(error.contains("graves that cannot be read"), "{error}");
+}
+
+/// A result of [`job`] that nothing speaks against: ten entries read, one left out.
+fn result() -> JobResult {
+    let output = |number, first: &str, last: &str, entries| {
+        let mut output = table(number, internal(first, 9), internal(last, 3), 60);
+        output.facts = Some(facts(entries, 1, 9)).into();
+        output
+    };
+    JobResult {
+        outputs: vec![output(20, "a", "c", 5), output(21, "d", "k", 4)],
+        counters: Counters {
+            entries_in: 10,
+            entries_out: 9,
+            shadowed: 1,
+            ..Counters::default()
+        },
+    }
+}
+
+#[test]
+fn a_report_travels_whole_and_answers_one_job() {
+    let id = JobId([7; 16]);
+    let report = report_message(&result(), id).encode();
+    let report = Report::decode(&report).unwrap();
+    let received = result_of(&report, id, &job()).unwrap();
+    assert_eq!(received.outputs, result().outputs);
+    assert_eq!(received.counters.entries_in, 10);
+    assert_eq!(
+        (
+            received.counters.read_bytes,
+            received.counters.written_bytes
+        ),
+        (150, 120)
     );
+    assert!(result_of(&report, JobId([8; 16]), &job()).is_err());
+    let late = Report {
+        attempt: 2,
+        ..report.clone()
+    };
+    assert!(result_of(&late, id, &job()).is_err());
+    let failed = Report {
+        outcome: Outcome::Failed(Failure::Space, "the disk is full".into()),
+        ..report
+    };
+    let error = result_of(&failed, id, &job()).unwrap_err().to_string();
+    assert!(error.contains("the disk is full"), "{error}");
+}
+
+#[test]
+fn a_result_that_cannot_be_is_not_installed() {
+    let against = |change: &dyn Fn(&mut Job, &mut JobResult)| {
+        let (mut job, mut result) = (job(), result());
+        change(&mut job, &mut result);
+        contradiction(&job, &result, &Order::Bytewise)
+    };
+    assert_eq!(against(&|_, _| ()), None);
+    let contradicted: [(&str, &dyn Fn(&mut Job, &mut JobResult)); 8] = [
+        ("left out for a reason", &|_, result| {
+            result.counters.entries_out = 8
+        }),
+        ("left out for a reason", &|_, result| {
+            result.counters.hidden = u64::MAX
+        }),
+        ("more or fewer entries", &|job, _| {
+            job.inputs[1].tables[0].facts = Some(facts(11, 0, 3)).into();
+        }),
+        ("no table of the job held", &|_, result| {
+            result.outputs[0].smallest = internal("Z", 9);
+        }),
+        ("no table of the job held", &|_, result| {
+            result.outputs[1].largest = internal("kk", 9);
+        }),
+        ("no table of the job held", &|_, result| {
+            result.outputs[1].largest = internal("b", 9);
+        }),
+        ("overlap, or are not in order", &|_, result| {
+            result.outputs.reverse()
+        }),
+        ("more graves were applied", &|_, result| {
+            let more = TableFacts {
+                purged_through: 1,
+                ..facts(4, 1, 9)
+            };
+            result.outputs[1].facts = Some(more).into();
+        }),
+    ];
+    for (expected, change) in contradicted {
+        let reason = against(change).unwrap_or("nothing");
+        assert!(reason.contains(expected), "{expected}: {reason}");
+    }
+    assert_eq!(
+        against(&|job, _| job.hidden.through = 3),
+        None,
+        "tables may claim less"
+    );
+}
+
+#[test]
+fn a_job_says_how_its_outputs_are_written() {
     let mut other = job();
     other.layout.compression = 9;
     let error = other.table_settings().unwrap_err().to_string();

@@ -1,6 +1,7 @@
 //! Tests of the tree over simulated machines.
 
 mod crash;
+mod executor;
 mod foreign;
 mod leveldb;
 mod model;

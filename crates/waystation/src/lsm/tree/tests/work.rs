@@ -14,7 +14,7 @@ use std::path::Path;
 use waystation_format::filename::table_name;
 use waystation_format::order::Order;
 
-fn fill(tree: &Tree, history: &mut History, keys: std::ops::Range<u32>, step: usize) {
+pub(super) fn fill(tree: &Tree, history: &mut History, keys: std::ops::Range<u32>, step: usize) {
     let mut memtable = Entries::new(&Order::Bytewise);
     for key in keys.step_by(step) {
         let value = format!("{key} {}", "v".repeat(80));

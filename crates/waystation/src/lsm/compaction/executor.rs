@@ -1,0 +1,69 @@
+//! Executors: what runs a job.
+//!
+//! An executor reads the tables that the job lists, makes tables of its own, and touches nothing else. The tree
+//! verifies what it made, and alone installs it.
+//!
+//! The executor in this process needs no messages. In builds with debug assertions it runs a job from the bytes of its
+//! message all the same, and answers with the bytes of a report: so every merge of every test shows that they lack
+//! nothing.
+
+use super::message::{job_message, job_of, report_message, result_of};
+use super::{Job, JobResult, Workplace, run};
+use crate::error::{Error, Result};
+use crate::lsm::iter::{LevelIterator, Run};
+use crate::sst::MergingIterator;
+use crate::sync::Arc;
+use waystation_format::FormatError;
+use waystation_format::compaction::{self as message, JobId, Report};
+
+/// Runs jobs.
+pub(crate) trait CompactionExecutor: Send + Sync {
+    /// Runs `job`. Then its tables are complete, durable and known to the caller alone; or there are none, and an error
+    /// tells why.
+    fn execute(&self, job: &Job, place: &Workplace<'_>) -> Result<JobResult>;
+}
+
+/// The executor in this process, on the thread of its caller.
+#[derive(Debug)]
+pub(crate) struct LocalExecutor;
+
+impl CompactionExecutor for LocalExecutor {
+    fn execute(&self, job: &Job, place: &Workplace<'_>) -> Result<JobResult> {
+        if cfg!(debug_assertions)
+            && let Some(message) = job_message(job, JobId::default(), place.tables.order())
+        {
+            return by_message(&message.encode(), place);
+        }
+        merge_tables(job, place)
+    }
+}
+
+/// Runs the job of these bytes.
+fn by_message(bytes: &[u8], place: &Workplace<'_>) -> Result<JobResult> {
+    let message = message::Job::decode(bytes).map_err(|error| unreadable("job", &error))?;
+    let job = job_of(&message, place.tables.order())?;
+    let result = merge_tables(&job, place)?;
+    let report = report_message(&result, message.id).encode();
+    let report = Report::decode(&report).map_err(|error| unreadable("report", &error))?;
+    result_of(&report, message.id, &job)
+}
+
+fn unreadable(what: &str, error: &FormatError) -> Error {
+    Error::InvalidArgument(format!("a compaction {what} cannot be read: {error}"))
+}
+
+/// Merges the tables of `job`, without leaving their blocks in the cache.
+fn merge_tables(job: &Job, place: &Workplace<'_>) -> Result<JobResult> {
+    let cursor = |run| LevelIterator::for_merge(Arc::clone(place.tables), run);
+    let mut cursors = Vec::new();
+    for input in &job.inputs {
+        let tables = input.tables.iter().cloned().map(Arc::new);
+        if input.level == 0 {
+            cursors.extend(tables.map(|table| cursor(Run::Table(table))));
+        } else {
+            cursors.push(cursor(Run::List(tables.collect())));
+        }
+    }
+    let mut input = MergingIterator::new(cursors, place.tables.order());
+    run(job, &mut input, place)
+}

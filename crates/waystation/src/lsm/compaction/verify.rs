@@ -1,0 +1,72 @@
+//! What the tree believes of a result before it installs it.
+//!
+//! Whatever ran a merge, its tables must lie where those of the job lay, in order and apart from each other; every entry
+//! read must have been written or left out for a reason; and no table may claim that more graves were applied to it
+//! than the job has: such a claim would let a grave retire too early. That the tables hold what they say of themselves
+//! was compared when they were opened.
+
+use super::{Counters, Job, JobResult};
+use crate::lsm::version::UserRange;
+use crate::sst::TableMeta;
+use waystation_format::order::Order;
+
+/// Why `result` cannot be that of `job`, whose user keys are in `order`.
+pub(crate) fn contradiction(job: &Job, result: &JobResult, order: &Order) -> Option<&'static str> {
+    let Counters {
+        entries_in,
+        entries_out,
+        shadowed,
+        dead_deletions,
+        hidden,
+        ..
+    } = result.counters;
+    let accounted = [entries_out, shadowed, dead_deletions, hidden];
+    let accounted = accounted.into_iter().try_fold(0, u64::checked_add);
+    if accounted != Some(entries_in) {
+        return Some("not every entry that it read was written or left out for a reason");
+    }
+    let known = job
+        .tables()
+        .map(|table| table.facts())
+        .collect::<Option<Vec<_>>>();
+    let expected = known.map(|facts| facts.iter().map(|facts| facts.entries).sum::<u64>());
+    if expected.is_some_and(|expected| expected != entries_in) {
+        return Some("it read more or fewer entries than the tables of the job hold");
+    }
+    if job.tables().next().is_some() && !lies_within(job, &result.outputs, order) {
+        return Some("a table holds keys that no table of the job held");
+    }
+    let ascend = |pair: &[TableMeta]| {
+        order.is_before(pair[0].largest_user_key(), pair[1].smallest_user_key())
+    };
+    if !result.outputs.windows(2).all(ascend) {
+        return Some("its tables overlap, or are not in order");
+    }
+    let through = job.purged_through();
+    let claims = |table: &TableMeta| {
+        table
+            .facts()
+            .is_some_and(|facts| facts.purged_through > through)
+    };
+    if result.outputs.iter().any(claims) {
+        return Some("a table claims that more graves were applied than the job has");
+    }
+    None
+}
+
+/// Whether each of `outputs` lies within the keys of the job's tables.
+fn lies_within(job: &Job, outputs: &[TableMeta], order: &Order) -> bool {
+    let Some(UserRange {
+        smallest: Some(first),
+        largest: Some(last),
+    }) = UserRange::hull(order, job.tables())
+    else {
+        return true;
+    };
+    outputs.iter().all(|table| {
+        let (smallest, largest) = (table.smallest_user_key(), table.largest_user_key());
+        !order.is_before(smallest, first)
+            && !order.is_before(last, largest)
+            && !order.is_before(largest, smallest)
+    })
+}
