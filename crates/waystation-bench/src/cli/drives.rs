@@ -1,5 +1,6 @@
 //! `waystation-bench drives` on the command line.
 
+use crate::drives::Figure;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -19,6 +20,9 @@ pub(crate) struct DrivesArgs {
     /// The length of a document
     #[arg(long, default_value_t = 131_072, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(256..=7_000_000))]
     pub(crate) doc_bytes: u32,
+    /// Measure the rows of one figure alone
+    #[arg(long, value_enum, default_value_t = Figure::All)]
+    pub(crate) figure: Figure,
     /// Scans of each row; the median counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) runs: u32,

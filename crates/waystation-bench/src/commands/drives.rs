@@ -27,7 +27,7 @@ pub(crate) fn drives(args: &DrivesArgs) -> Result<()> {
         let mut rig = Rig::start(&settings)?;
         let slowness = rig.calibrate(&settings)?;
         eprintln!("a drive takes {slowness:.2} times the host's time for the same scan");
-        let rows = measure_all(args, rig.server(), Some(&rig), &plans());
+        let rows = measure_all(args, rig.server(), Some(&rig), &plans(args.figure));
         drop(rig);
         place.clear(DATA)?;
         rows?
@@ -81,11 +81,16 @@ fn measure_all(
     for plan in plans {
         bar.set_message(plan.name());
         let mut row = measure(server, rig, plan, sizes, args.runs as usize)?;
-        let alone = rows
-            .iter()
-            .find(|it| it.drives == 0 && it.filter == row.filter);
-        let alone = alone.map_or(row.docs_per_s, |alone| alone.docs_per_s);
-        row.ratio_to_host = Some(row.docs_per_s / alone);
+        let alone = |are_busy: bool| {
+            let is_alone = |it: &&DrivesRow| {
+                it.drives == 0 && it.filter == row.filter && it.drives_are_busy == are_busy
+            };
+            let alone = rows.iter().find(is_alone);
+            alone.map(|alone| row.docs_per_s / alone.docs_per_s)
+        };
+        let (idle, coupled) = (alone(false), alone(true));
+        row.ratio_to_host = idle.or(Some(1.0));
+        row.ratio_to_coupled_host = coupled;
         rows.push(row);
         bar.inc(1);
     }
@@ -95,7 +100,7 @@ fn measure_all(
 
 fn table(rows: &[DrivesRow]) -> String {
     let mut text = format!(
-        "{:<11} {:<7} {:>6} {:>13} {:>9} {:>11} {:>8} {:>10} {:>8}\n",
+        "{:<11} {:<7} {:>6} {:>13} {:>9} {:>11} {:>8} {:>8} {:>10} {:>8}\n",
         "engine",
         "filter",
         "drives",
@@ -103,6 +108,7 @@ fn table(rows: &[DrivesRow]) -> String {
         "weights",
         "docs/s",
         "ratio",
+        "coupled",
         "cpu us/doc",
         "rss MB"
     );
@@ -110,13 +116,14 @@ fn table(rows: &[DrivesRow]) -> String {
         let filter = format!("{:?}", row.filter).to_lowercase();
         let _ = writeln!(
             text,
-            "{:<11} {filter:<7} {:>6} {:>13} {:>9} {:>11.0} {:>8.2} {:>10.1} {:>8.0}",
+            "{:<11} {filter:<7} {:>6} {:>13} {:>9} {:>11.0} {:>8.2} {:>8.2} {:>10.1} {:>8.0}",
             row.engine,
             row.drives,
             row.shards_per_drive,
             row.weights,
             row.docs_per_s,
             row.ratio_to_host.unwrap_or(f64::NAN),
+            row.ratio_to_coupled_host.unwrap_or(f64::NAN),
             row.cpu_us_per_doc.unwrap_or(f64::NAN),
             row.peak_rss_mb.unwrap_or(f64::NAN),
         );
@@ -146,9 +153,9 @@ fn page(machine: &str, rows: &[DrivesRow]) -> String {
         ),
     });
     let weights = Group {
-        name: "3 drives, 4 shards each".to_owned(),
+        name: "3 drives".to_owned(),
         bars: chosen(
-            &|row| row.weights != "even" && row.filter == Filter::Nested,
+            &|row| row.weights != "even" && row.drives == 3 && row.filter == Filter::Nested,
             &|row| format!("weight {}", row.weights),
         ),
     };

@@ -18,4 +18,4 @@ mod rows;
 
 pub(crate) use http::Server;
 pub(crate) use rig::{Rig, RigSettings};
-pub(crate) use rows::{DrivesRow, Filter, Plan, measure, plans, single_plans};
+pub(crate) use rows::{DrivesRow, Figure, Filter, Plan, measure, plans, single_plans};

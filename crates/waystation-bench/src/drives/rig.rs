@@ -7,6 +7,8 @@ use crate::error::{Error, Result};
 use crate::stats::median;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// What the host gets of its core.
 const HOST_SHARE: f64 = 0.85;
@@ -18,6 +20,12 @@ const SLOWNESS_RANGE: std::ops::RangeInclusive<f64> = 2.8..=3.0;
 const CORRECTIONS: usize = 12;
 /// Scans of one calibration; their median counts.
 const SCANS: usize = 3;
+/// How often it is looked whether host and drives rest.
+const LOOK: Duration = Duration::from_millis(300);
+/// They rest once they took less than a tenth of the time in so many looks.
+const QUIET_LOOKS: usize = 3;
+/// They are not waited for longer.
+const SETTLING_MAX: Duration = Duration::from_secs(60);
 /// Drives of the experiment.
 pub(crate) const DRIVES: usize = 3;
 
@@ -40,6 +48,9 @@ pub(crate) struct Rig {
     drives: Vec<Held>,
     share: f64,
     server: Server,
+    /// Databases of the drives alone, by which they were calibrated, and how many documents each has.
+    busy_databases: Vec<String>,
+    busy_documents: u64,
     /// How much slower the drives are, once that is known.
     pub(crate) slowness: Option<f64>,
 }
@@ -93,6 +104,8 @@ impl Rig {
             drives,
             share,
             server,
+            busy_databases: Vec::new(),
+            busy_documents: 0,
             slowness: None,
         })
     }
@@ -116,6 +129,23 @@ impl Rig {
         };
         self.host.set_share(host)?;
         self.drives.iter().try_for_each(|it| it.set_share(drives))
+    }
+
+    /// Waits until host and drives have written what is still to be written after a load: it would take time of the
+    /// scans that follow.
+    pub(crate) fn settle(&self) {
+        let (mut quiet, mut before) = (0, self.cpu_seconds());
+        let begin = crate::clock::now();
+        while quiet < QUIET_LOOKS && begin.elapsed() < SETTLING_MAX {
+            std::thread::sleep(LOOK);
+            let now = self.cpu_seconds();
+            quiet = if now - before < LOOK.as_secs_f64() / 10.0 {
+                quiet + 1
+            } else {
+                0
+            };
+            before = now;
+        }
     }
 
     /// Processor time of host and drives so far (seconds).
@@ -145,6 +175,7 @@ impl Rig {
             self.server.ask("PUT", &path, "")?;
             load(&self.server, name, documents, settings.document_bytes)?;
         }
+        self.settle();
         let mut seen = Vec::new();
         for _ in 0..CORRECTIONS {
             self.hold(true)?;
@@ -155,17 +186,40 @@ impl Rig {
             seen.push(format!("{slowness:.2}"));
             if SLOWNESS_RANGE.contains(&slowness) {
                 self.slowness = Some(slowness);
-                for name in &names {
-                    self.server.ask("DELETE", &format!("/{name}"), "")?;
-                }
+                self.busy_databases = names[1..].to_vec();
+                self.busy_documents = documents;
+                self.server.ask("DELETE", &format!("/{}", names[0]), "")?;
                 return Ok(slowness);
             }
-            self.share = (self.share * slowness / SLOWNESS).clamp(0.05, 0.33);
+            self.share = (self.share * slowness / SLOWNESS).clamp(0.2, 0.33);
         }
         Err(Error::Refused(format!(
             "drives: the drives took {} times the host's time, never 2.8 to 3.0: the machine is too busy with other things, or has less than two cores; nothing was measured",
             seen.join(", ")
         )))
+    }
+
+    /// Does `work` while each drive scans a database of its own. The drives are processes of this machine, whose cores
+    /// share caches, memory and clock: they slow the host, which drives of another machine would not.
+    pub(crate) fn beside_busy_drives<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for name in &self.busy_databases {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    while !is_over.load(Ordering::SeqCst) {
+                        let scanned = scan(&self.server, name, Filter::Nested, self.busy_documents);
+                        if let Err(error) = scanned {
+                            eprintln!("waystation-bench: a busy drive failed: {error}");
+                            return;
+                        }
+                    }
+                });
+            }
+            let done = work();
+            is_over.store(true, Ordering::SeqCst);
+            done
+        })
     }
 
     /// How many times the host's time the drives take for the same scan, all at once; the mean of the drives.

@@ -1,17 +1,25 @@
 //! What is measured, and how: each row is a database of its own, loaded, scanned, and removed.
 
 use super::http::Server;
+use super::process::Spinner;
 use super::rig::{DRIVES, Rig};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::stats::median;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
+use std::time::Duration;
 
 /// The number of which one document in so many is found.
 const FOUND_OF: u64 = 100;
 /// A request of documents has about so many bytes.
 const REQUEST_BYTES: usize = 8 << 20;
+/// The name of the database by whose scans weights are measured.
+const LEARNED: &str = "learned";
+/// It has one document of so many.
+const LEARNED_OF: u64 = 8;
+/// Weights are measured for so long.
+const LEARNING: Duration = Duration::from_secs(8);
 /// The name of the database that a row is measured on.
 const DATABASE: &str = "drives";
 
@@ -34,6 +42,19 @@ impl Filter {
             Self::Top => r#"{"number":7}"#,
         }
     }
+}
+
+/// Which rows are measured: those of a figure of the paper, and the host alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Figure {
+    /// All rows.
+    All,
+    /// One to three drives with one to eight shards each, even shares.
+    Shards,
+    /// Three drives, weights by hand and measured.
+    Weights,
+    /// Three drives with measured weights, each filter.
+    Filters,
 }
 
 /// How shards are shared.
@@ -64,6 +85,8 @@ pub(crate) struct Plan {
     pub(crate) drives: usize,
     pub(crate) shards_per_drive: usize,
     pub(crate) weights: Weights,
+    /// The drives scan another database meanwhile.
+    pub(crate) drives_are_busy: bool,
 }
 
 /// A row.
@@ -78,8 +101,13 @@ pub(crate) struct DrivesRow {
     pub(crate) documents: u64,
     pub(crate) document_bytes: usize,
     pub(crate) docs_per_s: f64,
-    /// Of the row of the host alone with the same filter.
+    /// Whether the drives scan another database meanwhile: of rows of the host alone.
+    pub(crate) drives_are_busy: bool,
+    /// Of the row of the host alone with the same filter, its drives idle.
     pub(crate) ratio_to_host: Option<f64>,
+    /// Of the row of the host alone whose drives were busy with something else, which takes the machine's own coupling of
+    /// its cores out of the ratio.
+    pub(crate) ratio_to_coupled_host: Option<f64>,
     /// How many times the host's time the drives take.
     pub(crate) calibration: Option<f64>,
     pub(crate) cpu_us_per_doc: Option<f64>,
@@ -93,47 +121,75 @@ pub(crate) fn single_plans() -> Vec<Plan> {
         drives: 0,
         shards_per_drive: 0,
         weights: Weights::Even,
+        drives_are_busy: false,
     };
     [Filter::Nested, Filter::Top].map(plan).into()
 }
 
-/// All rows: the host alone first, for each filter.
-pub(crate) fn plans() -> Vec<Plan> {
+/// The rows of `figure`: the host alone first, for each filter.
+pub(crate) fn plans(figure: Figure) -> Vec<Plan> {
     let plan = |filter, drives, shards_per_drive, weights| Plan {
         filter,
         drives,
         shards_per_drive,
         weights,
+        drives_are_busy: false,
     };
-    let filters = [Filter::Nested, Filter::Top, Filter::Busy];
-    let mut plans: Vec<Plan> = filters
-        .map(|filter| plan(filter, 0, 0, Weights::Even))
-        .into();
-    for drives in 1..=DRIVES {
-        for shards in [1, 2, 4, 8] {
-            plans.push(plan(Filter::Nested, drives, shards, Weights::Even));
+    let has = |it| figure == Figure::All || figure == it;
+    let filters = match has(Figure::Filters) {
+        true => vec![Filter::Nested, Filter::Top, Filter::Busy],
+        false => vec![Filter::Nested],
+    };
+    let alone = filters.iter();
+    let mut plans: Vec<Plan> = alone
+        .map(|filter| plan(*filter, 0, 0, Weights::Even))
+        .collect();
+    plans.push(Plan {
+        drives_are_busy: true,
+        ..plan(Filter::Nested, 0, 0, Weights::Even)
+    });
+    if has(Figure::Shards) {
+        for drives in 1..=DRIVES {
+            for shards in [1, 2, 4, 8] {
+                plans.push(plan(Filter::Nested, drives, shards, Weights::Even));
+            }
         }
     }
-    plans.extend((1..=5).map(|weight| plan(Filter::Nested, DRIVES, 4, Weights::Host(weight))));
-    plans.extend(filters.map(|filter| plan(filter, DRIVES, 4, Weights::Measured)));
+    if has(Figure::Weights) {
+        plans.extend((1..=5).map(|weight| plan(Filter::Nested, DRIVES, 4, Weights::Host(weight))));
+    }
+    if has(Figure::Weights) || has(Figure::Filters) {
+        let measured = filters.iter();
+        plans.extend(measured.map(|filter| plan(*filter, DRIVES, 8, Weights::Measured)));
+    }
     plans
 }
 
 impl Plan {
-    /// The parameters of the database.
-    fn parameters(&self) -> String {
+    /// The parameters of the database; `has_drives`: the server has some.
+    fn parameters(&self, has_drives: bool) -> String {
         if self.drives == 0 {
-            return "q=4".to_owned();
+            let here = if has_drives {
+                "&placement=_local:1"
+            } else {
+                ""
+            };
+            return format!("q=4{here}");
+        }
+        if self.weights == Weights::Measured {
+            // As many shards as with the weight that is expected.
+            return format!("q={}", (self.drives + 3) * self.shards_per_drive);
         }
         let host = match self.weights {
             Weights::Host(weight) => weight as usize,
             Weights::Even | Weights::Measured => 1,
         };
+        self.placement(host)
+    }
+
+    /// The host gets `host` times what a drive gets.
+    fn placement(&self, host: usize) -> String {
         let shards = (self.drives + host) * self.shards_per_drive;
-        if self.weights == Weights::Measured {
-            // The same number of shards as with the weight that is expected.
-            return format!("q={}", (self.drives + 3) * self.shards_per_drive);
-        }
         let mut placement = format!("q={shards}&placement=_local:{host}");
         for number in 1..=self.drives {
             let _ = write!(placement, ",d{number}:1");
@@ -144,8 +200,13 @@ impl Plan {
     pub(crate) fn name(&self) -> String {
         let (drives, shards) = (self.drives, self.shards_per_drive);
         let weights = self.weights.name();
+        let busy = if self.drives_are_busy {
+            ", drives busy"
+        } else {
+            ""
+        };
         format!(
-            "{:?}, {drives} drives of {shards} shards, weights {weights}",
+            "{:?}, {drives} drives of {shards} shards, weights {weights}{busy}",
             self.filter
         )
     }
@@ -204,6 +265,31 @@ pub(crate) fn scan(server: &Server, name: &str, filter: Filter, documents: u64) 
     )))
 }
 
+/// Has the server learn the weights: scans go on, of the kind that is measured, until they have taken long enough.
+fn learn(server: &Server, rig: &Rig, plan: &Plan, sizes: (u64, usize)) -> Result<()> {
+    let documents = (sizes.0 / LEARNED_OF).max(FOUND_OF);
+    let path = format!("/{LEARNED}");
+    rig.hold(false)?;
+    server.ask("PUT", &format!("{path}?{}", plan.placement(1)), "")?;
+    load(server, LEARNED, documents, sizes.1)?;
+    rig.settle();
+    rig.hold(true)?;
+    let spinner = busy(Some(rig), plan)?;
+    let begin = clock::now();
+    while begin.elapsed() < LEARNING {
+        scan(server, LEARNED, plan.filter, documents)?;
+    }
+    drop(spinner);
+    server.ask("DELETE", &path, "")?;
+    Ok(())
+}
+
+/// What else the host does while `plan` is measured.
+fn busy(rig: Option<&Rig>, plan: &Plan) -> Result<Option<Spinner>> {
+    let rig = rig.filter(|_| plan.filter == Filter::Busy);
+    rig.map(Rig::busy).transpose()
+}
+
 /// Measures `plan` on `server`, with `rig` if its processes are known: the median of `runs` scans, after one that does
 /// not count.
 pub(crate) fn measure(
@@ -214,28 +300,37 @@ pub(crate) fn measure(
     runs: usize,
 ) -> Result<DrivesRow> {
     let path = format!("/{DATABASE}");
-    let parameters = plan.parameters();
+    let parameters = plan.parameters(rig.is_some());
+    if let (Some(rig), Weights::Measured) = (rig, plan.weights) {
+        learn(server, rig, plan, (documents, document_bytes))?;
+    }
     rig.map_or(Ok(()), |rig| rig.hold(false))?;
     server.ask("PUT", &format!("{path}?{parameters}"), "")?;
     load(server, DATABASE, documents, document_bytes)?;
-    rig.map_or(Ok(()), |rig| rig.hold(true))?;
-    let spinner = match (rig, plan.filter) {
-        (Some(rig), Filter::Busy) => Some(rig.busy()?),
-        _ => None,
-    };
-    scan(server, DATABASE, plan.filter, documents)?;
-    let cpu_before = rig.map(Rig::cpu_seconds);
-    let mut times = Vec::new();
-    for _ in 0..runs {
-        let begin = clock::now();
-        scan(server, DATABASE, plan.filter, documents)?;
-        times.push(begin.elapsed().as_secs_f64());
+    if let Some(rig) = rig {
+        rig.settle();
+        rig.hold(true)?;
     }
-    let cpu = rig.map(Rig::cpu_seconds);
+    let spinner = busy(rig, plan)?;
+    let scans = || -> Result<(Vec<f64>, Option<f64>)> {
+        scan(server, DATABASE, plan.filter, documents)?;
+        let cpu_before = rig.map(Rig::cpu_seconds);
+        let mut times = Vec::new();
+        for _ in 0..runs {
+            let begin = clock::now();
+            scan(server, DATABASE, plan.filter, documents)?;
+            times.push(begin.elapsed().as_secs_f64());
+        }
+        let cpu = rig.map(Rig::cpu_seconds).zip(cpu_before);
+        Ok((times, cpu.map(|(after, before)| after - before)))
+    };
+    let (times, cpu) = match rig.filter(|_| plan.drives_are_busy) {
+        Some(rig) => rig.beside_busy_drives(scans)?,
+        None => scans()?,
+    };
     drop(spinner);
     server.ask("DELETE", &path, "")?;
     let scanned = documents as f64 * runs as f64;
-    let cpu = cpu.zip(cpu_before).map(|(after, before)| after - before);
     Ok(DrivesRow {
         engine: if rig.is_some() {
             "waystation"
@@ -251,9 +346,14 @@ pub(crate) fn measure(
         documents,
         document_bytes,
         docs_per_s: documents as f64 / median(&times),
+        drives_are_busy: plan.drives_are_busy,
         ratio_to_host: None,
+        ratio_to_coupled_host: None,
         calibration: rig.and_then(|rig| rig.slowness),
-        cpu_us_per_doc: cpu.map(|cpu| cpu * 1e6 / scanned),
+        // Busy drives take theirs for something else.
+        cpu_us_per_doc: cpu
+            .filter(|_| !plan.drives_are_busy)
+            .map(|cpu| cpu * 1e6 / scanned),
         peak_rss_mb: rig.map(Rig::peak_rss_mb),
     })
 }
@@ -281,17 +381,27 @@ mod tests {
             drives,
             shards_per_drive: 4,
             weights,
+            drives_are_busy: false,
         };
-        assert_eq!(plan(Weights::Even, 0).parameters(), "q=4");
+        assert_eq!(plan(Weights::Even, 0).parameters(false), "q=4");
         assert_eq!(
-            plan(Weights::Even, 2).parameters(),
+            plan(Weights::Even, 2).parameters(true),
             "q=12&placement=_local:1,d1:1,d2:1"
         );
         assert_eq!(
-            plan(Weights::Host(3), 3).parameters(),
+            plan(Weights::Host(3), 3).parameters(true),
             "q=24&placement=_local:3,d1:1,d2:1,d3:1"
         );
-        assert_eq!(plan(Weights::Measured, 3).parameters(), "q=24");
-        assert!(plans().iter().filter(|plan| plan.drives == 0).count() == 3);
+        assert_eq!(plan(Weights::Measured, 3).parameters(true), "q=24");
+        // A server with drives would spread them by what it has measured.
+        let alone = plan(Weights::Even, 0).parameters(true);
+        assert_eq!(alone, "q=4&placement=_local:1");
+        let alone = |figure| plans(figure).iter().filter(|it| it.drives == 0).count();
+        assert_eq!(
+            [Figure::All, Figure::Filters, Figure::Weights].map(alone),
+            [4, 4, 2]
+        );
+        assert_eq!(plans(Figure::Weights).len(), 8);
+        assert_eq!(plans(Figure::Shards).len(), 14);
     }
 }
