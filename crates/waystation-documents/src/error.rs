@@ -21,8 +21,10 @@ pub enum Absence {
 /// How a node failed to do its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeFault {
-    /// It cannot be reached, or the connection broke off.
+    /// It cannot be reached: nothing was sent to it.
     Down,
+    /// The connection broke off before the answer: what it did is not known.
+    Broken,
     /// It did not answer in time.
     Slow,
     /// Its storage is full.
@@ -150,7 +152,7 @@ impl Error {
             Self::Script(error) => error.word(),
             Self::Engine(error) if error.is_out_of_space() => "insufficient_storage",
             Self::Node { fault, .. } => match fault {
-                NodeFault::Down => "nodedown",
+                NodeFault::Down | NodeFault::Broken => "nodedown",
                 NodeFault::Slow => "timeout",
                 NodeFault::Full => "insufficient_storage",
                 NodeFault::Refused | NodeFault::Lying | NodeFault::Failed => {
@@ -159,6 +161,14 @@ impl Error {
             },
             Self::Damaged { .. } | Self::Engine(_) | Self::File { .. } => "internal_server_error",
         }
+    }
+
+    /// Whether a node failed, and not the request: another copy may do what this one did not.
+    pub fn is_of_node(&self) -> bool {
+        matches!(
+            self,
+            Self::Node { .. } | Self::Engine(_) | Self::File { .. } | Self::Damaged { .. }
+        )
     }
 
     pub(crate) fn missing() -> Self {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use waystation::Options;
-use waystation_documents::shard::ViewRows;
+use waystation_documents::shard::{CopySource, Shard, ShardSnapshot, ViewRows};
 use waystation_documents::wire::{decode, encode};
 use waystation_documents::{Error, Result as DocumentResult};
 
@@ -210,11 +210,11 @@ impl Inner {
         let mut io = stream;
         greeting::welcome(&mut io, &self.token)?;
         stream.set_read_timeout(None)?;
-        let mut rows = None;
+        let mut held = None;
         while let Some(message) = frame::read(&mut io, MESSAGE_BYTES_MAX)? {
             let call = decode(&message).map_err(io::Error::other)?;
             drop(message);
-            let answer = self.answer(call, &mut rows);
+            let answer = self.answer(call, &mut held);
             frame::write(&mut io, &encode(&answer))?;
             if self.is_stopping.load(Ordering::SeqCst) {
                 break;
@@ -223,7 +223,7 @@ impl Inner {
         Ok(())
     }
 
-    fn answer(&self, call: Call, rows: &mut Option<ViewRows>) -> Answer {
+    fn answer(&self, call: Call, held: &mut Option<Held>) -> Answer {
         match call {
             Call::Create { shard } => Answer::Done {
                 outcome: self.store.create(&shard),
@@ -231,21 +231,18 @@ impl Inner {
             Call::Remove { database } => Answer::Done {
                 outcome: self.store.remove(&database),
             },
+            Call::RemoveShard { shard } => Answer::Done {
+                outcome: self.store.remove_shard(&shard),
+            },
             Call::Ask {
                 shard,
-                after,
+                turn,
                 request,
-            } => match self.store.get(&shard) {
-                Ok(shard) => {
-                    shard.pass(after);
-                    let reply = shard.answer(request);
-                    let latest = shard.info().update_sequence;
-                    Answer::Replied { latest, reply }
-                }
-                Err(error) => Answer::Replied {
-                    latest: 0,
-                    reply: Err(error),
-                },
+            } => Answer::Replied {
+                told: self
+                    .store
+                    .get(&shard)
+                    .map(|shard| shard.follow(turn, request)),
             },
             Call::Rows {
                 shard,
@@ -259,29 +256,68 @@ impl Inner {
                 Answer::Rows {
                     begun: begun.map(|begun| {
                         let (total, sequence) = (begun.total_rows(), begun.update_sequence());
-                        *rows = Some(begun);
+                        *held = Some(Held::Rows(begun));
                         RowsBegun { total, sequence }
                     }),
                 }
             }
             Call::Offset { most } => Answer::Offset {
-                offset: begun(rows).and_then(|rows| rows.offset(most)),
+                offset: rows(held).and_then(|rows| rows.offset(most)),
             },
             Call::MoreRows => Answer::MoreRows {
-                page: begun(rows).and_then(page),
+                page: rows(held).and_then(page),
             },
             Call::EndRows => {
-                *rows = None;
+                *held = None;
                 Answer::Done { outcome: Ok(()) }
             }
+            Call::Copy { shard } => Answer::Done {
+                outcome: self.store.get(&shard).and_then(|shard| {
+                    *held = Some(Held::Copy {
+                        copy: shard.begin_copy()?,
+                        _shard: shard,
+                    });
+                    Ok(())
+                }),
+            },
+            Call::NextPage => Answer::Page {
+                page: copy(held).and_then(CopySource::next_page),
+            },
+            Call::PageEntries => Answer::Entries {
+                entries: copy(held).and_then(CopySource::entries),
+            },
         }
     }
 }
 
+/// What a connection is for, between calls that belong together.
+enum Held {
+    Rows(ViewRows),
+    /// The shard is not closed meanwhile.
+    Copy {
+        copy: ShardSnapshot,
+        _shard: Arc<Shard>,
+    },
+}
+
 /// The rows that the connection is for.
-fn begun(rows: &mut Option<ViewRows>) -> DocumentResult<&mut ViewRows> {
-    let none = || Error::BadRequest("no rows are being read on this connection".into());
-    rows.as_mut().ok_or_else(none)
+fn rows(held: &mut Option<Held>) -> DocumentResult<&mut ViewRows> {
+    match held {
+        Some(Held::Rows(rows)) => Ok(rows),
+        _ => Err(Error::BadRequest(
+            "no rows are being read on this connection".into(),
+        )),
+    }
+}
+
+/// The copy that the connection is for.
+fn copy(held: &mut Option<Held>) -> DocumentResult<&mut ShardSnapshot> {
+    match held {
+        Some(Held::Copy { copy, .. }) => Ok(copy),
+        _ => Err(Error::BadRequest(
+            "no shard is being copied on this connection".into(),
+        )),
+    }
 }
 
 /// The next page of `rows`.

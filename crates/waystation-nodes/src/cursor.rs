@@ -1,13 +1,13 @@
-//! Rows of a view that a drive reads from one snapshot, page by page.
+//! What a drive reads from one snapshot, page by page: rows of a view, and copies of shards.
 
 use crate::link::{Connection, Link};
 use crate::message::{Answer, Call};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use waystation_documents::Result;
-use waystation_documents::shard::RowSource;
+use waystation_documents::shard::{CopyPage, CopySource, Entry, KeySpan, RowSource};
 use waystation_documents::views::ViewRow;
+use waystation_documents::{NodeFault, Result};
 
 /// Rows on a drive. The connection is theirs until they end.
 pub(crate) struct RemoteRows {
@@ -75,6 +75,55 @@ impl RowSource for RemoteRows {
             if page.is_end {
                 self.end()?;
             }
+        }
+    }
+}
+
+/// A copy of a shard on a drive. The connection is its own, and is closed with it.
+pub(crate) struct RemoteCopy {
+    link: Arc<Link>,
+    connection: Connection,
+    patience: Duration,
+    span: KeySpan,
+}
+
+impl RemoteCopy {
+    pub(crate) fn new(link: Arc<Link>, connection: Connection, patience: Duration) -> Self {
+        Self {
+            link,
+            connection,
+            patience,
+            span: KeySpan::default(),
+        }
+    }
+
+    fn call(&mut self, call: &Call) -> Result<Answer> {
+        self.link.call_on(&mut self.connection, call, self.patience)
+    }
+}
+
+impl CopySource for RemoteCopy {
+    fn next_page(&mut self) -> Result<CopyPage> {
+        let Answer::Page { page } = self.call(&Call::NextPage)? else {
+            return Err(self.link.confused());
+        };
+        let page = page?;
+        let is_behind = match (&page.span.after, &page.span.end) {
+            (Some(after), Some(end)) => after < end,
+            _ => true,
+        };
+        if page.span.after != self.span.end || !is_behind {
+            let did = "copied a shard out of its order; restart its agent";
+            return Err(self.link.fault(NodeFault::Lying, did));
+        }
+        self.span = page.span.clone();
+        Ok(page)
+    }
+
+    fn entries(&mut self) -> Result<Vec<Entry>> {
+        match self.call(&Call::PageEntries)? {
+            Answer::Entries { entries } => entries,
+            _ => Err(self.link.confused()),
         }
     }
 }

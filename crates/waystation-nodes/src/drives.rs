@@ -1,15 +1,14 @@
 //! The drives of a host.
 
-use crate::cursor::RemoteRows;
+use crate::cursor::{RemoteCopy, RemoteRows};
 use crate::greeting::Token;
 use crate::link::Link;
 use crate::message::{Answer, Call, ShardName};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use waystation_documents::database::{LOCAL_NODE, Meter, NodeState, Nodes, ShardPlace};
-use waystation_documents::shard::{Clock, Reply, Request, ShardAccess, ViewRows};
+use waystation_documents::shard::{CopySource, Replica, Request, Told, Turn, ViewRows};
 use waystation_documents::views::{DesignDocument, Limits, ViewQuery};
 use waystation_documents::{Error, NodeFault, Result};
 
@@ -118,13 +117,10 @@ impl Nodes for Drives {
         self.drive(node).ok().map(|drive| Arc::clone(&drive.meter))
     }
 
-    fn reach(&self, place: &ShardPlace, clock: &Clock) -> Result<Arc<dyn ShardAccess>> {
+    fn reach(&self, place: &ShardPlace) -> Result<Arc<dyn Replica>> {
         Ok(Arc::new(RemoteShard {
             link: Arc::clone(&self.drive(&place.node)?.link),
             name: name_of(place),
-            clock: clock.clone(),
-            writing: Mutex::new(()),
-            is_met: AtomicBool::new(false),
             patience: self.patience,
         }))
     }
@@ -132,6 +128,11 @@ impl Nodes for Drives {
     fn create(&self, place: &ShardPlace) -> Result<()> {
         let shard = name_of(place);
         self.done(&place.node, &Call::Create { shard })
+    }
+
+    fn remove_shard(&self, place: &ShardPlace) -> Result<()> {
+        let shard = name_of(place);
+        self.done(&place.node, &Call::RemoveShard { shard })
     }
 
     fn remove(&self, node: &str, database: &str) -> Result<()> {
@@ -155,51 +156,13 @@ impl std::fmt::Debug for Drives {
 }
 
 /// A shard on a drive.
-///
-/// The host hands out the update sequences of all its shards. So updates of this one go one after the other, each with
-/// sequences behind all that were handed out before; and before the first of them the host's clock passes the sequences
-/// that the shard has.
 struct RemoteShard {
     link: Arc<Link>,
     name: ShardName,
-    clock: Clock,
-    writing: Mutex<()>,
-    /// The clock has passed the shard's sequences.
-    is_met: AtomicBool,
     patience: Patience,
 }
 
 impl RemoteShard {
-    fn send(&self, after: u64, request: Request) -> Result<Reply> {
-        let is_repeatable = request.is_repeatable();
-        let patience = match request {
-            Request::BuildViews { .. } | Request::CreateIndex { .. } | Request::Compact => {
-                self.patience.long
-            }
-            _ => self.patience.usual,
-        };
-        let shard = self.name.clone();
-        let call = Call::Ask {
-            shard,
-            after,
-            request,
-        };
-        let (answer, connection) = self.link.call(&call, patience, is_repeatable)?;
-        self.link.give_back(connection);
-        let Answer::Replied { latest, reply } = answer else {
-            return Err(self.link.confused());
-        };
-        if reply.is_ok() {
-            if latest > SEQUENCE_MAX {
-                let did = "answered an update sequence that no clock reaches; restart its agent";
-                return Err(self.link.fault(NodeFault::Lying, did));
-            }
-            self.clock.pass(latest);
-            self.is_met.store(true, Ordering::SeqCst);
-        }
-        reply.map_err(|error| self.named(error))
-    }
-
     /// Names the drive in an error that happened on it.
     fn named(&self, error: Error) -> Error {
         match error {
@@ -209,17 +172,36 @@ impl RemoteShard {
     }
 }
 
-impl ShardAccess for RemoteShard {
-    fn ask(&self, request: Request) -> Result<Reply> {
-        let sequences = request.sequences();
-        if sequences == 0 {
-            return self.send(0, request);
+impl Replica for RemoteShard {
+    fn follow(&self, turn: Turn, request: Request) -> Result<Told> {
+        let is_repeatable = request.is_repeatable();
+        let patience = match request {
+            Request::BuildViews { .. }
+            | Request::CreateIndex { .. }
+            | Request::Compact
+            | Request::Reload => self.patience.long,
+            _ => self.patience.usual,
+        };
+        let shard = self.name.clone();
+        let call = Call::Ask {
+            shard,
+            turn,
+            request,
+        };
+        let (answer, connection) = self.link.call(&call, patience, is_repeatable)?;
+        self.link.give_back(connection);
+        let Answer::Replied { told } = answer else {
+            return Err(self.link.confused());
+        };
+        let told = told.map_err(|error| self.named(error))?;
+        if told.latest > SEQUENCE_MAX || told.turns.begun > SEQUENCE_MAX {
+            let did = "answered an update sequence that no clock reaches; restart its agent";
+            return Err(self.link.fault(NodeFault::Lying, did));
         }
-        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.is_met.load(Ordering::SeqCst) {
-            self.send(0, Request::Info)?;
-        }
-        self.send(self.clock.take(sequences), request)
+        Ok(Told {
+            reply: told.reply.map_err(|error| self.named(error)),
+            ..told
+        })
     }
 
     fn view_rows(
@@ -251,6 +233,30 @@ impl ShardAccess for RemoteShard {
         let rows = RemoteRows::new(Arc::clone(&self.link), connection, self.patience.usual);
         let rows = Box::new(rows);
         Ok(ViewRows::over(rows, design, begun.total, begun.sequence))
+    }
+
+    fn begin_copy(&self) -> Result<Box<dyn CopySource>> {
+        let shard = self.name.clone();
+        let (answer, connection) =
+            self.link
+                .call(&Call::Copy { shard }, self.patience.usual, true)?;
+        match answer {
+            Answer::Done { outcome: Ok(()) } => {
+                let link = Arc::clone(&self.link);
+                Ok(Box::new(RemoteCopy::new(
+                    link,
+                    connection,
+                    self.patience.usual,
+                )))
+            }
+            Answer::Done {
+                outcome: Err(error),
+            } => {
+                self.link.give_back(connection);
+                Err(self.named(error))
+            }
+            _ => Err(self.link.confused()),
+        }
     }
 
     fn is_remote(&self) -> bool {

@@ -178,3 +178,85 @@ fn other_version(version: u32) -> String {
         "it speaks version {version} of the protocol, and this host version {VERSION}; update the older one"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What one side has recorded of the other, and what is said to it.
+    struct Recorded<'a> {
+        heard: &'a [u8],
+        said: Vec<u8>,
+    }
+
+    impl Read for Recorded<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.heard.read(into)
+        }
+    }
+
+    impl Write for Recorded<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.said.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn framed(message: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        frame::write(&mut bytes, message).expect("a frame");
+        bytes
+    }
+
+    fn token() -> Token {
+        Token::new("0123456789abcdef").expect("a token")
+    }
+
+    fn reason<T: std::fmt::Debug>(outcome: Result<T, Refusal>) -> String {
+        match outcome {
+            Err(Refusal::Refused(reason)) => reason,
+            other => panic!("expected a refusal, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_host_of_version_1_is_told_what_to_do() {
+        let hello = [&b"WAYDRIVE\x01\0\0\0"[..], &[7; NONCE_BYTES]].concat();
+        let mut stream = Recorded {
+            heard: &framed(&hello),
+            said: Vec::new(),
+        };
+        let refused = reason(welcome(&mut stream, &token()));
+        assert!(refused.contains("the host version 1"), "{refused}");
+        let told = frame::read(&mut stream.said.as_slice(), GREETING_BYTES_MAX);
+        let told = told.expect("a frame").expect("a message");
+        // The place of verdict and version is the same in every version.
+        assert_eq!(told[..5], [1, 2, 0, 0, 0]);
+        assert_eq!(&told[5..], refused.as_bytes());
+    }
+
+    #[test]
+    fn a_drive_of_version_1_refuses_and_is_named() {
+        let said = "the drive speaks version 1 of the protocol, and the host version 2; update the older one";
+        let refusal = [&[1, 1, 0, 0, 0], said.as_bytes()].concat();
+        let mut stream = Recorded {
+            heard: &framed(&refusal),
+            said: Vec::new(),
+        };
+        assert_eq!(reason(greet(&mut stream, &token())), said);
+        let hello = frame::read(&mut stream.said.as_slice(), GREETING_BYTES_MAX);
+        let hello = hello.expect("a frame").expect("a message");
+        assert_eq!(&hello[..12], b"WAYDRIVE\x02\0\0\0");
+        // One that welcomes all the same is refused here.
+        let welcome = [&[0, 1, 0, 0, 0][..], &[7; NONCE_BYTES + PROOF_BYTES]].concat();
+        let mut stream = Recorded {
+            heard: &framed(&welcome),
+            said: Vec::new(),
+        };
+        let refused = reason(greet(&mut stream, &token()));
+        assert!(refused.contains("speaks version 1"), "{refused}");
+    }
+}

@@ -20,6 +20,8 @@ mod error;
 mod frame;
 mod greeting;
 mod link;
+#[cfg(test)]
+mod lying;
 mod message;
 mod store;
 

@@ -71,11 +71,21 @@ impl Link {
                 self.fault(NodeFault::Refused, &did)
             }
             _ => {
-                let did =
-                    format!("cannot be reached: {error}; start its agent, or check the network");
-                self.fault(NodeFault::Down, &did)
+                let did = format!(
+                    "broke off the connection: {error}; look whether its agent runs, and at the network"
+                );
+                self.fault(NodeFault::Broken, &did)
             }
         }
+    }
+
+    /// The error of a connection that was not made.
+    fn unreached(&self, error: &io::Error) -> Error {
+        if error.kind() == io::ErrorKind::InvalidData {
+            return self.broken(error);
+        }
+        let did = format!("cannot be reached: {error}; start its agent, or check the network");
+        self.fault(NodeFault::Down, &did)
     }
 
     fn connect(&self) -> Result<Connection> {
@@ -89,7 +99,7 @@ impl Link {
         };
         match greeted() {
             Ok(stream) => Ok(Connection(stream)),
-            Err(Refusal::Io(error)) => Err(self.broken(&error)),
+            Err(Refusal::Io(error)) => Err(self.unreached(&error)),
             Err(Refusal::Refused(reason)) => {
                 let did = format!("and this host do not take each other: {reason}");
                 Err(self.fault(NodeFault::Refused, &did))

@@ -73,10 +73,13 @@ impl Store {
         self.directory.join(&name.database).join(&name.range)
     }
 
-    /// Makes the shard `name`.
+    /// Makes the shard `name`, if it is not there.
     pub(crate) fn create(&self, name: &ShardName) -> DocumentResult<()> {
         name.check()?;
         let mut shards = self.lock();
+        if shards.open.contains_key(name) {
+            return Ok(());
+        }
         let path = self.path(name);
         let parent = self.directory.join(&name.database);
         let made = std::fs::create_dir_all(&parent);
@@ -120,18 +123,33 @@ impl Store {
         Ok(shard)
     }
 
+    /// Removes the shard `name`. One that is not there is no error.
+    pub(crate) fn remove_shard(&self, name: &ShardName) -> DocumentResult<()> {
+        name.check()?;
+        let mut shards = self.lock();
+        shards.open.remove(name);
+        remove(&self.path(name))?;
+        // The directory of the database stays while it holds other shards.
+        let _ = std::fs::remove_dir(self.directory.join(&name.database));
+        Ok(())
+    }
+
     /// Removes all shards of `database`.
     pub(crate) fn remove(&self, database: &str) -> DocumentResult<()> {
         check_database(database)?;
         let mut shards = self.lock();
         shards.open.retain(|name, _| name.database != database);
-        let path = self.directory.join(database);
-        match std::fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(file_error("remove", &path, &error))
-            }
-            _ => Ok(()),
+        remove(&self.directory.join(database))
+    }
+}
+
+/// Removes the directory `path`. One that is not there is no error.
+fn remove(path: &Path) -> DocumentResult<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(file_error("remove", path, &error))
         }
+        _ => Ok(()),
     }
 }
 

@@ -109,7 +109,11 @@ fn queries_find_the_same_in_the_same_order() -> Result<(), Error> {
     for database in &databases {
         assert!(write(database, &cars(3000)).iter().all(Result::is_ok));
     }
-    let nodes: Vec<String> = databases[0].places().into_iter().map(|it| it.1).collect();
+    let nodes: Vec<String> = databases[0]
+        .places()?
+        .into_iter()
+        .map(|(_, copies)| copies[0].node.clone())
+        .collect();
     let on = |name: &str| nodes.iter().filter(|node| *node == name).count();
     assert_eq!((on("nonode@nohost"), on("one"), on("two")), (2, 2, 3));
     let index = r#"{"index":{"fields":["n"]},"ddoc":"d","name":"n"}"#;

@@ -2,6 +2,7 @@
 
 use crate::auth::Authority;
 use crate::failure::{Failure, Outcome};
+use crate::mending::Mending;
 use crate::replicator::Replicator;
 use crate::server::ServerError;
 use crate::settings::Settings;
@@ -30,6 +31,7 @@ pub(crate) struct App {
     /// True once the server is to stop.
     pub(crate) stopping: watch::Receiver<bool>,
     pub(crate) replicator: Replicator,
+    pub(crate) mending: Mending,
     /// Whom replications trust.
     pub(crate) outgoing: Arc<Outgoing>,
     workers: Arc<Semaphore>,
@@ -47,6 +49,7 @@ impl App {
         let outgoing = Outgoing::new(settings.replication_trust.as_deref())?;
         let databases = DatabaseSettings {
             nodes: settings.nodes.clone(),
+            copy_bytes_per_second: settings.copy_bytes_per_second,
             ..DatabaseSettings::default()
         };
         let catalogue = Catalogue::open(&settings.directory, databases)?;
@@ -63,6 +66,7 @@ impl App {
             uuid,
             stopping,
             replicator: Replicator::new(settings.replications_max),
+            mending: Mending::default(),
             outgoing: Arc::new(outgoing),
             workers: Arc::new(Semaphore::new(settings.workers)),
             bodies: Arc::new(Semaphore::new(

@@ -21,6 +21,7 @@ mod clock;
 mod failure;
 mod handlers;
 mod impatient;
+mod mending;
 mod multipart;
 mod query;
 mod replicator;

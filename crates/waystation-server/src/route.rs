@@ -8,7 +8,7 @@ use crate::auth::{self, User};
 use crate::failure::{Failure, Outcome};
 use crate::handlers::{
     all_docs, attachments, bulk, changes, cors, databases, documents, find, local, maintenance,
-    replicate, replication, server, sessions, views,
+    nodes, replicate, replication, server, sessions, views,
 };
 use crate::query::{Query, segments};
 use crate::reply::{self, Body, Reply};
@@ -133,7 +133,8 @@ async fn to_handler(call: Call) -> Outcome<Reply> {
         ["_active_tasks"] => server::active_tasks(&call),
         ["_replicate"] => replicate::replicate(call).await,
         ["_scheduler", ..] => replicate::scheduler(call).await,
-        ["_membership"] => server::membership(&call),
+        ["_membership"] => nodes::membership(call).await,
+        ["_rebalance"] => nodes::rebalance(call).await,
         ["_node", _] => server::node(&call),
         ["_utils", ..] | ["favicon.ico"] | [] => Err(Failure::not_found("missing")),
         [name, ..] if name.starts_with('_') && !databases::is_system(name) => server::other(&call),
@@ -151,7 +152,7 @@ async fn to_handler(call: Call) -> Outcome<Reply> {
         [_, "_explain"] => find::explain(call).await,
         [_, "_index", ..] => find::index(call).await,
         [_, "_security"] => databases::security(call).await,
-        [_, "_shards", ..] => databases::shards(call).await,
+        [_, "_shards", ..] => nodes::shards(call).await,
         [_, "_sync_shards"] => databases::sync_shards(call).await,
         [_, "_compact", ..] => maintenance::compact(call).await,
         [_, "_view_cleanup"] => maintenance::view_cleanup(call).await,

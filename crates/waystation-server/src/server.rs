@@ -5,6 +5,7 @@
 
 use crate::app::App;
 use crate::impatient::Impatient;
+use crate::mending;
 use crate::replicator::documents;
 use crate::route;
 use crate::settings::Settings;
@@ -130,6 +131,7 @@ impl Server {
     pub async fn run(self) {
         let graceful = GracefulShutdown::new();
         tokio::spawn(documents::follow(Arc::clone(&self.app)));
+        let mending = mending::start(&self.app);
         let places = Arc::new(Semaphore::new(self.app.settings.connections_max));
         let mut stopping = self.app.stopping.clone();
         loop {
@@ -155,6 +157,11 @@ impl Server {
             .is_err()
         {
             log::warn!("some requests did not end in time");
+        }
+        let app = Arc::clone(&self.app);
+        let stopped = tokio::task::spawn_blocking(move || mending::stop(&app, mending));
+        if let Err(error) = stopped.await {
+            log::error!("the mending of copies was not stopped: {error}");
         }
     }
 

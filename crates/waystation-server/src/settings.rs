@@ -54,6 +54,8 @@ pub struct Settings {
     pub shards: usize,
     /// The drives on which shards may lie; `None`: there are none.
     pub nodes: Option<Arc<dyn Nodes>>,
+    /// Bytes that copies of shards are filled with in a second, at most.
+    pub copy_bytes_per_second: u64,
     /// Whether each write survives a power cut before it is answered, and not only the death of the process.
     pub sync: bool,
     /// Origins that browsers may call from; `*` for all.
@@ -94,6 +96,7 @@ impl Settings {
             replication_backoff: Duration::from_secs(30),
             shards: 2,
             nodes: None,
+            copy_bytes_per_second: 64 << 20,
             sync: false,
             cors_origins: Vec::new(),
             connections_max: 1024,

@@ -64,6 +64,9 @@ pub(crate) struct Serve {
     /// A drive on which shards may lie, and where its agent listens; never give a name to another drive
     #[arg(long, value_name = "NAME=ADDRESS:PORT", requires = "drive_token_file", value_parser = named_address)]
     pub(crate) drive: Vec<(String, SocketAddr)>,
+    /// Megabytes a second with which shards that move, and copies that missed something, are filled
+    #[arg(long, value_name = "MB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) copy_rate: u32,
     /// A file with the token that the drives know
     #[arg(long, value_name = "FILE")]
     pub(crate) drive_token_file: Option<PathBuf>,

@@ -77,6 +77,7 @@ pub(super) fn serve(context: &mut Context, args: Serve) -> Result<(), Failure> {
     print_warnings();
     let settings = Settings {
         nodes: nodes(&args)?,
+        copy_bytes_per_second: u64::from(args.copy_rate) << 20,
         listen: args.listen,
         admins: admins(&args)?,
         tls: tls(&args),

@@ -9,12 +9,12 @@
 //! crash leaves without a name is removed at the next opening. A database that is created again has another directory,
 //! so it waits for nothing that is left of the one before.
 
-use super::{
-    Database, Definition, LOCAL_NODE, NodeState, Nodes, ShardPlace, file_error, nodes, ring, shares,
-};
+use super::book::{Book, ShardCopy, ShardKey, Standing};
+use super::definition::{Definition, SHARDS_MAX, decode, encode};
+use super::mend::Fills;
+use super::{Database, LOCAL_NODE, NodeState, Nodes, ShardPlace, file_error, layout, ring};
 use crate::error::{Error, Result};
-use crate::json::{Json, canonical, quote};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use waystation::{Db, Durability, IterOptions, Options, WriteBatch};
@@ -29,8 +29,11 @@ const LEFT: u8 = b'x';
 const NAME_BYTES_MAX: usize = 238;
 /// Digits of a database's uuid.
 const UUID_DIGITS: usize = 32;
-/// Shards that a database may have.
-const SHARDS_MAX: usize = 64;
+
+/// Copies that a shard may have.
+const COPIES_MAX: usize = 3;
+/// Bytes that copies are filled with in a second, unless the settings say otherwise.
+const COPY_BYTES_PER_SECOND: u64 = 64 << 20;
 
 /// How databases are kept.
 #[derive(Debug, Clone)]
@@ -42,6 +45,8 @@ pub struct Settings {
     pub open_max: usize,
     /// The drives; `None`: there are none.
     pub nodes: Option<Arc<dyn Nodes>>,
+    /// Bytes that copies are filled with in a second, at most.
+    pub copy_bytes_per_second: u64,
 }
 
 impl Default for Settings {
@@ -57,15 +62,18 @@ impl Default for Settings {
             options,
             open_max: 100,
             nodes: None,
+            copy_bytes_per_second: COPY_BYTES_PER_SECOND,
         }
     }
 }
 
 /// The databases in a directory. See the module.
 pub struct Catalogue {
-    directory: PathBuf,
-    settings: Settings,
-    db: Db,
+    pub(super) directory: PathBuf,
+    pub(super) settings: Settings,
+    db: Arc<Db>,
+    pub(super) book: Book,
+    pub(super) fills: Fills,
     databases: RwLock<BTreeMap<String, Arc<Database>>>,
     /// Held while the catalogue changes.
     changing: Mutex<()>,
@@ -82,9 +90,12 @@ impl Catalogue {
         let directory = directory.as_ref().to_owned();
         make_directory(&directory.join("databases"))?;
         let db = Db::open(directory.join("catalogue"), settings.options.clone())?;
+        let db = Arc::new(db);
         let catalogue = Self {
             directory,
             settings,
+            book: Book::new(Arc::clone(&db)),
+            fills: Fills::default(),
             db,
             databases: RwLock::default(),
             changing: Mutex::default(),
@@ -118,7 +129,9 @@ impl Catalogue {
         let directory = self.directory.join("databases").join(&definition.uuid);
         let options = self.settings.options.clone();
         let nodes = self.settings.nodes.clone();
-        Arc::new(Database::new(name, directory, definition, options, nodes))
+        let book = self.book.clone();
+        let database = Database::new(name, directory, definition, (options, nodes), book);
+        Arc::new(database)
     }
 
     /// Removes what creations and deletions left that a crash interrupted.
@@ -153,25 +166,43 @@ impl Catalogue {
     /// [`Error::NoDatabase`]; [`Error::IllegalDatabaseName`].
     pub fn get(&self, name: &str) -> Result<Arc<Database>> {
         check_name(name)?;
-        let databases = self.databases.read();
-        let databases = databases.unwrap_or_else(PoisonError::into_inner);
-        let database = databases.get(name).cloned().ok_or(Error::NoDatabase)?;
-        drop(databases);
+        let database = self.get_quietly(name)?;
         self.note_use(name);
         Ok(database)
     }
 
-    /// Makes the database `name` of `shards` shards, which exists when it returns, whatever happens then. Its shards lie
-    /// on nodes by their weights: those that are given, by name, or else those that were measured. Databases of the
-    /// server itself, whose names begin with an underscore, stay in this process.
+    /// The database `name`, which is not used by that.
+    pub(super) fn get_quietly(&self, name: &str) -> Result<Arc<Database>> {
+        let databases = self.databases.read();
+        let databases = databases.unwrap_or_else(PoisonError::into_inner);
+        databases.get(name).cloned().ok_or(Error::NoDatabase)
+    }
+
+    /// Makes the database `name` of `shards` shards, as [`Catalogue::create_copies`] with one copy of each.
     ///
     /// # Errors
-    /// [`Error::DatabaseExists`], [`Error::IllegalDatabaseName`], [`Error::BadRequest`], also if a node is not known;
-    /// [`Error::Engine`], [`Error::Node`].
+    /// As [`Catalogue::create_copies`].
     pub fn create(
         &self,
         name: &str,
         shards: usize,
+        weights: Option<&[(String, f64)]>,
+    ) -> Result<Arc<Database>> {
+        self.create_copies(name, (shards, 1), weights)
+    }
+
+    /// Makes the database `name` of `shards` shards with `copies` copies of each, or as many as there are nodes. It
+    /// exists when this returns, whatever happens then. Copies lie on nodes by their weights: those that are given, by
+    /// name, or else those that were measured. Databases of the server itself, whose names begin with an underscore, stay
+    /// in this process.
+    ///
+    /// # Errors
+    /// [`Error::DatabaseExists`], [`Error::IllegalDatabaseName`], [`Error::BadRequest`], also if a node is not known;
+    /// [`Error::Engine`], [`Error::Node`].
+    pub fn create_copies(
+        &self,
+        name: &str,
+        (shards, copies): (usize, usize),
         weights: Option<&[(String, f64)]>,
     ) -> Result<Arc<Database>> {
         check_name(name)?;
@@ -179,19 +210,29 @@ impl Catalogue {
             let reason = format!("The `q` value should be a positive integer up to {SHARDS_MAX}.");
             return Err(Error::BadRequest(reason.into()));
         }
+        if copies == 0 || copies > COPIES_MAX {
+            let reason = format!("The `n` value should be a positive integer up to {COPIES_MAX}.");
+            return Err(Error::BadRequest(reason.into()));
+        }
         let _changing = self.change();
         if self.get(name).is_ok() {
             return Err(Error::DatabaseExists);
         }
+        let places = self.places(name, (shards, copies), weights)?;
+        let is_local =
+            |nodes: &Vec<String>| matches!(nodes.as_slice(), [only] if only == LOCAL_NODE);
         let definition = Definition {
             uuid: random_uuid()?,
             shards,
-            nodes: self.places(name, shards, weights)?,
+            nodes: match places.iter().all(is_local) {
+                true => Vec::new(),
+                false => places.iter().map(|nodes| nodes[0].clone()).collect(),
+            },
             security: String::new(),
         };
         let database = self.database(name, &definition);
         make_directory(&database.directory)?;
-        self.create_on_drives(&definition)?;
+        self.create_on_drives(&definition, &places)?;
         drop(database.shards()?);
         // A name in the catalogue leads to files that a power cut leaves.
         sync_directory(&database.directory)?;
@@ -207,70 +248,81 @@ impl Catalogue {
         Ok(database)
     }
 
-    /// The node of each shard of a new database; none: all are in this process.
+    /// The nodes of the copies of each shard of a new database.
     fn places(
         &self,
         name: &str,
-        shards: usize,
+        (shards, copies): (usize, usize),
         weights: Option<&[(String, f64)]>,
-    ) -> Result<Vec<String>> {
-        let Some(nodes) = self
-            .settings
-            .nodes
-            .as_ref()
-            .filter(|_| !name.starts_with('_'))
-        else {
-            return Ok(Vec::new());
+    ) -> Result<Vec<Vec<String>>> {
+        let nodes = self.settings.nodes.as_ref();
+        let Some(nodes) = nodes.filter(|_| !name.starts_with('_')) else {
+            return Ok(vec![vec![LOCAL_NODE.to_owned()]; shards]);
         };
         let states = nodes.states();
-        let weights: Vec<(String, f64)> = match weights {
-            Some(weights) => weights.to_vec(),
-            None => nodes::measured_weights(&states),
-        };
-        let is_known =
-            |name: &String| name == LOCAL_NODE || states.iter().any(|state| state.name == *name);
-        if let Some((name, _)) = weights.iter().find(|(name, _)| !is_known(name)) {
-            let reason = format!("There is no node {name}.");
-            return Err(Error::BadRequest(reason.into()));
-        }
-        let numbers: Vec<f64> = weights.iter().map(|(_, weight)| *weight).collect();
-        let shares = shares(&numbers, shards);
-        let places = weights.iter().zip(shares);
-        let places = places.flat_map(|((name, _), share)| std::iter::repeat_n(name.clone(), share));
-        let places: Vec<String> = places.collect();
-        let is_local = places.iter().all(|name| name == LOCAL_NODE);
-        Ok(if is_local { Vec::new() } else { places })
+        self.check_nodes(weights.unwrap_or_default(), &states)?;
+        let weights = layout::weights_of(weights, &states);
+        Ok(layout::places(&weights, shards, copies))
     }
 
-    /// Makes the shards of a new database that lie on drives. They are noted as left before, so that a crash or an
-    /// error leaves none without a trace.
-    fn create_on_drives(&self, definition: &Definition) -> Result<()> {
-        let Some(nodes) = self
-            .settings
-            .nodes
-            .as_ref()
-            .filter(|_| !definition.nodes.is_empty())
-        else {
+    /// Checks that the nodes which `weights` name are there.
+    pub(super) fn check_nodes(
+        &self,
+        weights: &[(String, f64)],
+        states: &[NodeState],
+    ) -> Result<()> {
+        let is_known =
+            |name: &String| name == LOCAL_NODE || states.iter().any(|state| state.name == *name);
+        match weights.iter().find(|(name, _)| !is_known(name)) {
+            Some((name, _)) => {
+                let reason = format!("There is no node {name}.");
+                Err(Error::BadRequest(reason.into()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the copies of the shards of a new database that lie on drives, and notes them in the book. They are noted as
+    /// left before, so that a crash or an error leaves none without a trace.
+    fn create_on_drives(&self, definition: &Definition, places: &[Vec<String>]) -> Result<()> {
+        let Some(nodes) = &self.settings.nodes else {
             return Ok(());
         };
-        self.note_left(definition)?;
-        for (number, node) in definition.nodes.iter().enumerate() {
-            if node != LOCAL_NODE {
+        let names: Vec<&str> = drives(places.iter().flatten()).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        self.note_left(&definition.uuid, &names)?;
+        for (number, copies) in places.iter().enumerate() {
+            let range = ring::range_name(number, definition.shards);
+            for node in drives(copies.iter()) {
                 nodes.create(&ShardPlace {
-                    node: node.clone(),
+                    node: node.to_owned(),
                     database: definition.uuid.clone(),
-                    range: ring::range_name(number, definition.shards),
+                    range: range.clone(),
                 })?;
+            }
+            if copies.len() > 1 {
+                let copy = |node: &String| ShardCopy {
+                    node: node.clone(),
+                    standing: Standing::Whole,
+                };
+                let shard = ShardKey {
+                    database: definition.uuid.clone(),
+                    range,
+                };
+                let copies: Vec<ShardCopy> = copies.iter().map(copy).collect();
+                self.book.save(&shard, &copies, None)?;
             }
         }
         Ok(())
     }
 
     /// Notes that the drives have shards of a database that is not named, or not any more.
-    fn note_left(&self, definition: &Definition) -> Result<()> {
+    fn note_left(&self, uuid: &str, names: &[&str]) -> Result<()> {
         let mut batch = WriteBatch::new();
-        for node in drives(&definition.nodes) {
-            batch.put(&left_key(&definition.uuid, node), &[]);
+        for node in names {
+            batch.put(&left_key(uuid, node), &[]);
         }
         Ok(self.db.write(&batch, Durability::PowerLoss)?)
     }
@@ -319,9 +371,10 @@ impl Catalogue {
             let database = self.get(name)?;
             let mut batch = WriteBatch::new();
             batch.delete(&key(DATABASE, name));
-            for node in drives(&database.places) {
-                batch.put(&left_key(&database.uuid, node), &[]);
+            for node in self.drives_of(&database)? {
+                batch.put(&left_key(&database.uuid, &node), &[]);
             }
+            Book::forget(&database.uuid, &mut batch);
             self.db.write(&batch, Durability::PowerLoss)?;
             let mut databases = self
                 .databases
@@ -332,11 +385,24 @@ impl Catalogue {
         };
         self.uses().remove(name);
         database.retire();
-        if drives(&database.places).next().is_some() {
+        if self.settings.nodes.is_some() {
             let _changing = self.change();
             self.remove_left();
         }
         remove_directory(&database.directory)
+    }
+
+    /// The drives that have copies of shards of `database`, or may have some left.
+    fn drives_of(&self, database: &Database) -> Result<BTreeSet<String>> {
+        let mut nodes = BTreeSet::new();
+        for (_, copies) in database.places()? {
+            nodes.extend(copies.into_iter().map(|copy| copy.node));
+        }
+        let left = self.book.left()?.into_iter();
+        let left = left.filter(|left| left.shard.database == database.uuid);
+        nodes.extend(left.map(|left| left.node));
+        nodes.remove(LOCAL_NODE);
+        Ok(nodes)
     }
 
     /// Says who may do what in `database`; `security` is canonical JSON.
@@ -351,7 +417,7 @@ impl Catalogue {
         let definition = Definition {
             uuid: database.uuid.clone(),
             shards: database.shard_count,
-            nodes: match drives(&database.places).next() {
+            nodes: match drives(database.places.iter()).next() {
                 None => Vec::new(),
                 Some(_) => database.places.clone(),
             },
@@ -387,13 +453,13 @@ impl Catalogue {
     fn save(&self, name: &str, definition: &Definition) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.put(&key(DATABASE, name), &encode(definition));
-        for node in drives(&definition.nodes) {
-            batch.delete(&left_key(&definition.uuid, node));
+        for state in self.node_states() {
+            batch.delete(&left_key(&definition.uuid, &state.name));
         }
         Ok(self.db.write(&batch, Durability::PowerLoss)?)
     }
 
-    fn change(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -444,52 +510,9 @@ fn left_key(uuid: &str, node: &str) -> Vec<u8> {
 }
 
 /// The nodes among `places` that are not this process; some may come several times.
-fn drives(places: &[String]) -> impl Iterator<Item = &str> {
-    let places = places.iter().map(String::as_str);
+fn drives<'a>(places: impl Iterator<Item = &'a String>) -> impl Iterator<Item = &'a str> {
+    let places = places.map(String::as_str);
     places.filter(|node| *node != LOCAL_NODE)
-}
-
-fn encode(definition: &Definition) -> Vec<u8> {
-    let security = match definition.security.as_str() {
-        "" => "null",
-        security => security,
-    };
-    let (uuid, shards) = (quote(&definition.uuid), definition.shards);
-    let nodes = match definition.nodes.as_slice() {
-        [] => String::new(),
-        nodes => {
-            let names = crate::array(nodes.iter().map(|name| quote(name)));
-            format!(r#","nodes":{names}"#)
-        }
-    };
-    format!(r#"{{"uuid":{uuid},"shards":{shards},"security":{security}{nodes}}}"#).into_bytes()
-}
-
-fn decode(name: &str, bytes: &[u8]) -> Result<Definition> {
-    let damaged = |reason: &str| Error::damaged(format!("database {name}"), reason);
-    let text = canonical(bytes).map_err(|error| damaged(&error.to_string()))?;
-    let json = Json::new(&text);
-    let uuid = json.member("uuid").and_then(Json::string);
-    let shards = json.member("shards").and_then(Json::integer);
-    let shards = shards.and_then(|it| usize::try_from(it).ok());
-    let shards = shards
-        .filter(|it| (1..=SHARDS_MAX).contains(it))
-        .ok_or_else(|| damaged("it has no shards"))?;
-    let security = json.member("security").map_or("null", Json::text);
-    let nodes = json.member("nodes").into_iter();
-    let nodes: Vec<String> = nodes
-        .flat_map(Json::elements)
-        .filter_map(|node| Some(node.string()?.into_owned()))
-        .collect();
-    if !nodes.is_empty() && nodes.len() != shards {
-        return Err(damaged("it has not as many nodes as shards"));
-    }
-    Ok(Definition {
-        uuid: uuid.ok_or_else(|| damaged("it has no uuid"))?.into_owned(),
-        shards,
-        nodes,
-        security: if security == "null" { "" } else { security }.to_owned(),
-    })
 }
 
 /// Checks that a database may be called `name`.
@@ -526,7 +549,7 @@ fn sync_directory(path: &Path) -> Result<()> {
     synced.map_err(|error| file_error("sync", path, &error))
 }
 
-fn remove_directory(path: &Path) -> Result<()> {
+pub(super) fn remove_directory(path: &Path) -> Result<()> {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(file_error("remove", path, &error))

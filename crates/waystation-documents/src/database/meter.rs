@@ -10,7 +10,7 @@ use std::time::Duration;
 use waystation::storage::{OsStorage, Storage};
 
 /// Scans for as long as this count half afterwards.
-const PERIOD: Duration = Duration::from_secs(4);
+const PERIOD: Duration = Duration::from_secs(1);
 /// Scans for less than this say nothing.
 const BUSY_MIN: Duration = Duration::from_millis(20);
 
@@ -53,6 +53,13 @@ impl Meter {
     pub(super) fn begin(self: &Arc<Self>) -> Begun {
         self.lock().begin(self.clock.now());
         Begun(Arc::clone(self))
+    }
+
+    /// How long one more scan is likely to take, compared with other nodes. One that was not measured is tried first.
+    pub(super) fn cost(&self) -> f64 {
+        let figures = self.lock();
+        let speed = figures.speed().map(|(documents, _)| documents.max(1.0));
+        (figures.active + 1) as f64 / speed.unwrap_or(f64::MAX)
     }
 
     /// Documents and bytes in a second; `None`: too little was scanned to say.

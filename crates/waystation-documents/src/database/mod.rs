@@ -4,6 +4,9 @@
 //!   catalogue    which databases there are; creates and deletes them
 //!   ring         which shard holds a document
 //!   nodes        the drives beside this process; meter: how fast their scans are; shares: how many shards each gets
+//!   replicas     the copies of a shard: changed in one order, read where they are whole; relief: of slow ones
+//!   book         how each copy stands, through crashes; fill: copies become whole; mend: what is still to be done
+//!   layout       on which nodes copies lie; rebalance: which of them move
 //!   part         what the database asks of a shard, wherever that is
 //!   update       writes, sorted by shard
 //!   listing      documents in the order of their identifiers, page by page
@@ -22,16 +25,25 @@
 //! Invariants: whoever uses the shards holds the gate for reading; a database is closed or deleted under the gate for
 //! writing. A deleted database answers [`Error::NoDatabase`] for ever; a new one of its name is another `Database`.
 
+mod book;
 mod catalogue;
+mod definition;
 mod design;
 mod feed;
+mod fill;
 mod filter;
 mod find;
 mod lanes;
+mod layout;
 mod listing;
+mod member;
+mod mend;
 mod meter;
 mod nodes;
 mod part;
+mod rebalance;
+mod relief;
+mod replicas;
 mod request;
 mod ring;
 mod sequence;
@@ -40,14 +52,17 @@ mod update;
 mod validate;
 mod views;
 
+pub use book::{ShardCopy, Standing};
 pub use catalogue::{Catalogue, Settings};
 pub use design::IndexInfo;
 pub use feed::{Feed, FeedPage, FeedRow, Filter, SelectorFilter};
 pub use filter::FilterFunction;
 pub use find::{FindPage, FindStats, Finder};
 pub use listing::{ListPage, Listed, Listing};
+pub use mend::FillState;
 pub use meter::Meter;
 pub use nodes::{LOCAL_NODE, NodeState, Nodes, ShardPlace};
+pub use rebalance::{NodeShare, RebalanceRequest, ShardMove};
 pub use request::{FindRequest, IndexRequest};
 pub use sequence::Sequence;
 pub use shares::shares;
@@ -57,26 +72,17 @@ pub use views::{DesignInfo, ViewAnswer, ViewEntries};
 use crate::attachment::AttachmentInfo;
 use crate::error::{Error, Result};
 use crate::revision::Revision;
-use crate::shard::{Clock, LocalDocument, Opened, Revisions, Shard, ShardAccess, ShardInfo};
-use part::{Part, each};
+use crate::shard::{Clock, LocalDocument, Opened, Replica, Revisions, Shard, ShardInfo};
+use book::{Book, ShardKey};
+use definition::Definition;
+use member::Member;
+use part::{Part, Place, each};
+use replicas::Replicas;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use validate::Validators;
 use waystation::Options;
-
-/// What the catalogue keeps of a database.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Definition {
-    /// 32 hexadecimal digits; its directory has this name.
-    uuid: String,
-    /// How many shards it has.
-    shards: usize,
-    /// The node of each shard; none: all are in this process.
-    nodes: Vec<String>,
-    /// Who may do what, as canonical JSON; empty: the default.
-    security: String,
-}
 
 /// Where a database stands.
 enum State {
@@ -108,8 +114,9 @@ pub struct Database {
     directory: PathBuf,
     uuid: String,
     shard_count: usize,
-    /// The node of each shard.
+    /// The node of each shard, where the book does not name its copies.
     places: Vec<String>,
+    book: Book,
     nodes: Option<Arc<dyn Nodes>>,
     security: Mutex<String>,
     options: Options,
@@ -151,8 +158,8 @@ impl Database {
         name: &str,
         directory: PathBuf,
         definition: &Definition,
-        options: Options,
-        nodes: Option<Arc<dyn Nodes>>,
+        (options, nodes): (Options, Option<Arc<dyn Nodes>>),
+        book: Book,
     ) -> Self {
         let here = || vec![LOCAL_NODE.to_owned(); definition.shards];
         let places = match definition.nodes.as_slice() {
@@ -161,6 +168,7 @@ impl Database {
         };
         Self {
             places,
+            book,
             nodes,
             name: name.to_owned(),
             directory,
@@ -193,16 +201,54 @@ impl Database {
         (0..self.shard_count).map(range).collect()
     }
 
-    /// The names of its shards' ranges, each with its node.
-    pub fn places(&self) -> Vec<(String, String)> {
-        self.ranges().into_iter().zip(self.places.clone()).collect()
+    fn shard_key(&self, number: usize) -> ShardKey {
+        ShardKey {
+            database: self.uuid.clone(),
+            range: ring::range_name(number, self.shard_count),
+        }
     }
 
-    /// The name of the range that holds document `id`, and its node.
-    pub fn place_of(&self, id: &str) -> (String, String) {
+    /// The copies of shard `number`.
+    fn copies(&self, number: usize) -> Result<Vec<ShardCopy>> {
+        let noted = self.book.copies(&self.shard_key(number))?;
+        let alone = || {
+            vec![ShardCopy {
+                node: self.places[number].clone(),
+                standing: Standing::Whole,
+            }]
+        };
+        Ok(noted.unwrap_or_else(alone))
+    }
+
+    /// The names of its shards' ranges, each with its copies.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`].
+    pub fn places(&self) -> Result<Vec<(String, Vec<ShardCopy>)>> {
+        let place = |number| {
+            let range = ring::range_name(number, self.shard_count);
+            Ok((range, self.copies(number)?))
+        };
+        (0..self.shard_count).map(place).collect()
+    }
+
+    /// The most copies that a shard of it has.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`].
+    pub fn copies_max(&self) -> Result<usize> {
+        let most = |most: usize, number| Ok(most.max(self.copies(number)?.len()));
+        (0..self.shard_count).try_fold(1, most)
+    }
+
+    /// The name of the range that holds document `id`, and its copies.
+    ///
+    /// # Errors
+    /// [`Error::Engine`], [`Error::Damaged`].
+    pub fn place_of(&self, id: &str) -> Result<(String, Vec<ShardCopy>)> {
         let number = ring::shard_of(id, self.shard_count);
         let range = ring::range_name(number, self.shard_count);
-        (range, self.places[number].clone())
+        Ok((range, self.copies(number)?))
     }
 
     /// Who may do what, as canonical JSON; empty: the default.
@@ -235,25 +281,65 @@ impl Database {
 
     fn open_shards(&self) -> Result<Vec<Part>> {
         let clock = Clock::default();
-        let open = |(range, node): (String, String)| {
-            let access: Arc<dyn ShardAccess> = if node == LOCAL_NODE {
-                let db = waystation::Db::open(self.directory.join(range), self.options.clone())?;
-                Arc::new(Shard::over(Arc::new(db), clock.clone())?)
-            } else {
-                let place = ShardPlace {
-                    node: node.clone(),
-                    database: self.uuid.clone(),
-                    range,
-                };
-                let nodes = self.nodes.as_ref();
-                nodes
-                    .ok_or_else(|| nodes::unknown(&node))?
-                    .reach(&place, &clock)?
+        let open = |number: usize| {
+            let copies = self.copies(number)?;
+            let is_here = matches!(copies.as_slice(), [only] if only.node == LOCAL_NODE);
+            if is_here && (self.nodes.is_none() || self.name.starts_with('_')) {
+                let shard = Shard::over(self.open_engine(number)?, clock.clone())?;
+                let place = Place::Here(Arc::new(shard));
+                return Ok(Part::new(place, number, self.shard_count));
+            }
+            let member = |copy: ShardCopy| {
+                let replica = self.open_replica(number, &copy.node)?;
+                let meter = self.meter(&copy.node);
+                Ok(Member::new(copy, replica, meter))
             };
-            let meter = self.nodes.as_ref().and_then(|nodes| nodes.meter(&node));
-            Ok(Part::new(node, access, meter))
+            let members: Result<Vec<Member>> = copies.into_iter().map(member).collect();
+            let (shard, book) = (self.shard_key(number), self.book.clone());
+            let replicas = Replicas::new(shard, clock.clone(), book, members?);
+            let place = Place::Nodes(Arc::new(replicas));
+            Ok(Part::new(place, number, self.shard_count))
         };
-        self.places().into_iter().map(open).collect()
+        (0..self.shard_count).map(open).collect()
+    }
+
+    fn open_engine(&self, number: usize) -> Result<Arc<waystation::Db>> {
+        let range = ring::range_name(number, self.shard_count);
+        let db = waystation::Db::open(self.directory.join(range), self.options.clone())?;
+        Ok(Arc::new(db))
+    }
+
+    /// The copy of shard `number` on `node`; on this one it is made if it is missing.
+    fn open_replica(&self, number: usize, node: &str) -> Result<Arc<dyn Replica>> {
+        if node == LOCAL_NODE {
+            let shard = Shard::over(self.open_engine(number)?, Clock::default())?;
+            return Ok(Arc::new(shard));
+        }
+        let shard = self.shard_key(number);
+        let place = ShardPlace {
+            node: node.to_owned(),
+            database: shard.database,
+            range: shard.range,
+        };
+        let reached = self.nodes.as_ref().map(|nodes| nodes.reach(&place));
+        match reached {
+            Some(Ok(replica)) => Ok(replica),
+            Some(Err(_)) | None => Ok(Arc::new(nodes::Unknown(node.to_owned()))),
+        }
+    }
+
+    fn meter(&self, node: &str) -> Option<Arc<Meter>> {
+        self.nodes.as_ref().and_then(|nodes| nodes.meter(node))
+    }
+
+    /// The copies of shard `number`, and what keeps the database open while they are used.
+    fn replicas(&self, number: usize) -> Result<(Arc<Replicas>, Arc<()>)> {
+        let shards = self.shards()?;
+        let replicas = shards.get(number).and_then(Part::replicas);
+        let replicas = replicas.ok_or_else(|| {
+            Error::BadRequest("The shards of this database stay in the server's process.".into())
+        })?;
+        Ok((Arc::clone(replicas), Arc::clone(&self.reading)))
     }
 
     /// Closes the shards, if nothing uses them. Returns whether they are closed.
@@ -265,7 +351,10 @@ impl Database {
         if Arc::strong_count(&self.reading) > 1 {
             return false;
         }
-        if matches!(*state, State::Open(_)) {
+        if let State::Open(parts) = &*state {
+            if parts.iter().any(Part::is_held) {
+                return false;
+            }
             *state = State::Closed;
             self.validators.clear();
         }
@@ -279,6 +368,11 @@ impl Database {
 
     /// Waits for what uses the shards, closes them, and refuses all that comes.
     fn retire(&self) {
+        if let State::Open(parts) = &*self.state.read().unwrap_or_else(PoisonError::into_inner) {
+            for replicas in parts.iter().filter_map(Part::replicas) {
+                replicas.is_retired.store(true, Ordering::SeqCst);
+            }
+        }
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = State::Deleted;
     }
 

@@ -5,7 +5,8 @@
 
 use super::meter::Meter;
 use crate::error::{Error, NodeFault, Result};
-use crate::shard::{Clock, ShardAccess};
+use crate::shard::{CopySource, Replica, Request, Told, Turn, ViewRows};
+use crate::views::{DesignDocument, Limits, ViewQuery};
 use std::sync::Arc;
 
 /// The name of this process among the nodes.
@@ -41,17 +42,23 @@ pub trait Nodes: Send + Sync + std::fmt::Debug {
     /// What measures the scans of `node`, also of this process.
     fn meter(&self, node: &str) -> Option<Arc<Meter>>;
 
-    /// The shard at `place`, whose sequences come from `clock`. It need not be reachable yet.
+    /// The copy of a shard at `place`. It need not be reachable yet.
     ///
     /// # Errors
     /// [`Error::Node`] if there is no such node.
-    fn reach(&self, place: &ShardPlace, clock: &Clock) -> Result<Arc<dyn ShardAccess>>;
+    fn reach(&self, place: &ShardPlace) -> Result<Arc<dyn Replica>>;
 
-    /// Makes the shard at `place`, which survives a power cut when this returns.
+    /// Makes the copy of a shard at `place`, if it is not there; it survives a power cut when this returns.
     ///
     /// # Errors
     /// [`Error::Node`].
     fn create(&self, place: &ShardPlace) -> Result<()>;
+
+    /// Removes the copy of a shard at `place`. What is not there is no error.
+    ///
+    /// # Errors
+    /// [`Error::Node`].
+    fn remove_shard(&self, place: &ShardPlace) -> Result<()>;
 
     /// Removes all that `node` has of the database `database`, a uuid. What is not there is no error.
     ///
@@ -67,6 +74,33 @@ pub(super) fn unknown(node: &str) -> Error {
         reason: format!(
             "the database has shards on the node {node}, which this server does not know; start the server with --drive {node}=ADDRESS"
         ),
+    }
+}
+
+/// The copy of a shard on a node that is not known.
+pub(super) struct Unknown(pub(super) String);
+
+impl Replica for Unknown {
+    fn follow(&self, _turn: Turn, _request: Request) -> Result<Told> {
+        Err(unknown(&self.0))
+    }
+
+    fn view_rows(
+        &self,
+        _design: &DesignDocument,
+        _name: &str,
+        _query: &ViewQuery,
+        _limits: Limits,
+    ) -> Result<ViewRows> {
+        Err(unknown(&self.0))
+    }
+
+    fn begin_copy(&self) -> Result<Box<dyn CopySource>> {
+        Err(unknown(&self.0))
+    }
+
+    fn is_remote(&self) -> bool {
+        true
     }
 }
 

@@ -3,7 +3,8 @@
 //! Each call makes a request, and reads the reply that belongs to it. A reply of another kind is an error of the node,
 //! and so is a page that does not keep to its order or its size: a drive is not believed what cannot be true.
 
-use super::meter::Meter;
+use super::replicas::Replicas;
+use super::{LOCAL_NODE, ring};
 use crate::attachment::AttachmentInfo;
 use crate::document::Document;
 use crate::error::{Error, NodeFault, Result};
@@ -11,8 +12,8 @@ use crate::mango::Groups;
 use crate::revision::Revision;
 use crate::shard::{
     Edits, FindPart, FindStep, IndexDefinition, ListedDocument, LocalDocument, Opened, ReadChange,
-    Reply, Request, Revisions, ScanOptions, ShardAccess, ShardInfo, Updated, ViewRows, ViewsInfo,
-    WantedChanges,
+    Reply, Request, Revisions, ScanOptions, Shard, ShardAccess, ShardInfo, Updated, ViewRows,
+    ViewsInfo, WantedChanges,
 };
 use crate::views::{DesignDocument, Limits, Signature, ViewQuery};
 use std::sync::Arc;
@@ -21,17 +22,24 @@ use waystation::Durability;
 /// A part of a database. See the module.
 #[derive(Clone)]
 pub(super) struct Part {
-    access: Arc<dyn ShardAccess>,
-    /// The name of the node, for errors.
-    node: String,
-    /// Measures the scans of the node.
-    meter: Option<Arc<Meter>>,
+    place: Place,
+    /// The number of its range, and how many there are.
+    range: (usize, usize),
+}
+
+/// Where a part is.
+#[derive(Clone)]
+pub(super) enum Place {
+    /// In this process, and nowhere else.
+    Here(Arc<Shard>),
+    /// On nodes.
+    Nodes(Arc<Replicas>),
 }
 
 /// The reply of one kind; others are an error.
 macro_rules! reply {
     ($part:expr, $request:expr, $kind:pat => $value:expr) => {
-        match $part.access.ask($request)? {
+        match $part.access().ask($request)? {
             $kind => Ok($value),
             _ => Err($part.lies("a reply that belongs to another request")),
         }
@@ -39,20 +47,45 @@ macro_rules! reply {
 }
 
 impl Part {
-    pub(super) fn new(
-        node: String,
-        access: Arc<dyn ShardAccess>,
-        meter: Option<Arc<Meter>>,
-    ) -> Self {
-        Self {
-            access,
-            node,
-            meter,
+    /// The part of range `number` of `ranges`.
+    pub(super) fn new(place: Place, number: usize, ranges: usize) -> Self {
+        let range = (number, ranges);
+        Self { place, range }
+    }
+
+    fn access(&self) -> &dyn ShardAccess {
+        match &self.place {
+            Place::Here(shard) => &**shard,
+            Place::Nodes(replicas) => &**replicas,
+        }
+    }
+
+    /// The name of the node that answers.
+    fn node(&self) -> String {
+        match &self.place {
+            Place::Here(_) => LOCAL_NODE.to_owned(),
+            Place::Nodes(replicas) => replicas.node(),
+        }
+    }
+
+    /// Its copies, if it may have some.
+    pub(super) fn replicas(&self) -> Option<&Arc<Replicas>> {
+        match &self.place {
+            Place::Here(_) => None,
+            Place::Nodes(replicas) => Some(replicas),
+        }
+    }
+
+    /// Whether something beside the database holds it.
+    pub(super) fn is_held(&self) -> bool {
+        match &self.place {
+            Place::Here(shard) => Arc::strong_count(shard) > 1,
+            Place::Nodes(replicas) => Arc::strong_count(replicas) > 1,
         }
     }
 
     pub(super) fn is_remote(&self) -> bool {
-        self.access.is_remote()
+        self.access().is_remote()
     }
 
     /// The error of a node that answered `what`.
@@ -61,7 +94,7 @@ impl Part {
             fault: NodeFault::Lying,
             reason: format!(
                 "node {} answered {what}; check its version and its memory, and restart it",
-                self.node
+                self.node()
             ),
         }
     }
@@ -209,7 +242,16 @@ impl Part {
             .chain(rows.iter().map(|row| row.id.as_str()))
             .collect();
         self.check_pages(&ids, options.descending, rows.len(), rows_max, is_end)?;
+        self.check_ids(rows.iter().map(|row| row.id.as_bytes()))?;
         Ok((rows, is_end))
+    }
+
+    /// Checks that documents belong to this part.
+    fn check_ids<'a>(&self, mut ids: impl Iterator<Item = &'a [u8]>) -> Result<()> {
+        let (number, ranges) = self.range;
+        let is_here = matches!(self.place, Place::Here(_));
+        let is_own = |id: &[u8]| is_here || ring::shard_of(id, ranges) == number;
+        self.check(ids.all(is_own), "documents that belong to another range")
     }
 
     /// Checks what every page keeps to: its order, behind the one before, its size, and that it goes on.
@@ -261,6 +303,8 @@ impl Part {
         let read = rows.iter().map(|row| row.sequence);
         let places: Vec<u64> = [from].into_iter().chain(read).collect();
         self.check_pages(&places, descending, rows.len(), rows_max, is_end)?;
+        let changes = rows.iter().filter_map(|row| row.change.as_ref());
+        self.check_ids(changes.map(|change| change.id.as_bytes()))?;
         Ok((rows, is_end))
     }
 
@@ -272,11 +316,10 @@ impl Part {
         let (query, found_max) = (Arc::clone(&step.query), step.found_max);
         let descending = query.descending;
         let after = step.after.clone();
-        let begun = self.meter.as_ref().map(Meter::begin);
-        let part = reply!(self, Request::Find { step }, Reply::Found { part } => part)?;
-        if let Some(begun) = begun {
-            begun.end(part.stats);
-        }
+        let part = match &self.place {
+            Place::Nodes(replicas) => replicas.find(step)?,
+            Place::Here(shard) => return shard.find(&step),
+        };
         let found = part.found.iter().map(|(place, _)| place);
         let places: Vec<&Vec<u8>> = after.iter().chain(found).collect();
         let rows = part.found.len();
@@ -290,6 +333,12 @@ impl Part {
             _ => rows == 0,
         };
         self.check(is_behind, "a place before what it found")?;
+        let goes_on = part.is_end || part.reached != after;
+        self.check(goes_on, "a step that came to where it began")?;
+        if query.index.is_none() {
+            let ids = part.found.iter().map(|(place, _)| place.as_slice());
+            self.check_ids(ids)?;
+        }
         let is_of_query = match &query.aggregate {
             Some(aggregate) => part.groups.is_of(aggregate) && rows == 0,
             None => part.groups == Groups::default(),
@@ -306,7 +355,7 @@ impl Part {
     }
 
     pub(super) fn is_on_node_of(&self, other: &Self) -> bool {
-        self.node == other.node
+        self.node() == other.node()
     }
 
     pub(super) fn index_definitions(&self) -> Result<Vec<IndexDefinition>> {
@@ -329,7 +378,7 @@ impl Part {
         query: &ViewQuery,
         limits: Limits,
     ) -> Result<ViewRows> {
-        self.access.view_rows(design, name, query, limits)
+        self.access().view_rows(design, name, query, limits)
     }
 
     pub(super) fn build_views(&self, design: &DesignDocument, limits: Limits) -> Result<()> {

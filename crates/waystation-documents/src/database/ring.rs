@@ -7,8 +7,8 @@
 const PLACES: u64 = 1 << 32;
 
 /// The number of the shard, of `shards`, that holds document `id`.
-pub(super) fn shard_of(id: &str, shards: usize) -> usize {
-    let place = u64::from(crc32fast::hash(id.as_bytes()));
+pub(super) fn shard_of(id: impl AsRef<[u8]>, shards: usize) -> usize {
+    let place = u64::from(crc32fast::hash(id.as_ref()));
     let width = PLACES / shards as u64;
     ((place / width) as usize).min(shards - 1)
 }

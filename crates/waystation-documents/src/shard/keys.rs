@@ -39,6 +39,8 @@ pub(super) const ROWS: u8 = b'y';
 
 /// The key of the shard's own record.
 pub(super) const SHARD: &[u8] = b"mshard";
+/// The key of how far the numbered changes of a copy have come.
+pub(super) const TURNS: &[u8] = b"mturn";
 
 const ESCAPED_ZERO: [u8; 2] = [0, 0xff];
 const END: [u8; 2] = [0, 1];

@@ -8,8 +8,10 @@
 //! Invariants: a head's sequence is that of its one change; the winner of a head's tree, and every other leaf, has a
 //! body; sequences are handed out once, in order, by a clock that the shards of a database share.
 
+mod answer;
 mod changes;
 mod compact;
+mod copy;
 mod find;
 mod index;
 mod index_scan;
@@ -22,18 +24,23 @@ mod request;
 mod scan;
 mod sizes;
 mod split;
+mod turns;
 mod update;
 mod views;
 
 pub use changes::{Change, Changes};
 pub use compact::Compacted;
+pub use copy::{CopyPage, CopySource, Entry, KeySpan, ShardSnapshot};
 pub use find::{FindPart, FindQuery, FindStep};
 pub use index::IndexDefinition;
 pub use index_scan::IndexScan;
 pub use local::LocalDocument;
 pub use read::{Opened, Revisions, Version};
-pub use request::{ListedDocument, ReadChange, Reply, Request, ShardAccess, WantedChanges};
+pub use request::{
+    ListedDocument, ReadChange, Replica, Reply, Request, Scope, ShardAccess, WantedChanges,
+};
 pub use scan::{Scan, ScanOptions, ScanStats, StoredDocument};
+pub use turns::{Told, Turn, Turns};
 pub use update::{Edits, Updated};
 pub use views::{RowSource, ViewRows, ViewsInfo};
 
@@ -108,6 +115,16 @@ impl State {
         }
         Ok(state)
     }
+
+    /// The record of the shard in `db`; a shard that is new has the default.
+    fn read(db: &Db) -> Result<Self> {
+        match db.get(keys::SHARD)? {
+            Some(bytes) => {
+                Self::decode(&bytes).map_err(|error| Error::damaged("the shard", &error))
+            }
+            None => Ok(Self::default()),
+        }
+    }
 }
 
 /// Hands out update sequences. The shards of a database share one, so that their changes stand in one order.
@@ -173,6 +190,10 @@ pub struct Shard {
     /// Replaced under the lock of `state`.
     indexes: RwLock<Indexes>,
     builds: Builds,
+    /// How far the numbered changes have come.
+    turns: Mutex<Turns>,
+    /// Held while a numbered change is made.
+    taking: Mutex<()>,
 }
 
 impl Shard {
@@ -189,13 +210,7 @@ impl Shard {
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`].
     pub fn over(db: Arc<Db>, clock: Clock) -> Result<Self> {
-        let state = match db.get(keys::SHARD)? {
-            Some(bytes) => {
-                let state = State::decode(&bytes);
-                state.map_err(|error| Error::damaged("the shard", &error))?
-            }
-            None => State::default(),
-        };
+        let state = State::read(&db)?;
         clock.pass(state.sequence);
         let shard = Self {
             db,
@@ -204,7 +219,10 @@ impl Shard {
             attaching: RwLock::new(()),
             indexes: RwLock::default(),
             builds: Builds::default(),
+            turns: Mutex::default(),
+            taking: Mutex::default(),
         };
+        shard.load_turns()?;
         shard.load_indexes()?;
         Ok(shard)
     }
@@ -236,11 +254,6 @@ impl Shard {
             ..*state
         };
         self.commit(&mut state, changed, WriteBatch::new())
-    }
-
-    /// Has the sequences of later updates follow `sequence`, which a clock elsewhere handed out.
-    pub fn pass(&self, sequence: u64) {
-        self.clock.pass(sequence);
     }
 
     /// The engine below.

@@ -3,13 +3,15 @@
 //! A request and its reply are plain values. A shard in this process answers at once; one on a drive gets the same
 //! request as bytes, answers it with the same function, and sends the reply. So there is one path for both.
 //!
+//! A shard may have copies, each a [`Replica`]. A request's [`Scope`] says which of them it is for.
+//!
 //! Long answers are asked for in pages that are of one moment each. Rows of a view are the exception: they are read
 //! from one snapshot ([`ShardAccess::view_rows`]).
 
 use super::find::{FindPart, FindStep};
 use super::{
-    Change, Edits, IndexDefinition, LocalDocument, Opened, Revisions, ScanOptions, Shard,
-    ShardInfo, Updated, ViewRows, ViewsInfo,
+    Change, CopySource, Edits, Entry, IndexDefinition, KeySpan, LocalDocument, Opened, Revisions,
+    ScanOptions, ShardInfo, Told, Turn, Updated, ViewRows, ViewsInfo,
 };
 use crate::attachment::AttachmentInfo;
 use crate::document::Document;
@@ -17,7 +19,6 @@ use crate::error::Result;
 use crate::revision::Revision;
 use crate::views::{DesignDocument, Limits, Signature, ViewQuery};
 use crate::wire::{wire_enum, wire_struct};
-use std::ops::Bound;
 use waystation::Durability;
 
 /// What holds a shard, and answers for it.
@@ -42,6 +43,47 @@ pub trait ShardAccess: Send + Sync {
 
     /// Whether asking means waiting for another machine, so that several are better asked at once.
     fn is_remote(&self) -> bool;
+}
+
+/// One copy of a shard, wherever it is.
+pub trait Replica: Send + Sync {
+    /// Answers `request` when it is its turn.
+    ///
+    /// # Errors
+    /// [`Error::Node`](crate::Error::Node) if no answer comes.
+    fn follow(&self, turn: Turn, request: Request) -> Result<Told>;
+
+    /// As [`ShardAccess::view_rows`].
+    ///
+    /// # Errors
+    /// As [`ShardAccess::view_rows`].
+    fn view_rows(
+        &self,
+        design: &DesignDocument,
+        name: &str,
+        query: &ViewQuery,
+        limits: Limits,
+    ) -> Result<ViewRows>;
+
+    /// Begins to copy it as it stands now.
+    ///
+    /// # Errors
+    /// What reading fails of; [`Error::Node`](crate::Error::Node).
+    fn begin_copy(&self) -> Result<Box<dyn CopySource>>;
+
+    /// As [`ShardAccess::is_remote`].
+    fn is_remote(&self) -> bool;
+}
+
+/// Which copies of a shard a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Any of them: it reads.
+    Any,
+    /// All, in one order with the other changes.
+    Ordered,
+    /// All, at any time: twice does no more than once.
+    All,
 }
 
 /// What is asked of a shard. Each variant is the call of [`Shard`] of its name, unless it says otherwise.
@@ -149,6 +191,18 @@ pub enum Request {
     Compact,
     /// Has all that was written survive a power cut.
     Sync,
+    /// The digest of what lies between two keys.
+    Digest {
+        span: KeySpan,
+    },
+    Fill {
+        span: KeySpan,
+        entries: Vec<Entry>,
+    },
+    Reload,
+    SetTurn {
+        number: u64,
+    },
 }
 
 /// Which changes are wanted of a shard.
@@ -291,6 +345,10 @@ wire_enum! {
         27 => Compact,
         28 => Sync,
         29 => Split { shards },
+        30 => Digest { span },
+        31 => Fill { span, entries },
+        32 => Reload,
+        33 => SetTurn { number },
     }
     Reply {
         1 => Done,
@@ -325,6 +383,37 @@ impl Request {
         }
     }
 
+    /// Which copies it is for.
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::Update { .. }
+            | Self::PutLocal { .. }
+            | Self::DeleteLocal { .. }
+            | Self::Purge { .. }
+            | Self::SetRevsLimit { .. } => Scope::Ordered,
+            Self::CreateIndex { .. }
+            | Self::DropIndex { .. }
+            | Self::CleanUpViews { .. }
+            | Self::Compact
+            | Self::Sync
+            | Self::Fill { .. }
+            | Self::Reload
+            | Self::SetTurn { .. } => Scope::All,
+            _ => Scope::Any,
+        }
+    }
+
+    /// The same request as one that survives the end of the process, and what it is to survive.
+    pub(crate) fn without_durability(mut self) -> (Self, Durability) {
+        let durability = match &mut self {
+            Self::Update { durability, .. } | Self::PutLocal { durability, .. } => {
+                std::mem::replace(durability, Durability::ProcessCrash)
+            }
+            _ => Durability::ProcessCrash,
+        };
+        (self, durability)
+    }
+
     /// Whether it may be asked again if the answer was lost: it changes nothing, or the same a second time.
     pub fn is_repeatable(&self) -> bool {
         !matches!(
@@ -334,148 +423,5 @@ impl Request {
                 | Self::DeleteLocal { .. }
                 | Self::Purge { .. }
         )
-    }
-}
-
-impl ShardAccess for Shard {
-    fn ask(&self, request: Request) -> Result<Reply> {
-        self.answer(request)
-    }
-
-    fn view_rows(
-        &self,
-        design: &DesignDocument,
-        name: &str,
-        query: &ViewQuery,
-        limits: Limits,
-    ) -> Result<ViewRows> {
-        Self::view_rows(self, design, name, query, limits)
-    }
-
-    fn is_remote(&self) -> bool {
-        false
-    }
-}
-
-impl Shard {
-    /// Answers `request`, here.
-    ///
-    /// # Errors
-    /// What the call of its name fails of.
-    pub fn answer(&self, request: Request) -> Result<Reply> {
-        Ok(match request {
-            Request::Update {
-                documents,
-                edits,
-                durability,
-            } => {
-                let outcomes = self.update(&documents, edits, durability)?;
-                Reply::Updated { outcomes }
-            }
-            Request::PutLocal {
-                name,
-                version,
-                body,
-                durability,
-            } => {
-                let number = self.put_local(&name, version, &body, durability)?;
-                Reply::Number { number }
-            }
-            Request::DeleteLocal { name, version } => {
-                self.delete_local(&name, version)?;
-                Reply::Done
-            }
-            Request::Purge { id, revisions } => {
-                let revisions = self.purge(&id, &revisions)?;
-                Reply::Purged { revisions }
-            }
-            Request::SetRevsLimit { limit } => {
-                self.set_revs_limit(limit)?;
-                Reply::Done
-            }
-            Request::CreateIndex { definition } => {
-                self.create_index(definition)?;
-                Reply::Done
-            }
-            Request::DropIndex { name } => {
-                self.drop_index(&name)?;
-                Reply::Done
-            }
-            Request::BuildViews { design, limits } => {
-                let number = self.build_views(&design, limits)?;
-                Reply::Number { number }
-            }
-            Request::CleanUpViews { kept } => {
-                self.clean_up_views(&kept)?;
-                Reply::Done
-            }
-            Request::Compact => {
-                self.compact()?;
-                self.db()
-                    .compact_range(Bound::Unbounded, Bound::Unbounded)?;
-                Reply::Done
-            }
-            Request::Sync => {
-                self.db().sync()?;
-                Reply::Done
-            }
-            reading => self.answer_reading(reading)?,
-        })
-    }
-
-    /// Answers a request that changes nothing.
-    fn answer_reading(&self, request: Request) -> Result<Reply> {
-        Ok(match request {
-            Request::Info => Reply::Info { info: self.info() },
-            Request::Sizes => Reply::Sizes {
-                file_bytes: super::sizes::bytes_below(self.db().path())?,
-                active_bytes: self.db().approximate_bytes(&[], &[0xff])?,
-            },
-            Request::OpenWinner { id } => Reply::Opened {
-                opened: self.open_winner(&id)?,
-            },
-            Request::OpenRevision { id, revision } => Reply::Opened {
-                opened: self.open_revision(&id, &revision)?,
-            },
-            Request::OpenRevisions {
-                id,
-                revisions,
-                latest,
-            } => Reply::OpenedRevisions {
-                found: self.open_revisions(&id, &revisions, latest)?,
-            },
-            Request::MissingRevisions { id, revisions } => {
-                let (missing, ancestors) = self.missing_revisions(&id, &revisions)?;
-                Reply::Missing { missing, ancestors }
-            }
-            Request::Winner { id } => Reply::Winner {
-                winner: self.winner(&id)?,
-            },
-            Request::Attachment { info } => Reply::Bytes {
-                bytes: self.attachment(&info)?,
-            },
-            Request::OpenLocal { name } => Reply::Local {
-                document: self.open_local(&name)?,
-            },
-            Request::LocalDocuments => Reply::Locals {
-                documents: self.local_documents()?,
-            },
-            Request::CountChanges { since } => Reply::Number {
-                number: self.count_changes(since)?,
-            },
-            Request::Find { step } => Reply::Found {
-                part: self.find(&step)?,
-            },
-            Request::Split { shards } => Reply::Points {
-                ids: self.split(shards)?,
-            },
-            Request::IndexDefinitions => Reply::Indexes {
-                definitions: self.index_definitions(),
-            },
-            Request::ViewsInfo { design } => Reply::Views {
-                info: self.views_info(&design)?,
-            },
-            paged => self.answer_paged(&paged)?,
-        })
     }
 }

@@ -41,7 +41,7 @@ enum Told {
 
 wire_enum! {
     Absence { 1 => Missing, 2 => Deleted }
-    NodeFault { 1 => Down, 2 => Slow, 3 => Full, 4 => Refused, 5 => Lying, 6 => Failed }
+    NodeFault { 1 => Down, 2 => Slow, 3 => Full, 4 => Refused, 5 => Lying, 6 => Failed, 7 => Broken }
     ScriptError { 1 => Compilation(reason), 2 => Time(limit), 3 => Memory(limit), 4 => Thrown { word, reason } }
     Told {
         1 => Conflict,

@@ -21,7 +21,7 @@ pub use waystation_format::varint::Reader;
 use waystation_format::varint::{put_length_prefixed, put_u64};
 
 /// The version of these bytes. Host and drive must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A value that travels.
 pub trait Wire: Sized {

@@ -5,6 +5,7 @@
 //! fits, as somebody would who means harm.
 
 mod compaction;
+mod drive;
 mod files;
 mod format;
 mod handoff;
@@ -25,7 +26,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 22] = [
+pub const ALL: [Target; 23] = [
     target("batch", format::batch, format::batch_seeds),
     target("block", format::block, format::block_seeds),
     target(
@@ -58,6 +59,7 @@ pub const ALL: [Target; 22] = [
         compaction::compaction,
         compaction::compaction_seeds,
     ),
+    target("drive_message", drive::message, drive::message_seeds),
     target("trace", text::trace, text::trace_seeds),
     target("names", text::names, text::names_seeds),
 ];

@@ -3,11 +3,11 @@
 use crate::auth;
 use crate::failure::{Failure, Outcome};
 use crate::handlers::documents;
+use crate::handlers::nodes::node_name;
 use crate::query::encode;
 use crate::reply::{self, Reply};
 use crate::request::Call;
 use hyper::StatusCode;
-use waystation_documents::database::LOCAL_NODE;
 use waystation_documents::json::{Json, quote};
 use waystation_documents::{Database, Error};
 
@@ -39,12 +39,13 @@ async fn info(call: &Call) -> Outcome<Reply> {
 pub(crate) fn info_json(database: &Database) -> Result<String, Error> {
     let info = database.info()?;
     let (file, active) = (info.file_bytes, info.active_bytes);
-    let shards = database.ranges().len();
+    let (shards, copies) = (database.ranges().len(), database.copies_max()?);
+    let quorum = copies / 2 + 1;
     Ok(format!(
         "{{\"instance_start_time\":\"0\",\"db_name\":{},\"purge_seq\":{},\"update_seq\":{},\
          \"sizes\":{{\"file\":{file},\"external\":{active},\"active\":{active}}},\"props\":{{}},\
          \"doc_del_count\":{},\"doc_count\":{},\"disk_format_version\":8,\"compact_running\":{},\
-         \"cluster\":{{\"q\":{shards},\"n\":1,\"w\":1,\"r\":1}}}}",
+         \"cluster\":{{\"q\":{shards},\"n\":{copies},\"w\":{quorum},\"r\":1}}}}",
         quote(database.name()),
         quote(&format!("{}-waystation", info.purge_sequence)),
         quote(&info.update_sequence.to_string()),
@@ -68,10 +69,17 @@ async fn create(call: &Call) -> Outcome<Reply> {
     let has_drives = call.app.settings.nodes.is_some();
     let placement = call.query.get("placement").filter(|_| has_drives);
     let weights = placement.map(weights_of).transpose()?;
+    let copies = match call.query.get("n").filter(|_| has_drives) {
+        None => 1,
+        Some(text) => text.parse().unwrap_or(0),
+    };
     let name = call.segments[0].clone();
     let location = format!("/{}", encode(&name));
     call.app
-        .run(move |app| Ok(app.catalogue.create(&name, shards, weights.as_deref())?))
+        .run(move |app| {
+            let (catalogue, weights) = (&app.catalogue, weights.as_deref());
+            Ok(catalogue.create_copies(&name, (shards, copies), weights)?)
+        })
         .await?;
     let mut reply = reply::json(StatusCode::CREATED, r#"{"ok":true}"#.to_owned());
     reply::set(&mut reply, "Location", &location);
@@ -83,7 +91,7 @@ fn weights_of(text: &str) -> Outcome<Vec<(String, f64)>> {
     let weight = |part: &str| {
         let (name, weight) = part.rsplit_once(':')?;
         let weight: f64 = weight.parse().ok()?;
-        let name = if name == "_local" { LOCAL_NODE } else { name };
+        let name = node_name(name);
         let is_weight = weight.is_finite() && weight >= 0.0 && !name.is_empty();
         is_weight.then(|| (name.to_owned(), weight))
     };
@@ -140,24 +148,7 @@ pub(crate) async fn security(mut call: Call) -> Outcome<Reply> {
     Ok(reply::ok(r#"{"ok":true}"#))
 }
 
-pub(crate) async fn shards(call: Call) -> Outcome<Reply> {
-    call.allow("GET")?;
-    let database = call.database().await?;
-    let text = match call.segments.get(2..) {
-        Some([]) | None => {
-            let shard = |(range, node): &(String, String)| format!("\"{range}\":[{}]", quote(node));
-            let shards: Vec<String> = database.places().iter().map(shard).collect();
-            format!("{{\"shards\":{{{}}}}}", shards.join(","))
-        }
-        Some(id) => {
-            let (range, node) = database.place_of(&id.join("/"));
-            format!("{{\"range\":\"{range}\",\"nodes\":[{}]}}", quote(&node))
-        }
-    };
-    Ok(reply::ok(text))
-}
-
-/// One copy of each shard is always in agreement.
+/// Copies of a shard agree, or are filled without being asked to.
 pub(crate) async fn sync_shards(call: Call) -> Outcome<Reply> {
     call.allow("POST")?;
     let database = call.database().await?;

@@ -102,9 +102,12 @@ fn shards(finder: &Finder, database: &Database) -> String {
     if stats.is_empty() {
         return String::new();
     }
-    let places = database.places();
+    // A range whose copies cannot be told now is told without its node.
+    let places = database.places().unwrap_or_default();
     let shard = |(at, stats): (usize, ScanStats)| {
-        let (range, node) = places.get(at).cloned().unwrap_or_default();
+        let (range, copies) = places.get(at).cloned().unwrap_or_default();
+        let node = copies.into_iter().find(|it| it.standing.is_in_service());
+        let node = node.map_or(String::new(), |copy| copy.node);
         format!(
             "{{\"range\":{},\"node\":{},\"docs_examined\":{},\"bodies_read\":{},\"bytes_read\":{}}}",
             quote(&range),

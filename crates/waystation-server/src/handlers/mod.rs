@@ -10,6 +10,7 @@ pub(crate) mod documents;
 pub(crate) mod find;
 pub(crate) mod local;
 pub(crate) mod maintenance;
+pub(crate) mod nodes;
 pub(crate) mod open;
 pub(crate) mod replicate;
 pub(crate) mod replication;

@@ -3,14 +3,13 @@
 use crate::auth::User;
 use crate::failure::{Failure, Outcome};
 use crate::handlers::databases::info_json;
-use crate::handlers::replicate;
+use crate::handlers::{nodes, replicate};
 use crate::query::Query;
 use crate::reply::{self, Reply};
 use crate::request::Call;
 use crate::uuids::hex;
 use hyper::StatusCode;
 use waystation_documents::array;
-use waystation_documents::database::NodeState;
 use waystation_documents::json::{Json, Kind, quote};
 
 /// The version of CouchDB whose interface this is.
@@ -39,33 +38,8 @@ pub(crate) fn up(call: &Call) -> Outcome<Reply> {
 pub(crate) fn active_tasks(call: &Call) -> Outcome<Reply> {
     call.user.require_admin()?;
     call.allow("GET")?;
-    Ok(reply::ok(array(replicate::tasks(call))))
-}
-
-pub(crate) fn membership(call: &Call) -> Outcome<Reply> {
-    call.user.require_admin()?;
-    call.allow("GET")?;
-    let states = call.app.catalogue.node_states();
-    if states.is_empty() {
-        return Ok(reply::ok(format!(
-            "{{\"all_nodes\":[{NODE}],\"cluster_nodes\":[{NODE}]}}"
-        )));
-    }
-    let names = array(states.iter().map(|state| quote(&state.name)));
-    let figure = |figure: Option<f64>| figure.map_or("null".to_owned(), |it| format!("{it:.0}"));
-    let speed = |state: &NodeState| {
-        let documents = figure(state.documents_per_second);
-        let bytes = figure(state.bytes_per_second);
-        format!(
-            "{}:{{\"docs_per_second\":{documents},\"bytes_per_second\":{bytes}}}",
-            quote(&state.name)
-        )
-    };
-    let speeds: Vec<String> = states.iter().map(speed).collect();
-    Ok(reply::ok(format!(
-        "{{\"all_nodes\":{names},\"cluster_nodes\":{names},\"scans\":{{{}}}}}",
-        speeds.join(",")
-    )))
+    let tasks = replicate::tasks(call).into_iter().chain(nodes::tasks(call));
+    Ok(reply::ok(array(tasks)))
 }
 
 pub(crate) fn node(call: &Call) -> Outcome<Reply> {
