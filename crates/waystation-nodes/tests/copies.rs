@@ -114,7 +114,7 @@ fn shards_move_between_nodes_and_back() -> Result<(), Error> {
     let index = r#"{"index":{"fields":["n"]},"ddoc":"d","name":"n"}"#;
     let index = waystation_documents::json::Json::new(index);
     database.create_index(&waystation_documents::database::IndexRequest::parse(index)?)?;
-    let by_index = r#"{"selector":{"n":{"$gte":590}},"use_index":"d","fields":["n"]}"#;
+    let by_index = r#"{"selector":{"n":{"$gte":590,"$lt":600}},"use_index":"d","fields":["n"]}"#;
     let before = find(&database, by_index)?.0;
     assert_eq!(before.len(), 10);
     let planned = move_to(&catalogue, &[("one", 1.0), ("two", 1.0)], true)?;

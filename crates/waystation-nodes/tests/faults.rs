@@ -72,7 +72,7 @@ fn a_host_starts_without_its_drives_and_names_those_it_lacks() -> Result<(), Err
     assert_eq!(find(&*catalogue.get("near")?, ALL)?.0.len(), 10);
     let (kind, reason) = fault(find(&*catalogue.get("far")?, ALL));
     assert_eq!(kind, NodeFault::Down);
-    assert!(reason.contains("no drive one"), "{reason}");
+    assert!(reason.contains("--drive one=ADDRESS"), "{reason}");
     let refused = catalogue.create("x", 2, Some(&weights(&[("two", 1.0)])));
     assert_eq!(
         refused.expect_err("no such node").to_string(),
