@@ -255,7 +255,8 @@ fn a_pipe_in_place_of_a_file() {
         let (answered, answer) = std::sync::mpsc::channel();
         let dir = dir.keep();
         let at = dir.clone();
-        std::thread::spawn(move || answered.send(Db::open(at, options()).and_then(|db| all(&db))));
+        let open = move || answered.send(Db::open(at, options()).and_then(|db| all(&db)));
+        (std::thread::Builder::new().spawn(open)).expect("starts");
         let what = format!("{} is a pipe", name(&path));
         let answer = answer.recv_timeout(Duration::from_secs(60));
         match answer.unwrap_or_else(|_| panic!("{what}: no answer")) {

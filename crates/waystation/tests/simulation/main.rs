@@ -33,9 +33,10 @@ mod watch;
 use std::panic::{catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tally::Tally;
 use watch::Watch;
+use waystation::storage::{OsStorage, Storage};
 
 /// Seeds that run at the same time.
 const AT_ONCE: usize = 4;
@@ -64,8 +65,9 @@ fn recovery_is_a_prefix_that_holds_everything_acknowledged() {
     let seeds = variable("WAYSTATION_SEEDS").unwrap_or(300);
     let first = variable("WAYSTATION_FIRST_SEED").unwrap_or(1);
     let seconds = variable("WAYSTATION_SECONDS").map(Duration::from_secs);
-    let begun = Instant::now();
-    let is_late = || seconds.is_some_and(|seconds| begun.elapsed() >= seconds);
+    let clock = OsStorage::new();
+    let begun = clock.now();
+    let is_late = || seconds.is_some_and(|seconds| clock.now() - begun >= seconds);
     let (next, tally) = (AtomicU64::new(first), Tally::default());
     let is_violated = AtomicBool::new(false);
     let watch = Watch::default();
