@@ -7,8 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// A run that is silent for so long hangs, which is found as well.
-const SILENT_MAX: Duration = Duration::from_secs(90);
+/// A run is listened to in rounds of so long.
+const ROUND: Duration = Duration::from_secs(1);
+/// One that is silent for so many rounds hangs, which is found as well.
+const SILENT_ROUNDS_MAX: u32 = 90;
 
 /// How a mutant was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,16 +112,21 @@ fn lines(child: &mut Child) -> Receiver<String> {
 
 /// Waits until the program has found something, or ends.
 fn listen(lines: &Receiver<String>, child: &mut Child) -> Found {
+    let mut silent_rounds = 0;
     loop {
-        match lines.recv_timeout(SILENT_MAX) {
+        match lines.recv_timeout(ROUND) {
             Ok(line) => {
+                silent_rounds = 0;
                 let seed = line.split_once("WAYSTATION_SEED=").map(|it| it.1);
                 let seed = seed.and_then(|it| it.split(' ').next()?.parse().ok());
                 if let Some(seed) = seed.filter(|_| line.starts_with("replay with")) {
                     return Found::Seed(seed);
                 }
             }
-            Err(RecvTimeoutError::Timeout) => return Found::Hang,
+            Err(RecvTimeoutError::Timeout) if silent_rounds == SILENT_ROUNDS_MAX => {
+                return Found::Hang;
+            }
+            Err(RecvTimeoutError::Timeout) => silent_rounds += u32::from(!is_stopped(child)),
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
@@ -127,6 +134,16 @@ fn listen(lines: &Receiver<String>, child: &mut Child) -> Found {
         Ok(status) if status.success() => Found::Not,
         _ => Found::Failure,
     }
+}
+
+/// Whether the program was stopped by a signal, and goes on by another one: silence says nothing then.
+fn is_stopped(child: &Child) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id()));
+    stat.is_ok_and(|stat| {
+        stat.rsplit(')')
+            .next()
+            .is_some_and(|it| it.starts_with(" T"))
+    })
 }
 
 /// The name and the path of a test's program, if this line of cargo's tells of one.
