@@ -11,14 +11,13 @@ capi: ## The C interface: libwaystation.so and .a, headers, waystation.pc into P
 	crates/waystation-capi/install.sh $(TARGET)/$(if $(filter test,$(CAPI_PROFILE)),debug,$(CAPI_PROFILE)) $(PREFIX)
 
 CAPI_SCAN_ENTRIES ?= 1000000
+LEVELDB ?= libleveldb.so.1d
 
-capi-scan: capi ## What a scan costs through the C interface: with Waystation, and with LevelDB
-	for library in waystation leveldb; do \
-	  echo "$$library"; rm -rf $(TARGET)/capi-scan.db; \
-	  $(CC) -O2 -std=c11 -Icrates/waystation-capi/include -o $(TARGET)/capi-scan crates/waystation-capi/benches/scan.c \
-	    -L$(PREFIX)/lib -Wl,-rpath,$(PREFIX)/lib -l$$library && \
-	  $(TARGET)/capi-scan $(TARGET)/capi-scan.db $(CAPI_SCAN_ENTRIES) || exit 1; \
-	done; rm -rf $(TARGET)/capi-scan.db
+capi-scan: capi ## What a scan costs through the C interface, beside LevelDB's (LEVELDB= its shared library)
+	$(CXX) -O2 -std=c++17 -Icrates/waystation-capi/include -o $(TARGET)/capi-scan crates/waystation-capi/benches/scan.cpp -ldl
+	rm -rf $(TARGET)/capi-scan.db && mkdir $(TARGET)/capi-scan.db
+	$(TARGET)/capi-scan $(PREFIX)/lib/libwaystation.so $(LEVELDB) $(TARGET)/capi-scan.db $(CAPI_SCAN_ENTRIES)
+	rm -rf $(TARGET)/capi-scan.db
 
 # Needs the network once. Says what it skips; fails if nothing ran.
 bindings: ## Programs and language bindings made for LevelDB, unmodified, over the C interface
