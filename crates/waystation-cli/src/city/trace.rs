@@ -491,7 +491,7 @@ mod tests {
         let split = whole.clone().split(80);
         assert_eq!(split.cells.len(), 80);
         assert_eq!(split.cells[..4], ["0/0", "0/1", "0/2", "1/0"]);
-        let mut used = vec![false; 80];
+        let mut used = [false; 80];
         for (before, after) in whole.events.iter().zip(&split.events) {
             let (cell, part) = split.cells[after.cell].split_once('/').unwrap();
             assert_eq!(cell, whole.cells[before.cell], "part {part}");

@@ -28,15 +28,15 @@ pub const VERSION: u32 = 1;
 const READER_MIN: u32 = 1;
 
 /// The first bytes of a job and of a report.
-const JOB_MAGIC: &[u8; 8] = b"WSCOMJOB";
-const REPORT_MAGIC: &[u8; 8] = b"WSCOMREP";
+const JOB_MAGIC: [u8; 8] = *b"WSCOMJOB";
+const REPORT_MAGIC: [u8; 8] = *b"WSCOMREP";
 /// The bytes of the checksum at a message's end.
 const CHECKSUM_BYTES: usize = 4;
 
 /// A message with these fields.
-fn seal(magic: &[u8; 8], fields: &[u8]) -> Vec<u8> {
+fn seal(magic: [u8; 8], fields: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(magic.len() + 8 + fields.len() + CHECKSUM_BYTES);
-    out.extend_from_slice(magic);
+    out.extend_from_slice(&magic);
     out.extend_from_slice(&READER_MIN.to_le_bytes());
     out.extend_from_slice(&VERSION.to_le_bytes());
     out.extend_from_slice(fields);
@@ -46,11 +46,11 @@ fn seal(magic: &[u8; 8], fields: &[u8]) -> Vec<u8> {
 }
 
 /// The fields of a message.
-fn unseal<'a>(magic: &[u8; 8], message: &'a [u8]) -> Result<Fields<'a>, FormatError> {
+fn unseal(magic: [u8; 8], message: &[u8]) -> Result<Fields<'_>, FormatError> {
     let Some((content, checksum)) = message.split_last_chunk::<CHECKSUM_BYTES>() else {
         return Err(FormatError::truncated(message.len(), "the checksum"));
     };
-    if !content.starts_with(magic) {
+    if !content.starts_with(&magic) {
         let reason = "this is no message about a compaction, or another one";
         return Err(FormatError::malformed(0, reason));
     }

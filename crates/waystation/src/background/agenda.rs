@@ -244,7 +244,7 @@ impl DeviceAgenda {
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
-    use crate::background::script;
+    use crate::background::tests::script;
     use std::fmt::Write as _;
 
     #[test]

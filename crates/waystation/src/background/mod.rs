@@ -32,9 +32,6 @@ mod reserve_file;
 mod scheduler;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
-mod script;
-#[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
 mod tests;
 mod throttle;
 

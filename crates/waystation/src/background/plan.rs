@@ -317,7 +317,7 @@ fn rounded_up(time: Duration) -> Duration {
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
-    use crate::background::script;
+    use crate::background::tests::script;
     use std::fmt::Write as _;
 
     /// Blocks of events on one plan; below the dashes, the plan's answers to `take` and `deadline`.

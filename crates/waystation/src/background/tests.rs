@@ -1,5 +1,7 @@
 //! The scheduler with its threads: lanes that do not wait for each other, panics, and threads that cannot be started.
 
+pub(super) mod script;
+
 use super::plan::{Kind, Limits, Next};
 use super::scheduler::{Scheduler, spawn};
 use super::{Jobs, Member};

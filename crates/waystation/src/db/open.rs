@@ -11,7 +11,7 @@ use crate::cemetery::expiry::ExpiryClock;
 use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::spilled::SpillDirectory;
 use crate::devices::checkpoint::{self, Directory, Saved};
-use crate::devices::index_snapshot::{self, Spared};
+use crate::devices::index_snapshot;
 use crate::devices::ledger::Ledger;
 use crate::devices::log_release;
 use crate::devices::maintenance::Devices;
@@ -86,10 +86,10 @@ fn open_owned(
     let flushed_through = tree.flushed_sequence();
     let directory = spill_directory(&storage, path, &options, &memory);
     let (flushed, graves_file) = read_graves(&directory, &state, flushed_through)?;
-    let spared = match &mut devices {
-        Some(devices) => index_snapshot::load(&*storage, path, devices),
-        None => Spared::default(),
-    };
+    let read = devices.as_mut();
+    let spared = read
+        .map(|it| index_snapshot::load(&*storage, path, it))
+        .unwrap_or_default();
     let mut replay = Replay::new(
         (options.memtable_bytes, resources.regions()),
         flushed_through,
@@ -112,8 +112,7 @@ fn open_owned(
     let visible = end_of_log(path, &recovered, flushed_through)?;
     // Before anything else is written that would belong to another program's log if this one were not known.
     if !knows_log {
-        state.insert(LOG_STATE.to_owned(), Vec::new());
-        tree.set_state(state.clone())?;
+        note_state(&tree, &mut state, LOG_STATE)?;
     }
     if replay.devices.is_none()
         && let Some(settings) = &options.devices
@@ -129,8 +128,7 @@ fn open_owned(
         )?);
     }
     if replay.devices.is_some() && !state.contains_key(DEVICES_STATE) {
-        state.insert(DEVICES_STATE.to_owned(), Vec::new());
-        tree.set_state(state)?;
+        note_state(&tree, &mut state, DEVICES_STATE)?;
     }
     disk_reserve.keep(&*storage, path);
     let core = Arc::new(assemble(
@@ -343,6 +341,21 @@ pub(super) fn tree_settings(options: &Options) -> TreeSettings {
     }
 }
 
+/// Says beside the tree, durably, that the directory has what `entry` names.
+fn note_state(tree: &Tree, state: &mut State, entry: &str) -> Result<()> {
+    state.insert(entry.to_owned(), Vec::new());
+    tree.set_state(state.clone())
+}
+
+/// A memtable that begins at `cut_lsn` at the latest: what the ring alone held was laid out anew behind it, and up to there
+/// nothing can be freed early.
+fn begun_by(cut_lsn: u64, memtable: LoggedMemTable) -> Arc<LoggedMemTable> {
+    Arc::new(LoggedMemTable {
+        start_lsn: memtable.start_lsn.min(cut_lsn),
+        ..memtable
+    })
+}
+
 fn assemble(
     (storage, disk_reserve): (Arc<dyn Storage>, DiskReserve),
     (dir, ownership): (&Path, &Ownership),
@@ -352,13 +365,7 @@ fn assemble(
     replay: Replay,
     (flushed, graves_file, directory): (FlushedGraves, GravesFile, SpillDirectory),
 ) -> Core {
-    // What the ring alone held was laid out anew behind the cut: up to there nothing can be freed early.
-    let clamp = |memtable: LoggedMemTable| {
-        Arc::new(LoggedMemTable {
-            start_lsn: memtable.start_lsn.min(recovered.cut_lsn),
-            ..memtable
-        })
-    };
+    let clamp = |memtable| begun_by(recovered.cut_lsn, memtable);
     let full: Vec<_> = replay.full.into_iter().map(clamp).collect();
     let active = clamp(replay.active);
     let full_memtables = AtomicUsize::new(full.len());

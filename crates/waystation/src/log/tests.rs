@@ -47,14 +47,14 @@ impl Jobs for Log {
 }
 
 impl Running {
-    fn open(dir: &Path, settings: LogSettings, flushed: u64) -> crate::Result<Self> {
+    fn open(dir: &Path, settings: &LogSettings, flushed: u64) -> crate::Result<Self> {
         Self::open_on(&(OsStorage::new() as _), dir, settings, flushed)
     }
 
     fn open_on(
         storage: &Arc<dyn Storage>,
         dir: &Path,
-        settings: LogSettings,
+        settings: &LogSettings,
         flushed: u64,
     ) -> crate::Result<Self> {
         let mut replayed = BTreeMap::new();
@@ -67,7 +67,7 @@ impl Running {
         let recovered = open(
             storage,
             dir,
-            &settings,
+            settings,
             &Needs::after(flushed),
             false,
             &mut deliver,
@@ -141,7 +141,7 @@ fn payload(sequence_hint: u64, len: usize) -> Vec<u8> {
 #[test]
 fn published_records_survive_a_process_crash_in_order() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let running = Running::open(dir.path(), small(), 0).expect("open");
+    let running = Running::open(dir.path(), &small(), 0).expect("open");
     let mut expected = BTreeMap::new();
     for i in 0..3000u64 {
         // Up to three rings long, so that some records are staged piece by piece.
@@ -160,21 +160,21 @@ fn published_records_survive_a_process_crash_in_order() {
         }
         if i % 1000 == 777 {
             let image = crash_image(dir.path());
-            let again = Running::open(image.path(), small(), 0).expect("reopen");
+            let again = Running::open(image.path(), &small(), 0).expect("reopen");
             assert_eq!(again.replayed, expected);
             again.close();
         }
     }
     let image = crash_image(dir.path());
     running.close();
-    let again = Running::open(image.path(), small(), 0).expect("reopen");
+    let again = Running::open(image.path(), &small(), 0).expect("reopen");
     assert_eq!(again.replayed, expected);
     // The next life goes on where this one ended, and a third finds both.
     let (sequence, _) = again.append(b"more");
     assert_eq!(sequence, 3001);
     let image = crash_image(image.path());
     again.close();
-    let third = Running::open(image.path(), small(), 0).expect("third");
+    let third = Running::open(image.path(), &small(), 0).expect("third");
     expected.insert(3001, b"more".to_vec());
     assert_eq!(third.replayed, expected);
     third.close();
@@ -183,7 +183,7 @@ fn published_records_survive_a_process_crash_in_order() {
 #[test]
 fn many_threads_leave_no_hole() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let running = Running::open(dir.path(), small(), 0).expect("open");
+    let running = Running::open(dir.path(), &small(), 0).expect("open");
     std::thread::scope(|scope| {
         for thread in 0..6u64 {
             let running = &running;
@@ -202,7 +202,7 @@ fn many_threads_leave_no_hole() {
     });
     let image = crash_image(dir.path());
     running.close();
-    let again = Running::open(image.path(), small(), 0).expect("reopen");
+    let again = Running::open(image.path(), &small(), 0).expect("reopen");
     assert_eq!(again.replayed.len(), 2400);
     assert!(again.replayed.keys().copied().eq(1..=2400));
     again.close();
@@ -211,7 +211,7 @@ fn many_threads_leave_no_hole() {
 #[test]
 fn released_segments_are_recycled_and_not_missed() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let running = Running::open(dir.path(), small(), 0).expect("open");
+    let running = Running::open(dir.path(), &small(), 0).expect("open");
     let mut flushed = 0;
     for i in 0..4000u64 {
         let (sequence, end) = running.append(&payload(i, 1500));
@@ -226,7 +226,7 @@ fn released_segments_are_recycled_and_not_missed() {
     running.append(b"after the last flush");
     let image = crash_image(dir.path());
     running.close();
-    let again = Running::open(image.path(), small(), flushed).expect("reopen");
+    let again = Running::open(image.path(), &small(), flushed).expect("reopen");
     assert_eq!(
         again.replayed.into_values().collect::<Vec<_>>(),
         [b"after the last flush".to_vec()]
@@ -236,7 +236,7 @@ fn released_segments_are_recycled_and_not_missed() {
 #[test]
 fn an_opening_removes_segments_before_the_first_that_it_needs() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let running = Running::open(dir.path(), small(), 0).expect("open");
+    let running = Running::open(dir.path(), &small(), 0).expect("open");
     let sequences: Vec<_> = (0..200)
         .map(|number| running.append(&payload(number, 20_000)).0)
         .collect();
@@ -250,7 +250,7 @@ fn an_opening_removes_segments_before_the_first_that_it_needs() {
     };
     assert!(count() > 6);
     let flushed = sequences[190];
-    let running = Running::open(dir.path(), small(), flushed).expect("open");
+    let running = Running::open(dir.path(), &small(), flushed).expect("open");
     let left: Vec<_> = running.replayed.keys().copied().collect();
     assert_eq!(left, sequences[191..]);
     assert!(count() <= 3, "{} segments", count());
@@ -260,7 +260,7 @@ fn an_opening_removes_segments_before_the_first_that_it_needs() {
 #[test]
 fn what_is_published_can_be_written_without_being_synced() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let running = Running::open(dir.path(), small(), 0).expect("open");
+    let running = Running::open(dir.path(), &small(), 0).expect("open");
     running.append(&payload(1, 1000));
     let staged = || running.log.stats().staged_bytes;
     assert!(staged() > 0);
@@ -273,7 +273,7 @@ fn what_is_published_can_be_written_without_being_synced() {
 #[test]
 fn freed_files_wait_for_their_time_unless_they_must_go() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let running = Running::open(dir.path(), small(), 0).expect("open");
+    let running = Running::open(dir.path(), &small(), 0).expect("open");
     let mut last = (0, 0);
     for i in 0..4000u64 {
         last = running.append(&payload(i, 1500));
@@ -289,7 +289,7 @@ fn freed_files_wait_for_their_time_unless_they_must_go() {
     let kept = running.log.stats().segments + lock(&running.log.writer).spares.len();
     assert!(kept <= 4 && files() < written - 5, "{kept} of {written}");
     running.close();
-    let again = Running::open(dir.path(), small(), last.0).expect("reopen");
+    let again = Running::open(dir.path(), &small(), last.0).expect("reopen");
     assert!(again.replayed.is_empty());
     again.close();
 }
@@ -301,7 +301,7 @@ fn a_file_that_cannot_be_removed_keeps_no_other() {
     let storage: Arc<dyn Storage> = machine.with_faults(&rules);
     let dir = Path::new("/log");
     storage.create_dir(dir).expect("create");
-    let running = Running::open_on(&storage, dir, small(), 0).expect("open");
+    let running = Running::open_on(&storage, dir, &small(), 0).expect("open");
     for i in 0..4000u64 {
         running.append(&payload(i, 1500));
     }
@@ -334,7 +334,7 @@ fn errors_name_a_segment_that_was_drafted_by_its_own_name() {
     let storage: Arc<dyn Storage> = machine.with_faults(&rules);
     let dir = Path::new("/log");
     storage.create_dir(dir).expect("create");
-    let running = Running::open_on(&storage, dir, small(), 0).expect("open");
+    let running = Running::open_on(&storage, dir, &small(), 0).expect("open");
     let names = || {
         let state = lock(&running.log.writer);
         let file = Arc::clone(&state.current.file);
@@ -376,7 +376,7 @@ fn flip(path: &Path, offset: usize) {
 #[test]
 fn damage_below_the_durable_position_is_reported_and_a_torn_tail_is_cut() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let running = Running::open(dir.path(), small(), 0).expect("open");
+    let running = Running::open(dir.path(), &small(), 0).expect("open");
     for i in 0..3u64 {
         let (_, end) = running.append(&payload(i, 300));
         running.log.sync(end).expect("sync");
@@ -386,7 +386,7 @@ fn damage_below_the_durable_position_is_reported_and_a_torn_tail_is_cut() {
     // Three blocks of a unit each; the second and third know that the first was durable.
     let segment = newest_segment(image.path());
     flip(&segment, UNIT_BYTES + 200);
-    match Running::open(image.path(), small(), 0).map(|_| ()) {
+    match Running::open(image.path(), &small(), 0).map(|_| ()) {
         Err(Error::Corruption { path, offset, .. }) => {
             assert_eq!((path, offset), (segment.clone(), UNIT_BYTES as u64));
         }
@@ -396,7 +396,7 @@ fn damage_below_the_durable_position_is_reported_and_a_torn_tail_is_cut() {
     // Nothing knows that the last block was durable, and without the ring it is a torn tail.
     flip(&segment, 3 * UNIT_BYTES + 200);
     flip(&image.path().join(RING_NAME), 3 * UNIT_BYTES + 200);
-    let again = Running::open(image.path(), small(), 0).expect("reopen");
+    let again = Running::open(image.path(), &small(), 0).expect("reopen");
     assert_eq!(again.replayed.len(), 2);
     again.close();
 }
@@ -404,7 +404,7 @@ fn damage_below_the_durable_position_is_reported_and_a_torn_tail_is_cut() {
 #[test]
 fn a_missing_ring_or_segment_is_an_error() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let running = Running::open(dir.path(), small(), 0).expect("open");
+    let running = Running::open(dir.path(), &small(), 0).expect("open");
     running.append(b"only in the ring");
     let image = crash_image(dir.path());
     let second = crash_image(dir.path());
@@ -420,7 +420,7 @@ fn a_missing_ring_or_segment_is_an_error() {
         }
         // The second opening must not find a ring that the first one has made.
         for _ in 0..2 {
-            let refused = Running::open(image.path(), small(), 0).map(|_| ());
+            let refused = Running::open(image.path(), &small(), 0).map(|_| ());
             damaged.push((bytes, refused));
         }
         assert_eq!(ring.metadata().ok().map(|it| it.len()), bytes);
@@ -432,7 +432,7 @@ fn a_missing_ring_or_segment_is_an_error() {
     }
     std::fs::remove_file(newest_segment(second.path())).expect("remove");
     assert!(matches!(
-        Running::open(second.path(), small(), 0).map(|_| ()),
+        Running::open(second.path(), &small(), 0).map(|_| ()),
         Err(Error::Corruption { .. })
     ));
 }

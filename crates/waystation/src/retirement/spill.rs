@@ -5,7 +5,7 @@
 //!             spill file, which is durable before GRAVES names it                             file, by the flush
 //!   promote   all dates of a spill file are past for every reader: its label says so             the same
 //!   retire    no table needs any of its graves: it leaves the flushed graves unread           under that lock
-//!   maintain  merge, split by dates, leave out what nothing needs: from spill files to        by the watch, outside;  
+//!   maintain  merge, split by dates, leave out what nothing needs: from spill files to        by the watch, outside;
 //!             others, which take their place if they are still there                          the end under that lock
 //!   sweep     a file goes once the GRAVES in force does not name it and no reader uses it       under that lock
 //! ```

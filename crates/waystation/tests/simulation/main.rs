@@ -33,6 +33,7 @@ mod watch;
 use std::panic::{catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::channel;
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 use tally::Tally;
 use watch::Watch;
@@ -67,7 +68,7 @@ fn recovery_is_a_prefix_that_holds_everything_acknowledged() {
     let seconds = variable("WAYSTATION_SECONDS").map(Duration::from_secs);
     let clock = OsStorage::new();
     let begun = clock.now();
-    let is_late = || seconds.is_some_and(|seconds| clock.now() - begun >= seconds);
+    let is_late = || seconds.is_some_and(|seconds| clock.now().saturating_sub(begun) >= seconds);
     let (next, tally) = (AtomicU64::new(first), Tally::default());
     let is_violated = AtomicBool::new(false);
     let watch = Watch::default();
@@ -96,7 +97,7 @@ fn recovery_is_a_prefix_that_holds_everything_acknowledged() {
         let watch = &watch;
         scope.spawn(move || watch.tell_of_long_runs(&end));
         let runs: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(run)).collect();
-        let outcomes: Vec<_> = runs.into_iter().map(|run| run.join()).collect();
+        let outcomes: Vec<_> = runs.into_iter().map(ScopedJoinHandle::join).collect();
         drop(ended);
         for outcome in outcomes {
             outcome.unwrap_or_else(|panic| resume_unwind(panic));

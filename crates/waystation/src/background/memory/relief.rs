@@ -91,7 +91,7 @@ pub(super) fn relieve(shares: &[Share], ceiling: &Ceiling) -> Relief {
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
-    use crate::background::script;
+    use crate::background::tests::script;
 
     #[test]
     fn scripts_answer_as_written() {
@@ -136,10 +136,10 @@ mod tests {
             relief.fill * 100.0
         );
         if let Some(id) = relief.flush {
-            out += &format!("\n{id} flushes");
+            out = format!("{out}\n{id} flushes");
         }
         if let Some(id) = relief.settle {
-            out += &format!("\n{id} settles");
+            out = format!("{out}\n{id} settles");
         }
         out
     }

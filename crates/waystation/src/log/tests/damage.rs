@@ -47,7 +47,7 @@ fn segments(dir: &Path) -> Vec<(PathBuf, u64)> {
 /// Five segments and more in the ring, most of it through in a process crash; one record runs from the second into
 /// the third. Returns the last sequence number.
 fn long_log(dir: &Path, synced: bool) -> u64 {
-    let running = Running::open(dir, small(), 0).expect("open");
+    let running = Running::open(dir, &small(), 0).expect("open");
     let mut last = 0;
     for i in 0..2000u64 {
         let len = if i == 650 { 200_000 } else { 1000 + i % 300 };
@@ -165,7 +165,7 @@ fn flip_each(path: &Path, range: std::ops::Range<usize>, mut check: impl FnMut(u
 fn a_flipped_bit_in_a_header_is_told() {
     let dir = tempfile::tempdir().expect("tempdir");
     // Few and short records: every flip reads the whole log.
-    let running = Running::open(dir.path(), small(), 0).expect("open");
+    let running = Running::open(dir.path(), &small(), 0).expect("open");
     for i in 0..6 {
         let (_, end) = running.append(&payload(i, 90_000));
         running.log.sync(end).expect("sync");
@@ -210,7 +210,7 @@ fn a_flipped_bit_in_a_header_is_told() {
 #[test]
 fn a_log_that_is_expected_must_be_there() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let running = Running::open(dir.path(), small(), 0).expect("open");
+    let running = Running::open(dir.path(), &small(), 0).expect("open");
     running.append(b"something");
     let image = crash_image(dir.path());
     running.close();

@@ -80,12 +80,12 @@ fn check_all(log: &Log, records: &[(u64, Vec<u8>)]) {
 fn every_value_is_read_back_wherever_it_is() {
     for settings in [small(), cached()] {
         let dir = tempfile::tempdir().expect("tempdir");
-        let running = Running::open(dir.path(), settings.clone(), 0).expect("open");
+        let running = Running::open(dir.path(), &settings, 0).expect("open");
         let records = fill(&running, 900);
         check_all(&running.log, &records);
         running.close();
         // What lies in segments of an earlier life stays where it was.
-        let again = Running::open(dir.path(), settings, 0).expect("reopen");
+        let again = Running::open(dir.path(), &settings, 0).expect("reopen");
         check_all(&again.log, &records);
         again.close();
     }
@@ -94,7 +94,7 @@ fn every_value_is_read_back_wherever_it_is() {
 #[test]
 fn readers_and_writers_share_the_ring() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let running = Running::open(dir.path(), small(), 0).expect("open");
+    let running = Running::open(dir.path(), &small(), 0).expect("open");
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -109,10 +109,10 @@ fn readers_and_writers_share_the_ring() {
 #[test]
 fn damage_is_told_of_what_it_hits_and_of_nothing_else() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let running = Running::open(dir.path(), small(), 0).expect("open");
+    let running = Running::open(dir.path(), &small(), 0).expect("open");
     let records = fill(&running, 98);
     running.close();
-    let running = Running::open(dir.path(), small(), 0).expect("reopen");
+    let running = Running::open(dir.path(), &small(), 0).expect("reopen");
     let segment = {
         let state = lock(&running.log.writer);
         let segment = state.sealed.front().expect("of the life before");
@@ -150,10 +150,10 @@ fn damage_is_told_of_what_it_hits_and_of_nothing_else() {
 #[test]
 fn a_segment_that_cannot_be_read_is_told_of_by_those_who_read_ahead() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let running = Running::open(dir.path(), small(), 0).expect("open");
+    let running = Running::open(dir.path(), &small(), 0).expect("open");
     let records = fill(&running, 900);
     running.close();
-    let running = Running::open(dir.path(), small(), 0).expect("reopen");
+    let running = Running::open(dir.path(), &small(), 0).expect("reopen");
     let segments: Vec<_> = (lock(&running.log.writer).sealed.iter())
         .map(|segment| segment.path.clone())
         .collect();

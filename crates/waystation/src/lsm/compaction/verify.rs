@@ -27,7 +27,7 @@ pub(crate) fn contradiction(job: &Job, result: &JobResult, order: &Order) -> Opt
     }
     let known = job
         .tables()
-        .map(|table| table.facts())
+        .map(TableMeta::facts)
         .collect::<Option<Vec<_>>>();
     let expected = known.map(|facts| facts.iter().map(|facts| facts.entries).sum::<u64>());
     if expected.is_some_and(|expected| expected != entries_in) {

@@ -148,18 +148,19 @@ fn a_report_travels_whole_and_answers_one_job() {
 
 #[test]
 fn a_result_that_cannot_be_is_not_installed() {
-    let against = |change: &dyn Fn(&mut Job, &mut JobResult)| {
+    type Change<'a> = &'a dyn Fn(&mut Job, &mut JobResult);
+    let against = |change: Change<'_>| {
         let (mut job, mut result) = (job(), result());
         change(&mut job, &mut result);
         contradiction(&job, &result, &Order::Bytewise)
     };
     assert_eq!(against(&|_, _| ()), None);
-    let contradicted: [(&str, &dyn Fn(&mut Job, &mut JobResult)); 8] = [
+    let contradicted: [(&str, Change<'_>); 8] = [
         ("left out for a reason", &|_, result| {
-            result.counters.entries_out = 8
+            result.counters.entries_out = 8;
         }),
         ("left out for a reason", &|_, result| {
-            result.counters.hidden = u64::MAX
+            result.counters.hidden = u64::MAX;
         }),
         ("more or fewer entries", &|job, _| {
             job.inputs[1].tables[0].facts = Some(facts(11, 0, 3)).into();
@@ -174,7 +175,7 @@ fn a_result_that_cannot_be_is_not_installed() {
             result.outputs[1].largest = internal("b", 9);
         }),
         ("overlap, or are not in order", &|_, result| {
-            result.outputs.reverse()
+            result.outputs.reverse();
         }),
         ("more graves were applied", &|_, result| {
             let more = TableFacts {

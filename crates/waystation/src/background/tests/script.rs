@@ -6,7 +6,7 @@ use std::path::Path;
 ///
 /// `WAYSTATION_REWRITE=1 cargo test -p waystation background` writes the present answers into the scripts, for review by
 /// `git diff`.
-pub(super) fn run(name: &str, answer: impl Fn(&str) -> String) {
+pub(in crate::background) fn run(name: &str, answer: impl Fn(&str) -> String) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/background/testdata");
     let path = directory.join(name).with_extension("txt");
     let text = std::fs::read_to_string(&path).unwrap();
