@@ -274,7 +274,7 @@ impl Inner {
             Call::Copy { shard } => Answer::Done {
                 outcome: self.store.get(&shard).and_then(|shard| {
                     *held = Some(Held::Copy {
-                        copy: shard.begin_copy()?,
+                        copy: Box::new(shard.begin_copy()?),
                         _shard: shard,
                     });
                     Ok(())
@@ -295,7 +295,7 @@ enum Held {
     Rows(ViewRows),
     /// The shard is not closed meanwhile.
     Copy {
-        copy: ShardSnapshot,
+        copy: Box<ShardSnapshot>,
         _shard: Arc<Shard>,
     },
 }
@@ -313,7 +313,7 @@ fn rows(held: &mut Option<Held>) -> DocumentResult<&mut ViewRows> {
 /// The copy that the connection is for.
 fn copy(held: &mut Option<Held>) -> DocumentResult<&mut ShardSnapshot> {
     match held {
-        Some(Held::Copy { copy, .. }) => Ok(copy),
+        Some(Held::Copy { copy, .. }) => Ok(&mut **copy),
         _ => Err(Error::BadRequest(
             "no shard is being copied on this connection".into(),
         )),

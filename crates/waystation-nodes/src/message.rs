@@ -148,6 +148,8 @@ fn is_hex(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use waystation_documents::shard::{KeySpan, Reply, Turns};
+    use waystation_documents::wire::{VERSION, decode, encode};
 
     #[test]
     fn names_lead_nowhere_else() {
@@ -168,11 +170,10 @@ mod tests {
         }
     }
 
-    /// Bytes as version 2 has them: a change of one of them is a new version.
+    // Bytes as version 2 has them: a change of one of them is a new version.
+
     #[test]
-    fn calls_and_answers_have_the_bytes_of_their_version() {
-        use waystation_documents::shard::{KeySpan, Reply, Turns};
-        use waystation_documents::wire::{VERSION, decode, encode};
+    fn calls_have_the_bytes_of_their_version() {
         assert_eq!(VERSION, 2);
         let uuid = "0123456789abcdef0123456789abcdef";
         let range = "00000000-7fffffff";
@@ -207,7 +208,7 @@ mod tests {
             ),
             (
                 ask(Request::Fill {
-                    span: span.clone(),
+                    span,
                     entries: vec![(b"k".to_vec(), vec![9])],
                 }),
                 [
@@ -230,6 +231,14 @@ mod tests {
             let read: Call = decode(&bytes).expect("a call");
             assert_eq!(encode(&read), bytes, "{call:?}");
         }
+    }
+
+    #[test]
+    fn answers_have_the_bytes_of_their_version() {
+        let span = KeySpan {
+            after: None,
+            end: Some(b"k".to_vec()),
+        };
         let told = Told {
             latest: 300,
             turns: Turns { begun: 6, done: 5 },

@@ -136,9 +136,10 @@ pub(crate) fn plans(figure: Figure) -> Vec<Plan> {
         drives_are_busy: false,
     };
     let has = |it| figure == Figure::All || figure == it;
-    let filters = match has(Figure::Filters) {
-        true => vec![Filter::Nested, Filter::Top, Filter::Busy],
-        false => vec![Filter::Nested],
+    let filters = if has(Figure::Filters) {
+        vec![Filter::Nested, Filter::Top, Filter::Busy]
+    } else {
+        vec![Filter::Nested]
     };
     let alone = filters.iter();
     let mut plans: Vec<Plan> = alone

@@ -255,7 +255,7 @@ mod tests {
             range: "00000000-ffffffff".to_owned(),
         };
         for bytes in [
-            r#"[]"#,
+            "[]",
             r#"[{"node":"one","standing":"stale"}]"#,
             r#"[{"node":"one","standing":"new"}]"#,
             r#"[{"standing":"whole"}]"#,

@@ -224,9 +224,10 @@ impl Catalogue {
         let definition = Definition {
             uuid: random_uuid()?,
             shards,
-            nodes: match places.iter().all(is_local) {
-                true => Vec::new(),
-                false => places.iter().map(|nodes| nodes[0].clone()).collect(),
+            nodes: if places.iter().all(is_local) {
+                Vec::new()
+            } else {
+                places.iter().map(|nodes| nodes[0].clone()).collect()
             },
             security: String::new(),
         };
@@ -260,26 +261,9 @@ impl Catalogue {
             return Ok(vec![vec![LOCAL_NODE.to_owned()]; shards]);
         };
         let states = nodes.states();
-        self.check_nodes(weights.unwrap_or_default(), &states)?;
+        check_nodes(weights.unwrap_or_default(), &states)?;
         let weights = layout::weights_of(weights, &states);
         Ok(layout::places(&weights, shards, copies))
-    }
-
-    /// Checks that the nodes which `weights` name are there.
-    pub(super) fn check_nodes(
-        &self,
-        weights: &[(String, f64)],
-        states: &[NodeState],
-    ) -> Result<()> {
-        let is_known =
-            |name: &String| name == LOCAL_NODE || states.iter().any(|state| state.name == *name);
-        match weights.iter().find(|(name, _)| !is_known(name)) {
-            Some((name, _)) => {
-                let reason = format!("There is no node {name}.");
-                Err(Error::BadRequest(reason.into()))
-            }
-            None => Ok(()),
-        }
     }
 
     /// Makes the copies of the shards of a new database that lie on drives, and notes them in the book. They are noted as
@@ -498,6 +482,19 @@ impl std::fmt::Debug for Catalogue {
         shown
             .field("directory", &self.directory)
             .finish_non_exhaustive()
+    }
+}
+
+/// Checks that the nodes which `weights` name are there.
+pub(super) fn check_nodes(weights: &[(String, f64)], states: &[NodeState]) -> Result<()> {
+    let is_known =
+        |name: &String| name == LOCAL_NODE || states.iter().any(|state| state.name == *name);
+    match weights.iter().find(|(name, _)| !is_known(name)) {
+        Some((name, _)) => {
+            let reason = format!("There is no node {name}.");
+            Err(Error::BadRequest(reason.into()))
+        }
+        None => Ok(()),
     }
 }
 

@@ -289,7 +289,7 @@ impl Pace {
             *due
         };
         if due > now {
-            self.time.sleep(due - now);
+            self.time.sleep(due.saturating_sub(now));
         }
     }
 }

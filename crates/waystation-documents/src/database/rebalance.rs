@@ -7,7 +7,7 @@
 use super::book::{ShardCopy, Standing};
 use super::layout::{self, Plan};
 use super::member::Member;
-use super::{Catalogue, Database};
+use super::{Catalogue, Database, catalogue};
 use crate::error::Result;
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl Catalogue {
     pub fn rebalance(&self, request: &RebalanceRequest) -> Result<Vec<ShardMove>> {
         let states = self.node_states();
         if let Some(weights) = &request.weights {
-            self.check_nodes(weights, &states)?;
+            catalogue::check_nodes(weights, &states)?;
         }
         let names = match &request.databases {
             Some(names) => names.clone(),

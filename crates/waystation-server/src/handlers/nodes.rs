@@ -16,7 +16,15 @@ pub(crate) fn node_name(name: &str) -> &str {
     if name == "_local" { LOCAL_NODE } else { name }
 }
 
-pub(crate) async fn membership(call: Call) -> Outcome<Reply> {
+/// `_membership` and `_rebalance`.
+pub(crate) async fn nodes(call: Call) -> Outcome<Reply> {
+    match call.segments[0].as_str() {
+        "_rebalance" => rebalance(call).await,
+        _ => membership(call).await,
+    }
+}
+
+async fn membership(call: Call) -> Outcome<Reply> {
     call.user.require_admin()?;
     call.allow("GET")?;
     let states = call.app.catalogue.node_states();
@@ -103,7 +111,7 @@ pub(crate) async fn shards(call: Call) -> Outcome<Reply> {
 }
 
 /// Has shards move until each node has its share; `dry_run` tells what would move.
-pub(crate) async fn rebalance(mut call: Call) -> Outcome<Reply> {
+async fn rebalance(mut call: Call) -> Outcome<Reply> {
     call.user.require_admin()?;
     call.allow("POST")?;
     let text = call.take_object().await?;
@@ -127,7 +135,7 @@ fn request(json: Json<'_>) -> Outcome<RebalanceRequest> {
     for (name, value) in json.members() {
         match (name, value.kind()) {
             ("\"dry_run\"", Kind::True | Kind::False) => {
-                request.is_dry = value.kind() == Kind::True
+                request.is_dry = value.kind() == Kind::True;
             }
             ("\"databases\"", Kind::Array) => {
                 let names = value.elements().map(|it| it.string().map(Into::into));
