@@ -10,11 +10,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 mod depart;
+mod documents;
 mod drives;
 mod iot;
 mod ycsb;
 
 pub(crate) use depart::DepartArgs;
+pub(crate) use documents::{DocumentsArgs, DocumentsMeasure};
 pub(crate) use drives::DrivesArgs;
 pub(crate) use iot::IotArgs;
 pub(crate) use ycsb::YcsbArgs;
@@ -36,6 +38,7 @@ const MAX_VALUE_BYTES: u64 = 1 << 30;
         waystation-bench compare --engines waystation --pair-with ../before/waystation-bench --pairs 5\n  \
         waystation-bench stalls --engines waystation --seconds 60\n  \
         waystation-bench iot --engines waystation,leveldb,rocksdb --threads 12 --seconds 20 --departing 0.9\n  \
+        waystation-bench documents --json target/documents.json\n  \
         waystation-bench drives --docs 20000 --doc-bytes 8192 --json target/drives.json\n  \
         waystation-bench ycsb --engines waystation,leveldb,rocksdb --workloads a,b,c,d,e,f\n  \
         waystation-bench reopen --engines waystation --log-bytes 2GB\n  \
@@ -62,6 +65,8 @@ pub(crate) enum Measure {
     Iot(IotArgs),
     /// A device with very much data departs while others write at a fixed rate
     Depart(DepartArgs),
+    /// The document server: filters without an index, loads, memory
+    Documents(DocumentsArgs),
     /// Filters of the document server over a host and three drives
     Drives(DrivesArgs),
     /// YCSB's core workloads on every engine

@@ -18,6 +18,7 @@
 mod cli;
 mod clock;
 mod commands;
+mod documents;
 mod drives;
 mod engines;
 mod error;
@@ -59,6 +60,7 @@ fn run(measure: &Measure) -> error::Result<()> {
         Measure::Stalls(args) => commands::stalls(args),
         Measure::Iot(args) => commands::iot(args),
         Measure::Depart(args) => commands::depart(args),
+        Measure::Documents(args) => commands::documents(args),
         Measure::Drives(args) => commands::drives(args),
         Measure::Ycsb(args) => commands::ycsb(args),
         Measure::Reopen(args) => commands::reopen(args),

@@ -3,7 +3,7 @@
 use super::progress_bar;
 use crate::cli::DrivesArgs;
 use crate::drives::{
-    DrivesRow, Filter, Plan, Rig, RigSettings, Server, measure, plans, single_plans,
+    DrivesRow, Filter, Plan, Rig, RigSettings, Server, measure, plans, program_beside, single_plans,
 };
 use crate::error::{Error, Result};
 use crate::machine::Machine;
@@ -49,20 +49,8 @@ pub(crate) fn drives(args: &DrivesArgs) -> Result<()> {
 }
 
 fn settings(args: &DrivesArgs, place: &Place) -> Result<RigSettings> {
-    let program = match &args.waystation {
-        Some(program) => program.clone(),
-        None => std::env::current_exe()
-            .map_err(|error| Error::io("find", "this program", error))?
-            .with_file_name("waystation"),
-    };
-    if !program.is_file() {
-        return Err(Error::Refused(format!(
-            "{} is not there; build it with `cargo build --release -p waystation-cli`, or name it with --waystation",
-            program.display()
-        )));
-    }
     Ok(RigSettings {
-        program,
+        program: program_beside(args.waystation.as_deref())?,
         directory: place.path(DATA),
         calibration_documents: args.calibration_docs.unwrap_or((args.docs / 20).max(1000)),
         document_bytes: args.doc_bytes as usize,

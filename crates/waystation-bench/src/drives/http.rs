@@ -63,16 +63,25 @@ impl Server {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let (authority, authorization, length) = (&self.authority, &self.authorization, body.len());
-        let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {authority}\r\n{authorization}Connection: close\r\n\
-             Accept: application/json\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes())?;
+        stream.write_all(self.head(method, path, body.len()).as_bytes())?;
         stream.write_all(body.as_bytes())?;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
         Ok(answer)
+    }
+
+    /// The head of a request with a body of `length` bytes.
+    pub(crate) fn head(&self, method: &str, path: &str, length: usize) -> String {
+        let (authority, authorization) = (&self.authority, &self.authorization);
+        format!(
+            "{method} {path} HTTP/1.1\r\nHost: {authority}\r\n{authorization}Connection: close\r\n\
+             Accept: application/json\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        )
+    }
+
+    /// Where it listens: `host:port`.
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
     }
 }
 

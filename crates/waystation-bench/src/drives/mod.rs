@@ -17,5 +17,6 @@ mod rig;
 mod rows;
 
 pub(crate) use http::Server;
-pub(crate) use rig::{Rig, RigSettings};
+pub(crate) use process::{cpu_seconds, peak_rss_mb};
+pub(crate) use rig::{Rig, RigSettings, program_beside};
 pub(crate) use rows::{DrivesRow, Figure, Filter, Plan, measure, plans, single_plans};

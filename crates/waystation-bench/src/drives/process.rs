@@ -92,22 +92,32 @@ impl Held {
 
     /// Seconds of processor time that it has taken.
     pub(crate) fn cpu_seconds(&self) -> f64 {
-        let text = fs::read_to_string(format!("/proc/{}/stat", self.process)).unwrap_or_default();
-        // The name of the program stands in brackets, and may hold spaces.
-        let rest = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
-        let fields: Vec<&str> = rest.split(' ').collect();
-        let ticks = |at: usize| fields.get(at).and_then(|it| it.parse().ok()).unwrap_or(0.0);
-        (ticks(11) + ticks(12)) / TICKS
+        cpu_seconds(self.process)
     }
 
     /// The most memory that it has had (10^6 bytes).
     pub(crate) fn peak_rss_mb(&self) -> f64 {
-        let text = fs::read_to_string(format!("/proc/{}/status", self.process)).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.split_whitespace().next());
-        let kib: f64 = kib.and_then(|it| it.parse().ok()).unwrap_or(0.0);
-        kib * 1024.0 / 1e6
+        peak_rss_mb(self.process)
     }
+}
+
+/// Seconds of processor time that `process` has taken.
+pub(crate) fn cpu_seconds(process: u32) -> f64 {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name of the program stands in brackets, and may hold spaces.
+    let rest = text.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let fields: Vec<&str> = rest.split(' ').collect();
+    let ticks = |at: usize| fields.get(at).and_then(|it| it.parse().ok()).unwrap_or(0.0);
+    (ticks(11) + ticks(12)) / TICKS
+}
+
+/// The most memory that `process` has had (10^6 bytes); pages of files that it maps count.
+pub(crate) fn peak_rss_mb(process: u32) -> f64 {
+    let text = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next());
+    let kib: f64 = kib.and_then(|it| it.parse().ok()).unwrap_or(0.0);
+    kib * 1024.0 / 1e6
 }
 
 impl Drop for Held {

@@ -6,7 +6,7 @@ use super::rows::{Filter, load, scan};
 use crate::error::{Error, Result};
 use crate::stats::median;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -40,6 +40,23 @@ pub(crate) struct RigSettings {
     pub(crate) calibration_documents: u64,
     /// The length of a document (bytes).
     pub(crate) document_bytes: usize,
+}
+
+/// The command line whose server is measured: `named`, or the one beside this program.
+pub(crate) fn program_beside(named: Option<&Path>) -> Result<PathBuf> {
+    let program = match named {
+        Some(program) => program.to_owned(),
+        None => std::env::current_exe()
+            .map_err(|error| Error::io("find", "this program", error))?
+            .with_file_name("waystation"),
+    };
+    if program.is_file() {
+        return Ok(program);
+    }
+    Err(Error::Refused(format!(
+        "{} is not there; build it with `cargo build --release -p waystation-cli`, or name it with --waystation",
+        program.display()
+    )))
 }
 
 /// A host and its drives.
