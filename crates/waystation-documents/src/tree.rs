@@ -14,6 +14,7 @@
 
 use crate::error::Result;
 use crate::revision::Revision;
+use std::cmp::Ordering;
 use waystation_format::FormatError;
 use waystation_format::varint::{Reader, put_u64};
 
@@ -44,6 +45,23 @@ pub struct Leaf<'a> {
     pub sequence: u64,
     /// Whether it deletes the document.
     pub deleted: bool,
+}
+
+impl<'a> Leaf<'a> {
+    fn of(node: &'a Node) -> Option<Self> {
+        let stored = node.stored?;
+        Some(Self {
+            revision: &node.revision,
+            sequence: stored.sequence,
+            deleted: stored.deleted,
+        })
+    }
+
+    /// The winner stands first.
+    fn order(one: &Self, other: &Self) -> Ordering {
+        let by_life = one.deleted.cmp(&other.deleted);
+        by_life.then_with(|| other.revision.cmp(one.revision))
+    }
 }
 
 /// What a merge did.
@@ -204,30 +222,16 @@ impl RevisionTree {
 
     /// The leaves, the winner first.
     pub fn leaves(&self) -> Vec<Leaf<'_>> {
-        let leaf = |node: &'_ Node| -> Option<(bool, u64)> {
-            node.stored.map(|stored| (stored.deleted, stored.sequence))
-        };
-        let mut leaves: Vec<Leaf<'_>> = self
-            .leaf_nodes()
-            .filter_map(|(_, node)| {
-                let (deleted, sequence) = leaf(node)?;
-                Some(Leaf {
-                    revision: &node.revision,
-                    sequence,
-                    deleted,
-                })
-            })
-            .collect();
-        leaves.sort_by(|one, other| {
-            let by_life = one.deleted.cmp(&other.deleted);
-            by_life.then_with(|| other.revision.cmp(one.revision))
-        });
+        let leaves = self.leaf_nodes().filter_map(|(_, node)| Leaf::of(node));
+        let mut leaves: Vec<Leaf<'_>> = leaves.collect();
+        leaves.sort_by(Leaf::order);
         leaves
     }
 
     /// The version that readers get who name none.
     pub fn winner(&self) -> Option<Leaf<'_>> {
-        self.leaves().into_iter().next()
+        let leaves = self.leaf_nodes().filter_map(|(_, node)| Leaf::of(node));
+        leaves.min_by(Leaf::order)
     }
 
     /// What is stored of `revision`; `None` if it is not known, `Some(None)` if only its name is.

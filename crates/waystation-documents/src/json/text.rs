@@ -7,6 +7,7 @@
 
 use super::canonical::put_string;
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 /// The kinds of JSON values, in CouchDB's order of collation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,7 +95,7 @@ impl<'a> Json<'a> {
     /// The value of an object's member `name`.
     pub fn member(self, name: &str) -> Option<Json<'a>> {
         self.members()
-            .find(|(other, _)| unquote(other) == name)
+            .find(|(other, _)| is_called(other, name))
             .map(|(_, value)| value)
     }
 
@@ -199,6 +200,19 @@ fn skip_container(bytes: &[u8], begin: usize, open: u8, close: u8) -> usize {
     bytes.len()
 }
 
+/// Whether the canonical string `quoted` stands for `name`. An escape is longer than what it stands for.
+fn is_called(quoted: &str, name: &str) -> bool {
+    let length = quoted.len().saturating_sub(2);
+    match length.cmp(&name.len()) {
+        Ordering::Less => false,
+        Ordering::Equal => {
+            let inner = quoted.as_bytes().get(1..=length);
+            inner == Some(name.as_bytes()) && !name.contains('\\')
+        }
+        Ordering::Greater => quoted.contains('\\') && unquote(quoted) == name,
+    }
+}
+
 /// The text that the canonical string `quoted` stands for.
 pub fn unquote(quoted: &str) -> Cow<'_, str> {
     let inner = quoted.strip_prefix('"').unwrap_or(quoted);
@@ -281,6 +295,11 @@ mod tests {
             let quoted = quote(&text);
             prop_assert_eq!(unquote(&quoted), text.as_str());
             prop_assert_eq!(canonical(quoted.as_bytes()), Ok(quoted.clone()));
+        }
+
+        #[test]
+        fn a_name_is_known_with_its_escapes(name in "[a\\\\\"\n]{0,4}", other in "[a\\\\\"\n]{0,4}") {
+            prop_assert_eq!(is_called(&quote(&name), &other), name == other);
         }
 
         #[test]

@@ -21,7 +21,7 @@ pub use projection::Projection;
 pub use range::{IdRange, KeyRange};
 pub use selector::Selector;
 
-use crate::json::Json;
+use crate::json::{Json, Kind};
 
 /// What a selector is matched against.
 pub trait Fields {
@@ -30,6 +30,9 @@ pub trait Fields {
 
     /// All of it as one value, for conditions that name no field.
     fn whole(&self) -> Json<'_>;
+
+    /// Whether it is an object, as documents are.
+    fn is_object(&self) -> bool;
 }
 
 impl Fields for Json<'_> {
@@ -39,6 +42,10 @@ impl Fields for Json<'_> {
 
     fn whole(&self) -> Json<'_> {
         *self
+    }
+
+    fn is_object(&self) -> bool {
+        self.kind() == Kind::Object
     }
 }
 

@@ -75,6 +75,7 @@ impl FieldPath {
         };
         let mut found = match document.field(first) {
             Some(value) => Found::Value(value),
+            None if document.is_object() => return Found::Absent,
             None => return step(document.whole(), first),
         };
         for name in rest {

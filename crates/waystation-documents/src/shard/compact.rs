@@ -92,8 +92,8 @@ impl Shard {
         let mut bodies = self.db.iter(IterOptions::prefix([keys::BODY]))?;
         bodies.seek_to_first()?;
         while bodies.valid() {
-            let body =
-                Body::decode(bodies.value()).map_err(|error| Error::damaged("a body", &error))?;
+            let body = Body::decode(bodies.value().to_vec())
+                .map_err(|error| Error::damaged("a body", &error))?;
             named.extend(body.attachments.iter().map(|attachment| attachment.digest));
             bodies.next()?;
         }

@@ -141,6 +141,10 @@ impl Fields for Indexed<'_> {
     fn whole(&self) -> Json<'_> {
         self.body
     }
+
+    fn is_object(&self) -> bool {
+        true
+    }
 }
 
 /// The indexes of a shard, replaced as one when one comes or goes.

@@ -5,6 +5,7 @@ use super::{Shard, keys};
 use crate::collate::AFTER;
 use crate::error::{Error, Result};
 use crate::mango::{Direction, KeyRange};
+use std::borrow::Cow;
 use waystation::{DbIterator, IterOptions};
 
 /// A scan through an index, as it stood when the scan began.
@@ -98,10 +99,16 @@ impl IndexScan<'_> {
         self.position.extend_from_slice(self.entries.key());
         let id = keys::id_of_entry(&self.position)
             .ok_or_else(|| Error::damaged("an index", "an entry names no document"))?;
-        let head = self.source.read_head(&id)?;
-        let document = self.source.document(id, &head, false)?;
-        let deleted = || Error::damaged("an index", "an entry names a deleted document");
-        document.ok_or_else(deleted).map(Some)
+        let bytes = self.source.read_head(&id)?;
+        let (head, revision, deleted) = self.source.read(&id, &bytes)?;
+        if deleted {
+            let reason = "an entry names a deleted document";
+            return Err(Error::damaged("an index", reason));
+        }
+        let document = self
+            .source
+            .document(id, Cow::Owned(bytes), (head, revision));
+        Ok(Some(document))
     }
 
     /// Goes to the next entry; whether there is one.

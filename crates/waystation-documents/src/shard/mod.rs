@@ -303,7 +303,7 @@ fn decode_head(id: &str, bytes: Option<Vec<u8>>) -> Result<Option<Head>> {
 fn decode_body(id: &str, bytes: Option<Vec<u8>>) -> Result<Body> {
     let bytes =
         bytes.ok_or_else(|| Error::damaged(format!("document {id}"), "a body is missing"))?;
-    Body::decode(&bytes)
+    Body::decode(bytes)
         .map_err(|error| Error::damaged(format!("the body of document {id}"), &error))
 }
 

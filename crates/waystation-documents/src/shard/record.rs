@@ -111,6 +111,67 @@ impl FieldTable {
     }
 }
 
+/// What a stored table says of a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lookup<'a> {
+    /// The text of its value.
+    Here(&'a str),
+    /// Where the body has it: the offset, and the length.
+    InBody(usize, usize),
+    /// There is no such field.
+    Absent,
+    /// The table does not name all fields, and not this one.
+    Unknown,
+}
+
+/// The beginning of a head: its tree is read, and its table stays in the record until it is asked.
+#[derive(Debug)]
+pub(super) struct StoredHead {
+    pub(super) tree: RevisionTree,
+    /// Where the table begins.
+    table_at: usize,
+}
+
+impl StoredHead {
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, FormatError> {
+        let mut reader = Reader::new(bytes);
+        let (_, tree) = Head::take_begin(&mut reader)?;
+        let table_at = reader.offset();
+        Ok(Self { tree, table_at })
+    }
+
+    /// Looks for the field `name` in `bytes`, from which the head was read.
+    pub(super) fn find<'a>(&self, bytes: &'a [u8], name: &str) -> Result<Lookup<'a>, FormatError> {
+        let mut reader = Reader::new(bytes.get(self.table_at..).unwrap_or_default());
+        let is_complete = reader.u8("flag of a table")? != 0;
+        for _ in 0..reader.var_u64("count of fields")? {
+            let is_it = reader.length_prefixed("name of a field")? == name.as_bytes();
+            if reader.u8("place of a field")? == 0 {
+                let offset = reader.offset() as u64;
+                let text = reader.length_prefixed("value of a field")?;
+                if is_it {
+                    let reason = "a field is no text";
+                    let text = std::str::from_utf8(text);
+                    return text
+                        .map(Lookup::Here)
+                        .map_err(|_| FormatError::Malformed { offset, reason });
+                }
+            } else {
+                let offset = reader.var_u64("offset of a field")? as usize;
+                let length = reader.var_u64("length of a field")? as usize;
+                if is_it {
+                    return Ok(Lookup::InBody(offset, length));
+                }
+            }
+        }
+        Ok(if is_complete {
+            Lookup::Absent
+        } else {
+            Lookup::Unknown
+        })
+    }
+}
+
 /// What is known of a document without its bodies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Head {
@@ -132,14 +193,21 @@ impl Head {
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut reader = Reader::new(bytes);
-        check_version(&mut reader)?;
+        let (sequence, tree) = Self::take_begin(&mut reader)?;
         let head = Self {
-            sequence: reader.var_u64("sequence of a document")?,
-            tree: RevisionTree::take(&mut reader)?,
+            sequence,
+            tree,
             fields: FieldTable::take(&mut reader)?,
         };
         check_end(&reader)?;
         Ok(head)
+    }
+
+    /// Reads what stands before the table.
+    fn take_begin(reader: &mut Reader<'_>) -> Result<(u64, RevisionTree), FormatError> {
+        check_version(reader)?;
+        let sequence = reader.var_u64("sequence of a document")?;
+        Ok((sequence, RevisionTree::take(reader)?))
     }
 }
 
@@ -162,17 +230,18 @@ impl Body {
         out
     }
 
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        let mut reader = Reader::new(bytes);
+    pub(super) fn decode(mut bytes: Vec<u8>) -> Result<Self, FormatError> {
+        let mut reader = Reader::new(&bytes);
         check_version(&mut reader)?;
         let count = reader.var_u64("count of attachments")?;
         let mut attachments = Vec::new();
         for _ in 0..count {
             attachments.push(AttachmentInfo::take(&mut reader)?);
         }
-        let offset = reader.offset() as u64;
-        let text = String::from_utf8(reader.rest().to_vec());
-        let reason = "a body is no text";
+        let begin = reader.offset();
+        bytes.drain(..begin);
+        let (offset, reason) = (begin as u64, "a body is no text");
+        let text = String::from_utf8(bytes);
         Ok(Self {
             attachments,
             text: text.map_err(|_| FormatError::Malformed { offset, reason })?,
@@ -233,6 +302,15 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Head::decode(&bytes[..cut]).is_err(), "{cut}");
         }
+        let stored = StoredHead::read(&bytes).expect("a head");
+        assert_eq!(stored.tree, head.tree);
+        assert_eq!(stored.find(&bytes, "a"), Ok(Lookup::Here("1")));
+        assert_eq!(
+            stored.find(&bytes, "c"),
+            Ok(Lookup::InBody(text.find("\"xx").expect("c"), 102))
+        );
+        assert_eq!(stored.find(&bytes, "e"), Ok(Lookup::Absent));
+        assert!(stored.find(&bytes[..bytes.len() - 1], "e").is_err());
         assert_eq!(
             head.fields.fields[1].place,
             Place::Body(text.find("[1").expect("b"), 5)
@@ -247,7 +325,7 @@ mod tests {
             }],
             text,
         };
-        assert_eq!(Body::decode(&body.encode()), Ok(body));
+        assert_eq!(Body::decode(body.encode()), Ok(body));
     }
 
     #[test]
@@ -257,5 +335,13 @@ mod tests {
             .collect();
         let table = FieldTable::of(&format!("{{{}}}", members.join(",")));
         assert_eq!((table.fields.len(), table.is_complete), (FIELDS_MAX, false));
+        let head = Head {
+            fields: table,
+            ..Head::default()
+        };
+        let bytes = head.encode();
+        let stored = StoredHead::read(&bytes).expect("a head");
+        assert_eq!(stored.find(&bytes, "f1023"), Ok(Lookup::Here("1023")));
+        assert_eq!(stored.find(&bytes, "f1024"), Ok(Lookup::Unknown));
     }
 }

@@ -3,12 +3,13 @@
 //! A scan reads heads. A field that stands in a head's table costs nothing more; for another one the body is read,
 //! once. So a filter on top-level scalars reads tens of bytes of a document, however large it is.
 
-use super::record::{Body, Head, Place};
+use super::record::{Body, Lookup, StoredHead};
 use super::{Opened, Shard, Version, decode_body, keys};
 use crate::error::{Error, Result};
 use crate::json::{Json, Kind, quote};
 use crate::mango::{Fields, Selector};
 use crate::revision::Revision;
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
 use waystation::{DbIterator, IterOptions, Snapshot};
 
@@ -57,11 +58,13 @@ impl ScanStats {
 pub struct StoredDocument<'a> {
     source: &'a Source<'a>,
     id: String,
-    /// As JSON.
-    quoted_id: String,
-    quoted_revision: String,
     revision: Revision,
-    head: Head,
+    head: StoredHead,
+    /// The record of the head.
+    head_bytes: Cow<'a, [u8]>,
+    /// As JSON.
+    quoted_id: OnceCell<String>,
+    quoted_revision: OnceCell<String>,
     body: OnceCell<Body>,
     whole: OnceCell<String>,
     failure: RefCell<Option<Error>>,
@@ -121,15 +124,28 @@ impl StoredDocument<'_> {
         Ok(self.body.get_or_init(|| body))
     }
 
-    /// The body's text for a selector, which takes no errors: they are kept for the end of the match.
-    fn text(&self) -> Option<&str> {
-        match self.body() {
-            Ok(text) => Some(text),
+    /// What was read for a selector, which takes no errors: they are kept for the end of the match.
+    fn kept<T>(&self, read: Result<T>) -> Option<T> {
+        match read {
+            Ok(value) => Some(value),
             Err(error) => {
                 self.failure.borrow_mut().get_or_insert(error);
                 None
             }
         }
+    }
+
+    fn text(&self) -> Option<&str> {
+        self.kept(self.body())
+    }
+
+    fn quoted_id(&self) -> &str {
+        self.quoted_id.get_or_init(|| quote(&self.id))
+    }
+
+    fn quoted_revision(&self) -> &str {
+        let quoted = || quote(&self.revision.to_string());
+        self.quoted_revision.get_or_init(quoted)
     }
 
     /// Whether `selector` matches it.
@@ -153,27 +169,26 @@ impl StoredDocument<'_> {
 impl Fields for StoredDocument<'_> {
     fn field(&self, name: &str) -> Option<Json<'_>> {
         match name {
-            "_id" => return Some(Json::new(&self.quoted_id)),
-            "_rev" => return Some(Json::new(&self.quoted_revision)),
+            "_id" => return Some(Json::new(self.quoted_id())),
+            "_rev" => return Some(Json::new(self.quoted_revision())),
             _ => {}
         }
-        let table = &self.head.fields;
-        match table.fields.iter().find(|field| field.name == name) {
-            Some(field) => match &field.place {
-                Place::Inline(text) => Some(Json::new(text)),
-                Place::Body(offset, length) => {
-                    let text = self.text()?;
-                    let value = text.get(*offset..offset.saturating_add(*length));
-                    if value.is_none() {
-                        let reason = "a field lies outside of the body";
-                        let damaged = Error::damaged(format!("document {}", self.id), reason);
-                        self.failure.borrow_mut().get_or_insert(damaged);
-                    }
-                    value.map(Json::new)
-                }
-            },
-            None if table.is_complete => None,
-            None => Json::new(self.text()?).member(name),
+        let damaged = |reason: &dyn std::fmt::Display| {
+            Error::damaged(format!("document {}", self.id), reason)
+        };
+        let found = self
+            .head
+            .find(&self.head_bytes, name)
+            .map_err(|error| damaged(&error));
+        match self.kept(found)? {
+            Lookup::Here(text) => Some(Json::new(text)),
+            Lookup::InBody(offset, length) => {
+                let value = self.text()?.get(offset..offset.saturating_add(length));
+                let value = value.ok_or_else(|| damaged(&"a field lies outside of the body"));
+                self.kept(value).map(Json::new)
+            }
+            Lookup::Absent => None,
+            Lookup::Unknown => Json::new(self.text()?).member(name),
         }
     }
 
@@ -182,11 +197,15 @@ impl Fields for StoredDocument<'_> {
             let body = self.text().unwrap_or("{}");
             let rest = body.trim_start_matches('{');
             let comma = if rest == "}" { "" } else { "," };
-            let (id, revision) = (&self.quoted_id, &self.quoted_revision);
+            let (id, revision) = (self.quoted_id(), self.quoted_revision());
             format!("{{\"_id\":{id},\"_rev\":{revision}{comma}{rest}")
         });
         debug_assert_eq!(Json::new(whole).kind(), Kind::Object);
         Json::new(whole)
+    }
+
+    fn is_object(&self) -> bool {
+        true
     }
 }
 
@@ -227,41 +246,41 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The document `id` with the head `bytes`; `None` if it is deleted and `deleted` does not ask for it.
-    pub(super) fn document(
-        &self,
-        id: String,
-        bytes: &[u8],
-        deleted: bool,
-    ) -> Result<Option<StoredDocument<'_>>> {
-        let head = Head::decode(bytes);
-        let head = head.map_err(|error| Error::damaged(format!("document {id}"), &error))?;
+    /// Reads the head `bytes` of the document `id`, with its winner, and whether that deletes the document.
+    pub(super) fn read(&self, id: &str, bytes: &[u8]) -> Result<(StoredHead, Revision, bool)> {
+        let damaged =
+            |reason: &dyn std::fmt::Display| Error::damaged(format!("document {id}"), reason);
         self.count(ScanStats {
             examined: 1,
             bytes: bytes.len() as u64,
             ..ScanStats::default()
         });
-        let Some(winner) = head.tree.winner() else {
-            return Err(Error::damaged(
-                format!("document {id}"),
-                "it has no revision",
-            ));
-        };
-        if winner.deleted && !deleted {
-            return Ok(None);
-        }
-        let revision = winner.revision.clone();
-        Ok(Some(StoredDocument {
+        let head = StoredHead::read(bytes).map_err(|error| damaged(&error))?;
+        let winner = head.tree.winner();
+        let winner = winner.ok_or_else(|| damaged(&"it has no revision"))?;
+        let (revision, deleted) = (winner.revision.clone(), winner.deleted);
+        Ok((head, revision, deleted))
+    }
+
+    /// The document `id` with what was read of its head.
+    pub(super) fn document<'b>(
+        &'b self,
+        id: String,
+        head_bytes: Cow<'b, [u8]>,
+        (head, revision): (StoredHead, Revision),
+    ) -> StoredDocument<'b> {
+        StoredDocument {
             source: self,
-            quoted_id: quote(&id),
-            quoted_revision: quote(&revision.to_string()),
             id,
             revision,
             head,
+            head_bytes,
+            quoted_id: OnceCell::new(),
+            quoted_revision: OnceCell::new(),
             body: OnceCell::new(),
             whole: OnceCell::new(),
             failure: RefCell::new(None),
-        }))
+        }
     }
 }
 
@@ -269,6 +288,8 @@ impl<'a> Source<'a> {
 pub struct Scan<'a> {
     source: Source<'a>,
     entries: DbIterator,
+    /// Whether the entry at which the scan stands was returned.
+    is_taken: bool,
     deleted: bool,
     descending: bool,
 }
@@ -306,6 +327,7 @@ impl Shard {
         Ok(Scan {
             source,
             entries,
+            is_taken: false,
             deleted: options.deleted,
             descending: options.descending,
         })
@@ -318,20 +340,26 @@ impl Scan<'_> {
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`].
     pub fn next_document(&mut self) -> Result<Option<StoredDocument<'_>>> {
-        while self.entries.valid() {
+        let (id, head) = loop {
+            if std::mem::replace(&mut self.is_taken, true) && self.entries.valid() {
+                if self.descending {
+                    self.entries.prev()?;
+                } else {
+                    self.entries.next()?;
+                }
+            }
+            if !self.entries.valid() {
+                return Ok(None);
+            }
             let id = keys::id_of(self.entries.key());
             let id = id.ok_or_else(|| Error::damaged("a document", "it has no identifier"))?;
-            let bytes = self.entries.value().to_vec();
-            if self.descending {
-                self.entries.prev()?;
-            } else {
-                self.entries.next()?;
+            let (head, revision, deleted) = self.source.read(&id, self.entries.value())?;
+            if self.deleted || !deleted {
+                break (id, (head, revision));
             }
-            if let Some(document) = self.source.document(id, &bytes, self.deleted)? {
-                return Ok(Some(document));
-            }
-        }
-        Ok(None)
+        };
+        let bytes = Cow::Borrowed(self.entries.value());
+        Ok(Some(self.source.document(id, bytes, head)))
     }
 
     /// What it has cost so far.
