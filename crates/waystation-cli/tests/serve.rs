@@ -1,5 +1,6 @@
 //! The server as a process: kill -9 in the middle of a bulk load or of a replication loses nothing that was
-//! acknowledged, signals stop it, and it refuses what it should.
+//! acknowledged, and in the middle of builds leaves no index that disagrees; signals stop it, and it refuses what it
+//! should.
 
 #![allow(
     clippy::unwrap_used,
@@ -87,10 +88,13 @@ fn ask(address: &str, method: &str, path: &str, body: &str) -> Option<String> {
     stream.write_all((head + body).as_bytes()).ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
-    // A whole answer says how long it is.
+    // A whole answer says how long it is, or where it ends.
     let (head, body) = answer.split_once("\r\n\r\n")?;
+    let head = head.to_lowercase();
+    if head.contains("transfer-encoding: chunked") {
+        return body.ends_with("0\r\n\r\n").then_some(answer);
+    }
     let length = head
-        .to_lowercase()
         .split("content-length: ")
         .nth(1)?
         .lines()
@@ -221,6 +225,90 @@ fn kills_of_both_sides_in_the_middle_of_a_replication_lose_nothing() {
     for id in acknowledged.iter() {
         let answer = ask(&target.address, "GET", &format!("/load/{id}"), "").unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{id} is lost: {answer}");
+    }
+}
+
+/// The number of documents for which `text` stands in the answer to a request that has to succeed.
+fn found(address: &str, method: &str, path: &str, body: &str, text: &str) -> usize {
+    let answer = ask(address, method, path, body).unwrap_or_default();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer:.300}");
+    answer.matches(text).count()
+}
+
+#[test]
+fn a_kill_in_the_middle_of_builds_leaves_indexes_that_agree() {
+    const DOCUMENTS: usize = 4000;
+    let directory = tempfile::tempdir().unwrap();
+    let find = |number: &str| {
+        format!("{{\"selector\":{{{number}}},\"fields\":[\"_id\"],\"limit\":100000}}")
+    };
+    let late = format!("\"n\":{{\"$gte\":{}}}", DOCUMENTS / 2);
+    for round in 0..KILLS {
+        let served = Served::start(directory.path());
+        let address = &served.address;
+        if round == 0 {
+            ask(address, "PUT", "/built", "").unwrap();
+            for first in (0..DOCUMENTS).step_by(500) {
+                let docs =
+                    (first..first + 500).map(|n| format!("{{\"_id\":\"{n:05}\",\"n\":{n}}}"));
+                let body = format!("{{\"docs\":[{}]}}", docs.collect::<Vec<_>>().join(","));
+                ask(address, "POST", "/built/_bulk_docs", &body).unwrap();
+            }
+        }
+        let view = format!(
+            "{{\"views\":{{\"v\":{{\"map\":\"doc => emit(doc.n, {round})\",\"reduce\":\"_count\"}}}}}}"
+        );
+        ask(address, "PUT", &format!("/built/_design/v{round}"), &view).unwrap();
+        let index =
+            format!("{{\"index\":{{\"fields\":[\"n\"]}},\"ddoc\":\"i{round}\",\"name\":\"n\"}}");
+        ask(address, "POST", "/built/_index", &index).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // Builds are begun by the first queries; updates go on meanwhile.
+            scope.spawn(|| {
+                ask(
+                    address,
+                    "GET",
+                    &format!("/built/_design/v{round}/_view/v"),
+                    "",
+                )
+            });
+            scope.spawn(|| ask(address, "POST", "/built/_find", &find(&late)));
+            scope.spawn(|| {
+                for n in (0..DOCUMENTS).take_while(|_| !stop.load(Ordering::SeqCst)) {
+                    let body = format!("{{\"n\":{}}}", DOCUMENTS + n);
+                    ask(address, "PUT", &format!("/built/new-{round}-{n}"), &body);
+                }
+            });
+            std::thread::sleep(Duration::from_millis(30 + 60 * round as u64));
+            served.signal("-KILL");
+            stop.store(true, Ordering::SeqCst);
+        });
+        drop(served);
+        let served = Served::start(directory.path());
+        let address = &served.address;
+        let documents = count(address, "built").unwrap() - 2 * (round + 1);
+        for design in 0..=round {
+            let path = format!("/built/_design/v{design}/_view/v?reduce=false");
+            assert_eq!(found(address, "GET", &path, "", "\"value\""), documents);
+        }
+        // No index serves a query that documents without the field may match.
+        let unindexed = format!("\"$or\":[{{{late}}},{{\"none\":1}}]");
+        let scanned = found(
+            address,
+            "POST",
+            "/built/_find",
+            &find(&unindexed),
+            "\"_id\"",
+        );
+        for design in 0..=round {
+            let body =
+                find(&late).replacen('{', &format!("{{\"use_index\":[\"i{design}\",\"n\"],"), 1);
+            assert_eq!(
+                found(address, "POST", "/built/_find", &body, "\"_id\""),
+                scanned
+            );
+        }
     }
 }
 

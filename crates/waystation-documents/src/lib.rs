@@ -5,6 +5,7 @@
 //!   shard        documents, changes, local documents, attachments: keys and batches of the engine
 //!   views        map and reduce: rows that a design document's functions make of documents
 //!   document     a document as its clients write it; render: as they read it
+//!   partition    what stands before the colon in identifiers of partitioned databases
 //!   mango        selectors: what they mean, and which documents they match
 //!   tree         revisions of one document, and which of them wins
 //!   json         bodies as canonical text, walked without parsing
@@ -21,6 +22,7 @@ mod document;
 mod error;
 pub mod json;
 pub mod mango;
+pub mod partition;
 mod render;
 mod revision;
 pub mod shard;

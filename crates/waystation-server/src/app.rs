@@ -1,11 +1,13 @@
 //! What all requests share: the databases, blocking work of a bounded number, and wake-ups of feeds.
 
 use crate::auth::Authority;
+use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use crate::mending::Mending;
 use crate::replicator::Replicator;
 use crate::server::ServerError;
 use crate::settings::Settings;
+use crate::stats::Stats;
 use crate::tls::Outgoing;
 use crate::uuids::{Uuids, hex, random};
 use std::collections::HashMap;
@@ -25,6 +27,8 @@ pub(crate) struct App {
     pub(crate) catalogue: Catalogue,
     pub(crate) settings: Settings,
     pub(crate) authority: Authority,
+    pub(crate) config: Config,
+    pub(crate) stats: Stats,
     pub(crate) uuids: Uuids,
     /// Names this server.
     pub(crate) uuid: String,
@@ -36,6 +40,8 @@ pub(crate) struct App {
     pub(crate) outgoing: Arc<Outgoing>,
     workers: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
+    /// For attachments on their way out.
+    attachments: Arc<Semaphore>,
     /// By the uuid of a database: a number that grows with its updates.
     updates: Mutex<HashMap<String, watch::Sender<u64>>>,
 }
@@ -62,6 +68,8 @@ impl App {
         let uuid = hex(&record(&catalogue, "uuid")?[..16]);
         Ok(Self {
             authority: Authority::new(&settings, secret),
+            config: Config::open(&settings, &catalogue)?,
+            stats: Stats::default(),
             uuids: Uuids::default(),
             uuid,
             stopping,
@@ -69,9 +77,8 @@ impl App {
             mending: Mending::default(),
             outgoing: Arc::new(outgoing),
             workers: Arc::new(Semaphore::new(settings.workers)),
-            bodies: Arc::new(Semaphore::new(
-                settings.bodies_bytes_max.div_ceil(BODY_UNIT),
-            )),
+            bodies: Arc::new(Semaphore::new(units(settings.bodies_bytes_max))),
+            attachments: Arc::new(Semaphore::new(units(settings.bodies_bytes_max))),
             updates: Mutex::default(),
             catalogue,
             settings,
@@ -100,10 +107,21 @@ impl App {
 
     /// Waits until there is memory for a body of `bytes`.
     pub(crate) async fn admit_body(&self, bytes: usize) -> Outcome<OwnedSemaphorePermit> {
-        let units = bytes.div_ceil(BODY_UNIT);
-        let units = u32::try_from(units).map_err(|_| Failure::too_large())?;
-        let permit = Arc::clone(&self.bodies).acquire_many_owned(units).await;
-        permit.map_err(|_| Failure::internal("the server is stopping"))
+        admit(&self.bodies, bytes).await
+    }
+
+    /// Waits until there is memory for attachments that an answer holds `bytes` of at once.
+    pub(crate) async fn admit_attachments(&self, bytes: u64) -> Outcome<OwnedSemaphorePermit> {
+        let most = self.settings.bodies_bytes_max;
+        let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes <= most);
+        let reason = format!(
+            "the attachments of this answer take more than {most} bytes of memory; ask for them one by one"
+        );
+        let too_large = Failure {
+            reason,
+            ..Failure::too_large()
+        };
+        admit(&self.attachments, bytes.ok_or(too_large)?).await
     }
 
     /// What writes survive before they are answered.
@@ -139,6 +157,17 @@ impl App {
     fn updates(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<u64>>> {
         self.updates.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The memory of `bytes`, in units.
+fn units(bytes: usize) -> usize {
+    bytes.div_ceil(BODY_UNIT)
+}
+
+async fn admit(memory: &Arc<Semaphore>, bytes: usize) -> Outcome<OwnedSemaphorePermit> {
+    let units = u32::try_from(units(bytes)).map_err(|_| Failure::too_large())?;
+    let permit = Arc::clone(memory).acquire_many_owned(units).await;
+    permit.map_err(|_| Failure::internal("the server is stopping"))
 }
 
 /// 32 random bytes that stay the same for a directory.

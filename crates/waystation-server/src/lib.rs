@@ -7,6 +7,7 @@
 //!   auth         who calls, and what the caller may do
 //!   tls          certificates of the listener, and trust in other servers
 //!   replicator   documents on their way between databases, here and elsewhere
+//!   config       settings that change while the server runs; stats: what it counts
 //!   app          what all requests share: the databases, bounded blocking work, wake-ups of feeds
 //!   request, query, reply, failure, multipart    HTTP on the way in and out
 //! ```
@@ -18,6 +19,7 @@
 mod app;
 mod auth;
 mod clock;
+mod config;
 mod failure;
 mod handlers;
 mod impatient;
@@ -30,6 +32,7 @@ mod request;
 mod route;
 mod server;
 mod settings;
+mod stats;
 mod tls;
 mod uuids;
 

@@ -20,6 +20,8 @@ pub(crate) type Reply = Response<Body>;
 
 /// Pages that wait for the client.
 const PAGES_WAITING: usize = 2;
+/// A long page is sent in pieces of this length (bytes).
+const PIECE_BYTES: usize = 1 << 20;
 
 /// An answer with `body` as it is.
 pub(crate) fn bytes(status: StatusCode, content_type: &str, body: impl Into<Bytes>) -> Reply {
@@ -91,6 +93,17 @@ fn name_in_lower_case(name: &'static str) -> &'static str {
     }
 }
 
+/// The same answer, which keeps `held` until its body was sent or dropped.
+pub(crate) fn hold<T: Send + Sync + 'static>(reply: Reply, held: T) -> Reply {
+    reply.map(|body| {
+        let keep = move |frame| {
+            let _ = &held;
+            frame
+        };
+        body.map_frame(keep).boxed()
+    })
+}
+
 /// Where pages of an answer go.
 pub(crate) struct Pages {
     sender: mpsc::Sender<io::Result<Bytes>>,
@@ -108,6 +121,14 @@ impl Pages {
             return Ok(());
         }
         self.sender.send(Ok(page)).await.map_err(|_| Gone)
+    }
+
+    /// Sends a long page in pieces, so that little of it waits when this returns.
+    pub(crate) async fn send_long(&self, page: &str) -> Result<(), Gone> {
+        for piece in page.as_bytes().chunks(PIECE_BYTES) {
+            self.send(Bytes::copy_from_slice(piece)).await?;
+        }
+        Ok(())
     }
 
     /// Waits until the client has gone.

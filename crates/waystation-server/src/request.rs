@@ -49,7 +49,7 @@ impl Call {
 
     /// The body, of at most as many bytes as the settings allow.
     pub(crate) async fn take_body(&mut self) -> Outcome<Taken> {
-        let limit = self.app.settings.body_bytes_max;
+        let limit = self.app.config.now().body_bytes_max;
         let length = match self.header(CONTENT_LENGTH) {
             "" => limit,
             text => text
@@ -96,7 +96,7 @@ impl Call {
         if self.header(CONTENT_ENCODING) != "gzip" || !self.is_json() {
             return Ok(bytes);
         }
-        gunzip(&bytes, self.app.settings.body_bytes_max)
+        gunzip(&bytes, self.app.config.now().body_bytes_max)
     }
 
     fn is_json(&self) -> bool {

@@ -8,7 +8,7 @@ use crate::auth::{self, User};
 use crate::failure::{Failure, Outcome};
 use crate::handlers::{
     all_docs, attachments, bulk, changes, cors, databases, documents, find, local, maintenance,
-    nodes, replicate, replication, server, sessions, views,
+    node, nodes, partitions, replicate, replication, server, sessions, views,
 };
 use crate::query::{Query, segments};
 use crate::reply::{self, Body, Reply};
@@ -17,7 +17,7 @@ use crate::uuids::{hex, random};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, SERVER};
-use hyper::{Method, Request};
+use hyper::{Method, Request, StatusCode};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,16 +33,26 @@ const PRODUCT: HeaderValue = HeaderValue::from_static(concat!(
 
 /// Answers a request, whatever it is.
 pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Result<Reply, Infallible> {
-    let headers = request.headers().clone();
-    let mut reply = match cors::preflight(&app.settings, request.method(), &headers) {
+    let (method, headers) = (request.method().clone(), request.headers().clone());
+    let config = app.config.now();
+    let cors = config.cors.as_ref();
+    let mut reply = match cors.and_then(|cors| cors::preflight(cors, &method, &headers)) {
         Some(reply) => reply,
         None => match handle(&app, request).await {
             Ok(reply) => reply,
             Err(failure) => reply::failed(&failure),
         },
     };
-    cors::mark(&app.settings, &headers, &mut reply);
+    if let Some(cors) = cors {
+        cors::mark(cors, &headers, &mut reply);
+    }
+    if let Some(challenge) = &config.challenge
+        && reply.status() == StatusCode::UNAUTHORIZED
+    {
+        reply::set(&mut reply, "www-authenticate", challenge);
+    }
     finish(&headers, &mut reply);
+    app.stats.count(&method, reply.status());
     Ok(reply)
 }
 
@@ -68,6 +78,10 @@ async fn handle(app: &Arc<App>, request: Request<Incoming>) -> Outcome<Reply> {
         Err(_) if is_login => User::default(),
         user => user?,
     };
+    let is_named = call.user.name.is_some() || is_login || call.segments[0] == "_up";
+    if app.config.now().requires_user && !is_named {
+        return Err(Failure::unauthorized("Authentication required."));
+    }
     let cookie = call.user.cookie.clone();
     let mut reply = to_handler(call).await?;
     if let Some(cookie) = cookie.filter(|_| !reply.headers().contains_key("set-cookie")) {
@@ -134,7 +148,7 @@ async fn to_handler(call: Call) -> Outcome<Reply> {
         ["_replicate"] => replicate::replicate(call).await,
         ["_scheduler", ..] => replicate::scheduler(call).await,
         ["_membership" | "_rebalance"] => nodes::nodes(call).await,
-        ["_node", _] => server::node(&call),
+        ["_node", ..] => node::node(call).await,
         ["_utils", ..] | ["favicon.ico"] | [] => Err(Failure::not_found("missing")),
         [name, ..] if name.starts_with('_') && !databases::is_system(name) => server::other(&call),
         [_] => databases::database(call).await,
@@ -176,7 +190,7 @@ async fn to_handler(call: Call) -> Outcome<Reply> {
             let (id, name) = (format!("_design/{name}"), rest.join("/"));
             attachments::attachment(call, id, name).await
         }
-        [_, name, ..] if name.starts_with("_partition") => Err(Failure::not_implemented()),
+        [_, "_partition", ..] => partitions::partition(call).await,
         [_, id] if id.starts_with("_local/") => {
             let name = id["_local/".len()..].to_owned();
             local::local_document(call, name).await

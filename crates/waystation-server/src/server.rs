@@ -4,6 +4,7 @@
 //! leaves what is still going on.
 
 use crate::app::App;
+use crate::auth;
 use crate::impatient::Impatient;
 use crate::mending;
 use crate::replicator::documents;
@@ -98,9 +99,6 @@ impl Server {
     /// [`ServerError`].
     pub async fn bind(settings: Settings) -> Result<Self, ServerError> {
         let address = settings.listen;
-        if settings.admins.is_empty() && !address.ip().is_loopback() {
-            return Err(ServerError::NoAdmin(address));
-        }
         let acceptor = settings.tls.as_ref().map(tls::acceptor).transpose()?;
         let refused = |source| ServerError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(refused)?;
@@ -108,6 +106,9 @@ impl Server {
         let (stop, stopping) = watch::channel(false);
         let opened = tokio::task::spawn_blocking(|| App::open(settings, stopping)).await;
         let app = opened.map_err(|error| refused(io::Error::other(error)))??;
+        if auth::is_open(&app) && !address.ip().is_loopback() {
+            return Err(ServerError::NoAdmin(address));
+        }
         Ok(Self {
             app: Arc::new(app),
             listener,

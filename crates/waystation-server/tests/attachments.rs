@@ -10,28 +10,17 @@ mod support;
 use serde_json::json;
 use support::Running;
 
-fn server() -> Running {
-    Running::start(|_| {})
-}
-
-/// Creates a document; its revision.
-fn put(server: &Running, path: &str, body: &str) -> String {
-    let reply = server.json("PUT", path, body);
-    assert_eq!(reply.status, 201, "{}", reply.text());
-    reply.value()["rev"].as_str().unwrap().to_owned()
-}
-
 #[test]
 #[expect(
     clippy::too_many_lines,
     reason = "one resource from its first request to its last"
 )]
 fn attachments_are_stored_and_read_in_every_way() {
-    let server = server();
+    let server = Running::plain();
     server.json("PUT", "/cars", "");
     let inline =
         r#"{"_attachments":{"a b/c.txt":{"content_type":"text/plain","data":"aGVsbG8gd29ybGQ="}}}"#;
-    let first = put(&server, "/cars/d", inline);
+    let first = server.put("/cars/d", inline);
     let stub = &server.get("/cars/d").value()["_attachments"]["a b/c.txt"];
     assert_eq!(
         (&stub["stub"], &stub["length"], &stub["revpos"]),
@@ -114,7 +103,7 @@ fn attachments_are_stored_and_read_in_every_way() {
 
 #[test]
 fn documents_travel_in_parts() {
-    let server = server();
+    let server = Running::plain();
     server.json("PUT", "/cars", "");
     let body = "--b\r\nContent-Type: application/json\r\n\r\n\
         {\"_id\":\"d\",\"_attachments\":{\"x\":{\"follows\":true,\"length\":3,\"content_type\":\"a/b\"}}}\r\n\

@@ -438,3 +438,39 @@ fn functions_choose_changes() {
         "{cut}"
     );
 }
+
+#[test]
+fn filters_judge_each_leaf_that_a_feed_tells_of() {
+    let server = server();
+    let design = json!({"filters": {"fast": "doc => doc.speed >= 60"}});
+    put(&server, "/cars/_design/f", &design);
+    let leaf = |revision: &str, speed: u64| json!({"_id": "two", "_rev": revision, "speed": speed});
+    let docs = json!({"new_edits": false, "docs": [leaf("1-b", 5), leaf("1-a", 99)]});
+    server.json("POST", "/cars/_bulk_docs", &docs.to_string());
+    let told = |parameters: &str| {
+        let body = r#"{"selector":{"speed":{"$gte":60}}}"#;
+        let answer = server.json("POST", &format!("/cars/_changes?{parameters}"), body);
+        let value = answer.value();
+        let rows = value["results"].as_array().unwrap().iter();
+        let two = rows.filter(|row| row["id"] == json!("two"));
+        two.map(|row| row["changes"].clone())
+            .collect::<Vec<Value>>()
+    };
+    for filter in ["filter=f/fast", "filter=_selector"] {
+        assert_eq!(told(filter), [] as [Value; 0], "{filter}");
+        let leaves = told(&format!("{filter}&style=all_docs"));
+        assert_eq!(leaves, [json!([{"rev": "1-a"}])], "{filter}");
+        let with_document = told(&format!("{filter}&style=all_docs&include_docs=true"));
+        assert_eq!(with_document, leaves, "{filter}");
+    }
+    assert_eq!(
+        told("style=all_docs"),
+        [json!([{"rev": "1-b"}, {"rev": "1-a"}])]
+    );
+    let wrong = server.json(
+        "POST",
+        "/cars/_changes?filter=_selector",
+        r#"{"selector":"x"}"#,
+    );
+    assert_eq!(wrong.error().2, "Selector error: expected a JSON object");
+}

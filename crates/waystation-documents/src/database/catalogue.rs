@@ -205,6 +205,33 @@ impl Catalogue {
         (shards, copies): (usize, usize),
         weights: Option<&[(String, f64)]>,
     ) -> Result<Arc<Database>> {
+        self.create_as(name, (shards, copies), weights, false)
+    }
+
+    /// Makes a partitioned database, as [`Catalogue::create_copies`] makes others.
+    ///
+    /// # Errors
+    /// As [`Catalogue::create_copies`]; [`Error::BadRequest`] for databases of the server itself.
+    pub fn create_partitioned(
+        &self,
+        name: &str,
+        (shards, copies): (usize, usize),
+        weights: Option<&[(String, f64)]>,
+    ) -> Result<Arc<Database>> {
+        if name.starts_with('_') {
+            let reason = "Cannot partition a system database";
+            return Err(Error::BadRequest(reason.into()));
+        }
+        self.create_as(name, (shards, copies), weights, true)
+    }
+
+    fn create_as(
+        &self,
+        name: &str,
+        (shards, copies): (usize, usize),
+        weights: Option<&[(String, f64)]>,
+        is_partitioned: bool,
+    ) -> Result<Arc<Database>> {
         check_name(name)?;
         if shards == 0 || shards > SHARDS_MAX {
             let reason = format!("The `q` value should be a positive integer up to {SHARDS_MAX}.");
@@ -229,6 +256,7 @@ impl Catalogue {
             } else {
                 places.iter().map(|nodes| nodes[0].clone()).collect()
             },
+            is_partitioned,
             security: String::new(),
         };
         let database = self.database(name, &definition);
@@ -401,6 +429,7 @@ impl Catalogue {
         let definition = Definition {
             uuid: database.uuid.clone(),
             shards: database.shard_count,
+            is_partitioned: database.is_partitioned,
             nodes: match drives(database.places.iter()).next() {
                 None => Vec::new(),
                 Some(_) => database.places.clone(),

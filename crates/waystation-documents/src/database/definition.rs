@@ -15,6 +15,8 @@ pub(super) struct Definition {
     pub(super) shards: usize,
     /// The node of each shard, where the book does not name its copies; none: all are in this process.
     pub(super) nodes: Vec<String>,
+    /// Whether documents are placed by their partitions.
+    pub(super) is_partitioned: bool,
     /// Who may do what, as canonical JSON; empty: the default.
     pub(super) security: String,
 }
@@ -32,7 +34,13 @@ pub(super) fn encode(definition: &Definition) -> Vec<u8> {
             format!(r#","nodes":{names}"#)
         }
     };
-    format!(r#"{{"uuid":{uuid},"shards":{shards},"security":{security}{nodes}}}"#).into_bytes()
+    let partitioned = if definition.is_partitioned {
+        r#","partitioned":true"#
+    } else {
+        ""
+    };
+    format!(r#"{{"uuid":{uuid},"shards":{shards},"security":{security}{nodes}{partitioned}}}"#)
+        .into_bytes()
 }
 
 pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<Definition> {
@@ -58,6 +66,7 @@ pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<Definition> {
         uuid: uuid.ok_or_else(|| damaged("it has no uuid"))?.into_owned(),
         shards,
         nodes,
+        is_partitioned: json.member("partitioned").and_then(Json::boolean) == Some(true),
         security: if security == "null" { "" } else { security }.to_owned(),
     })
 }

@@ -24,6 +24,8 @@ const DESIGNS_AT_ONCE: u64 = 100;
 const DESIGN_BYTES: u64 = 4 << 20;
 /// Between a design document's identifier and an index's name.
 const SEPARATOR: char = '\0';
+/// The field of a document that its identifier's partition is; bodies have no such field.
+const PARTITION: &str = "_partition";
 
 /// An index of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub struct IndexInfo {
     pub direction: &'static str,
     /// The canonical JSON of its partial filter.
     pub partial: Option<String>,
+    /// Whether it serves queries of one partition, and no others.
+    pub is_partitioned: bool,
 }
 
 impl IndexInfo {
@@ -49,7 +53,17 @@ impl IndexInfo {
             columns: vec!["_id".to_owned()],
             direction: "asc",
             partial: None,
+            is_partitioned: false,
         }
+    }
+
+    /// The names of its columns in a shard: the partition comes first, if it is of partitions.
+    pub(super) fn shard_columns(&self) -> Vec<String> {
+        let partition = self.is_partitioned.then(|| PARTITION.to_owned());
+        partition
+            .into_iter()
+            .chain(self.columns.iter().cloned())
+            .collect()
     }
 
     /// Its name in a shard.
@@ -61,7 +75,7 @@ impl IndexInfo {
     fn definition(&self) -> IndexDefinition {
         IndexDefinition {
             name: self.shard_name(),
-            columns: self.columns.clone(),
+            columns: self.shard_columns(),
             partial: self.partial.clone(),
         }
     }
@@ -92,10 +106,9 @@ impl IndexInfo {
         let partial = self.partial.as_ref().map_or(String::new(), |text| {
             format!(",\"partial_filter_selector\":{text}")
         });
-        let partitioned = if self.design.is_some() {
-            ",\"partitioned\":false"
-        } else {
-            ""
+        let partitioned = match self.design {
+            Some(_) => format!(",\"partitioned\":{}", self.is_partitioned),
+            None => String::new(),
         };
         format!(
             "{{\"ddoc\":{design},\"name\":{},\"type\":\"{kind}\"{partitioned},\"def\":{{\"fields\":{columns}{partial}}}}}",
@@ -135,11 +148,19 @@ impl Design {
         language.as_deref() == Some("query")
     }
 
+    /// Whether its indexes are of partitions, in a partitioned database.
+    fn is_partitioned(&self) -> bool {
+        let options = self.json().member("options");
+        let said = options.and_then(|it| it.member("partitioned"));
+        said.and_then(Json::boolean) != Some(false)
+    }
+
     /// Its indexes; what is no definition of one is passed over.
-    fn indexes(&self) -> Vec<IndexInfo> {
+    fn indexes(&self, in_partitions: bool) -> Vec<IndexInfo> {
         if !self.is_of_indexes() {
             return Vec::new();
         }
+        let is_partitioned = in_partitions && self.is_partitioned();
         let views = self.json().member("views");
         let index = |(name, view): (&str, Json<'_>)| {
             let map = view.member("map")?;
@@ -165,6 +186,7 @@ impl Design {
                 columns,
                 direction: if is_descending { "desc" } else { "asc" },
                 partial: partial.filter(|it| it != "{}"),
+                is_partitioned,
             })
         };
         let views = views.iter().flat_map(|views| views.members());
@@ -223,7 +245,7 @@ impl Database {
     pub fn indexes(&self) -> Result<Vec<IndexInfo>> {
         let mut indexes: Vec<IndexInfo> = Vec::new();
         for design in self.designs()? {
-            indexes.extend(design.indexes());
+            indexes.extend(design.indexes(self.is_partitioned));
         }
         indexes.sort_by_key(IndexInfo::shard_name);
         indexes.insert(0, IndexInfo::all_documents());
@@ -273,12 +295,17 @@ impl Database {
         let digest = Md5::digest(parts.concat());
         let generated = format!("{:032x}", u128::from_le_bytes(digest.into()));
         let design = request.design.as_ref().unwrap_or(&generated);
+        if request.is_partitioned == Some(true) && !self.is_partitioned {
+            let reason = "partitioned option cannot be true in a non-partitioned database.";
+            return Err(Error::BadRequest(reason.into()));
+        }
         let index = IndexInfo {
             design: Some(format!("_design/{design}")),
             name: request.name.clone().unwrap_or(generated.clone()),
             columns: request.columns.clone(),
             direction: if request.is_descending { "desc" } else { "asc" },
             partial: request.partial.clone(),
+            is_partitioned: self.is_partitioned && request.is_partitioned != Some(false),
         };
         let id = format!("_design/{design}");
         let known = self.design(&id)?;
@@ -286,16 +313,27 @@ impl Database {
             let reason = "Invalid design document query language.";
             return Err(Error::query("invalid_index", reason));
         }
-        if known
-            .as_ref()
-            .is_some_and(|known| known.indexes().contains(&index))
-        {
-            return Ok((index, false));
+        if let Some(known) = &known {
+            if known.indexes(self.is_partitioned).contains(&index) {
+                return Ok((index, false));
+            }
+            if self.is_partitioned && known.is_partitioned() != index.is_partitioned {
+                let reason =
+                    "Requested partition option does not match existing value on design document";
+                return Err(Error::query("invalid_partitioned_option", reason));
+            }
         }
         let new = Design {
             id,
             revision: Revision::digest(1, [0; 16]),
-            body: r#"{"language":"query","views":{}}"#.to_owned(),
+            body: if self.is_partitioned {
+                let is_partitioned = index.is_partitioned;
+                format!(
+                    r#"{{"language":"query","views":{{}},"options":{{"partitioned":{is_partitioned}}}}}"#
+                )
+            } else {
+                r#"{"language":"query","views":{}}"#.to_owned()
+            },
         };
         let revision = known.as_ref().map(|known| known.revision.clone());
         let design = known.as_ref().unwrap_or(&new);
@@ -313,7 +351,7 @@ impl Database {
         let Some(design) = self.design(design)? else {
             return Ok(false);
         };
-        let indexes = design.indexes();
+        let indexes = design.indexes(self.is_partitioned);
         let is_there = |name: &str| indexes.iter().any(|index| index.name == name);
         if indexes.is_empty() || name.is_some_and(|name| !is_there(name)) {
             return Ok(false);
@@ -380,7 +418,8 @@ impl Database {
     /// The indexes that a query may go through.
     pub(super) fn candidates(indexes: &[IndexInfo]) -> Result<Vec<Candidate>> {
         let candidate = |index: &IndexInfo| {
-            let columns = index.columns.iter().map(|name| FieldPath::parse(name));
+            let columns = index.shard_columns();
+            let columns = columns.iter().map(|name| FieldPath::parse(name));
             Ok(Candidate {
                 name: index.shard_name(),
                 columns: columns.collect::<Result<_>>()?,

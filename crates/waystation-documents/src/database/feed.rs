@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::json::Json;
 use crate::mango::Selector;
 use crate::revision::Revision;
-use crate::shard::{Change, Opened, ReadChange, WantedChanges};
+use crate::shard::{Change, Opened, ReadChange, Revisions, WantedChanges};
 use crate::views::DesignFunctions;
 use crate::{Rendering, render};
 use std::collections::{HashSet, VecDeque};
@@ -20,9 +20,13 @@ const LANE_ROWS: u64 = 256;
 /// Fewer are read once their documents have this many bytes.
 const LANE_BYTES: u64 = 256 << 10;
 
-/// A selector that chooses changes by the documents' winners. The shards match it.
+/// A selector that chooses changes. The shards match it against the winners of documents without conflicts.
 #[derive(Debug, Clone)]
-pub struct SelectorFilter(String);
+pub struct SelectorFilter {
+    text: String,
+    selector: Selector,
+    all_leaves: bool,
+}
 
 impl SelectorFilter {
     /// The selector whose canonical JSON is `json`.
@@ -30,8 +34,11 @@ impl SelectorFilter {
     /// # Errors
     /// As [`Selector::parse`].
     pub fn parse(json: Json<'_>) -> Result<Self> {
-        Selector::parse(json)?;
-        Ok(Self(json.text().to_owned()))
+        Ok(Self {
+            selector: Selector::parse(json)?,
+            text: json.text().to_owned(),
+            all_leaves: false,
+        })
     }
 }
 
@@ -49,6 +56,28 @@ pub enum Filter {
     Selector(SelectorFilter),
     /// Those of documents whose winner the function lets pass.
     Function(FilterFunction),
+}
+
+impl Filter {
+    /// The same for a feed that tells of all leaves: selectors and functions judge each of them, and not the winner
+    /// alone.
+    #[must_use]
+    pub fn of_all_leaves(mut self) -> Self {
+        match &mut self {
+            Self::Selector(filter) => filter.all_leaves = true,
+            Self::Function(function) => function.all_leaves = true,
+            Self::All | Self::Ids(_) | Self::Design => {}
+        }
+        self
+    }
+
+    fn judges_all_leaves(&self) -> bool {
+        match self {
+            Self::Selector(filter) => filter.all_leaves,
+            Self::Function(function) => function.all_leaves,
+            Self::All | Self::Ids(_) | Self::Design => false,
+        }
+    }
 }
 
 /// A reader's way through the changes.
@@ -151,9 +180,11 @@ impl Database {
             };
             lane.fill(feed.limit.unwrap_or(LANE_ROWS))?;
             feed.pass(at, read.sequence);
-            let Some(change) = read.change else { continue };
+            let Some(mut change) = read.change else {
+                continue;
+            };
             let part = &shards[at];
-            let Some(opened) = feed.choose(&change, read.opened, &mut sandbox, part)? else {
+            let Some(opened) = feed.choose(&mut change, read.opened, &mut sandbox, part)? else {
                 continue;
             };
             feed.limit = feed.limit.map(|limit| limit - 1);
@@ -198,7 +229,7 @@ impl Feed {
             Filter::Function(_) => WantedChanges::WithDocuments,
             Filter::All | Filter::Ids(_) | Filter::Design => WantedChanges::Bare,
             Filter::Selector(selector) => WantedChanges::Matching {
-                selector: selector.0.clone(),
+                selector: selector.text.clone(),
                 with_documents: self.with_documents,
             },
         };
@@ -234,31 +265,24 @@ impl Feed {
         }
     }
 
-    /// `None` if `change` is not wanted; else the document, if that is.
+    /// `None` if `change` is not wanted; else the document, if that is. Leaves that are not wanted leave the change.
     #[expect(
         clippy::option_option,
         reason = "a change may be wanted without its document"
     )]
     fn choose(
         &self,
-        change: &Change,
+        change: &mut Change,
         opened: Option<Opened>,
         sandbox: &mut Option<DesignFunctions>,
         part: &Part,
     ) -> Result<Option<Option<Opened>>> {
         let is_wanted = match &self.filter {
-            Filter::All | Filter::Selector(_) => return Ok(Some(opened)),
-            Filter::Function(function) => {
-                let Some(opened) = opened else {
-                    return Ok(None);
-                };
-                let rendering = Rendering {
-                    revisions: true,
-                    ..Rendering::default()
-                };
-                let text = render(&change.id, &opened, &rendering);
-                let passes = function.passes(sandbox, &text)?;
-                return Ok(passes.then(|| Some(opened).filter(|_| self.with_documents)));
+            Filter::All => return Ok(Some(opened)),
+            // The shard has matched it.
+            Filter::Selector(_) if change.leaves.len() < 2 => return Ok(Some(opened)),
+            Filter::Selector(_) | Filter::Function(_) => {
+                return self.choose_leaves(change, opened, sandbox, part);
             }
             Filter::Ids(ids) => ids.contains(&change.id),
             Filter::Design => change.id.starts_with("_design/"),
@@ -271,6 +295,67 @@ impl Feed {
             .with_documents
             .then(|| part.find_revision(&change.id, winner));
         Ok(Some(opened.transpose()?.flatten()))
+    }
+
+    /// As [`Feed::choose`], by what the selector or the function says of the winner, or of each leaf.
+    #[expect(
+        clippy::option_option,
+        reason = "a change may be wanted without its document"
+    )]
+    fn choose_leaves(
+        &self,
+        change: &mut Change,
+        winner: Option<Opened>,
+        sandbox: &mut Option<DesignFunctions>,
+        part: &Part,
+    ) -> Result<Option<Option<Opened>>> {
+        let is_winner_enough = change.leaves.len() < 2 || !self.filter.judges_all_leaves();
+        let opened: Vec<Opened> = match winner {
+            Some(winner) if is_winner_enough => vec![winner],
+            _ => {
+                let asked = match change.leaves.first() {
+                    Some(winner) if is_winner_enough => vec![winner.clone()],
+                    _ => change.leaves.clone(),
+                };
+                let found = part.open_revisions(&change.id, &Revisions::Named(asked), false)?;
+                found.into_iter().filter_map(Result::ok).collect()
+            }
+        };
+        let mut chosen = Vec::new();
+        for opened in opened {
+            if self.passes(&change.id, &opened, sandbox)? {
+                chosen.push(opened);
+            }
+        }
+        if !is_winner_enough {
+            let passed = |leaf: &Revision| chosen.iter().any(|it| it.version.revision == *leaf);
+            change.leaves.retain(passed);
+        }
+        let first = chosen.into_iter().next();
+        Ok(first.map(|first| Some(first).filter(|_| self.with_documents)))
+    }
+
+    /// Whether the selector or the function lets a version of the document `id` pass.
+    fn passes(
+        &self,
+        id: &str,
+        opened: &Opened,
+        sandbox: &mut Option<DesignFunctions>,
+    ) -> Result<bool> {
+        match &self.filter {
+            Filter::Selector(filter) => {
+                let text = render(id, opened, &Rendering::default());
+                Ok(filter.selector.matches(&Json::new(&text)))
+            }
+            Filter::Function(function) => {
+                let rendering = Rendering {
+                    revisions: true,
+                    ..Rendering::default()
+                };
+                function.passes(sandbox, &render(id, opened, &rendering))
+            }
+            Filter::All | Filter::Ids(_) | Filter::Design => Ok(true),
+        }
     }
 }
 

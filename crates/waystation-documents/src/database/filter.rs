@@ -15,13 +15,15 @@ enum Called {
     View,
 }
 
-/// A function of a design document that chooses changes by the documents' winners.
+/// A function of a design document that chooses changes.
 #[derive(Debug, Clone)]
 pub struct FilterFunction {
     design: Arc<DesignDocument>,
     name: String,
     called: Called,
     limits: Limits,
+    /// Whether it is called for each leaf.
+    pub(super) all_leaves: bool,
 }
 
 impl FilterFunction {
@@ -41,6 +43,7 @@ impl FilterFunction {
             name: name.to_owned(),
             called: Called::Filter(request),
             limits,
+            all_leaves: false,
         })
     }
 
@@ -62,6 +65,7 @@ impl FilterFunction {
             name: name.to_owned(),
             called: Called::View,
             limits,
+            all_leaves: false,
         })
     }
 

@@ -4,12 +4,14 @@
 //! for it, even if nothing matched; the next one goes on where the lanes stand.
 
 use super::lanes::{Bounds, Guard, Lanes};
-use super::part::{Part, each};
+use super::part::each;
+use super::partition::selector_within;
 use super::request::invalid_bookmark;
-use super::{Database, FindRequest, IndexInfo};
+use super::{Database, FindRequest, IndexInfo, Shards};
 use crate::error::{Error, Result};
-use crate::json::quote;
-use crate::mango::{Direction, FieldPath, Groups, KeyRange, Plan};
+use crate::json::{Json, quote};
+use crate::mango::{Direction, FieldPath, Groups, KeyRange, Plan, Selector};
+use crate::partition::bounds_of;
 use crate::shard::{FindQuery, ScanOptions, ScanStats};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -35,6 +37,10 @@ pub struct FindStats {
 #[derive(Debug)]
 pub struct Finder {
     request: FindRequest,
+    /// Which documents are wanted, in the partition that is asked.
+    selector: Selector,
+    /// The same as canonical JSON.
+    selector_text: String,
     index: IndexInfo,
     /// Ranges of the index; `None`: all of it.
     ranges: Option<Vec<KeyRange>>,
@@ -136,8 +142,8 @@ impl Finder {
     fn query(&self) -> FindQuery {
         let request = &self.request;
         FindQuery {
-            selector: request.selector.clone(),
-            selector_text: request.selector_text.clone(),
+            selector: self.selector.clone(),
+            selector_text: self.selector_text.clone(),
             fields: request.fields.clone(),
             fields_text: request.fields_text.clone(),
             conflicts: request.conflicts,
@@ -149,8 +155,8 @@ impl Finder {
     }
 
     /// The ways through the shards. A scan of all documents goes several through each shard that is large.
-    fn bounds(&self, shards: &[Part]) -> Result<Vec<Bounds>> {
-        let range = self.request.selector.id_range();
+    fn bounds(&self, shards: &Shards<'_>) -> Result<Vec<Bounds>> {
+        let range = self.selector.id_range();
         let is_whole = range.begin.is_none() && range.end.is_none() && self.after.is_none();
         let (from, to) = match (self.is_by_id(), self.is_descending()) {
             (false, _) => (None, None),
@@ -162,6 +168,10 @@ impl Finder {
             to,
             ..ScanOptions::default()
         };
+        if let Some(partition) = &self.request.partition {
+            let part = shards.number_of(&bounds_of(partition).0);
+            return Ok(vec![Bounds { part, scan }]);
+        }
         let splits = self.is_by_id() && is_whole;
         let points = each(shards.iter().map(|part| (part, ())), |part, ()| {
             if !splits {
@@ -212,8 +222,11 @@ impl Database {
     /// # Errors
     /// The protocol's `no_usable_index`, `invalid_index`, `invalid_bookmark`; [`Error::NoDatabase`], [`Error::Engine`].
     pub fn finder(&self, request: FindRequest) -> Result<Finder> {
+        let (selector, selector_text) = self.wanted(&request)?;
         self.refresh_indexes()?;
-        let indexes = self.indexes()?;
+        let mut indexes = self.indexes()?;
+        let is_of_partition = request.partition.is_some();
+        indexes.retain(|it| it.design.is_none() || it.is_partitioned == is_of_partition);
         let mut candidates = Self::candidates(&indexes)?;
         // The plan knows the index of all documents by itself.
         candidates.remove(0);
@@ -223,7 +236,7 @@ impl Database {
             .filter(is_named)
             .map(IndexInfo::shard_name)
             .collect();
-        let plan = Plan::choose(&request.selector, &request.sort, &candidates, &named)?;
+        let plan = Plan::choose(&selector, &request.sort, &candidates, &named)?;
         let index = match &plan {
             Plan::AllDocuments => None,
             Plan::Index(name) => indexes.iter().find(|index| index.shard_name() == *name),
@@ -235,18 +248,19 @@ impl Database {
                 return Err(refused_fallback(&request.use_index));
             }
         }
-        let by_id = request.selector.id_range();
+        let by_id = selector.id_range();
         let is_scan = index.design.is_none() && (by_id.begin.is_none() || by_id.end.is_none());
         if request.refuses_scans && is_scan {
             let reason = "The query would go through all documents, which its `guard` refuses; create an index for it.";
             return Err(Error::query("guard_exceeded", reason));
         }
-        let columns = index.columns.iter().map(|name| FieldPath::parse(name));
+        let columns = index.shard_columns();
+        let columns = columns.iter().map(|name| FieldPath::parse(name));
         let columns: Vec<FieldPath> = columns.collect::<Result<_>>()?;
         let ranges = index
             .design
             .is_some()
-            .then(|| request.selector.ranges(&columns))
+            .then(|| selector.ranges(&columns))
             .flatten();
         let is_crossed =
             matches!((&by_id.begin, &by_id.end), (Some(begin), Some(end)) if begin > end);
@@ -255,6 +269,8 @@ impl Database {
         let after = position_of(&request.bookmark, index.design.is_none())?;
         Ok(Finder {
             request,
+            selector,
+            selector_text,
             index,
             ranges,
             is_empty,
@@ -264,6 +280,18 @@ impl Database {
             found_at: None,
             stats: FindStats::default(),
         })
+    }
+
+    /// The selector of `request`, in its partition.
+    fn wanted(&self, request: &FindRequest) -> Result<(Selector, String)> {
+        let Some(partition) = &request.partition else {
+            return Ok((request.selector.clone(), request.selector_text.clone()));
+        };
+        if !self.is_partitioned {
+            return Err(Error::BadRequest("database is not partitioned".into()));
+        }
+        let text = selector_within(partition, &request.selector_text);
+        Ok((Selector::parse(Json::new(&text))?, text))
     }
 
     /// The next documents of a query.
@@ -336,7 +364,7 @@ impl Database {
         let (limit, skip) = (request.limit, request.skip);
         let opts = format!(
             "{{\"use_index\":{use_index},\"bookmark\":{},\"limit\":{limit},\"skip\":{skip},\"sort\":{},\"fields\":{fields},\
-             \"partition\":\"\",\"r\":1,\"conflicts\":{conflicts},\"stale\":false,\"update\":true,\"stable\":false,\
+             \"partition\":{},\"r\":1,\"conflicts\":{conflicts},\"stale\":false,\"update\":true,\"stable\":false,\
              \"execution_stats\":{},\"allow_fallback\":{}}}",
             quote(if request.bookmark.is_empty() {
                 "nil"
@@ -344,6 +372,7 @@ impl Database {
                 &request.bookmark
             }),
             request.sort_text,
+            quote(request.partition.as_deref().unwrap_or_default()),
             request.execution_stats,
             request.allow_fallback,
         );
@@ -352,14 +381,19 @@ impl Database {
             .as_ref()
             .map_or("null".to_owned(), |it| it.len().to_string());
         Ok(format!(
-            "{{\"dbname\":{},\"index\":{},\"partitioned\":false,\"selector\":{},\"opts\":{opts},\"limit\":{limit},\
+            "{{\"dbname\":{},\"index\":{},\"partitioned\":{},\"selector\":{},\"opts\":{opts},\"limit\":{limit},\
              \"skip\":{skip},\"fields\":{fields},\"index_candidates\":{candidates},\"selector_hints\":[],\
-             \"mrargs\":{{\"include_docs\":true,\"view_type\":\"map\",\"reduce\":false,\"partition\":null,\
+             \"mrargs\":{{\"include_docs\":true,\"view_type\":\"map\",\"reduce\":false,\"partition\":{},\
              \"start_key\":null,\"end_key\":null,\"direction\":\"{direction}\",\"stable\":false,\"update\":true,\
              \"conflicts\":{conflicts}}},\"covering\":false,\"ranges\":{ranges}}}",
             quote(&self.name),
             finder.index.to_json(),
+            request.partition.is_some(),
             request.selector.to_json(),
+            request
+                .partition
+                .as_deref()
+                .map_or("null".to_owned(), quote),
         ))
     }
 }

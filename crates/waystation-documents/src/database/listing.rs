@@ -3,6 +3,7 @@
 use super::part::{Part, each};
 use super::{Database, Shards};
 use crate::error::Result;
+use crate::partition::bounds_of;
 use crate::revision::Revision;
 use crate::shard::{ListedDocument, Opened, ScanOptions};
 use std::collections::VecDeque;
@@ -29,6 +30,8 @@ pub struct Listing {
     pub limit: Option<u64>,
     /// Whether whole documents are wanted.
     pub with_documents: bool,
+    /// The partition in which all of it lies, so that no other shard is asked.
+    pub partition: Option<String>,
 }
 
 /// A document in a listing.
@@ -163,14 +166,18 @@ impl Database {
         let Some(from) = &listing.scan.from else {
             return Ok(Some(listing.skip));
         };
+        let partition = listing.partition.as_deref();
+        let bounds = partition.map(bounds_of);
         let before = ScanOptions {
+            from: bounds.map(|(begin, end)| if listing.scan.descending { end } else { begin }),
             to: Some(from.clone()),
             is_before: !listing.scan.is_behind,
             descending: listing.scan.descending,
             ..ScanOptions::default()
         };
         let mut count = listing.skip;
-        for part in self.shards()?.iter() {
+        let shards = self.shards()?;
+        for part in shards.within(partition) {
             count += part.count_documents(&before, OFFSET_MAX)?;
             if count > OFFSET_MAX {
                 return Ok(None);
@@ -184,6 +191,7 @@ fn lanes<'a>(shards: &'a Shards<'_>, listing: &Listing) -> Result<Vec<Lane<'a>>>
     let wanted = listing
         .limit
         .map(|limit| limit.saturating_add(listing.skip));
+    let shards = shards.within(listing.partition.as_deref());
     let wanted = wanted.unwrap_or(LANE_ROWS).div_ceil(shards.len() as u64) + 1;
     each(shards.iter().map(|part| (part, ())), |part, ()| {
         let mut lane = Lane {

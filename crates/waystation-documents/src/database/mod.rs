@@ -16,6 +16,7 @@
 //!   design       indexes, as design documents define them
 //!   validate     what design documents say about updates
 //!   views        answers of views, from the rows that the shards keep
+//!   partition    partitions of databases that have some
 //!   sequence     how far a reader of changes has come
 //! ```
 //!
@@ -41,6 +42,7 @@ mod mend;
 mod meter;
 mod nodes;
 mod part;
+mod partition;
 mod rebalance;
 mod relief;
 mod replicas;
@@ -62,6 +64,7 @@ pub use listing::{ListPage, Listed, Listing};
 pub use mend::FillState;
 pub use meter::Meter;
 pub use nodes::{LOCAL_NODE, NodeState, Nodes, ShardPlace};
+pub use partition::PartitionInfo;
 pub use rebalance::{NodeShare, RebalanceRequest, ShardMove};
 pub use request::{FindRequest, IndexRequest};
 pub use sequence::Sequence;
@@ -71,12 +74,14 @@ pub use views::{DesignInfo, ViewAnswer, ViewEntries};
 
 use crate::attachment::AttachmentInfo;
 use crate::error::{Error, Result};
+use crate::partition::bounds_of;
 use crate::revision::Revision;
 use crate::shard::{Clock, LocalDocument, Opened, Replica, Revisions, Shard, ShardInfo};
 use book::{Book, ShardKey};
 use definition::Definition;
 use member::Member;
 use part::{Part, Place, each};
+use partition::placed_by;
 use replicas::Replicas;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -114,6 +119,7 @@ pub struct Database {
     directory: PathBuf,
     uuid: String,
     shard_count: usize,
+    is_partitioned: bool,
     /// The node of each shard, where the book does not name its copies.
     places: Vec<String>,
     book: Book,
@@ -133,13 +139,16 @@ pub struct Database {
 }
 
 /// The shards, while they cannot be closed.
-struct Shards<'a>(RwLockReadGuard<'a, State>);
+struct Shards<'a> {
+    state: RwLockReadGuard<'a, State>,
+    is_partitioned: bool,
+}
 
 impl std::ops::Deref for Shards<'_> {
     type Target = [Part];
 
     fn deref(&self) -> &[Part] {
-        match &*self.0 {
+        match &*self.state {
             State::Open(shards) => shards,
             State::Closed | State::Deleted => &[],
         }
@@ -149,7 +158,23 @@ impl std::ops::Deref for Shards<'_> {
 impl Shards<'_> {
     /// The shard of document `id`.
     fn of(&self, id: &str) -> &Part {
-        &self[ring::shard_of(id, self.len())]
+        &self[self.number_of(id)]
+    }
+
+    /// The number of the shard of document `id`.
+    fn number_of(&self, id: &str) -> usize {
+        ring::shard_of(placed_by(id, self.is_partitioned), self.len())
+    }
+
+    /// The shards that hold documents of `partition`: all, if none is named.
+    fn within(&self, partition: Option<&str>) -> &[Part] {
+        match partition {
+            None => self,
+            Some(partition) => {
+                let number = self.number_of(&bounds_of(partition).0);
+                &self[number..=number]
+            }
+        }
     }
 }
 
@@ -174,6 +199,7 @@ impl Database {
             directory,
             uuid: definition.uuid.clone(),
             shard_count: definition.shards,
+            is_partitioned: definition.is_partitioned,
             security: Mutex::new(definition.security.clone()),
             options,
             state: RwLock::new(State::Closed),
@@ -246,7 +272,7 @@ impl Database {
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`].
     pub fn place_of(&self, id: &str) -> Result<(String, Vec<ShardCopy>)> {
-        let number = ring::shard_of(id, self.shard_count);
+        let number = ring::shard_of(placed_by(id, self.is_partitioned), self.shard_count);
         let range = ring::range_name(number, self.shard_count);
         Ok((range, self.copies(number)?))
     }
@@ -267,7 +293,13 @@ impl Database {
         loop {
             let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
             match &*state {
-                State::Open(_) => return Ok(Shards(state)),
+                State::Open(_) => {
+                    let is_partitioned = self.is_partitioned;
+                    return Ok(Shards {
+                        state,
+                        is_partitioned,
+                    });
+                }
                 State::Deleted => return Err(Error::NoDatabase),
                 State::Closed => drop(state),
             }
@@ -287,7 +319,11 @@ impl Database {
             if is_here && (self.nodes.is_none() || self.name.starts_with('_')) {
                 let shard = Shard::over(self.open_engine(number)?, clock.clone())?;
                 let place = Place::Here(Arc::new(shard));
-                return Ok(Part::new(place, number, self.shard_count));
+                return Ok(Part::new(
+                    place,
+                    (number, self.shard_count),
+                    self.is_partitioned,
+                ));
             }
             let member = |copy: ShardCopy| {
                 let replica = self.open_replica(number, &copy.node)?;
@@ -298,7 +334,11 @@ impl Database {
             let (shard, book) = (self.shard_key(number), self.book.clone());
             let replicas = Replicas::new(shard, clock.clone(), book, members?);
             let place = Place::Nodes(Arc::new(replicas));
-            Ok(Part::new(place, number, self.shard_count))
+            Ok(Part::new(
+                place,
+                (number, self.shard_count),
+                self.is_partitioned,
+            ))
         };
         (0..self.shard_count).map(open).collect()
     }

@@ -3,6 +3,7 @@
 //! Each call makes a request, and reads the reply that belongs to it. A reply of another kind is an error of the node,
 //! and so is a page that does not keep to its order or its size: a drive is not believed what cannot be true.
 
+use super::partition::placed_by;
 use super::replicas::Replicas;
 use super::{LOCAL_NODE, ring};
 use crate::attachment::AttachmentInfo;
@@ -25,6 +26,8 @@ pub(super) struct Part {
     place: Place,
     /// The number of its range, and how many there are.
     range: (usize, usize),
+    /// Whether documents are placed by their partitions.
+    is_partitioned: bool,
 }
 
 /// Where a part is.
@@ -47,10 +50,13 @@ macro_rules! reply {
 }
 
 impl Part {
-    /// The part of range `number` of `ranges`.
-    pub(super) fn new(place: Place, number: usize, ranges: usize) -> Self {
-        let range = (number, ranges);
-        Self { place, range }
+    /// The part of the range that `range` tells: its number, and how many there are.
+    pub(super) fn new(place: Place, range: (usize, usize), is_partitioned: bool) -> Self {
+        Self {
+            place,
+            range,
+            is_partitioned,
+        }
     }
 
     fn access(&self) -> &dyn ShardAccess {
@@ -250,7 +256,11 @@ impl Part {
     fn check_ids<'a>(&self, mut ids: impl Iterator<Item = &'a [u8]>) -> Result<()> {
         let (number, ranges) = self.range;
         let is_here = matches!(self.place, Place::Here(_));
-        let is_own = |id: &[u8]| is_here || ring::shard_of(id, ranges) == number;
+        let placed = |id: &'a [u8]| match std::str::from_utf8(id) {
+            Ok(text) => placed_by(text, self.is_partitioned).as_bytes(),
+            Err(_) => id,
+        };
+        let is_own = |id: &'a [u8]| is_here || ring::shard_of(placed(id), ranges) == number;
         self.check(ids.all(is_own), "documents that belong to another range")
     }
 
@@ -381,9 +391,20 @@ impl Part {
         self.access().view_rows(design, name, query, limits)
     }
 
-    pub(super) fn build_views(&self, design: &DesignDocument, limits: Limits) -> Result<()> {
+    /// Takes up to `steps` steps; the sequence that is reached.
+    pub(super) fn build_views(
+        &self,
+        design: &DesignDocument,
+        limits: Limits,
+        steps: u64,
+    ) -> Result<u64> {
         let design = design.clone();
-        reply!(self, Request::BuildViews { design, limits }, Reply::Number { .. } => ())
+        let request = Request::BuildViews {
+            design,
+            limits,
+            steps,
+        };
+        reply!(self, request, Reply::Number { number } => number)
     }
 
     pub(super) fn views_info(&self, design: &DesignDocument) -> Result<ViewsInfo> {

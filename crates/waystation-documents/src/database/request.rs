@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::json::{Json, Kind, unquote};
 use crate::mango::{Aggregate, Projection, Selector, Sort};
+use crate::partition::check_partition;
 
 /// Documents that a query answers with, unless it says otherwise.
 const LIMIT: u64 = 25;
@@ -71,6 +72,8 @@ pub struct FindRequest {
     pub guard_bytes: Option<u64>,
     /// Whether a query that no index serves is refused.
     pub refuses_scans: bool,
+    /// The partition whose documents are wanted; `None`: all documents are asked.
+    pub partition: Option<String>,
 }
 
 /// An index that is to be made.
@@ -86,6 +89,8 @@ pub struct IndexRequest {
     pub design: Option<String>,
     /// Its name; `None`: named after the definition.
     pub name: Option<String>,
+    /// Whether it is of partitions; `None`: if the database has some.
+    pub is_partitioned: Option<bool>,
 }
 
 impl FindRequest {
@@ -127,6 +132,7 @@ impl FindRequest {
             guard_documents: bound(guard, "docs")?,
             guard_bytes: bound(guard, "bytes")?,
             refuses_scans: !boolean(guard, "scan", true)?,
+            partition: partition(json)?,
         };
         check_members(guard, &["docs", "bytes", "scan"])?;
         if request.aggregate.is_some() && !request.bookmark.is_empty() {
@@ -135,10 +141,6 @@ impl FindRequest {
         }
         boolean(json, "update", true)?;
         boolean(json, "stable", false)?;
-        if let Some(partition) = json.member("partition").filter(|it| it.text() != "\"\"") {
-            let reason = format!("The database has no partition {}.", partition.text());
-            return Err(Error::query("bad_request", reason));
-        }
         if json
             .member("r")
             .is_some_and(|it| it.integer().is_none_or(|it| it < 1))
@@ -194,6 +196,10 @@ impl IndexRequest {
             partial: partial.map(|it| it.to_json()).filter(|it| it != "{}"),
             design,
             name,
+            is_partitioned: match json.member("partitioned") {
+                Some(_) => Some(boolean(json, "partitioned", false)?),
+                None => None,
+            },
         })
     }
 }
@@ -292,6 +298,18 @@ fn name(json: Json<'_>, member: &str) -> Result<Option<String>> {
 fn name_of_design(json: Json<'_>) -> Result<Option<String>> {
     let name = name(json, "ddoc")?;
     Ok(name.map(|name| name.strip_prefix("_design/").unwrap_or(&name).to_owned()))
+}
+
+fn partition(json: Json<'_>) -> Result<Option<String>> {
+    let Some(value) = json.member("partition") else {
+        return Ok(None);
+    };
+    let name = text("partition", value)?;
+    if name.is_empty() {
+        return Ok(None);
+    }
+    check_partition(&name)?;
+    Ok(Some(name))
 }
 
 fn bookmark(json: Json<'_>) -> Result<String> {

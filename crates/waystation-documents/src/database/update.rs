@@ -1,7 +1,7 @@
 //! Updates of a database: each document goes to the shard of its identifier.
 
 use super::part::each;
-use super::{Database, Shards, ring};
+use super::{Database, Shards};
 use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::revision::{Revision, RevisionId};
@@ -50,7 +50,7 @@ impl Database {
                 updated[place] = Some(update_local(&shards, name, &document, durability));
                 continue;
             }
-            let number = ring::shard_of(&document.id, shards.len());
+            let number = shards.number_of(&document.id);
             places[number].push(place);
             parts[number].push(document);
         }

@@ -91,7 +91,12 @@ impl Database {
             if document.deleted {
                 return Ok(());
             }
-            return DesignDocument::parse(&document.id, &document.body)?.check(limits);
+            let design = DesignDocument::parse(&document.id, &document.body)?;
+            if !self.is_partitioned && design.wants_partitions() {
+                let reason = "partitioned option cannot be true in a non-partitioned database.";
+                return Err(Error::BadRequest(reason.into()));
+            }
+            return design.check(limits);
         }
         if document.id.starts_with(LOCAL) {
             return Ok(());

@@ -1,18 +1,23 @@
 //! Views of a database: what its shards keep, as one answer.
 //!
-//! The index of a view is in every shard. A query brings each of them up to date, one after the other, and then reads
-//! all of them as they stand at that moment. Rows are read while their answer is sent: the iterators outlive the call,
+//! The index of a view is in every shard. A query brings all of them up to date, some steps at a time, and then reads
+//! them as they stand at that moment. Rows are read while their answer is sent: the iterators outlive the call,
 //! hold what they read, and keep the database from being closed, but not from being deleted.
 
 use super::part::each;
 use super::{Database, Sequence};
 use crate::error::Result;
+use crate::partition::bounds_of;
 use crate::shard::ViewRows;
-use crate::views::{DesignDocument, Limits, MergedGroups, MergedRows, Signature, ViewQuery};
+use crate::views::{
+    DesignDocument, Limits, MergedGroups, MergedRows, Signature, Update, ViewQuery,
+};
 use std::sync::Arc;
 
 /// More rows than this are not counted to say how many stand before the first one of an answer.
 const OFFSET_MAX: u64 = 10_000;
+/// Steps of a build for which the shards are held.
+const STEPS: u64 = 16;
 
 /// What is read of a view: rows, or rows reduced.
 pub enum ViewEntries {
@@ -54,7 +59,16 @@ impl Database {
     /// [`Error::NotFound`](crate::Error::NotFound) if it is not there or deleted; as [`DesignDocument::parse`];
     /// [`Error::NoDatabase`](crate::Error::NoDatabase).
     pub fn design_document(&self, id: &str) -> Result<DesignDocument> {
-        DesignDocument::parse(id, &self.open_winner(id)?.version.body)
+        self.read_design(id, &self.open_winner(id)?.version.body)
+    }
+
+    fn read_design(&self, id: &str, body: &str) -> Result<DesignDocument> {
+        let design = DesignDocument::parse(id, body)?;
+        Ok(if self.is_partitioned {
+            design.of_partitions()
+        } else {
+            design
+        })
     }
 
     /// The answer of the view `name` of `design` to `query`. Parameters that do not go together are found before
@@ -70,9 +84,20 @@ impl Database {
         limits: Limits,
     ) -> Result<ViewAnswer> {
         let view = design.view(name)?;
+        query.check(design, view)?;
         let reduces = query.reduces(view);
+        let partition = query.partition.as_deref();
+        if query.update == Update::Before {
+            self.build_within(design, partition, limits)?;
+        }
+        let built = ViewQuery {
+            update: Update::Never,
+            ..query.clone()
+        };
+        let query = &built;
         let shards = self.shards()?;
-        let parts = shards.iter().map(|part| (part, ()));
+        let asked = shards.within(partition);
+        let parts = asked.iter().map(|part| (part, ()));
         let mut rows = each(parts, |part, ()| {
             part.view_rows(design, name, query, limits)
         })?;
@@ -82,10 +107,12 @@ impl Database {
         } else {
             offset(&mut rows)?.map(|offset| total_rows.min(offset.saturating_add(query.skip)))
         };
-        let update_sequence = Sequence {
-            instance: self.instance(),
-            positions: rows.iter().map(ViewRows::update_sequence).collect(),
-        };
+        let mut positions = vec![0; shards.len()];
+        let first = partition.map_or(0, |it| shards.number_of(&bounds_of(it).0));
+        for (position, rows) in positions[first..].iter_mut().zip(&rows) {
+            *position = rows.update_sequence();
+        }
+        let update_sequence = self.place_at(positions);
         let entries = if reduces {
             ViewEntries::Groups(MergedGroups::new(rows, view, query, limits)?)
         } else {
@@ -105,9 +132,33 @@ impl Database {
     /// # Errors
     /// As [`Shard::build_views`](crate::Shard::build_views); [`Error::NoDatabase`](crate::Error::NoDatabase).
     pub fn build_views(&self, design: &DesignDocument, limits: Limits) -> Result<()> {
-        let shards = self.shards()?;
-        let parts = shards.iter().map(|part| (part, ()));
-        each(parts, |part, ()| part.build_views(design, limits)).map(drop)
+        self.build_within(design, None, limits)
+    }
+
+    /// The same for the shards of a partition, if one is named. The shards are let go of now and then, so that the
+    /// database can be deleted meanwhile.
+    fn build_within(
+        &self,
+        design: &DesignDocument,
+        partition: Option<&str>,
+        limits: Limits,
+    ) -> Result<()> {
+        let mut targets: Vec<u64> = Vec::new();
+        loop {
+            let shards = self.shards()?;
+            let asked = shards.within(partition);
+            if targets.is_empty() {
+                let parts = asked.iter().map(|part| (part, ()));
+                targets = each(parts, |part, ()| Ok(part.info()?.update_sequence))?;
+            }
+            let given = asked.iter().zip(targets.iter().copied());
+            let is_whole = each(given, |part, target| {
+                Ok(part.build_views(design, limits, STEPS)? >= target)
+            })?;
+            if is_whole.iter().all(|is_whole| *is_whole) {
+                return Ok(());
+            }
+        }
     }
 
     /// Figures about the indexes of the views of `design`.
@@ -135,7 +186,7 @@ impl Database {
         let designs = self.designs()?;
         let parsed = designs
             .iter()
-            .map(|design| DesignDocument::parse(&design.id, &design.body));
+            .map(|design| self.read_design(&design.id, &design.body));
         let designs: Vec<DesignDocument> = parsed.collect::<Result<_>>()?;
         let kept: Vec<Signature> = designs.iter().map(DesignDocument::signature).collect();
         let shards = self.shards()?;

@@ -94,8 +94,12 @@ impl Shard {
                 self.drop_index(&name)?;
                 Reply::Done
             }
-            Request::BuildViews { design, limits } => {
-                let number = self.build_views(&design, limits)?;
+            Request::BuildViews {
+                design,
+                limits,
+                steps,
+            } => {
+                let number = self.build_views_some(&design, limits, steps)?;
                 Reply::Number { number }
             }
             Request::CleanUpViews { kept } => {

@@ -12,6 +12,7 @@ use crate::collate::{KEY_VERSION, put_key};
 use crate::error::{Error, Result};
 use crate::json::{Json, canonical, quote};
 use crate::mango::{Candidate, FieldPath, Fields, Selector};
+use crate::partition::partition_of;
 use std::sync::Arc;
 use waystation::{IterOptions, WriteBatch};
 use waystation_format::FormatError;
@@ -94,7 +95,7 @@ impl Index {
         out
     }
 
-    fn decode(name: String, bytes: &[u8]) -> Result<Self> {
+    pub(super) fn decode(name: String, bytes: &[u8]) -> Result<Self> {
         let what = format!("index {name}");
         let damaged = |error: &FormatError| Error::damaged(what.clone(), error);
         let mut reader = Reader::new(bytes);
@@ -126,6 +127,7 @@ struct Indexed<'a> {
     id: &'a str,
     quoted_id: String,
     quoted_revision: String,
+    quoted_partition: Option<String>,
     body: Json<'a>,
 }
 
@@ -134,6 +136,7 @@ impl Fields for Indexed<'_> {
         match name {
             "_id" => Some(Json::new(&self.quoted_id)),
             "_rev" => Some(Json::new(&self.quoted_revision)),
+            "_partition" => self.quoted_partition.as_deref().map(Json::new),
             _ => self.body.member(name),
         }
     }
@@ -301,6 +304,7 @@ impl Shard {
                 id,
                 quoted_id: quote(id),
                 quoted_revision: quote(&winner.revision.to_string()),
+                quoted_partition: partition_of(id).map(quote),
                 body: Json::new(&body.text),
             };
             after.extend(indexes.iter().filter_map(|index| index.entry(&document)));
@@ -343,13 +347,16 @@ impl Shard {
 }
 
 fn decode_entries(id: &str, bytes: Option<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-    let bytes = bytes.unwrap_or_default();
-    let mut reader = Reader::new(&bytes);
+    let entries = read_entries(&bytes.unwrap_or_default());
+    entries.map_err(|error| Error::damaged(format!("the entries of {id}"), &error))
+}
+
+/// The keys in the record of a document's entries.
+pub(super) fn read_entries(bytes: &[u8]) -> Result<Vec<Vec<u8>>, FormatError> {
+    let mut reader = Reader::new(bytes);
     let mut entries = Vec::new();
     while !reader.is_empty() {
-        let key = reader.length_prefixed("key of an entry");
-        let key = key.map_err(|error| Error::damaged(format!("the entries of {id}"), &error))?;
-        entries.push(key.to_vec());
+        entries.push(reader.length_prefixed("key of an entry")?.to_vec());
     }
     Ok(entries)
 }

@@ -97,7 +97,7 @@ impl Shard {
     }
 }
 
-fn decode(name: &str, bytes: &[u8]) -> Result<LocalDocument> {
+pub(super) fn decode(name: &str, bytes: &[u8]) -> Result<LocalDocument> {
     let damaged = |reason: &dyn ToString| Error::damaged(format!("local document {name}"), reason);
     let mut reader = Reader::new(bytes);
     let version = reader.var_u64("version").map_err(|error| damaged(&error))?;

@@ -10,6 +10,7 @@
 
 mod answer;
 mod changes;
+mod check;
 mod compact;
 mod copy;
 mod find;
@@ -29,6 +30,7 @@ mod update;
 mod views;
 
 pub use changes::{Change, Changes};
+pub use check::check_record;
 pub use compact::Compacted;
 pub use copy::{CopyPage, CopySource, Entry, KeySpan, ShardSnapshot};
 pub use find::{FindPart, FindQuery, FindStep};

@@ -124,7 +124,9 @@ impl Shard {
                 }
             });
             let opened = opened.transpose()?.flatten();
-            let is_wanted = choice.matches(&change.id, opened.as_ref());
+            // Of several leaves the one that asks has the say.
+            let has_several = choice.selector.is_some() && change.leaves.len() > 1;
+            let is_wanted = has_several || choice.matches(&change.id, opened.as_ref());
             let opened = opened.filter(|_| is_wanted && choice.with_documents);
             bytes += opened.as_ref().map_or(0, |it| it.version.body.len() as u64);
             rows.push(ReadChange {

@@ -173,9 +173,11 @@ pub enum Request {
     DropIndex {
         name: String,
     },
+    /// Takes up to `steps` steps.
     BuildViews {
         design: DesignDocument,
         limits: Limits,
+        steps: u64,
     },
     ViewsInfo {
         design: DesignDocument,
@@ -212,7 +214,7 @@ pub enum WantedChanges {
     Bare,
     /// All, with the winners.
     WithDocuments,
-    /// Those whose winner matches the selector, which is canonical JSON.
+    /// Those whose winner matches the selector, which is canonical JSON, and those with several leaves.
     Matching {
         /// The selector.
         selector: String,
@@ -338,7 +340,7 @@ wire_enum! {
         20 => IndexDefinitions,
         21 => CreateIndex { definition },
         22 => DropIndex { name },
-        23 => BuildViews { design, limits },
+        23 => BuildViews { design, limits, steps },
         24 => ViewsInfo { design },
         25 => CleanUpViews { kept },
         26 => Purge { id, revisions },

@@ -8,6 +8,7 @@ use super::{Opened, Shard, Version, decode_body, keys};
 use crate::error::{Error, Result};
 use crate::json::{Json, Kind, quote};
 use crate::mango::{Fields, Selector};
+use crate::partition::partition_of;
 use crate::revision::Revision;
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -65,6 +66,7 @@ pub struct StoredDocument<'a> {
     /// As JSON.
     quoted_id: OnceCell<String>,
     quoted_revision: OnceCell<String>,
+    quoted_partition: OnceCell<Option<String>>,
     body: OnceCell<Body>,
     whole: OnceCell<String>,
     failure: RefCell<Option<Error>>,
@@ -143,6 +145,12 @@ impl StoredDocument<'_> {
         self.quoted_id.get_or_init(|| quote(&self.id))
     }
 
+    /// The partition in its identifier, for indexes of partitioned databases.
+    fn quoted_partition(&self) -> Option<&str> {
+        let quoted = || partition_of(&self.id).map(quote);
+        self.quoted_partition.get_or_init(quoted).as_deref()
+    }
+
     fn quoted_revision(&self) -> &str {
         let quoted = || quote(&self.revision.to_string());
         self.quoted_revision.get_or_init(quoted)
@@ -171,6 +179,7 @@ impl Fields for StoredDocument<'_> {
         match name {
             "_id" => return Some(Json::new(self.quoted_id())),
             "_rev" => return Some(Json::new(self.quoted_revision())),
+            "_partition" => return self.quoted_partition().map(Json::new),
             _ => {}
         }
         let damaged = |reason: &dyn std::fmt::Display| {
@@ -277,6 +286,7 @@ impl<'a> Source<'a> {
             head_bytes,
             quoted_id: OnceCell::new(),
             quoted_revision: OnceCell::new(),
+            quoted_partition: OnceCell::new(),
             body: OnceCell::new(),
             whole: OnceCell::new(),
             failure: RefCell::new(None),

@@ -72,6 +72,8 @@ pub struct DesignDocument {
     pub(crate) order: RowOrder,
     pub(crate) has_local_sequence: bool,
     pub(crate) includes_design: bool,
+    /// Whether its rows are of partitions.
+    pub(crate) is_partitioned: bool,
     signature: Signature,
 }
 
@@ -107,6 +109,7 @@ impl DesignDocument {
             },
             has_local_sequence: flag("local_seq").unwrap_or(false),
             includes_design: flag("include_design").unwrap_or(false),
+            is_partitioned: false,
             signature: Signature([0; 16]),
         };
         // Functions in other languages, as Mango's indexes have, are not for this module.
@@ -116,6 +119,24 @@ impl DesignDocument {
         }
         design.signature = design.sign();
         Ok(design)
+    }
+
+    /// The same in a partitioned database, where its rows are of partitions unless it says otherwise.
+    #[must_use]
+    pub fn of_partitions(mut self) -> Self {
+        self.is_partitioned = self.said_of_partitions() != Some(false);
+        self.signature = self.sign();
+        self
+    }
+
+    /// Whether it says that its rows are of partitions.
+    pub(crate) fn wants_partitions(&self) -> bool {
+        self.said_of_partitions() == Some(true)
+    }
+
+    fn said_of_partitions(&self) -> Option<bool> {
+        let options = Json::new(&self.body).member("options")?;
+        options.member("partitioned").and_then(Json::boolean)
     }
 
     fn read_views(&mut self, views: Option<Json<'_>>) -> Result<()> {
@@ -179,6 +200,9 @@ impl DesignDocument {
         } else {
             ""
         });
+        if self.is_partitioned {
+            add("partitioned");
+        }
         self.maps.iter().for_each(|map| add(map));
         Signature(digest.finalize().into())
     }

@@ -4,6 +4,7 @@ use super::design::{DesignDocument, View};
 use super::order::RowOrder;
 use crate::error::{Error, Result};
 use crate::json::{Json, Kind, canonical, quote};
+use crate::partition::check_partition;
 
 /// Whether an index is brought up to date before it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,6 +82,8 @@ pub struct ViewQuery {
     pub update_seq: bool,
     /// Whether rows of several shards are brought into one order.
     pub sorted: bool,
+    /// The partition whose rows are wanted.
+    pub partition: Option<String>,
 }
 
 impl Default for ViewQuery {
@@ -103,6 +106,7 @@ impl Default for ViewQuery {
             update: Update::Before,
             update_seq: false,
             sorted: true,
+            partition: None,
         }
     }
 }
@@ -153,6 +157,11 @@ impl ViewQuery {
             "update_seq" => self.update_seq = boolean(value)?,
             "sorted" => self.sorted = boolean(value)?,
             "stable" => drop(boolean(value)?),
+            "partition" => {
+                let partition = text(value);
+                check_partition(&partition)?;
+                self.partition = Some(partition);
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -178,6 +187,17 @@ impl ViewQuery {
     /// # Errors
     /// [`Error::Query`] `query_parse_error`.
     pub fn check(&self, design: &DesignDocument, view: &View) -> Result<()> {
+        match (&self.partition, design.is_partitioned) {
+            (None, true) => {
+                let reason = "`partition` parameter is mandatory for queries to this view.";
+                return Err(refused(reason));
+            }
+            (Some(_), false) => {
+                let reason = "`partition` parameter is not supported in this design doc";
+                return Err(refused(reason));
+            }
+            _ => {}
+        }
         let has_range = self.start_key.is_some() || self.end_key.is_some();
         if self.keys.is_some() && has_range {
             return Err(refused(

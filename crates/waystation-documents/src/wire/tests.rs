@@ -106,6 +106,7 @@ fn requests() -> Vec<Request> {
         },
         Request::Find { step: step() },
         Request::BuildViews {
+            steps: 16,
             design,
             limits: Limits::default(),
         },

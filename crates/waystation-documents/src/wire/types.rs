@@ -51,7 +51,7 @@ wire_struct! {
     Limits { memory_bytes, stack_bytes, time }
     ViewQuery {
         keys, start_key, start_id, end_key, end_id, inclusive_end, descending, skip, limit, include_docs, conflicts,
-        reduce, group, group_level, update, update_seq, sorted,
+        reduce, group, group_level, update, update_seq, sorted, partition,
     }
 }
 
@@ -91,12 +91,19 @@ impl Wire for DesignDocument {
     fn put(&self, out: &mut Vec<u8>) {
         self.id().to_owned().put(out);
         self.body().to_owned().put(out);
+        self.is_partitioned.put(out);
     }
 
     fn take(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
         let (id, body) = (String::take(reader)?, String::take(reader)?);
         let body = crate::json::canonical(body.as_bytes())
             .map_err(|_| malformed(reader, "a design document is no JSON"))?;
-        Self::parse(&id, &body).map_err(|_| malformed(reader, "a design document is none"))
+        let design = Self::parse(&id, &body);
+        let design = design.map_err(|_| malformed(reader, "a design document is none"))?;
+        Ok(if bool::take(reader)? {
+            design.of_partitions()
+        } else {
+            design
+        })
     }
 }

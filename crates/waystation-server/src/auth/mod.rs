@@ -4,11 +4,13 @@
 //! has signed (Bearer), if the settings know its key. Server administrators come from the settings or by their tokens; other users are documents in `_users`. Without any administrator every caller is one: such a server listens
 //! on loopback addresses only.
 
+mod admin;
 mod jwt;
 mod password;
 mod session;
 mod users;
 
+pub(crate) use admin::HashedAdmin;
 pub use jwt::Jwt;
 pub(crate) use users::prepare as prepare_user;
 
@@ -42,7 +44,6 @@ pub(crate) struct User {
 pub(crate) struct Authority {
     admins: Vec<crate::settings::Admin>,
     secret: [u8; 32],
-    session_seconds: u64,
     pub(crate) password_iterations: u32,
     verified: Verified,
 }
@@ -52,19 +53,23 @@ impl Authority {
         Self {
             admins: settings.admins.clone(),
             secret,
-            session_seconds: settings.session_timeout.as_secs(),
             password_iterations: settings.password_iterations,
             verified: Verified::default(),
         }
     }
+}
 
-    /// A caller that has no name: an administrator, if there is no other one.
-    fn nameless(&self) -> User {
-        let is_open = self.admins.is_empty();
-        User {
-            roles: is_open.then(|| ADMIN.to_owned()).into_iter().collect(),
-            ..User::default()
-        }
+/// Whether there is no administrator, so that every caller is one.
+pub(crate) fn is_open(app: &App) -> bool {
+    app.authority.admins.is_empty() && app.config.now().admins.is_empty()
+}
+
+/// A caller that has no name: an administrator, if there is no other one.
+fn nameless(app: &App) -> User {
+    let role = is_open(app).then(|| ADMIN.to_owned());
+    User {
+        roles: role.into_iter().collect(),
+        ..User::default()
     }
 }
 
@@ -90,13 +95,13 @@ pub(crate) async fn identify(app: &Arc<App>, headers: &HeaderMap) -> Outcome<Use
             return Ok(user);
         }
     }
-    Ok(app.authority.nameless())
+    Ok(nameless(app))
 }
 
 /// The user `name` with the roles that it has now; without a name, or as a name that is not known, one that has none.
 pub(crate) fn known_user(app: &App, name: Option<String>) -> Outcome<User> {
     let Some(name) = name else {
-        return Ok(app.authority.nameless());
+        return Ok(nameless(app));
     };
     let known = users::find(app, &name)?;
     Ok(User {

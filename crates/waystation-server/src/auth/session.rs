@@ -2,7 +2,7 @@
 //! password ends all sessions, and the server keeps none.
 
 use super::password::{are_equal, sign};
-use super::{Authority, User, users};
+use super::{User, users};
 use crate::app::App;
 use crate::clock;
 use crate::failure::Outcome;
@@ -15,14 +15,14 @@ pub(super) fn open(app: &App, name: &str) -> Outcome<String> {
     let salt = users::find(app, name)?
         .map(|user| user.salt)
         .unwrap_or_default();
-    Ok(cookie(&app.authority, name, &salt, clock::seconds()))
+    Ok(cookie(app, name, &salt, clock::seconds()))
 }
 
-fn cookie(authority: &Authority, name: &str, salt: &str, begin: u64) -> String {
+fn cookie(app: &App, name: &str, salt: &str, begin: u64) -> String {
     let begin = format!("{begin:X}");
-    let signature = hex(&sign(&authority.secret, &[name, &begin, salt]));
+    let signature = hex(&sign(&app.authority.secret, &[name, &begin, salt]));
     let value = URL_SAFE_NO_PAD.encode(format!("{name}:{begin}:{signature}"));
-    let seconds = authority.session_seconds;
+    let seconds = app.config.now().session_seconds;
     format!("AuthSession={value}; Version=1; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Lax")
 }
 
@@ -41,16 +41,16 @@ pub(super) fn resume(app: &App, cookie: &str) -> Outcome<Option<User>> {
     let Some(known) = users::find(app, name)? else {
         return Ok(None);
     };
-    let authority = &app.authority;
-    let expected = hex(&sign(&authority.secret, &[name, begin, &known.salt]));
+    let expected = hex(&sign(&app.authority.secret, &[name, begin, &known.salt]));
     let age =
         u64::from_str_radix(begin, 16).map_or(u64::MAX, |it| clock::seconds().saturating_sub(it));
-    if !are_equal(expected.as_bytes(), signature.as_bytes()) || age >= authority.session_seconds {
+    let seconds = app.config.now().session_seconds;
+    if !are_equal(expected.as_bytes(), signature.as_bytes()) || age >= seconds {
         return Ok(None);
     }
-    let is_old = age > authority.session_seconds / 10;
+    let is_old = age > seconds / 10;
     Ok(Some(User {
-        cookie: is_old.then(|| self::cookie(authority, name, &known.salt, clock::seconds())),
+        cookie: is_old.then(|| self::cookie(app, name, &known.salt, clock::seconds())),
         name: Some(name.to_owned()),
         roles: known.roles,
         by: Some("cookie"),

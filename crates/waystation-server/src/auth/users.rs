@@ -80,6 +80,18 @@ pub(super) fn find(app: &App, name: &str) -> Outcome<Option<Known>> {
             secret: Secret::Clear(admin.password.clone()),
         }));
     }
+    let put = app.config.now();
+    if let Some(admin) = put.admins.iter().find(|admin| admin.name == name) {
+        return Ok(Some(Known {
+            name: name.to_owned(),
+            roles: vec![ADMIN.to_owned()],
+            salt: admin.salt.clone(),
+            secret: Secret::Derived {
+                key: admin.key.clone(),
+                iterations: admin.iterations,
+            },
+        }));
+    }
     let opened = app
         .catalogue
         .get(DATABASE)

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use waystation_documents::Database;
 use waystation_documents::database::{Listed, Listing};
 use waystation_documents::json::{Json, Kind, quote};
+use waystation_documents::partition::{bounds_of, check_partition};
 use waystation_documents::shard::ScanOptions;
 
 /// Keys that are looked up at once.
@@ -45,6 +46,9 @@ async fn list(mut call: Call, within: Option<(&str, &str)>) -> Outcome<Reply> {
         take_members(&mut call.query, Json::new(&text));
     }
     let request = Request::parse(&call.query, within)?;
+    if request.listing.partition.is_some() && !database.is_partitioned() {
+        return Err(Failure::bad_request("database is not partitioned"));
+    }
     let app = call.app;
     let begin = request.head(&app, &database).await?;
     Ok(reply::pages("application/json", move |pages| async move {
@@ -100,6 +104,22 @@ fn take_members(query: &mut Query, json: Json<'_>) {
     }
 }
 
+/// Keeps of `scan` what lies between the identifiers of `bounds`.
+fn narrow(scan: &mut ScanOptions, (begin, end): (String, String)) {
+    let (from, to) = (scan.from.take(), scan.to.take());
+    let higher =
+        |given: Option<String>, bound: String| given.map_or(bound.clone(), |it| it.max(bound));
+    let lower =
+        |given: Option<String>, bound: String| given.map_or(bound.clone(), |it| it.min(bound));
+    if scan.descending {
+        scan.from = Some(lower(from, end));
+        scan.to = Some(higher(to, begin));
+    } else {
+        scan.from = Some(higher(from, begin));
+        scan.to = Some(lower(to, end));
+    }
+}
+
 impl Request {
     fn parse(query: &Query, within: Option<(&str, &str)>) -> Outcome<Self> {
         let text = |names: [&str; 2]| -> Outcome<Option<String>> {
@@ -141,6 +161,11 @@ impl Request {
             scan.from.get_or_insert_with(|| first.to_owned());
             scan.to.get_or_insert_with(|| last.to_owned());
         }
+        let partition = query.get("partition").map(ToOwned::to_owned);
+        if let Some(partition) = &partition {
+            check_partition(partition)?;
+            narrow(&mut scan, bounds_of(partition));
+        }
         let keys = match query.json("keys")? {
             None => None,
             Some(text) => {
@@ -163,6 +188,7 @@ impl Request {
                 skip: query.whole("skip")?.unwrap_or(0),
                 limit: query.whole("limit")?,
                 with_documents,
+                partition,
             },
             keys,
             wanted: Wanted::parse(query)?,
@@ -177,12 +203,16 @@ impl Request {
         let (by_key, with_sequence) = (self.keys.is_some(), self.with_sequence);
         let work = move |_: &App| {
             let info = database.info()?;
+            let total = match &listing.partition {
+                None => info.documents,
+                Some(partition) => database.count_partition(partition)?,
+            };
             let offset = if by_key {
                 None
             } else {
                 database.offset(&listing)?
             };
-            let offset = offset.map(|offset| offset.min(info.documents));
+            let offset = offset.map(|offset| offset.min(total));
             let offset = offset.map_or("null".to_owned(), |offset| offset.to_string());
             let sequence = if with_sequence {
                 format!(
@@ -192,7 +222,6 @@ impl Request {
             } else {
                 String::new()
             };
-            let total = info.documents;
             Ok(format!(
                 "{{\"total_rows\":{total},\"offset\":{offset}{sequence},\"rows\":[\r\n"
             ))
@@ -261,7 +290,14 @@ impl Request {
             some.push(key);
         }
         let is_end = keys.is_empty() || self.listing.limit == Some(0);
+        let bounds = self.listing.partition.as_deref().map(bounds_of);
+        let is_outside = |id: &str| {
+            bounds
+                .as_ref()
+                .is_some_and(|(begin, end)| id < begin.as_str() || id >= end.as_str())
+        };
         let row = |key: &String| match Json::new(key).string() {
+            Some(id) if is_outside(&id) => Ok(format!("{{\"key\":{key},\"error\":\"not_found\"}}")),
             None => Ok(format!("{{\"key\":{key},\"error\":\"not_found\"}}")),
             Some(id) => match database.list_one(&id, self.with_documents)? {
                 None => Ok(format!("{{\"key\":{key},\"error\":\"not_found\"}}")),

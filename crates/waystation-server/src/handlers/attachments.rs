@@ -26,22 +26,25 @@ async fn read(call: Call, database: Arc<Database>, id: String, name: String) -> 
         .get("rev")
         .map(str::parse::<Revision>)
         .transpose()?;
-    let work = move |_: &crate::app::App| {
-        let opened = documents::open(&database, &id, named.as_ref(), false)?;
+    let (source, document) = (Arc::clone(&database), id.clone());
+    let look = move |_: &crate::app::App| {
+        let opened = documents::open(&source, &document, named.as_ref(), false)?;
         let mut infos = opened.version.attachments.into_iter();
         let missing = || Failure::not_found("Document is missing attachment");
-        let info = infos.find(|info| info.name == name).ok_or_else(missing)?;
-        let bytes = database.attachment(&id, &info)?;
-        Ok((info, bytes))
+        infos.find(|info| info.name == name).ok_or_else(missing)
     };
-    let (info, bytes) = call.app.run(work).await?;
+    let info = call.app.run(look).await?;
     let digest = info.digest.to_string();
     let digest = digest.strip_prefix("md5-").unwrap_or(&digest);
     let tag = format!("\"{digest}\"");
     let mut reply = if call.has(&tag) {
         reply::empty(StatusCode::NOT_MODIFIED)
     } else {
-        in_range(&call, &info.content_type, bytes)?
+        let held = call.app.admit_attachments(info.length).await?;
+        let content_type = info.content_type.clone();
+        let work = move |_: &crate::app::App| Ok(database.attachment(&id, &info)?);
+        let bytes = call.app.run(work).await?;
+        reply::hold(in_range(&call, &content_type, bytes)?, held)
     };
     reply::set(&mut reply, "ETag", &tag);
     reply::set(&mut reply, "accept-ranges", "bytes");
@@ -55,7 +58,7 @@ fn in_range(call: &Call, content_type: &str, bytes: Vec<u8>) -> Outcome<Reply> {
     let length = bytes.len();
     match range(call.header("range"), length) {
         Some(Ok((begin, end))) => {
-            let part = bytes[begin..=end].to_vec();
+            let part = hyper::body::Bytes::from(bytes).slice(begin..=end);
             let mut reply = reply::bytes(StatusCode::PARTIAL_CONTENT, content_type, part);
             let place = format!("bytes {begin}-{end}/{length}");
             reply::set(&mut reply, "content-range", &place);
@@ -103,7 +106,7 @@ async fn write(
         "" => "application/octet-stream".to_owned(),
         media => media.to_owned(),
     };
-    let limit = call.app.settings.body_bytes_max;
+    let limit = call.app.config.now().body_bytes_max;
     let encoding = call.header(CONTENT_ENCODING).to_owned();
     let taken = call.take_body().await?;
     let bytes = match encoding.as_str() {

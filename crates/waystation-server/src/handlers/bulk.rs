@@ -9,8 +9,9 @@ use crate::multipart;
 use crate::reply::{self, Reply};
 use crate::request::Call;
 use hyper::StatusCode;
+use std::sync::Arc;
 use waystation_documents::json::{Json, Kind, quote};
-use waystation_documents::shard::{Edits, Revisions};
+use waystation_documents::shard::{Edits, Opened, Revisions};
 use waystation_documents::{Database, Document, Error, Revision, Updated, array};
 
 /// Rows of `_bulk_get` that are read at once.
@@ -24,7 +25,7 @@ pub(crate) async fn bulk_documents(mut call: Call) -> Outcome<Reply> {
         Some(false) => Edits::Replicated,
         _ => Edits::Interactive,
     };
-    let mut documents = documents_in(&call, &text, edits)?;
+    let mut documents = documents_in(&call, &database, &text, edits)?;
     let user = call.user.clone();
     let work = move |app: &crate::app::App| {
         // A document that may not be written keeps its place in the answer.
@@ -48,20 +49,27 @@ pub(crate) async fn bulk_documents(mut call: Call) -> Outcome<Reply> {
     Ok(reply::json(StatusCode::CREATED, text))
 }
 
-fn documents_in(call: &Call, text: &str, edits: Edits) -> Outcome<Vec<Document>> {
+fn documents_in(
+    call: &Call,
+    database: &Database,
+    text: &str,
+    edits: Edits,
+) -> Outcome<Vec<Document>> {
     let docs = Json::new(text).member("docs");
     let docs =
         docs.ok_or_else(|| Failure::bad_request("POST body must include `docs` parameter."))?;
     if docs.kind() != Kind::Array {
         return Err(Failure::bad_request("`docs` parameter must be an array."));
     }
+    let size_max = call.app.config.now().document_bytes_max;
     let parse = |json| {
         let mut document = Document::from_json(json)?;
         if document.id.is_empty() {
             document.id = call.app.uuids.next();
         }
+        database.check_id(&document.id)?;
         documents::check_edits(edits, &document)?;
-        documents::check_size(call.app.settings.document_bytes_max, &document)?;
+        documents::check_size(size_max, &document)?;
         Ok(document)
     };
     docs.elements().map(parse).collect()
@@ -123,30 +131,35 @@ pub(crate) async fn bulk_get(mut call: Call) -> Outcome<Reply> {
     let docs = docs.ok_or_else(|| Failure::bad_request("Missing JSON list of 'docs'."))?;
     let asked: Vec<Asked> = docs.elements().map(asked).collect::<Outcome<_>>()?;
     if call.prefers("multipart/mixed") || call.prefers("multipart/related") {
-        let work = move |_: &crate::app::App| in_mixed(&database, &asked, &wanted, latest);
-        let (content_type, body) = call.app.run(work).await?;
-        return Ok(reply::bytes(StatusCode::OK, &content_type, body));
+        return mixed(call, database, asked, wanted, latest).await;
     }
     let app = call.app;
+    // Attachments come with one document at a time.
+    let at_once = if wanted.attachments { 1 } else { ROWS_AT_ONCE };
     Ok(reply::pages("application/json", move |pages| async move {
         let written = async {
             let mut lead = "{\"results\":[";
             let mut asked = asked.into_iter();
             loop {
-                let some: Vec<Asked> = asked.by_ref().take(ROWS_AT_ONCE).collect();
+                let some: Vec<Asked> = asked.by_ref().take(at_once).collect();
                 if some.is_empty() {
                     break;
                 }
-                let (database, wanted) = (database.clone(), wanted.clone());
+                let source = Arc::clone(&database);
+                let read = move |_: &crate::app::App| read(&source, some, latest);
+                let some = app.run(read).await?;
+                let held = app.admit_attachments(bytes_of(&some, &wanted)).await?;
+                let (source, wants) = (Arc::clone(&database), wanted.clone());
                 let work = move |_: &crate::app::App| {
-                    let row = |asked: &Asked| row(&database, asked, &wanted, latest);
+                    let row = |(asked, found): &(Asked, Found)| row(&source, asked, found, &wants);
                     some.iter().map(row).collect::<Outcome<Vec<String>>>()
                 };
                 let page = format!("{lead}{}", app.run(work).await?.join(","));
                 lead = ",";
-                if pages.send(page).await.is_err() {
+                if pages.send_long(&page).await.is_err() {
                     return Ok(());
                 }
+                drop(held);
             }
             let tail = if lead == "," {
                 "]}\n"
@@ -176,11 +189,7 @@ fn asked(json: Json<'_>) -> Outcome<Asked> {
 }
 
 /// The versions that are asked for, as the protocol's error where there is none.
-fn found(
-    database: &Database,
-    asked: &Asked,
-    latest: bool,
-) -> Outcome<Vec<Result<waystation_documents::shard::Opened, (String, &'static str)>>> {
+fn found(database: &Database, asked: &Asked, latest: bool) -> Outcome<Found> {
     let revisions = match &asked.revision {
         Some(revision) => Revisions::Named(vec![revision.clone()]),
         None => Revisions::Leaves,
@@ -195,6 +204,47 @@ fn found(
     }
 }
 
+/// Versions of one document, or the protocol's error in their place.
+type Found = Vec<Result<Opened, (String, &'static str)>>;
+
+/// Opens what is asked for.
+fn read(database: &Database, asked: Vec<Asked>, latest: bool) -> Outcome<Vec<(Asked, Found)>> {
+    let open = |asked: Asked| {
+        let found = found(database, &asked, latest)?;
+        Ok((asked, found))
+    };
+    asked.into_iter().map(open).collect()
+}
+
+/// The memory that the attachments of what was opened take in an answer.
+fn bytes_of(opened: &[(Asked, Found)], wanted: &Wanted) -> u64 {
+    let bytes = |(asked, found): &(Asked, Found)| {
+        let wanted = wanted.since(asked.since.clone());
+        let opened = found.iter().flatten();
+        opened.map(|it| wanted.attachment_bytes(it)).sum::<u64>()
+    };
+    opened.iter().map(bytes).sum()
+}
+
+async fn mixed(
+    call: Call,
+    database: Arc<Database>,
+    asked: Vec<Asked>,
+    wanted: Wanted,
+    latest: bool,
+) -> Outcome<Reply> {
+    let source = Arc::clone(&database);
+    let opened = call.app.run(move |_| read(&source, asked, latest)).await?;
+    let held = call
+        .app
+        .admit_attachments(bytes_of(&opened, &wanted))
+        .await?;
+    let work = move |_: &crate::app::App| in_mixed(&database, &opened, &wanted);
+    let (content_type, body) = call.app.run(work).await?;
+    let reply = reply::bytes(StatusCode::OK, &content_type, body);
+    Ok(reply::hold(reply, held))
+}
+
 fn error_row(id: &str, revision: &str, reason: &str) -> String {
     let (id, revision, reason) = (quote(id), quote(revision), quote(reason));
     format!(
@@ -202,13 +252,13 @@ fn error_row(id: &str, revision: &str, reason: &str) -> String {
     )
 }
 
-fn row(database: &Database, asked: &Asked, wanted: &Wanted, latest: bool) -> Outcome<String> {
+fn row(database: &Database, asked: &Asked, found: &Found, wanted: &Wanted) -> Outcome<String> {
     let wanted = wanted.since(asked.since.clone());
     let mut docs = Vec::new();
-    for found in found(database, asked, latest)? {
+    for found in found {
         docs.push(match found {
-            Ok(opened) => format!("{{\"ok\":{}}}", wanted.json(database, &asked.id, &opened)?),
-            Err((revision, reason)) => error_row(&asked.id, &revision, reason),
+            Ok(opened) => format!("{{\"ok\":{}}}", wanted.json(database, &asked.id, opened)?),
+            Err((revision, reason)) => error_row(&asked.id, revision, reason),
         });
     }
     Ok(format!(
@@ -220,18 +270,17 @@ fn row(database: &Database, asked: &Asked, wanted: &Wanted, latest: bool) -> Out
 
 fn in_mixed(
     database: &Database,
-    asked: &[Asked],
+    opened: &[(Asked, Found)],
     wanted: &Wanted,
-    latest: bool,
 ) -> Outcome<(String, Vec<u8>)> {
     let mut writer = multipart::Writer::new();
-    for asked in asked {
+    for (asked, found) in opened {
         let wanted = wanted.since(asked.since.clone());
-        for found in found(database, asked, latest)? {
+        for found in found {
             match found {
-                Ok(opened) => wanted.part(&mut writer, database, &asked.id, &opened)?,
+                Ok(opened) => wanted.part(&mut writer, database, &asked.id, opened)?,
                 Err((revision, reason)) => {
-                    let text = error_row(&asked.id, &revision, reason);
+                    let text = error_row(&asked.id, revision, reason);
                     let head = "Content-Type: application/json; error=\"true\"\r\n";
                     writer.part(head, text.as_bytes());
                 }

@@ -174,7 +174,11 @@ impl Request {
             feed: Feed {
                 since: database.sequence(since)?,
                 until: descending.then_some(u64::MAX),
-                filter: filter(database, query, body, seen)?,
+                filter: if all_leaves {
+                    filter(database, query, body, seen)?.of_all_leaves()
+                } else {
+                    filter(database, query, body, seen)?
+                },
                 // A feed of no changes is one of one change, as CouchDB has it.
                 limit: limit.map(|limit| limit.max(1)),
                 with_documents,
@@ -265,7 +269,13 @@ fn filter(database: &Database, query: &Query, body: Json<'_>, seen: String) -> O
         Some("_selector") => {
             let missing = || Failure::bad_request("Selector must be specified in POST payload");
             let selector = body.member("selector").ok_or_else(missing)?;
-            Ok(Filter::Selector(SelectorFilter::parse(selector)?))
+            if selector.kind() != Kind::Object {
+                let reason = "Selector error: expected a JSON object";
+                return Err(Failure::bad_request(reason));
+            }
+            let filter = SelectorFilter::parse(selector);
+            let wrong = |error| Failure::bad_request(format!("Selector error: {error}"));
+            Ok(Filter::Selector(filter.map_err(wrong)?))
         }
         Some("_view") => {
             let missing = || Failure::bad_request("`view` filter parameter is not provided.");

@@ -41,9 +41,14 @@ pub(crate) fn info_json(database: &Database) -> Result<String, Error> {
     let (file, active) = (info.file_bytes, info.active_bytes);
     let (shards, copies) = (database.ranges().len(), database.copies_max()?);
     let quorum = copies / 2 + 1;
+    let props = if database.is_partitioned() {
+        r#"{"partitioned":true}"#
+    } else {
+        "{}"
+    };
     Ok(format!(
         "{{\"instance_start_time\":\"0\",\"db_name\":{},\"purge_seq\":{},\"update_seq\":{},\
-         \"sizes\":{{\"file\":{file},\"external\":{active},\"active\":{active}}},\"props\":{{}},\
+         \"sizes\":{{\"file\":{file},\"external\":{active},\"active\":{active}}},\"props\":{props},\
          \"doc_del_count\":{},\"doc_count\":{},\"disk_format_version\":8,\"compact_running\":{},\
          \"cluster\":{{\"q\":{shards},\"n\":{copies},\"w\":{quorum},\"r\":1}}}}",
         quote(database.name()),
@@ -62,9 +67,11 @@ async fn create(call: &Call) -> Outcome<Reply> {
         // What is no number is refused as 0 is.
         Some(text) => text.parse().unwrap_or(0),
     };
-    if call.query.is_true("partitioned") {
-        return Err(Failure::not_implemented());
-    }
+    let is_partitioned = match call.query.get("partitioned") {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => return Err(Failure::bad_request("Invalid `partitioned` parameter")),
+    };
     // Zones are CouchDB's; weights of nodes have a meaning where there are some.
     let has_drives = call.app.settings.nodes.is_some();
     let placement = call.query.get("placement").filter(|_| has_drives);
@@ -78,7 +85,12 @@ async fn create(call: &Call) -> Outcome<Reply> {
     call.app
         .run(move |app| {
             let (catalogue, weights) = (&app.catalogue, weights.as_deref());
-            Ok(catalogue.create_copies(&name, (shards, copies), weights)?)
+            if is_partitioned {
+                catalogue.create_partitioned(&name, (shards, copies), weights)?;
+            } else {
+                catalogue.create_copies(&name, (shards, copies), weights)?;
+            }
+            Ok(())
         })
         .await?;
     let mut reply = reply::json(StatusCode::CREATED, r#"{"ok":true}"#.to_owned());

@@ -17,6 +17,9 @@ use waystation_documents::{Database, Document, Error, Given, Revision, array};
 pub(crate) async fn document(call: Call, id: String) -> Outcome<Reply> {
     let database = call.database().await?;
     call.user.require_document(&database, &id)?;
+    if database.is_partitioned() {
+        database.check_id(&id)?;
+    }
     match call.method.as_str() {
         "GET" => read(call, database, id).await,
         "PUT" => write(call, database, id).await,
@@ -46,24 +49,36 @@ async fn read(call: Call, database: Arc<Database>, id: String) -> Outcome<Reply>
     let latest = call.query.is_true("latest");
     let in_parts = wanted.attachments && call.prefers("multipart/related");
     let is_plain = wanted.is_plain();
-    let (revision, content_type, body) = call
-        .app
-        .run(move |_| {
-            let opened = open(&database, &id, named.as_ref(), latest)?;
-            let parts = if in_parts {
-                wanted.related(&database, &id, &opened)?
-            } else {
-                None
-            };
-            let (content_type, body) = if let Some(parts) = parts {
-                parts
-            } else {
-                let text = wanted.json(&database, &id, &opened)? + "\n";
-                ("application/json".to_owned(), text.into_bytes())
-            };
-            Ok((opened.version.revision, content_type, body))
-        })
-        .await?;
+    let has_attachments = wanted.attachments;
+    let (source, name, wants) = (Arc::clone(&database), id.clone(), wanted.clone());
+    let read = move |_: &crate::app::App| {
+        let opened = open(&source, &name, named.as_ref(), latest)?;
+        let bytes = wants.attachment_bytes(&opened);
+        Ok((opened, bytes))
+    };
+    let show = move |opened: Opened| {
+        let parts = if in_parts {
+            wanted.related(&database, &id, &opened)?
+        } else {
+            None
+        };
+        let (content_type, body) = if let Some(parts) = parts {
+            parts
+        } else {
+            let text = wanted.json(&database, &id, &opened)? + "\n";
+            ("application/json".to_owned(), text.into_bytes())
+        };
+        Ok((opened.version.revision, content_type, body))
+    };
+    let (shown, held) = if has_attachments {
+        let (opened, bytes) = call.app.run(read).await?;
+        let held = call.app.admit_attachments(bytes).await?;
+        (call.app.run(move |_| show(opened)).await?, Some(held))
+    } else {
+        let work = move |app: &crate::app::App| show(read(app)?.0);
+        (call.app.run(work).await?, None)
+    };
+    let (revision, content_type, body) = shown;
     let tag = format!("\"{revision}\"");
     if is_plain && call.has(&tag) {
         let mut reply = reply::empty(StatusCode::NOT_MODIFIED);
@@ -74,7 +89,7 @@ async fn read(call: Call, database: Arc<Database>, id: String) -> Outcome<Reply>
     if is_plain {
         reply::set(&mut reply, "ETag", &tag);
     }
-    Ok(reply)
+    Ok(reply::hold(reply, held))
 }
 
 /// The version that a reader gets who names `revision`, or none.
@@ -106,8 +121,13 @@ async fn open_revisions(
     let latest = call.query.is_true("latest");
     let in_parts = !call.header("accept").is_empty()
         && (call.prefers("multipart/mixed") || call.prefers("*/*"));
+    let (source, name) = (Arc::clone(&database), id.clone());
+    let read = move |_: &crate::app::App| Ok(source.open_revisions(&name, &revisions, latest)?);
+    let found = call.app.run(read).await?;
+    let opened = found.iter().flatten();
+    let bytes = opened.map(|it| wanted.attachment_bytes(it)).sum();
+    let held = call.app.admit_attachments(bytes).await?;
     let work = move |_: &crate::app::App| {
-        let found = database.open_revisions(&id, &revisions, latest)?;
         if in_parts {
             return in_mixed(&database, &id, &found, &wanted);
         }
@@ -122,7 +142,8 @@ async fn open_revisions(
         Ok(("application/json".to_owned(), text.into_bytes()))
     };
     let (content_type, body) = call.app.run(work).await?;
-    Ok(reply::bytes(StatusCode::OK, &content_type, body))
+    let reply = reply::bytes(StatusCode::OK, &content_type, body);
+    Ok(reply::hold(reply, held))
 }
 
 fn in_mixed(
@@ -149,7 +170,7 @@ fn in_mixed(
 
 async fn write(mut call: Call, database: Arc<Database>, id: String) -> Outcome<Reply> {
     let media = call.header(CONTENT_TYPE).to_owned();
-    let limit = call.app.settings.body_bytes_max;
+    let limit = call.app.config.now().body_bytes_max;
     let taken = call.take_body().await?;
     let mut document = if media.starts_with("multipart/related") {
         let parts = multipart::parts(&taken.bytes, multipart::boundary(&media)?)?;
@@ -253,8 +274,9 @@ pub(crate) async fn save(
         Some("false") => Edits::Replicated,
         _ => Edits::Interactive,
     };
+    database.check_id(&document.id)?;
     check_edits(edits, &document)?;
-    check_size(call.app.settings.document_bytes_max, &document)?;
+    check_size(call.app.config.now().document_bytes_max, &document)?;
     let id = document.id.clone();
     let location = format!(
         "/{}/{}",

@@ -26,12 +26,21 @@ async fn next(
     .await
 }
 
+/// The query in the body `text`, in the partition that the path names.
+fn request(call: &Call, text: &str) -> Outcome<FindRequest> {
+    let mut request = FindRequest::parse(Json::new(text))?;
+    if let Some(partition) = call.query.get("partition") {
+        request.partition = Some(partition.to_owned());
+    }
+    Ok(request)
+}
+
 pub(crate) async fn find(mut call: Call) -> Outcome<Reply> {
     call.allow("POST")?;
     let database = call.database().await?;
     call.user.require_all(&database)?;
     let text = call.take_object().await?;
-    let request = FindRequest::parse(Json::new(&text))?;
+    let request = request(&call, &text)?;
     let with_stats = request.execution_stats;
     let begin = Instant::now();
     let planned = Arc::clone(&database);
@@ -124,7 +133,7 @@ pub(crate) async fn explain(mut call: Call) -> Outcome<Reply> {
     call.allow("POST")?;
     let database = call.database().await?;
     let text = call.take_object().await?;
-    let request = FindRequest::parse(Json::new(&text))?;
+    let request = request(&call, &text)?;
     let text = call
         .app
         .run(move |_| Ok(database.explain(request)?))

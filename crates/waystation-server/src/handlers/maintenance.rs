@@ -92,6 +92,9 @@ pub(crate) async fn purge(mut call: Call) -> Outcome<Reply> {
         if revisions.kind() != Kind::Array {
             return Err(Failure::bad_request("Invalid purge request."));
         }
+        if database.is_partitioned() {
+            database.check_id(&unquote(id))?;
+        }
         wanted.push((unquote(id).into_owned(), revisions_of(revisions)?));
     }
     let count: usize = wanted.iter().map(|(_, revisions)| revisions.len()).sum();

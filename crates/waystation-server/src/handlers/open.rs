@@ -8,6 +8,9 @@ use waystation_documents::json::{Json, Kind};
 use waystation_documents::shard::Opened;
 use waystation_documents::{Database, Rendering, Revision, Shown, render};
 
+/// How often the bytes of an attachment are in memory while an answer is made: as they are, and in two longer texts.
+const COPIES: u64 = 4;
+
 /// What a request wants of documents.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Wanted {
@@ -77,6 +80,14 @@ impl Wanted {
         infos
             .map(|info| self.attachments && info.revpos > newest)
             .collect()
+    }
+
+    /// The memory that the document's attachments take while an answer with them is made (bytes).
+    pub(crate) fn attachment_bytes(&self, opened: &Opened) -> u64 {
+        let infos = opened.version.attachments.iter();
+        let wanted = infos.zip(self.with_bytes(opened));
+        let lengths = wanted.map(|(info, is_wanted)| if is_wanted { info.length } else { 0 });
+        COPIES * lengths.sum::<u64>()
     }
 
     /// The document as JSON, attachments within it.

@@ -26,7 +26,7 @@ pub(crate) fn welcome(call: &Call) -> Outcome<Reply> {
     let (uuid, version) = (quote(&call.app.uuid), env!("CARGO_PKG_VERSION"));
     Ok(reply::ok(format!(
         "{{\"couchdb\":\"Welcome\",\"version\":\"{COUCHDB_VERSION}\",\"git_sha\":\"waystation\",\"uuid\":{uuid},\
-         \"features\":[\"scheduler\"],\"vendor\":{{\"name\":\"Waystation\",\"version\":\"{version}\"}}}}"
+         \"features\":[\"partitioned\",\"scheduler\"],\"vendor\":{{\"name\":\"Waystation\",\"version\":\"{version}\"}}}}"
     )))
 }
 
@@ -42,21 +42,11 @@ pub(crate) fn active_tasks(call: &Call) -> Outcome<Reply> {
     Ok(reply::ok(array(tasks)))
 }
 
-pub(crate) fn node(call: &Call) -> Outcome<Reply> {
-    call.user.require_admin()?;
-    call.allow("GET")?;
-    match call.segments[1].as_str() {
-        "_local" | "nonode@nohost" => Ok(reply::ok(format!("{{\"name\":{NODE}}}"))),
-        _ => Err(Failure::not_found("no such node")),
-    }
-}
-
 /// Endpoints of CouchDB's that are not there, and names that no database can have.
 pub(crate) fn other(call: &Call) -> Outcome<Reply> {
     let name = call.segments[0].as_str();
     match name {
-        "_node"
-        | "_cluster_setup"
+        "_cluster_setup"
         | "_reshard"
         | "_db_updates"
         | "_search_analyze"

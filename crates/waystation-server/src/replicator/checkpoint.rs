@@ -38,6 +38,17 @@ pub(crate) struct Stats {
     pub(crate) bulk_documents: u64,
 }
 
+impl Stats {
+    /// What was read and written, as members of an object.
+    pub(crate) fn transfers(&self) -> String {
+        format!(
+            "\"docs_read\":{},\"docs_written\":{},\"doc_write_failures\":{},\"bulk_get_docs\":{},\
+             \"bulk_get_attempts\":{}",
+            self.read, self.written, self.failures, self.bulk_documents, self.bulk_attempts,
+        )
+    }
+}
+
 /// The checkpoint documents of both sides.
 pub(super) struct Checkpoint {
     path: String,
@@ -126,19 +137,14 @@ impl Checkpoint {
         format!(
             "{{\"session_id\":{},\"start_time\":{},\"end_time\":{},\"start_last_seq\":{},\
              \"end_last_seq\":{sequence},\"recorded_seq\":{sequence},\"missing_checked\":{},\
-             \"missing_found\":{},\"docs_read\":{},\"docs_written\":{},\"doc_write_failures\":{},\
-             \"bulk_get_docs\":{},\"bulk_get_attempts\":{}}}",
+             \"missing_found\":{},{}}}",
             quote(&self.session),
             date(self.begin),
             date(clock::seconds()),
             self.start,
             stats.checked,
             stats.missing,
-            stats.read,
-            stats.written,
-            stats.failures,
-            stats.bulk_documents,
-            stats.bulk_attempts,
+            stats.transfers(),
         )
     }
 

@@ -251,16 +251,11 @@ impl Job {
             .pending
             .map_or("null".to_owned(), |it| it.to_string());
         format!(
-            "\"revisions_checked\":{},\"missing_revisions_found\":{},\"docs_read\":{},\"docs_written\":{},\
-             \"changes_pending\":{pending},\"doc_write_failures\":{},\"bulk_get_docs\":{},\"bulk_get_attempts\":{},\
+            "\"revisions_checked\":{},\"missing_revisions_found\":{},{},\"changes_pending\":{pending},\
              \"checkpointed_source_seq\":{},\"source_seq\":{},\"through_seq\":{}",
             stats.checked,
             stats.missing,
-            stats.read,
-            stats.written,
-            stats.failures,
-            stats.bulk_documents,
-            stats.bulk_attempts,
+            stats.transfers(),
             progress.checkpointed,
             progress.through,
             progress.through,

@@ -34,6 +34,18 @@ impl Running {
         running
     }
 
+    /// A server over a new directory, with the settings that it has by itself.
+    pub(crate) fn plain() -> Self {
+        Self::start(|_| {})
+    }
+
+    /// Creates a document; its revision.
+    pub(crate) fn put(&self, path: &str, body: &str) -> String {
+        let reply = self.json("PUT", path, body);
+        assert_eq!(reply.status, 201, "{path}: {}", reply.text());
+        reply.value()["rev"].as_str().unwrap().to_owned()
+    }
+
     /// A server over the databases in `directory`.
     pub(crate) fn start_in(directory: &Path, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings::new(directory);

@@ -8,10 +8,11 @@
 
 use super::super::{Opened, Shard, State, decode_head, keys};
 use super::record::{self, Group, Place};
-use super::whole::{Members, whole};
 use crate::error::{Error, Result};
 use crate::json::{Json, canonical};
-use crate::views::{Defined, DesignDocument, Limits, PREFIX, Sandbox, Signature};
+use crate::partition::partition_of;
+use crate::views::{Defined, DesignDocument, Limits, PREFIX, RowOrder, Sandbox, Signature};
+use crate::{Rendering, render};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use waystation::{Durability, IterOptions, KEY_BYTES_MAX, Snapshot, WriteBatch};
@@ -72,12 +73,13 @@ impl<'a> Mapper<'a> {
 
     /// The rows of the document `id`.
     fn map(&mut self, id: &str, opened: &Opened) -> Result<Vec<(Place, Vec<u8>)>> {
-        let members = Members {
+        let rendering = Rendering {
             conflicts: true,
             deleted_conflicts: true,
             local_sequence: self.design.has_local_sequence,
+            ..Rendering::default()
         };
-        let json = whole(id, opened, members);
+        let json = render(id, opened, &rendering);
         let lines = self.sandbox.call("map", &[&json, &self.functions])?;
         let mut rows = Vec::new();
         for (map, line) in lines.split('\n').enumerate() {
@@ -88,7 +90,18 @@ impl<'a> Mapper<'a> {
                 );
                 continue;
             };
-            for (number, pair) in (0..).zip(Json::new(&line).elements()) {
+            let mut pairs: Vec<Json<'_>> = Json::new(&line).elements().collect();
+            // Rows of one key and document stand in the raw order of their values, as in CouchDB.
+            if pairs.len() > 1 {
+                pairs.sort_by_cached_key(|pair| {
+                    let key = pair.element(0).map(|key| self.design.order.key_of(key));
+                    (
+                        key,
+                        pair.element(1).map(|value| RowOrder::Raw.key_of(value)),
+                    )
+                });
+            }
+            for (number, pair) in (0..).zip(pairs) {
                 rows.extend(self.row(id, map, number, pair));
             }
         }
@@ -97,7 +110,11 @@ impl<'a> Mapper<'a> {
 
     fn row(&self, id: &str, map: usize, number: u32, pair: Json<'_>) -> Option<(Place, Vec<u8>)> {
         let (key, value) = (pair.element(0)?, pair.element(1)?);
-        let sort_key = self.design.order.key_of(key);
+        let mut sort_key = Vec::new();
+        if self.design.is_partitioned {
+            record::put_partition(&mut sort_key, partition_of(id).unwrap_or_default());
+        }
+        sort_key.extend(self.design.order.key_of(key));
         // The key of a row has its document's identifier, too, and numbers.
         if sort_key.len() + 2 * id.len() + 64 > KEY_BYTES_MAX {
             log::warn!(
@@ -134,6 +151,19 @@ impl Shard {
     /// [`Error::Script`] if a function is wrong or exceeds its limits; [`Error::Query`] `not_found` if
     /// [`Shard::clean_up_views`] removes the index meanwhile; [`Error::Engine`], [`Error::Damaged`].
     pub fn build_views(&self, design: &DesignDocument, limits: Limits) -> Result<u64> {
+        self.build_views_some(design, limits, u64::MAX)
+    }
+
+    /// As [`Shard::build_views`], and ends after `steps` steps: the sequence that it reached may be an earlier one.
+    ///
+    /// # Errors
+    /// As [`Shard::build_views`].
+    pub fn build_views_some(
+        &self,
+        design: &DesignDocument,
+        limits: Limits,
+        steps: u64,
+    ) -> Result<u64> {
         let target = self.lock().sequence;
         if !design.has_views() {
             return Ok(target);
@@ -145,7 +175,9 @@ impl Shard {
             return Ok(group.sequence);
         }
         let mut mapper = Mapper::new(design, limits)?;
-        while group.sequence < target {
+        let mut left = steps;
+        while group.sequence < target && left > 0 {
+            left -= 1;
             let step = self.map_step(&group, &mut mapper);
             mapper.sandbox.pass_on_log(design.id());
             group = self.write_step(design.signature(), &group, step?)?;

@@ -4,7 +4,6 @@
 //!   record    the bytes: a group, a row, the rows of a document
 //!   build     documents through the map functions into rows; removal of what nothing names
 //!   rows      rows in the ranges of a query
-//!   whole     documents as functions and clients see them
 //! ```
 //!
 //! Invariants: the rows of a group are what its map functions make of all documents up to the group's sequence, and of
@@ -15,10 +14,10 @@
 mod build;
 mod record;
 mod rows;
-mod whole;
 
 pub(super) use build::Builds;
 pub use build::ViewsInfo;
+pub(super) use record::check_record;
 pub use rows::{RowSource, ViewRows};
 
 #[cfg(test)]

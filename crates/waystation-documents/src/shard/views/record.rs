@@ -22,6 +22,8 @@ use waystation_format::varint::{Reader, put_length_prefixed, put_u64};
 const VERSION: u8 = 1;
 /// Bytes at the end of a row's key: its number, and the length of the identifier.
 const TRAILER_BYTES: usize = 8;
+/// Bytes that name a space and a group.
+const NUMBERED_BYTES: usize = 9;
 
 /// How far a group of views is built.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,6 +111,11 @@ pub(super) fn parts_of(key: &[u8], prefix: usize) -> Option<(&[u8], String, u32)
     Some((sort_key.get(prefix..)?, keys::id_of(id)?, number))
 }
 
+/// Appends what the keys of the rows of `partition` begin with, behind their map.
+pub(super) fn put_partition(key: &mut Vec<u8>, partition: &str) {
+    put_id(key, partition);
+}
+
 /// Which rows an edge of a range lies before or behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Edge {
@@ -187,6 +194,30 @@ pub(super) fn decode_places(bytes: &[u8]) -> Result<Vec<Place>, FormatError> {
         });
     }
     Ok(places)
+}
+
+/// Whether a group may have `value` under `key`.
+pub(in crate::shard) fn check_record(key: &[u8], value: &[u8]) -> Result<(), FormatError> {
+    let malformed = |reason| FormatError::Malformed { offset: 0, reason };
+    match key.first().copied() {
+        Some(GROUP) => {
+            signature_of(key).ok_or(malformed("the key of a group has no signature"))?;
+            Group::decode(value).map(drop)
+        }
+        Some(ROW) => {
+            let prefix = rows_of(0, 0).len();
+            parts_of(key, prefix).ok_or(malformed("the key of a row names no document"))?;
+            decode_row(value)
+                .map(drop)
+                .ok_or(malformed("a row has no key and value"))
+        }
+        _ => {
+            // The number of the group stands where the space of an identifier would.
+            let id = key.get(NUMBERED_BYTES - 1..).and_then(keys::id_of);
+            id.ok_or(malformed("the key of a document's rows names no document"))?;
+            decode_places(value).map(drop)
+        }
+    }
 }
 
 /// A row's value in the engine: its key and value as JSON.

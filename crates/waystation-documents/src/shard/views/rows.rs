@@ -80,9 +80,13 @@ impl Shard {
         let total = group
             .as_ref()
             .and_then(|group| group.counts.get(view.place));
+        let mut prefix = prefix.unwrap_or_default();
+        if let Some(partition) = &query.partition {
+            record::put_partition(&mut prefix, partition);
+        }
         let mut rows = StoredRows {
             entries: None,
-            prefix: prefix.unwrap_or_default(),
+            prefix,
             ranges: VecDeque::new(),
             range: None,
             first: None,

@@ -41,7 +41,8 @@ pub(crate) enum Reducer {
 impl Reducer {
     /// The reducer that `source` is or names.
     pub(crate) fn parse(source: &str) -> Result<Self> {
-        match source.trim() {
+        // What stands behind the name of a native reducer means nothing, as in CouchDB.
+        match source.split_whitespace().next().unwrap_or_default() {
             "_sum" => Ok(Self::Sum),
             "_count" => Ok(Self::Count),
             "_stats" => Ok(Self::Stats),

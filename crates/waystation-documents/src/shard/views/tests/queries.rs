@@ -1,7 +1,6 @@
 //! Queries: ranges, lists of keys, groups, several shards, and the documents beside rows.
 
 use super::*;
-use crate::views::Link;
 
 const MAP: &str = "function(doc) { emit(doc.k, doc.n); }";
 
@@ -237,37 +236,5 @@ fn rows_can_stand_in_raw_order() -> Result<()> {
     };
     assert_eq!(ids(&[])?, "Babcefgd", "strings are the last");
     assert_eq!(ids(&[("startkey", "[2]"), ("endkey", "\"x\"")])?, "gd");
-    Ok(())
-}
-
-#[test]
-fn documents_stand_beside_rows() -> Result<()> {
-    let (_dir, shard) = shard();
-    let first = put(&shard, r#"{"_id":"a","x":1}"#)?;
-    put(&shard, &format!(r#"{{"_id":"a","_rev":"{first}","x":2}}"#))?;
-    put(&shard, &format!(r#"{{"_id":"b","old":"{first}"}}"#))?;
-    replicate(&shard, r#"{"_id":"c","_rev":"1-b"}"#)?;
-    replicate(&shard, r#"{"_id":"c","_rev":"1-a"}"#)?;
-    let map = "function(doc) { if (doc._id === 'b') {
-        emit(1, {_id: 'a'}); emit(2, {_id: 'a', _rev: doc.old}); emit(3, {_id: 'none'}); emit(4, {_id: null});
-        emit(5, 0); emit(6, {_id: 'c'}); } }";
-    let design = design(&[("v", map, "")]);
-    let query = query(&[("include_docs", "true"), ("conflicts", "true")]);
-    let mut bodies = Vec::new();
-    for row in shard.view_rows(&design, "v", &query, Limits::default())? {
-        let link = row?.link();
-        let document = link.map(|link: Link| shard.linked_document(&link, query.conflicts));
-        let document = document.transpose()?.flatten();
-        bodies.push(document.map(|it| it.replace(&first.to_string(), "FIRST")));
-    }
-    let shown: Vec<&str> = bodies
-        .iter()
-        .map(|body| body.as_deref().unwrap_or("null"))
-        .collect();
-    assert!(shown[0].starts_with(r#"{"_id":"a","_rev":"2-"#) && shown[0].ends_with(r#","x":2}"#));
-    assert_eq!(shown[1], r#"{"_id":"a","_rev":"FIRST","x":1}"#);
-    assert_eq!(shown[2..4], ["null", "null"]);
-    assert!(shown[4].starts_with(r#"{"_id":"b""#));
-    assert_eq!(shown[5], r#"{"_id":"c","_rev":"1-b","_conflicts":["1-a"]}"#);
     Ok(())
 }

@@ -1,0 +1,226 @@
+//! Limits: sizes that are refused, and clients that are slow, silent or half open, which hold nothing for long.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops where something is not as it should be"
+)]
+
+mod support;
+
+use serde_json::json;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+use support::Running;
+
+/// How long a client may stall in these tests.
+const STALL: Duration = Duration::from_secs(1);
+
+/// Sends the head of a request with more body to come than is sent.
+fn half(server: &Running, declared: usize, sent: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    let head = format!(
+        "PUT /cars/half HTTP/1.1\r\nHost: test\r\nContent-Length: {declared}\r\n\r\n{}",
+        " ".repeat(sent)
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream
+}
+
+/// Everything that `stream` still says, until it is closed.
+fn rest(mut stream: TcpStream) -> String {
+    stream
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let mut bytes = Vec::new();
+    // A connection that is cut says no more.
+    let _ = stream.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[test]
+fn bodies_and_heads_that_are_too_long_are_refused() {
+    let server = Running::start(|settings| {
+        settings.body_bytes_max = 1 << 20;
+        settings.document_bytes_max = 1000;
+    });
+    server.json("PUT", "/cars", "");
+    let document = |bytes: usize| json!({"x": "y".repeat(bytes)}).to_string();
+    assert_eq!(server.json("PUT", "/cars/a", &document(900)).status, 201);
+    let long = server.json("PUT", "/cars/b", &document(1001)).error();
+    assert_eq!((long.0, long.1.as_str()), (413, "document_too_large"));
+    let body = json!({"docs": [{"_id": "c", "x": "y".repeat(1001)}]}).to_string();
+    assert_eq!(server.json("POST", "/cars/_bulk_docs", &body).status, 413);
+    let long = server.json("PUT", "/cars/b", &document(1 << 20)).error();
+    assert_eq!((long.0, long.1.as_str()), (413, "too_large"));
+    let mut chunked = TcpStream::connect(server.address).unwrap();
+    let head = "PUT /cars/d HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n";
+    chunked.write_all(head.as_bytes()).unwrap();
+    let chunk = format!("10000\r\n{}\r\n", " ".repeat(0x10000));
+    // The server may refuse before it has read all of it.
+    let _ = (0..20).try_for_each(|_| chunked.write_all(chunk.as_bytes()));
+    assert!(rest(chunked).starts_with("HTTP/1.1 413"));
+    let packed = {
+        let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        writer.write_all(&vec![b' '; 2 << 20]).unwrap();
+        writer.finish().unwrap()
+    };
+    assert!(packed.len() < 10_000);
+    let headers = ["Content-Type: application/json", "Content-Encoding: gzip"];
+    assert_eq!(server.ask("PUT", "/cars/e", &headers, &packed).status, 413);
+    let header = format!("X-Long: {}", "x".repeat(200_000));
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    let _ =
+        stream.write_all(format!("GET / HTTP/1.1\r\nHost: test\r\n{header}\r\n\r\n").as_bytes());
+    let answer = rest(stream);
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
+        "{answer}"
+    );
+    assert_eq!(server.get("/cars").value()["doc_count"], json!(1));
+}
+
+#[test]
+fn a_client_that_stops_in_the_middle_of_a_body_gives_its_memory_back() {
+    let server = Running::start(|settings| {
+        settings.body_bytes_max = 1 << 20;
+        settings.bodies_bytes_max = 1 << 20;
+        settings.stall_timeout = STALL;
+    });
+    server.json("PUT", "/cars", "");
+    let begun = Instant::now();
+    // It takes all of the memory for bodies.
+    let silent = half(&server, 1 << 20, 1000);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(server.json("PUT", "/cars/a", r#"{"x":1}"#).status, 201);
+    assert!(begun.elapsed() >= STALL, "{:?}", begun.elapsed());
+    assert!(rest(silent).starts_with("HTTP/1.1 408"));
+    // One that goes away gives it back at once.
+    drop(half(&server, 1 << 20, 1000));
+    assert_eq!(server.json("PUT", "/cars/b", r#"{"x":1}"#).status, 201);
+}
+
+#[test]
+fn idle_connections_make_room() {
+    let server = Running::start(|settings| {
+        settings.connections_max = 2;
+        settings.idle_timeout = STALL;
+    });
+    let idle: Vec<TcpStream> = (0..2)
+        .map(|_| TcpStream::connect(server.address).unwrap())
+        .collect();
+    let mut begun = TcpStream::connect(server.address).unwrap();
+    begun.write_all(b"GET / HTTP/1.1\r\nHo").unwrap();
+    assert_eq!(server.get("/").status, 200);
+    drop(idle);
+}
+
+/// The memory of this process, in which the server runs (bytes).
+fn memory(server: &Running) -> u64 {
+    let system = server.get("/_node/_local/_system").value();
+    system["memory"]["processes"].as_u64().unwrap()
+}
+
+#[test]
+fn clients_that_take_nothing_hold_little_and_are_cut_off() {
+    const CLIENTS: usize = 12;
+    let server = Running::start(|settings| settings.stall_timeout = 3 * STALL);
+    server.json("PUT", "/cars", "");
+    // 48 MB of documents: an answer that was whole in memory would be seen.
+    let text = "x".repeat(1 << 20);
+    for number in 0..48 {
+        let body = json!({"number": number, "text": text}).to_string();
+        assert_eq!(
+            server
+                .json("PUT", &format!("/cars/{number:02}"), &body)
+                .status,
+            201
+        );
+    }
+    let json = ["Content-Type: application/json"];
+    let selector = br#"{"selector":{"number":{"$gte":0}},"limit":1000}"#;
+    let ask = |number: usize| match number % 3 {
+        0 => server.send("POST", "/cars/_find", &json, selector),
+        1 => server.send("GET", "/cars/_all_docs?include_docs=true", &[], b""),
+        _ => server.send("GET", "/cars/_changes?include_docs=true", &[], b""),
+    };
+    let whole = server.json(
+        "POST",
+        "/cars/_find",
+        std::str::from_utf8(selector).unwrap(),
+    );
+    assert_eq!(whole.value()["docs"].as_array().unwrap().len(), 48);
+    drop(whole);
+    let before = memory(&server);
+    let clients: Vec<TcpStream> = (0..CLIENTS).map(ask).collect();
+    let mut most = before;
+    for _ in 0..10 {
+        std::thread::sleep(Duration::from_millis(100));
+        most = most.max(memory(&server));
+    }
+    // A query may hold 16 MiB ready, and every answer some pages of a document each.
+    let grown = most.saturating_sub(before);
+    assert!(
+        grown < 250 << 20,
+        "{grown} of {} bytes",
+        CLIENTS * (48 << 20)
+    );
+    std::thread::sleep(4 * STALL);
+    for client in clients {
+        let answer = rest(client);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{:.100}", answer);
+        assert!(answer.len() < 40 << 20, "it was not cut: {}", answer.len());
+    }
+}
+
+#[test]
+fn attachments_in_answers_are_bounded_together() {
+    let server = Running::start(|settings| {
+        settings.body_bytes_max = 2 << 20;
+        settings.bodies_bytes_max = 4 << 20;
+        settings.stall_timeout = STALL;
+    });
+    server.json("PUT", "/cars", "");
+    let bytes = vec![7; 1 << 20];
+    let mut revision = server.put("/cars/a", "{}");
+    for name in ["one", "two"] {
+        let path = format!("/cars/a/{name}?rev={revision}");
+        let put = server.ask("PUT", &path, &["Content-Type: a/b"], &bytes);
+        revision = put.value()["rev"].as_str().unwrap().to_owned();
+    }
+    for path in [
+        "/cars/a?attachments=true",
+        "/cars/a?attachments=true&open_revs=all",
+    ] {
+        let refused = server
+            .ask("GET", path, &["Accept: application/json"], b"")
+            .error();
+        assert_eq!(
+            (refused.0, refused.1.as_str()),
+            (413, "too_large"),
+            "{path}"
+        );
+    }
+    let since = format!(
+        "/cars/a?atts_since=[%22{}%22]",
+        server.get("/cars/a?revs_info=true").value()["_revs_info"][1]["rev"]
+            .as_str()
+            .unwrap()
+    );
+    let newest = server
+        .ask("GET", &since, &["Accept: application/json"], b"")
+        .value();
+    assert!(
+        newest["_attachments"]["two"]["data"].is_string()
+            && newest["_attachments"]["one"]["stub"] == json!(true)
+    );
+    // Clients that take nothing hold up the next ones until they are cut off.
+    let silent: Vec<TcpStream> = (0..8)
+        .map(|_| server.send("GET", "/cars/a/one", &[], b""))
+        .collect();
+    let whole = server.get("/cars/a/one");
+    assert_eq!((whole.status, whole.body.len()), (200, 1 << 20));
+    drop(silent);
+    let part = server.ask("GET", "/cars/a/two", &["Range: bytes=1048570-"], b"");
+    assert_eq!((part.status, part.body.len()), (206, 6));
+}
