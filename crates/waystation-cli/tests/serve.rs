@@ -263,16 +263,10 @@ fn a_kill_in_the_middle_of_builds_leaves_indexes_that_agree() {
             format!("{{\"index\":{{\"fields\":[\"n\"]}},\"ddoc\":\"i{round}\",\"name\":\"n\"}}");
         ask(address, "POST", "/built/_index", &index).unwrap();
         let stop = AtomicBool::new(false);
+        let view = format!("/built/_design/v{round}/_view/v");
         std::thread::scope(|scope| {
             // Builds are begun by the first queries; updates go on meanwhile.
-            scope.spawn(|| {
-                ask(
-                    address,
-                    "GET",
-                    &format!("/built/_design/v{round}/_view/v"),
-                    "",
-                )
-            });
+            scope.spawn(|| ask(address, "GET", &view, ""));
             scope.spawn(|| ask(address, "POST", "/built/_find", &find(&late)));
             scope.spawn(|| {
                 for n in (0..DOCUMENTS).take_while(|_| !stop.load(Ordering::SeqCst)) {

@@ -23,6 +23,10 @@ pub(crate) struct Stats {
 }
 
 impl Default for Stats {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the uptime is told, and nothing depends on it"
+    )]
     fn default() -> Self {
         Self {
             begun: Instant::now(),

@@ -81,6 +81,10 @@ fn bodies_and_heads_that_are_too_long_are_refused() {
 }
 
 #[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a server's patience is real time"
+)]
 fn a_client_that_stops_in_the_middle_of_a_body_gives_its_memory_back() {
     let server = Running::start(|settings| {
         settings.body_bytes_max = 1 << 20;
@@ -168,7 +172,7 @@ fn clients_that_take_nothing_hold_little_and_are_cut_off() {
     std::thread::sleep(4 * STALL);
     for client in clients {
         let answer = rest(client);
-        assert!(answer.starts_with("HTTP/1.1 200"), "{:.100}", answer);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer:.100}");
         assert!(answer.len() < 40 << 20, "it was not cut: {}", answer.len());
     }
 }

@@ -17,13 +17,12 @@ const DATA: &str = "documents";
 pub(crate) fn documents(args: &DocumentsArgs) -> Result<()> {
     let place = Place::new(&args.data_dir)?;
     let machine = Machine::here(&place);
-    let rows = match &args.against {
-        Some(url) => measure(args, &Server::new(url)?, None)?,
-        None => {
-            let program = program_beside(args.waystation.as_deref())?;
-            let process = ServerProcess::start(&program, &place.path(DATA), args.q)?;
-            measure(args, process.server(), Some(&process))?
-        }
+    let rows = if let Some(url) = &args.against {
+        measure(args, &Server::new(url)?, None)?
+    } else {
+        let program = program_beside(args.waystation.as_deref())?;
+        let process = ServerProcess::start(&program, &place.path(DATA), args.q)?;
+        measure(args, process.server(), Some(&process))?
     };
     place.clear(DATA)?;
     let report = Report {

@@ -102,6 +102,13 @@ impl Shard {
                 let number = self.build_views_some(&design, limits, steps)?;
                 Reply::Number { number }
             }
+            other => self.answer_upkeep(other)?,
+        })
+    }
+
+    /// Answers a request about the shard as a whole.
+    fn answer_upkeep(&self, request: Request) -> Result<Reply> {
+        Ok(match request {
             Request::CleanUpViews { kept } => {
                 self.clean_up_views(&kept)?;
                 Reply::Done

@@ -59,8 +59,6 @@ pub fn check_record(key: &[u8], value: &[u8]) -> Result<()> {
 fn check_head(value: &[u8]) -> Result<(), FormatError> {
     let head = Head::decode(value)?;
     let stored = StoredHead::read(value)?;
-    let fields = head.fields.fields.iter();
-    fields
-        .map(|field| stored.find(value, &field.name).map(drop))
-        .collect()
+    let mut fields = head.fields.fields.iter();
+    fields.try_for_each(|field| stored.find(value, &field.name).map(drop))
 }

@@ -120,6 +120,23 @@ fn narrow(scan: &mut ScanOptions, (begin, end): (String, String)) {
     }
 }
 
+/// The keys that are asked for one by one, the last one first if `descending`.
+fn keys_of(query: &Query, descending: bool) -> Outcome<Option<VecDeque<String>>> {
+    let Some(text) = query.json("keys")? else {
+        return Ok(None);
+    };
+    let json = Json::new(&text);
+    if json.kind() != Kind::Array {
+        return Err(Failure::bad_request("`keys` body member must be an array."));
+    }
+    let keys = json.elements().map(|key| key.text().to_owned());
+    let mut keys: VecDeque<String> = keys.collect();
+    if descending {
+        keys = keys.into_iter().rev().collect();
+    }
+    Ok(Some(keys))
+}
+
 impl Request {
     fn parse(query: &Query, within: Option<(&str, &str)>) -> Outcome<Self> {
         let text = |names: [&str; 2]| -> Outcome<Option<String>> {
@@ -166,21 +183,7 @@ impl Request {
             check_partition(partition)?;
             narrow(&mut scan, bounds_of(partition));
         }
-        let keys = match query.json("keys")? {
-            None => None,
-            Some(text) => {
-                let json = Json::new(&text);
-                if json.kind() != Kind::Array {
-                    return Err(Failure::bad_request("`keys` body member must be an array."));
-                }
-                let keys = json.elements().map(|key| key.text().to_owned());
-                let mut keys: VecDeque<String> = keys.collect();
-                if descending {
-                    keys = keys.into_iter().rev().collect();
-                }
-                Some(keys)
-            }
-        };
+        let keys = keys_of(query, descending)?;
         let with_documents = query.boolean("include_docs")? == Some(true);
         Ok(Self {
             listing: Listing {
