@@ -235,15 +235,16 @@ impl DiskReserve {
             self.disk.set_reserve(held);
             return;
         }
-        let wanted = self.margins.reserve() + copy;
-        self.disk.set_reserve(wanted);
+        let target_bytes = self.margins.reserve() + copy;
+        self.disk.set_reserve(target_bytes);
         // What cannot be looked at, the file's creation will tell.
         let _ = self.disk.look();
-        if self.disk.all_free_bytes() + held < wanted + copy {
+        if self.disk.all_free_bytes() + held < target_bytes + copy {
             return;
         }
         let given_back = reserve_file::give_back(storage, dir);
-        if let Err(error) = given_back.and_then(|()| reserve_file::take(storage, dir, wanted)) {
+        if let Err(error) = given_back.and_then(|()| reserve_file::take(storage, dir, target_bytes))
+        {
             log::debug!("nothing can be kept for the next opening yet: {error}");
         }
         let _ = self.disk.look();

@@ -135,7 +135,7 @@ struct Job {
     /// So many at once.
     limit: usize,
     /// So many have to look at what happened.
-    wanted: usize,
+    pending: usize,
     /// How often it is in the queue.
     queued: usize,
     running: usize,
@@ -165,7 +165,7 @@ impl Plan {
     /// Something happened that jobs of `kind` have to look at: as many of them as there may be.
     pub(crate) fn submit(&mut self, id: Id, kind: Kind) {
         if let Some(job) = self.job(id, kind) {
-            job.wanted = job.limit;
+            job.pending = job.limit;
             self.enqueue(id, kind);
         }
     }
@@ -189,7 +189,7 @@ impl Plan {
             self.set_due(id, kind, None);
             if let Some(job) = self.job(id, kind) {
                 job.is_paused = false;
-                job.wanted = job.wanted.max(1).min(job.limit);
+                job.pending = job.pending.max(1).min(job.limit);
                 self.enqueue(id, kind);
             }
         }
@@ -210,7 +210,7 @@ impl Plan {
         let (id, kind) = self.queues[lane as usize].pop_front()?;
         let job = self.job(id, kind)?;
         job.queued -= 1;
-        job.wanted -= 1;
+        job.pending -= 1;
         job.running += 1;
         Some((id, kind))
     }
@@ -228,7 +228,7 @@ impl Plan {
         }
         job.pause = Duration::ZERO;
         match next {
-            Next::Again => job.wanted = job.wanted.max(1).min(job.limit),
+            Next::Again => job.pending = job.pending.max(1).min(job.limit),
             Next::At(at) => self.by(id, kind, at),
             Next::Idle | Next::Failed => {}
         }
@@ -241,7 +241,7 @@ impl Plan {
             self.set_due(id, *kind, None);
             self.unqueue(id, *kind);
             if let Some(job) = self.job(id, *kind) {
-                (job.limit, job.wanted) = (0, 0);
+                (job.limit, job.pending) = (0, 0);
             }
         }
     }
@@ -263,7 +263,7 @@ impl Plan {
         let Some(job) = self.job(id, kind).filter(|job| !job.is_paused) else {
             return;
         };
-        let may_begin = job.wanted.min(job.limit.saturating_sub(job.running));
+        let may_begin = job.pending.min(job.limit.saturating_sub(job.running));
         let more = may_begin.saturating_sub(job.queued);
         job.queued += more;
         let queue = &mut self.queues[kind.lane() as usize];
@@ -284,7 +284,7 @@ impl Plan {
             return;
         };
         job.is_paused = true;
-        job.wanted = job.limit;
+        job.pending = job.limit;
         let until = rounded_up(now + job.pause);
         self.set_due(id, kind, Some(until));
     }

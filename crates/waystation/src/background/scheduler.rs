@@ -231,7 +231,7 @@ impl Scheduler {
         let mut next = Next::Idle;
         if let Some(jobs) = jobs {
             match run_caught(&*jobs, kind) {
-                Some(wanted) => next = wanted,
+                Some(after) => next = after,
                 None => self.give_up(id, kind, &*jobs),
             }
         }
@@ -292,7 +292,7 @@ impl Scheduler {
 impl State {
     /// How many threads `lane` needs for the databases there are.
     fn threads_for(&self, lane: Lane) -> usize {
-        let wanted = self.members.values().map(|it| it.limits.of(lane));
+        let jobs = self.members.values().map(|it| it.limits.of(lane));
         let processors = available_parallelism().map_or(1, usize::from);
         let most = match lane {
             Lane::Log => LOG_THREADS,
@@ -300,12 +300,12 @@ impl State {
                 processors.clamp(LANE_THREADS_MIN, LANE_THREADS_MAX)
             }
             // As many as the database that asks for most.
-            Lane::Compact => wanted
+            Lane::Compact => jobs
                 .clone()
                 .max()
                 .map_or(processors, |it| it.max(processors)),
         };
-        wanted.sum::<usize>().min(most)
+        jobs.sum::<usize>().min(most)
     }
 }
 

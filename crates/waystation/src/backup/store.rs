@@ -256,8 +256,8 @@ pub(crate) fn read_through(
     let mut buffer = vec![0; PIECE_BYTES.min(usize::try_from(bytes).unwrap_or(PIECE_BYTES))];
     let (mut at, mut checksum) = (0, 0);
     while at < bytes {
-        let wanted = buffer.len().min((bytes - at) as usize);
-        let length = file.read_at(&mut buffer[..wanted], at)?;
+        let length_max = buffer.len().min((bytes - at) as usize);
+        let length = file.read_at(&mut buffer[..length_max], at)?;
         if length == 0 {
             let reason = format!("it ends here, and should have {bytes} bytes");
             return Err(Error::corruption(file.path(), at, reason));

@@ -137,12 +137,12 @@ impl SortedGraves {
         self.first_where(|it| it > key)
     }
 
-    /// The first grave whose key is `wanted`, which all behind it are too.
-    fn first_where(&self, wanted: impl Fn(&[u8]) -> bool) -> usize {
+    /// The first grave whose key `is_behind`, as are all after it.
+    fn first_where(&self, is_behind: impl Fn(&[u8]) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = usize::midpoint(low, high);
-            if wanted(self.key(middle)) {
+            if is_behind(self.key(middle)) {
                 high = middle;
             } else {
                 low = middle + 1;

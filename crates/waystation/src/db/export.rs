@@ -114,11 +114,11 @@ impl Db {
     }
 }
 
-/// Whether `cursor` comes to an entry that is `wanted`. Looks at none if nothing at all expires.
-fn find(cursor: &mut DbIterator, wanted: impl Fn(&DbIterator) -> Result<bool>) -> Result<bool> {
+/// Whether `cursor` comes to an entry that it `takes`. Looks at none if nothing at all expires.
+fn find(cursor: &mut DbIterator, takes: impl Fn(&DbIterator) -> Result<bool>) -> Result<bool> {
     cursor.seek_to_first()?;
     while cursor.knows_dates() && cursor.valid() {
-        if wanted(cursor)? {
+        if takes(cursor)? {
             return Ok(true);
         }
         cursor.next()?;
@@ -126,20 +126,20 @@ fn find(cursor: &mut DbIterator, wanted: impl Fn(&DbIterator) -> Result<bool>) -
     Ok(false)
 }
 
-/// Writes the entries of `cursor` that are `wanted` to `target`; those with a time to live keep what is left of it if
+/// Writes the entries that it `takes` of `cursor` to `target`; those with a time to live keep what is left of it if
 /// `with_times`, or live on.
 fn copy_entries(
     cursor: &mut DbIterator,
     target: &Db,
     with_times: bool,
-    wanted: impl Fn(&DbIterator) -> Result<bool>,
+    takes: impl Fn(&DbIterator) -> Result<bool>,
     progress: &mut dyn FnMut(u64),
 ) -> Result<u64> {
     let mut batch = WriteBatch::new();
     let mut entries = 0;
     cursor.seek_to_first()?;
     while cursor.valid() {
-        if wanted(cursor)? {
+        if takes(cursor)? {
             match cursor.expiry()?.filter(|_| with_times) {
                 Some(expiry) => batch.put_until(cursor.key(), cursor.value(), expiry),
                 None => batch.put(cursor.key(), cursor.value()),

@@ -4,7 +4,7 @@ use super::index::{Entry, Leaves, Spot, Window};
 use super::residency::Residency;
 use super::upper::Upper;
 use crate::error::{Error, Result};
-use crate::log::{Pass, Wanted};
+use crate::log::{Pass, ValueRef};
 use crate::lsm::tree::{CheckReport, Problem};
 use crate::storage::IoPriority;
 use waystation_format::varint::put_u64;
@@ -76,12 +76,12 @@ fn problem(upper: &Upper, prefix: &[u8], suffix: &[u8], entry: &Entry) -> Result
         return Ok(Some("its value lies where none can".to_owned()));
     };
     let mut found = vec![0; expected.len() + length as usize];
-    let wanted = Wanted {
+    let value_ref = ValueRef {
         record_lsn,
         offset: start,
         target: 0..found.len(),
     };
-    match upper.values(&mut [wanted], Pass::Once(IoPriority::High), &mut found) {
+    match upper.values(&mut [value_ref], Pass::Once(IoPriority::High), &mut found) {
         Ok(()) if found.starts_with(&expected) => Ok(None),
         Ok(()) => Ok(Some(format!(
             "the log's record at LSN {record_lsn} holds something else"

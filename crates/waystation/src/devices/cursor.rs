@@ -263,7 +263,7 @@ impl UpperCursor {
     }
 
     fn read_entries(&mut self, entries: Range<usize>) -> Result<()> {
-        let mut wanted = Vec::with_capacity(entries.len());
+        let mut value_refs = Vec::with_capacity(entries.len());
         let mut end = 0;
         self.ahead.entries = 0..0;
         self.ahead.places.clear();
@@ -271,11 +271,11 @@ impl UpperCursor {
             let spot = self.spot(at);
             let target = end..end + spot.map_or(0, |spot| spot.length as usize);
             end = target.end;
-            wanted.extend(spot.map(|spot| spot.wanted(target.clone())));
+            value_refs.extend(spot.map(|spot| spot.value_ref(target.clone())));
             self.ahead.places.push(target);
         }
         self.ahead.bytes.resize(end, 0);
-        (self.upper).values(&mut wanted, Pass::Often, &mut self.ahead.bytes)?;
+        (self.upper).values(&mut value_refs, Pass::Often, &mut self.ahead.bytes)?;
         self.ahead.entries = entries;
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::residency::Residency;
 use super::upper::Upper;
 use crate::background::TOGETHER_BYTES;
 use crate::error::Result;
-use crate::log::{Pass, Wanted};
+use crate::log::{Pass, ValueRef};
 use crate::sst::EntryStream;
 use crate::storage::Duty;
 use crate::sync::Arc;
@@ -119,13 +119,13 @@ impl<'a> Gather<'a> {
     }
 
     fn read_values(&mut self) -> Result<()> {
-        let mut wanted: Vec<Wanted> = self
+        let mut value_refs: Vec<ValueRef> = self
             .entries
             .iter()
-            .filter_map(|entry| Some(entry.spot?.wanted(entry.value.clone())))
+            .filter_map(|entry| Some(entry.spot?.value_ref(entry.value.clone())))
             .collect();
         let pass = Pass::Once(self.duty.priority());
-        (self.upper).values(&mut wanted, pass, &mut self.values)
+        (self.upper).values(&mut value_refs, pass, &mut self.values)
     }
 
     /// Gives the memory of the values back piece by piece. To unmap all of it at once takes the system tens of milliseconds,

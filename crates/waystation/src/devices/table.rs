@@ -504,17 +504,17 @@ impl DeviceTable {
         });
     }
 
-    /// The residencies that can be seen and whose index is there, the oldest first, for as long as `wanted` says so.
+    /// The residencies that can be seen and whose index is there, the oldest first, for as long as `takes` says so.
     pub(crate) fn residencies(
         &self,
-        mut wanted: impl FnMut(&Residency) -> bool,
+        mut takes: impl FnMut(&Residency) -> bool,
     ) -> Vec<Arc<Residency>> {
         let arrivals = lock(&self.arrivals);
         let is_there =
             |residency: &&Arc<Residency>| !residency.is_reaped() && residency.published() != NEVER;
         let there = arrivals.iter().filter(is_there);
         there
-            .take_while(|residency| wanted(residency))
+            .take_while(|residency| takes(residency))
             .cloned()
             .collect()
     }

@@ -5,7 +5,7 @@ use super::index::Spot;
 use super::residency::{NEVER, ReadPoint};
 use super::table::DeviceTable;
 use crate::error::Result;
-use crate::log::{Log, Pass, Wanted};
+use crate::log::{Log, Pass, ValueRef};
 use crate::retirement::UpperLevel;
 use crate::sst::Lookup;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -135,20 +135,20 @@ impl Upper {
     pub(crate) fn value(&self, spot: &Spot) -> Result<Vec<u8>> {
         let mut value = vec![0; spot.length as usize];
         let target = 0..value.len();
-        let wanted = [spot.wanted(target)];
-        self.log.read_values(&wanted, Pass::Often, &mut value)?;
+        let value_refs = [spot.value_ref(target)];
+        self.log.read_values(&value_refs, Pass::Often, &mut value)?;
         Ok(value)
     }
 
     /// Reads values, in any order, in that of the log.
     pub(crate) fn values(
         &self,
-        wanted: &mut [Wanted],
+        value_refs: &mut [ValueRef],
         pass: Pass,
         values: &mut [u8],
     ) -> Result<()> {
-        wanted.sort_unstable_by_key(|one| (one.record_lsn, one.offset));
-        self.log.read_values(wanted, pass, values)
+        value_refs.sort_unstable_by_key(|one| (one.record_lsn, one.offset));
+        self.log.read_values(value_refs, pass, values)
     }
 
     /// A cursor over what the upper level shows at `point`, up to `upper` (excluded).

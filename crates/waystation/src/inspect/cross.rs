@@ -27,7 +27,7 @@ use waystation_format::log::RecordKind;
 #[derive(Default)]
 pub(super) struct Beginnings {
     /// By the sequence number of its first write: the prefix of a residency's device.
-    wanted: BTreeMap<u64, Vec<u8>>,
+    expected: BTreeMap<u64, Vec<u8>>,
     /// Those that were found, and whether they are the device's.
     found: BTreeMap<u64, bool>,
     /// The last sequence number of the log.
@@ -37,10 +37,10 @@ pub(super) struct Beginnings {
 impl Beginnings {
     pub(super) fn of(saved: Option<&Saved>) -> Self {
         let residencies = saved.into_iter().flat_map(|saved| &saved.devices);
-        let wanted =
+        let expected =
             residencies.filter_map(|device| Some((device.residency?.0, device.prefix.clone())));
         Self {
-            wanted: wanted.collect(),
+            expected: expected.collect(),
             ..Self::default()
         }
     }
@@ -49,7 +49,7 @@ impl Beginnings {
     pub(super) fn record(&mut self, record: &super::stream::Record<'_>) {
         let (first, last) = (record.header.first_sequence, record.header.last_sequence());
         self.last_sequence = self.last_sequence.max(last);
-        for (&sequence, prefix) in self.wanted.range(first..=last) {
+        for (&sequence, prefix) in self.expected.range(first..=last) {
             let is_the_devices = if record.header.kind == RecordKind::Devices {
                 matches!(
                     DeviceEvent::decode(record.payload),
@@ -76,7 +76,7 @@ impl Beginnings {
         for device in &after.devices {
             let name = device.prefix.escape_ascii();
             if let Some((sequence, _)) = device.residency
-                && self.wanted.get(&sequence) == Some(&device.prefix)
+                && self.expected.get(&sequence) == Some(&device.prefix)
             {
                 match self.found.get(&sequence) {
                     Some(true) => {}

@@ -89,12 +89,12 @@ impl<'a> BlockSearch<'a> {
 
     /// Up to one longest block's bytes from the current offset.
     fn view(&mut self) -> Result<&[u8]> {
-        let wanted = (self.end - self.offset).min(BLOCK_BYTES_MAX as u64) as usize;
-        if !self.window.holds(self.offset, wanted) {
+        let length = (self.end - self.offset).min(BLOCK_BYTES_MAX as u64) as usize;
+        if !self.window.holds(self.offset, length) {
             self.window.read(self.file, self.offset, self.end)?;
         }
         let from = (self.offset - self.window.start) as usize;
         let bytes = &self.window.bytes()[from..];
-        Ok(&bytes[..wanted.min(bytes.len())])
+        Ok(&bytes[..length.min(bytes.len())])
     }
 }

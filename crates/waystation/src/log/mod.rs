@@ -50,7 +50,7 @@ pub(crate) use assembler::Record;
 pub(crate) use hold::Hold;
 pub(crate) use inserters::{CHUNK_BYTES, Chunk, Inserters};
 pub(crate) use new_record::{Logged, NewRecord, Rejection};
-pub(crate) use read::{LogBlocks, LogCache, Pass, Wanted};
+pub(crate) use read::{LogBlocks, LogCache, Pass, ValueRef};
 pub(crate) use recovery::{LogSettings, Recovered, open};
 pub(crate) use replay::Needs;
 pub(crate) use replay::check_chain;

@@ -298,7 +298,7 @@ pub(super) struct SealedSegment {
     pub(super) blocks: Vec<IndexEntry>,
 }
 
-/// A segment of an earlier life: where its blocks are is found out when one is wanted.
+/// A segment of an earlier life: where its blocks are is found out when one is read.
 pub(super) struct Inherited {
     pub(super) file: Arc<SegmentFile>,
     pub(super) blocks: OnceLock<Vec<IndexEntry>>,

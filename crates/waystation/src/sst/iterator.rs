@@ -250,7 +250,7 @@ impl Drop for TableIterator {
     }
 }
 
-/// Bytes read ahead of where they are wanted.
+/// Bytes that are read ahead of the cursor.
 #[derive(Debug)]
 struct ReadAhead {
     direction: Direction,

@@ -26,7 +26,7 @@ use waystation_format::table::{
     StoredBlock, TRAILER_BYTES,
 };
 
-/// How much of a table's end is read at once when it is opened: mostly all that is wanted.
+/// How much of a table's end is read at once when it is opened: mostly all that an opening needs.
 const TAIL_BYTES: u64 = 64 * 1024;
 /// No table is longer: each takes memory by its length.
 const TABLE_BYTES_MAX: u64 = 1 << 42;

@@ -78,7 +78,7 @@ pub(crate) struct DiskUse {
     /// What the file system had free at the last look.
     file_system: AtomicU64,
     /// How much files that hold room for an opening should have, and have.
-    reserve_wanted: AtomicU64,
+    reserve_target: AtomicU64,
     reserve: AtomicU64,
     /// What tables will take that have to be written.
     owed: AtomicU64,
@@ -117,7 +117,7 @@ impl DiskUse {
 
     /// Says that `bytes` are to be kept for an opening: free, as far as no file has them.
     pub(crate) fn set_reserve(&self, bytes: u64) {
-        self.reserve_wanted.store(bytes, Relaxed);
+        self.reserve_target.store(bytes, Relaxed);
     }
 
     /// The part of that which a file has.
@@ -128,8 +128,8 @@ impl DiskUse {
     /// The part of it which no file has.
     #[inline]
     pub(crate) fn missing_bytes(&self) -> u64 {
-        let wanted = self.reserve_wanted.load(Relaxed);
-        wanted.saturating_sub(self.reserve_bytes())
+        let target = self.reserve_target.load(Relaxed);
+        target.saturating_sub(self.reserve_bytes())
     }
 
     /// Says what tables will take that have to be written.
@@ -251,7 +251,7 @@ impl Capped {
             used: AtomicU64::new(0),
             replaced: AtomicU64::new(0),
             file_system: AtomicU64::new(u64::MAX),
-            reserve_wanted: AtomicU64::new(0),
+            reserve_target: AtomicU64::new(0),
             reserve: AtomicU64::new(0),
             owed: AtomicU64::new(0),
         };

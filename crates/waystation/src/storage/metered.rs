@@ -267,8 +267,8 @@ impl<F: RawFile> MeteredFile<F> {
         moved: &mut usize,
     ) -> io::Result<usize> {
         let lead = (offset % self.alignment as u64) as usize;
-        let wanted = (lead + buffer.len()).next_multiple_of(self.alignment);
-        let mut copy = AlignedBuffer::zeroed(wanted.min(BOUNCE_BYTES.max(self.alignment)));
+        let length = (lead + buffer.len()).next_multiple_of(self.alignment);
+        let mut copy = AlignedBuffer::zeroed(length.min(BOUNCE_BYTES.max(self.alignment)));
         let fetched = self.transfer(|| self.raw.read_at(&mut copy, offset - lead as u64))?;
         *moved += fetched;
         let count = fetched.saturating_sub(lead).min(buffer.len());

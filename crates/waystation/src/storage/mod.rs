@@ -230,6 +230,6 @@ pub struct AreaMeter {
     pub writes: u64,
     /// Sync calls.
     pub syncs: u64,
-    /// Files that wanted direct transfer and fell back to buffered.
+    /// Files that asked for direct transfer and fell back to buffered.
     pub direct_fallbacks: u64,
 }

@@ -164,7 +164,7 @@ mod model_tests {
         explore(model, 2_000);
     }
 
-    /// A thread that waits for room learns that no more is wanted.
+    /// A thread that waits for room learns that no more is taken.
     #[test]
     fn one_that_pushes_ends_when_the_queue_is_abandoned() {
         let model = || {

@@ -24,7 +24,7 @@ mod leaves;
 #[cfg(test)]
 mod tests;
 
-use crate::log::Wanted;
+use crate::log::ValueRef;
 use buffer::{Buffer, Unpacked};
 pub(crate) use buffer::{unzigzag, zigzag};
 pub(crate) use leaf::common;
@@ -64,8 +64,8 @@ impl Spot {
     }
 
     /// The value, to be read to `target`.
-    pub(crate) fn wanted(&self, target: Range<usize>) -> Wanted {
-        Wanted {
+    pub(crate) fn value_ref(&self, target: Range<usize>) -> ValueRef {
+        ValueRef {
             record_lsn: self.record_lsn,
             offset: self.offset as usize,
             target,

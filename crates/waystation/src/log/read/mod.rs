@@ -15,10 +15,10 @@
 
 mod cache;
 mod span;
-mod wanted;
+mod value_ref;
 
 pub(crate) use cache::{LogBlocks, LogCache};
-pub(crate) use wanted::Wanted;
+pub(crate) use value_ref::ValueRef;
 
 use super::Log;
 use super::ring::Settled;
@@ -29,7 +29,7 @@ use crate::storage::{AlignedBuffer, IoPriority};
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, lock};
 use span::{Plan, Records, Span};
-use wanted::Start;
+use value_ref::Start;
 use waystation_format::log::{
     BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, BlockHeader, IndexEntry, SEGMENT_HEADER_BYTES, Seal,
     UNIT_BYTES, body_is_valid,
@@ -81,18 +81,18 @@ impl Stored {
 }
 
 impl Log {
-    /// Reads what is `wanted`, by ascending positions of the records, into `values`. The records are visible, and their
+    /// Reads the `value_refs`, by ascending positions of the records, into `values`. The records are visible, and their
     /// part of the log is not freed.
     pub(crate) fn read_values(
         &self,
-        wanted: &[Wanted],
+        value_refs: &[ValueRef],
         pass: Pass,
         values: &mut [u8],
     ) -> Result<()> {
         let ring_start = self.ring_start();
         let mut last: Option<Found> = None;
         let mut plan = Plan::new(pass);
-        for of_record in wanted.chunk_by(|a, b| a.record_lsn == b.record_lsn) {
+        for of_record in value_refs.chunk_by(|a, b| a.record_lsn == b.record_lsn) {
             let lsn = of_record[0].record_lsn;
             let holds = |block: &Found| (block.start_lsn..block.end_lsn).contains(&lsn);
             let found = match last.take().filter(holds) {
@@ -145,8 +145,8 @@ impl Log {
     }
 
     /// Copies what the ring still holds. Returns whether that was all of it.
-    fn copy_from_ring(&self, start: Start, wanted: &[Wanted], values: &mut [u8]) -> bool {
-        wanted.iter().all(|one| {
+    fn copy_from_ring(&self, start: Start, value_refs: &[ValueRef], values: &mut [u8]) -> bool {
+        value_refs.iter().all(|one| {
             let to = &mut values[one.target.clone()];
             start.parts(one.offset..one.end()).all(|(lsn, part)| {
                 let front = lock(&self.front);
@@ -175,20 +175,24 @@ impl Log {
         &self,
         stored: &Stored,
         start: Start,
-        wanted: &[Wanted],
+        value_refs: &[ValueRef],
         values: &mut [u8],
     ) -> bool {
-        let units = start.units(wanted::end_of(wanted));
+        let units = start.units(value_ref::end_of(value_refs));
         let (mut bytes, mut scattered) = (Vec::new(), Vec::new());
         if !self.cache.units(units.start, units.end, &mut bytes) {
             return false;
         }
         let incarnation = stored.file.header.incarnation;
         let record = start.verified(&bytes, units.start, incarnation, &mut scattered);
-        record.is_some_and(|record| wanted.iter().all(|one| one.copy(record, values).is_some()))
+        record.is_some_and(|record| {
+            value_refs
+                .iter()
+                .all(|one| one.copy(record, values).is_some())
+        })
     }
 
-    /// Copies what is wanted out of the `bytes` of a span.
+    /// Copies the referenced values out of the `bytes` of a span.
     fn copy_span(
         &self,
         span: &Span,
@@ -198,12 +202,12 @@ impl Log {
     ) -> Result<()> {
         let (first, incarnation) = (span.units.start, span.incarnation());
         let mut scattered = Vec::new();
-        for (start, wanted) in records {
+        for (start, value_refs) in records {
             let Some(record) = start.verified(bytes, first, incarnation, &mut scattered) else {
-                self.read_by_blocks(*start, wanted, values)?;
+                self.read_by_blocks(*start, value_refs, values)?;
                 continue;
             };
-            for one in *wanted {
+            for one in *value_refs {
                 let copied = one.copy(record, values);
                 copied.ok_or_else(|| self.too_short(start.record_lsn))?;
             }
@@ -211,11 +215,11 @@ impl Log {
         Ok(())
     }
 
-    /// Caches the units in which lies what is wanted.
+    /// Caches the units in which the referenced values lie.
     fn keep_span(&self, span: &Span, records: &Records<'_>, bytes: &[u8]) {
         let mut kept_end = span.units.start;
-        for (start, wanted) in records {
-            let units = start.units(wanted::end_of(wanted));
+        for (start, value_refs) in records {
+            let units = start.units(value_ref::end_of(value_refs));
             let fresh = units.start.max(kept_end)..units.end;
             let [from, to] = [fresh.start, fresh.end].map(|lsn| (lsn - span.units.start) as usize);
             if let Some(fresh_bytes) = bytes.get(from..to).filter(|it| !it.is_empty()) {
@@ -226,8 +230,13 @@ impl Log {
     }
 
     /// Reads by way of whole blocks.
-    fn read_by_blocks(&self, start: Start, wanted: &[Wanted], values: &mut [u8]) -> Result<()> {
-        for one in wanted {
+    fn read_by_blocks(
+        &self,
+        start: Start,
+        value_refs: &[ValueRef],
+        values: &mut [u8],
+    ) -> Result<()> {
+        for one in value_refs {
             for (lsn, part) in start.parts(one.offset..one.end()) {
                 let at = one.target.start + part.start - one.offset;
                 self.read_piece(lsn, &mut values[at..at + part.len()])?;

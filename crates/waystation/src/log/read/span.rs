@@ -1,4 +1,4 @@
-//! Records of one segment that lie so near together that they are read at once; and all of those that a caller wants.
+//! Records of one segment that lie so near together that they are read at once; and all the value references of a caller.
 //!
 //! ```text
 //! planning   span | span | span ..     the caller: it knows where they lie before it reads any
@@ -8,7 +8,7 @@
 
 use super::Pass;
 use super::Stored;
-use super::wanted::{Start, Wanted, end_of};
+use super::value_ref::{Start, ValueRef, end_of};
 use crate::error::Result;
 use crate::log::ahead::Ahead;
 use crate::log::segment::SegmentFile;
@@ -57,8 +57,8 @@ pub(super) struct Span {
     records: Range<usize>,
 }
 
-/// What a span holds of what is wanted, by ascending positions.
-pub(super) type Records<'a> = [(Start, &'a [Wanted])];
+/// The value references into a span, by ascending positions.
+pub(super) type Records<'a> = [(Start, &'a [ValueRef])];
 
 impl Span {
     pub(super) fn incarnation(&self) -> u64 {
@@ -79,7 +79,7 @@ impl Span {
 pub(super) struct Plan<'a> {
     pub(super) pass: Pass,
     limits: Limits,
-    records: Vec<(Start, &'a [Wanted])>,
+    records: Vec<(Start, &'a [ValueRef])>,
     spans: Vec<Span>,
     /// Memory to read into.
     bytes: AlignedBuffer,
@@ -104,15 +104,15 @@ impl<'a> Plan<'a> {
     }
 
     /// Adds a record, which lies behind all that are in it.
-    pub(super) fn add(&mut self, stored: &Stored, start: Start, wanted: &'a [Wanted]) {
-        let units = start.units(end_of(wanted));
+    pub(super) fn add(&mut self, stored: &Stored, start: Start, value_refs: &'a [ValueRef]) {
+        let units = start.units(end_of(value_refs));
         let Limits { gap, span, .. } = self.limits;
         let is_near = |last: &&mut Span| {
             Arc::ptr_eq(&last.file, &stored.file)
                 && units.start <= last.units.end + gap
                 && units.end - last.units.start <= span
         };
-        self.records.push((start, wanted));
+        self.records.push((start, value_refs));
         let end = self.records.len();
         if let Some(last) = self.spans.last_mut().filter(is_near) {
             last.units.end = last.units.end.max(units.end);
@@ -126,7 +126,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Reads it all, and shows `take` each span, what is wanted of it, and its bytes. Nothing is planned then.
+    /// Reads it all, and shows `take` each span, the value references into it, and its bytes. Nothing is planned then.
     pub(super) fn carry_out(
         &mut self,
         mut take: impl FnMut(&Span, &Records<'a>, &[u8]) -> Result<()>,
@@ -166,10 +166,10 @@ fn start_reader(spans: &Arc<[Span]>, first: usize, step: usize) -> Result<Ahead<
 }
 
 impl Stored {
-    /// Whether what is wanted of the record that begins in it can be a part of a span: its beginning is short, and
+    /// Whether the values in the record that begins in it can be a part of a span: its beginning is short, and
     /// lies in the file.
-    pub(super) fn is_short(&self, start: Start, wanted: &[Wanted]) -> bool {
-        let bytes = end_of(wanted);
+    pub(super) fn is_short(&self, start: Start, value_refs: &[ValueRef]) -> bool {
+        let bytes = end_of(value_refs);
         bytes as u64 <= BEGINNING_BYTES_MAX && {
             let end = self.file.offset_of(start.units(bytes).end);
             end <= self.file.header.capacity

@@ -36,8 +36,11 @@ fn fill(running: &Running, count: u64) -> Vec<(u64, Vec<u8>)> {
 }
 
 /// Two parts of each record of which `chosen` says so.
-fn wanted(records: &[(u64, Vec<u8>)], chosen: impl Fn(usize) -> bool) -> (Vec<Wanted>, Vec<u8>) {
-    let (mut wanted, mut expected) = (Vec::new(), Vec::new());
+fn value_refs(
+    records: &[(u64, Vec<u8>)],
+    chosen: impl Fn(usize) -> bool,
+) -> (Vec<ValueRef>, Vec<u8>) {
+    let (mut value_refs, mut expected) = (Vec::new(), Vec::new());
     for (lsn, bytes) in records
         .iter()
         .enumerate()
@@ -46,33 +49,34 @@ fn wanted(records: &[(u64, Vec<u8>)], chosen: impl Fn(usize) -> bool) -> (Vec<Wa
         for part in [5..60, bytes.len() / 2..bytes.len()] {
             let start = expected.len();
             expected.extend_from_slice(&bytes[part.clone()]);
-            wanted.push(Wanted {
+            value_refs.push(ValueRef {
                 record_lsn: *lsn,
                 offset: RECORD_HEADER_BYTES + part.start,
                 target: start..expected.len(),
             });
         }
     }
-    (wanted, expected)
+    (value_refs, expected)
 }
 
-fn read(log: &Log, wanted: &[Wanted], pass: Pass, bytes: usize) -> crate::Result<Vec<u8>> {
+fn read(log: &Log, value_refs: &[ValueRef], pass: Pass, bytes: usize) -> crate::Result<Vec<u8>> {
     let mut values = vec![0; bytes];
-    log.read_values(wanted, pass, &mut values).map(|()| values)
+    log.read_values(value_refs, pass, &mut values)
+        .map(|()| values)
 }
 
 fn check_all(log: &Log, records: &[(u64, Vec<u8>)]) {
     for step in [1, 2, 7, 40] {
-        let (wanted, expected) = wanted(records, |at| at % step == 0);
+        let (value_refs, expected) = value_refs(records, |at| at % step == 0);
         let once = [IoPriority::Low, IoPriority::Medium, IoPriority::High].map(Pass::Once);
         for pass in once.into_iter().chain([Pass::Often, Pass::Often]) {
-            let found = read(log, &wanted, pass, expected.len()).expect("read");
+            let found = read(log, &value_refs, pass, expected.len()).expect("read");
             assert!(found == expected, "every {step}th, {pass:?}");
         }
     }
     for at in (0..records.len()).step_by(13) {
-        let (wanted, expected) = wanted(&records[at..=at], |_| true);
-        assert!(read(log, &wanted, Pass::Often, expected.len()).expect("read") == expected);
+        let (value_refs, expected) = value_refs(&records[at..=at], |_| true);
+        assert!(read(log, &value_refs, Pass::Often, expected.len()).expect("read") == expected);
     }
 }
 
@@ -125,8 +129,8 @@ fn damage_is_told_of_what_it_hits_and_of_nothing_else() {
         offset as usize + RECORD_HEADER_BYTES + bytes.len() / 3,
     );
     for at in 0..records.len() {
-        let (wanted, expected) = wanted(&records[at..=at], |_| true);
-        let found = read(&running.log, &wanted, Pass::Often, expected.len());
+        let (value_refs, expected) = value_refs(&records[at..=at], |_| true);
+        let found = read(&running.log, &value_refs, Pass::Often, expected.len());
         if at == 50 {
             assert!(matches!(found, Err(Error::Corruption { .. })), "{found:?}");
         } else {
@@ -134,10 +138,10 @@ fn damage_is_told_of_what_it_hits_and_of_nothing_else() {
         }
     }
     for priority in [IoPriority::Low, IoPriority::High] {
-        let (sound, expected) = wanted(&records, |at| at != 50);
+        let (sound, expected) = value_refs(&records, |at| at != 50);
         let found = read(&running.log, &sound, Pass::Once(priority), expected.len());
         assert!(found.expect("sound") == expected, "{priority:?}");
-        let (all, expected) = wanted(&records, |_| true);
+        let (all, expected) = value_refs(&records, |_| true);
         let found = read(&running.log, &all, Pass::Once(priority), expected.len());
         assert!(
             matches!(found, Err(Error::Corruption { .. })),
@@ -162,10 +166,10 @@ fn a_segment_that_cannot_be_read_is_told_of_by_those_who_read_ahead() {
     let file = std::fs::OpenOptions::new().write(true).open(middle);
     file.and_then(|file| file.set_len(UNIT_BYTES as u64))
         .expect("cut");
-    let (wanted, expected) = wanted(&records, |_| true);
+    let (value_refs, expected) = value_refs(&records, |_| true);
     let found = read(
         &running.log,
-        &wanted,
+        &value_refs,
         Pass::Once(IoPriority::High),
         expected.len(),
     );

@@ -38,9 +38,9 @@ impl<'a> UserRange<'a> {
 
     /// The least range that covers both.
     pub(crate) fn union(self, order: &Order, other: Self) -> Self {
-        let pick = |one: Option<&'a [u8]>, another: Option<&'a [u8]>, wanted| {
+        let pick = |one: Option<&'a [u8]>, another: Option<&'a [u8]>, side| {
             let (one, another) = one.zip(another)?;
-            let is_other = order.compare(another, one) == wanted;
+            let is_other = order.compare(another, one) == side;
             Some(if is_other { another } else { one })
         };
         Self {

@@ -1,4 +1,4 @@
-//! What is wanted of records, and how it is cut out of what was read.
+//! Value references: some bytes of a record, and how they are cut out of the bytes that were read.
 
 use crate::log::layout::Place;
 use std::ops::Range;
@@ -6,7 +6,7 @@ use waystation_format::log::{RECORD_HEADER_BYTES, RecordHeader, UNIT_BYTES};
 
 /// Some bytes of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct ValueRef {
     /// The position of the record.
     pub(crate) record_lsn: u64,
     /// Where in the record, header included, they start.
@@ -15,7 +15,7 @@ pub(crate) struct Wanted {
     pub(crate) target: Range<usize>,
 }
 
-impl Wanted {
+impl ValueRef {
     /// Where in the record they end.
     pub(super) fn end(&self) -> usize {
         self.offset + self.target.len()
@@ -30,9 +30,9 @@ impl Wanted {
     }
 }
 
-/// Where in their record all of `wanted` end.
-pub(super) fn end_of(wanted: &[Wanted]) -> usize {
-    wanted.iter().map(Wanted::end).max().unwrap_or(0)
+/// Where in their record all of `value_refs` end.
+pub(super) fn end_of(value_refs: &[ValueRef]) -> usize {
+    value_refs.iter().map(ValueRef::end).max().unwrap_or(0)
 }
 
 /// A record, and where the block ends in which it begins.
