@@ -115,8 +115,8 @@ fn copy<P>(
             Transfer::Buffered,
             Area::Tables,
         )?;
-        let checksum = read_through(&*file, source.bytes, &mut |piece| {
-            watch.advance(piece.len() as u64);
+        let checksum = read_through(&*file, source.bytes, &mut |chunk| {
+            watch.advance(chunk.len() as u64);
             Ok(())
         })?;
         let item = Item {

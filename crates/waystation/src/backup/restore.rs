@@ -60,10 +60,10 @@ fn copy(store: &Store, item: &Item, path: &Path, watch: &mut Watch<'_>) -> Resul
         .storage()
         .open(path, OpenMode::Create, Transfer::Buffered, Area::Tables)?;
     let mut at = 0;
-    store.read(item, &mut |piece| {
-        file.write_at(piece, at)?;
-        at += piece.len() as u64;
-        watch.advance(piece.len() as u64);
+    store.read(item, &mut |chunk| {
+        file.write_at(chunk, at)?;
+        at += chunk.len() as u64;
+        watch.advance(chunk.len() as u64);
         Ok(())
     })?;
     file.sync()
@@ -71,8 +71,8 @@ fn copy(store: &Store, item: &Item, path: &Path, watch: &mut Watch<'_>) -> Resul
 
 fn read_back(storage: &dyn Storage, item: &Item, path: &Path, watch: &mut Watch<'_>) -> Result<()> {
     let file = storage.open(path, OpenMode::Read, Transfer::Buffered, Area::Tables)?;
-    let checksum = read_through(&*file, item.bytes, &mut |piece| {
-        watch.advance(piece.len() as u64);
+    let checksum = read_through(&*file, item.bytes, &mut |chunk| {
+        watch.advance(chunk.len() as u64);
         Ok(())
     })?;
     if checksum != item.checksum {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use waystation_format::checksum;
 
 /// How much is read at a time.
-const PIECE_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 const FILES: &str = "files";
 const LOCK: &str = "LOCK";
 const SUFFIX: &str = ".backup";
@@ -148,7 +148,7 @@ impl Store {
         }
     }
 
-    /// Adds the first bytes of `source`, which are `item`'s; `heard` hears of each piece.
+    /// Adds the first bytes of `source`, which are `item`'s; `heard` hears of each chunk.
     pub(crate) fn add(
         &self,
         item: &Item,
@@ -158,10 +158,10 @@ impl Store {
         let draft = self.files.join(DRAFT);
         let target = self.create(&draft)?;
         let mut at = 0;
-        let checksum = read_through(source, item.bytes, &mut |piece| {
-            target.write_at(piece, at)?;
-            at += piece.len() as u64;
-            heard(piece.len() as u64);
+        let checksum = read_through(source, item.bytes, &mut |chunk| {
+            target.write_at(chunk, at)?;
+            at += chunk.len() as u64;
+            heard(chunk.len() as u64);
             Ok(())
         })?;
         if checksum != item.checksum {
@@ -195,15 +195,15 @@ impl Store {
             .open(path, OpenMode::Read, Transfer::Buffered, Area::Tables)
     }
 
-    /// Reads a file and sees that it is what was written; `heard` hears how many bytes each piece has.
+    /// Reads a file and sees that it is what was written; `heard` hears how many bytes each chunk has.
     pub(crate) fn check(&self, item: &Item, heard: &mut dyn FnMut(u64)) -> Result<()> {
-        self.read(item, &mut |piece| {
-            heard(piece.len() as u64);
+        self.read(item, &mut |chunk| {
+            heard(chunk.len() as u64);
             Ok(())
         })
     }
 
-    /// Hands a file out in pieces. It is verified at the end only.
+    /// Hands a file out in chunks. It is verified at the end only.
     pub(crate) fn read(
         &self,
         item: &Item,
@@ -247,13 +247,13 @@ fn manifest_name(number: u64) -> String {
     format!("{number:06}{SUFFIX}")
 }
 
-/// Reads the first `bytes` bytes of `file` piece by piece; returns their crc32c. Less is damage.
+/// Reads the first `bytes` bytes of `file` chunk by chunk; returns their crc32c. Less is damage.
 pub(crate) fn read_through(
     file: &dyn File,
     bytes: u64,
     sink: &mut dyn FnMut(&[u8]) -> Result<()>,
 ) -> Result<u32> {
-    let mut buffer = vec![0; PIECE_BYTES.min(usize::try_from(bytes).unwrap_or(PIECE_BYTES))];
+    let mut buffer = vec![0; CHUNK_BYTES.min(usize::try_from(bytes).unwrap_or(CHUNK_BYTES))];
     let (mut at, mut checksum) = (0, 0);
     while at < bytes {
         let length_max = buffer.len().min((bytes - at) as usize);

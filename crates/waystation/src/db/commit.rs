@@ -74,7 +74,7 @@ impl Core {
         }
     }
 
-    /// Whether a record of so many bytes goes into the ring piece by piece. It is counted until it is in segments: nothing
+    /// Whether a record of so many bytes goes into the ring chunk by chunk. It is counted until it is in segments: nothing
     /// refuses it any more once it has begun, and an opening lays all of it out anew if its end is in the ring alone.
     #[inline]
     pub(super) fn is_long(&self, log_bytes: usize) -> bool {

@@ -50,7 +50,7 @@ pub(crate) trait Events {
     /// Refuses what gives room back, and takes `bytes` of the log, where not even that is left.
     fn check_leaving(&self, bytes: u64) -> Result<()>;
 
-    /// Whether a record of so many bytes goes into the ring piece by piece.
+    /// Whether a record of so many bytes goes into the ring chunk by chunk.
     fn is_long(&self, log_bytes: usize) -> bool;
 
     /// Something happened that may leave the maintenance something to do.

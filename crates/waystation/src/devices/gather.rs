@@ -18,7 +18,7 @@ use waystation_format::key::{self, ValueKind};
 /// Values of this many bytes are in memory at a time (one value at least): twice what settles together.
 const GATHER_BYTES: usize = 2 * TOGETHER_BYTES as usize;
 
-/// Memory for values is given back in pieces of this size.
+/// Memory for values is given back in chunks of this size.
 const GIVEN_BACK_BYTES: usize = 2 << 20;
 
 /// Values of this many bytes are handed on from one rest to the next.
@@ -128,7 +128,7 @@ impl<'a> Gather<'a> {
         (self.upper).values(&mut value_refs, pass, &mut self.values)
     }
 
-    /// Gives the memory of the values back piece by piece. To unmap all of it at once takes the system tens of milliseconds,
+    /// Gives the memory of the values back chunk by chunk. To unmap all of it at once takes the system tens of milliseconds,
     /// in which every other thread that touches fresh memory waits.
     fn give_back(&mut self) {
         while self.values.capacity() > GIVEN_BACK_BYTES {

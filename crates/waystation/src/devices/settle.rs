@@ -21,7 +21,7 @@ use super::gather::Gather;
 use super::index::{Leaves, Window};
 use super::record::DeviceEvent;
 use super::residency::{NEVER, Residency};
-use super::settle_plan::{Piece, SettlePlan};
+use super::settle_plan::{Candidate, SettlePlan};
 use super::upper::Upper;
 use crate::background::{DiskReserve, TICK};
 use crate::error::Result;
@@ -238,21 +238,21 @@ impl Settler {
         let may_be_older = is_mixed || !context.upper.table.is_complete();
         let mut deletions = Deletions::new(oldest_snapshot, may_be_older);
         let mut load = context.engine.tree().begin_load(oldest_snapshot);
-        let pieces = residencies
+        let candidates = residencies
             .iter()
             .enumerate()
             .filter_map(|(number, residency)| {
                 let (first, last) = key_range(residency)?;
                 let bytes = residency.log_bytes();
                 duty.rest();
-                Some(Piece {
+                Some(Candidate {
                     residency: number,
                     bytes,
                     first,
                     last,
                 })
             });
-        let plan = SettlePlan::new(pieces, |first, last| load.find_place(first, last));
+        let plan = SettlePlan::new(candidates, |first, last| load.find_place(first, last));
         let pick = |number: &usize| Arc::clone(&residencies[*number]);
         let in_runs: Vec<_> = (plan.deep.iter().flat_map(|run| &run.residencies))
             .map(pick)

@@ -31,7 +31,7 @@ impl Depth for Place<'_> {
 }
 
 /// A residency that settles.
-pub(crate) struct Piece {
+pub(crate) struct Candidate {
     /// Its number among the residencies.
     pub(crate) residency: usize,
     /// What it has in the log.
@@ -57,8 +57,10 @@ pub(crate) struct Run<P> {
 }
 
 impl<P: Depth> Run<P> {
-    fn may_take(&self, piece: &Piece) -> bool {
-        self.is_shared && piece.bytes < ALONE_BYTES && self.bytes + piece.bytes <= SHARED_BYTES_MAX
+    fn may_take(&self, candidate: &Candidate) -> bool {
+        self.is_shared
+            && candidate.bytes < ALONE_BYTES
+            && self.bytes + candidate.bytes <= SHARED_BYTES_MAX
     }
 }
 
@@ -71,31 +73,31 @@ pub(crate) struct SettlePlan<P> {
 }
 
 impl<P: Depth> SettlePlan<P> {
-    /// The runs of `pieces`, which come by key. `find` finds the place of a run from its first to its last key; while a place
+    /// The runs of `candidates`, which come by key. `find` finds the place of a run from its first to its last key; while a place
     /// is held, no other one is found that overlaps it.
     pub(crate) fn new(
-        pieces: impl Iterator<Item = Piece>,
+        candidates: impl Iterator<Item = Candidate>,
         mut find: impl FnMut(&[u8], &[u8]) -> P,
     ) -> Self {
         let mut runs = Self {
             deep: Vec::new(),
             rest: Vec::new(),
         };
-        for piece in pieces {
-            let neighbour = runs.deep.pop_if(|run| run.may_take(&piece));
+        for candidate in candidates {
+            let neighbour = runs.deep.pop_if(|run| run.may_take(&candidate));
             let alone = match neighbour {
-                Some(run) => runs.join(run, piece, &mut find),
-                None => Some(piece),
+                Some(run) => runs.join(run, candidate, &mut find),
+                None => Some(candidate),
             };
-            if let Some(piece) = alone {
-                let place = find(&piece.first, &piece.last);
+            if let Some(candidate) = alone {
+                let place = find(&candidate.first, &candidate.last);
                 runs.add(Run {
-                    residencies: vec![piece.residency],
-                    first: piece.first,
-                    last: piece.last,
+                    residencies: vec![candidate.residency],
+                    first: candidate.first,
+                    last: candidate.last,
                     place,
-                    bytes: piece.bytes,
-                    is_shared: piece.bytes < ALONE_BYTES,
+                    bytes: candidate.bytes,
+                    is_shared: candidate.bytes < ALONE_BYTES,
                 });
             }
         }
@@ -105,28 +107,28 @@ impl<P: Depth> SettlePlan<P> {
         runs
     }
 
-    /// Adds `piece` to the run before it, if that goes as deep then as without. Returns it if not.
+    /// Adds `candidate` to the run before it, if that goes as deep then as without. Returns it if not.
     fn join(
         &mut self,
         mut run: Run<P>,
-        piece: Piece,
+        candidate: Candidate,
         find: &mut impl FnMut(&[u8], &[u8]) -> P,
-    ) -> Option<Piece> {
+    ) -> Option<Candidate> {
         let level = run.place.level();
         // It would stand in the way of the longer one.
         drop(run.place);
-        run.place = find(&run.first, &piece.last);
+        run.place = find(&run.first, &candidate.last);
         if run.place.level() >= level {
-            run.residencies.push(piece.residency);
-            run.last = piece.last;
-            run.bytes += piece.bytes;
+            run.residencies.push(candidate.residency);
+            run.last = candidate.last;
+            run.bytes += candidate.bytes;
             self.deep.push(run);
             return None;
         }
         drop(run.place);
         run.place = find(&run.first, &run.last);
         self.add(run);
-        Some(piece)
+        Some(candidate)
     }
 
     fn add(&mut self, run: Run<P>) {
@@ -193,16 +195,16 @@ mod tests {
                 taken: &taken,
             }
         };
-        let pieces = residencies
+        let candidates = residencies
             .iter()
             .enumerate()
-            .map(|(residency, (first, last, bytes))| Piece {
+            .map(|(residency, (first, last, bytes))| Candidate {
                 residency,
                 bytes: *bytes,
                 first: vec![*first],
                 last: vec![*last],
             });
-        let runs = SettlePlan::new(pieces, find);
+        let runs = SettlePlan::new(candidates, find);
         for run in &runs.deep {
             let (first, last) = (
                 run.residencies[0],

@@ -2,7 +2,7 @@
 
 use super::segment::{self, Known, Step};
 use super::source::Source;
-use super::stream::{Piece, Record, StreamReader};
+use super::stream::{Record, StreamItem, StreamReader};
 use super::{Inspection, Problem};
 use crate::devices::record::DeviceEvent;
 use crate::directory::{JOURNAL_NAME, segment_number};
@@ -136,15 +136,15 @@ impl Inspection {
                 } => {
                     progress(bytes.len() as u64);
                     let mut result = Ok(());
-                    stream.block(&header.seal, bytes, &mut |piece| {
+                    stream.block(&header.seal, bytes, &mut |item| {
                         if result.is_ok() {
-                            result = sink(match &piece {
-                                Piece::Record(record) => LogEvent::Record {
+                            result = sink(match &item {
+                                StreamItem::Record(record) => LogEvent::Record {
                                     name,
                                     offset,
                                     record,
                                 },
-                                Piece::Nonsense { lsn } => LogEvent::Problem(Problem {
+                                StreamItem::Nonsense { lsn } => LogEvent::Problem(Problem {
                                     file: name.clone(),
                                     offset: offset + (lsn - header.seal.start_lsn),
                                     reason: "no record starts here, and one should".to_owned(),

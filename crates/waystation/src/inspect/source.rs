@@ -77,7 +77,7 @@ impl Source {
         }
         if length as u64 > WHOLE_BYTES_MAX {
             let reason = format!(
-                "{length} bytes are expected here in one piece, and none has more than {WHOLE_BYTES_MAX}"
+                "{length} bytes are expected here in one chunk, and none has more than {WHOLE_BYTES_MAX}"
             );
             return Err(Error::corruption(&self.path, offset, reason));
         }
@@ -101,9 +101,9 @@ impl Source {
             let from = offset + at as u64;
             let unit = UNREADABLE_BYTES - (from % UNREADABLE_BYTES as u64) as usize;
             let end = buffer.len().min(at + unit);
-            let piece = &mut buffer[at..end];
-            if self.file.read_at(piece, from).is_err() {
-                piece.fill(0);
+            let chunk = &mut buffer[at..end];
+            if self.file.read_at(chunk, from).is_err() {
+                chunk.fill(0);
             }
             at = end;
         }

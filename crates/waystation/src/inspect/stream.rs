@@ -20,7 +20,7 @@ pub(crate) struct Record<'a> {
 
 /// What the stream holds next.
 #[derive(Debug)]
-pub(crate) enum Piece<'a> {
+pub(crate) enum StreamItem<'a> {
     Record(Record<'a>),
     /// Bytes that cannot be a record's header; the rest of the block is passed over.
     Nonsense {
@@ -46,7 +46,12 @@ impl StreamReader {
     }
 
     /// Takes the next whole block, header included, and hands out what ends in it.
-    pub(crate) fn block(&mut self, seal: &Seal, block: &[u8], sink: &mut dyn FnMut(Piece<'_>)) {
+    pub(crate) fn block(
+        &mut self,
+        seal: &Seal,
+        block: &[u8],
+        sink: &mut dyn FnMut(StreamItem<'_>),
+    ) {
         let used = (seal.used as usize).min(block.len());
         let follows = self.next_lsn == seal.start_lsn && self.incarnation == seal.incarnation;
         let mut position = BLOCK_HEADER_BYTES;
@@ -68,7 +73,7 @@ impl StreamReader {
         {
             let lsn = seal.start_lsn + position as u64;
             let Some(header) = RecordHeader::peek(&rest[..RECORD_HEADER_BYTES]) else {
-                sink(Piece::Nonsense { lsn });
+                sink(StreamItem::Nonsense { lsn });
                 return;
             };
             let length = RECORD_HEADER_BYTES + header.payload_bytes as usize;
@@ -83,7 +88,7 @@ impl StreamReader {
     }
 
     /// Continues the partial record with `bytes`; how many of them were its own.
-    fn extend_partial(&mut self, bytes: &[u8], sink: &mut dyn FnMut(Piece<'_>)) -> usize {
+    fn extend_partial(&mut self, bytes: &[u8], sink: &mut dyn FnMut(StreamItem<'_>)) -> usize {
         let Some(header) = RecordHeader::peek(&self.partial) else {
             self.partial.clear();
             return bytes.len();
@@ -110,11 +115,11 @@ fn emit(
     header: RecordHeader,
     lsn: u64,
     incarnation: u64,
-    sink: &mut dyn FnMut(Piece<'_>),
+    sink: &mut dyn FnMut(StreamItem<'_>),
 ) {
     if let Some((head, payload)) = bytes.split_first_chunk::<RECORD_HEADER_BYTES>() {
         let is_sound = RecordHeader::matches(head, payload, lsn, incarnation);
-        sink(Piece::Record(Record {
+        sink(StreamItem::Record(Record {
             lsn,
             header,
             payload,

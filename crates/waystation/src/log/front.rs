@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //! - a reservation is made only when the ring has room for all of it (or, longer than half a ring, for its
-//!   first piece: then it goes on as the pieces before it leave), so copies never wait for each other;
+//!   first chunk: then it goes on as the chunks before it leave), so copies never wait for each other;
 //! - every reservation is finished: between reserve and publish nothing can fail.
 
 use super::layout::{Layout, Place};
@@ -149,7 +149,7 @@ impl Log {
         }
         let mut rest = payload;
         let mut ahead = reservation.ahead.iter().peekable();
-        for (index, (lsn, len)) in reservation.place.pieces().enumerate() {
+        for (index, (lsn, len)) in reservation.place.chunks().enumerate() {
             if long {
                 self.wait_released(lsn + len as u64);
             }

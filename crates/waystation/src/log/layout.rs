@@ -27,16 +27,16 @@ pub(crate) struct Place {
 
 impl Place {
     /// The spans of the stream that the record's bytes go to, in order: (LSN, length).
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = (u64, usize)> + use<> {
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = (u64, usize)> + use<> {
         let (mut lsn, mut block_end, end) = (self.record_lsn, self.first_block_end, self.end_lsn);
         std::iter::from_fn(move || {
             if lsn >= end {
                 return None;
             }
-            let piece = (lsn, (end.min(block_end) - lsn) as usize);
+            let chunk = (lsn, (end.min(block_end) - lsn) as usize);
             lsn = block_end + HEADER;
             block_end += BLOCK;
-            Some(piece)
+            Some(chunk)
         })
     }
 }
@@ -174,8 +174,8 @@ mod tests {
                 let bound = layout.end_at_most(*size);
                 let place = layout.place(*size, sequence as u64 + 1, 1, |seal| seals.push(seal));
                 prop_assert!(place.end_lsn <= bound);
-                prop_assert_eq!(place.pieces().map(|piece| piece.1).sum::<usize>(), *size);
-                prop_assert!(place.pieces().next().expect("piece").1 >= RECORD_HEADER_BYTES);
+                prop_assert_eq!(place.chunks().map(|chunk| chunk.1).sum::<usize>(), *size);
+                prop_assert!(place.chunks().next().expect("chunk").1 >= RECORD_HEADER_BYTES);
                 places.push(place);
                 if *sync {
                     seals.extend(layout.seal());
@@ -187,16 +187,16 @@ mod tests {
                 prop_assert_eq!(seal.start_lsn, next);
                 next = seal.end_lsn();
             }
-            let mut pieces = places.iter().flat_map(Place::pieces).peekable();
+            let mut chunks = places.iter().flat_map(Place::chunks).peekable();
             for seal in &seals {
                 let mut at = seal.start_lsn + HEADER;
-                while let Some((lsn, length)) = pieces.next_if(|piece| piece.0 < seal.end_lsn()) {
+                while let Some((lsn, length)) = chunks.next_if(|chunk| chunk.0 < seal.end_lsn()) {
                     prop_assert_eq!(lsn, at);
                     at += length as u64;
                 }
                 prop_assert_eq!(at, seal.start_lsn + u64::from(seal.used));
             }
-            prop_assert!(pieces.next().is_none());
+            prop_assert!(chunks.next().is_none());
         }
     }
 

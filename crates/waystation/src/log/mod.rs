@@ -25,6 +25,7 @@
 mod ahead;
 mod assembler;
 mod blocks;
+mod chain;
 mod freed;
 mod front;
 mod group_commit;
@@ -34,7 +35,6 @@ mod inserters;
 mod layout;
 mod leftover;
 mod new_record;
-mod pieces;
 mod prepared;
 mod publication;
 mod read;

@@ -39,7 +39,7 @@ fn settings() -> LogSettings {
     }
 }
 
-/// Records of up to half a ring are reserved whole, longer ones piece by piece.
+/// Records of up to half a ring are reserved whole, longer ones chunk by chunk.
 const LONG: usize = 150 * 1024;
 
 fn dir() -> &'static Path {

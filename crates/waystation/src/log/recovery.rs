@@ -394,7 +394,7 @@ fn pack(records: &[TailRecord], start: &Start, incarnation: u64, segment: u64) -
             .to_vec();
         whole.extend_from_slice(&record.payload);
         let mut rest = &whole[..];
-        for (lsn, len) in place.pieces() {
+        for (lsn, len) in place.chunks() {
             let at = (lsn - start_lsn) as usize;
             bytes.resize(bytes.len().max(at + len));
             let (now, later) = rest.split_at(len);

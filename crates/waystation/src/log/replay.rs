@@ -17,8 +17,8 @@
 
 use super::assembler::{Assembler, Record, TailRecord};
 use super::blocks::BlockSearch;
+use super::chain::{ChainPart, Extent, for_each_part};
 use super::leftover::Leftover;
-use super::pieces::{Extent, Piece, for_each_piece};
 use super::survey::{Found, Survey, missing, survey};
 use crate::error::{Error, Result};
 use crate::storage::{Storage, Transfer};
@@ -108,9 +108,9 @@ pub(crate) fn replay(
     let mut assembler = Assembler::new(deliver, needs.read_after);
     let (mut ended, mut cut) = (0, 0);
     let extents: Result<_> = needed.iter().map(Link::extent).collect();
-    for_each_piece(extents?, |piece| {
-        (ended, cut) = (piece.link(), piece.end_lsn);
-        take_blocks(needed[ended].segment, piece, &mut assembler)
+    for_each_part(extents?, |part| {
+        (ended, cut) = (part.link(), part.end_lsn);
+        take_blocks(needed[ended].segment, part, &mut assembler)
     })?;
     let last = &needed[ended];
     let evidence = Evidence { journal, ring };
@@ -213,13 +213,13 @@ fn refuse_missing_end(dir: &Path, last: &Link<'_>, cut: u64, survey: &Survey) ->
     }
 }
 
-/// Delivers the records of `piece`, a part of `segment`.
+/// Delivers the records of `part`, a part of `segment`.
 fn take_blocks<F: FnMut(Record<'_>) -> Result<()>>(
     segment: &Found,
-    piece: &Piece,
+    part: &ChainPart,
     assembler: &mut Assembler<'_, F>,
 ) -> Result<()> {
-    for (header, block) in piece.blocks() {
+    for (header, block) in part.blocks() {
         if let Err(at) = assembler.block(header, block)? {
             let offset = segment.offset_of(header.seal.start_lsn) + u64::from(at);
             return Err(Error::corruption(

@@ -71,14 +71,14 @@ impl RingBuffer {
     pub(super) fn zero(&self, mut span: Span) {
         const ZEROS: [u8; UNIT_BYTES] = [0; UNIT_BYTES];
         while span.len > 0 {
-            let piece = span.len.min(UNIT_BYTES);
-            self.write(&mut span, &ZEROS[..piece]);
+            let chunk = span.len.min(UNIT_BYTES);
+            self.write(&mut span, &ZEROS[..chunk]);
         }
     }
 
-    /// The bytes of a settled range, in the two pieces that the window's end may cut it into.
+    /// The bytes of a settled range, in the two chunks that the window's end may cut it into.
     #[expect(unsafe_code, reason = "slices of the mapped ring")]
-    pub(super) fn pieces<'a>(&'a self, settled: &'a Settled) -> [&'a [u8]; 2] {
+    pub(super) fn chunks<'a>(&'a self, settled: &'a Settled) -> [&'a [u8]; 2] {
         let (first, second) = self.split(settled.lsn, settled.len);
         [first, second].map(|(offset, len)| {
             // SAFETY: `split` keeps offset + len within the mapping, which lives as long as `self`. No span
@@ -101,7 +101,7 @@ impl RingBuffer {
             lsn,
             len: self.ring.len(),
         };
-        self.pieces(&all).concat()
+        self.chunks(&all).concat()
     }
 
     #[expect(unsafe_code, reason = "raw copy into the mapped ring")]
@@ -153,7 +153,7 @@ mod tests {
 
     fn read(buffer: &RingBuffer, number: u64) -> Vec<u8> {
         let (lsn, len) = (number * RECORD_BYTES as u64, RECORD_BYTES);
-        buffer.pieces(&Settled { lsn, len }).concat()
+        buffer.chunks(&Settled { lsn, len }).concat()
     }
 
     /// Writes every third record from `first` on, and says of each that it is there.

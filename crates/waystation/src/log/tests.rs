@@ -144,7 +144,7 @@ fn published_records_survive_a_process_crash_in_order() {
     let running = Running::open(dir.path(), &small(), 0).expect("open");
     let mut expected = BTreeMap::new();
     for i in 0..3000u64 {
-        // Up to three rings long, so that some records are staged piece by piece.
+        // Up to three rings long, so that some records are staged chunk by chunk.
         let len = if i % 500 == 499 {
             700_000
         } else {

@@ -378,7 +378,7 @@ impl Log {
             lsn: start,
             len: (run.end_lsn() - start) as usize,
         };
-        let [first, second] = self.ring.pieces(&range);
+        let [first, second] = self.ring.chunks(&range);
         let offset = run.file.offset_of(start);
         run.file.file.write_at(first, offset)?;
         if !second.is_empty() {
@@ -396,7 +396,7 @@ impl Log {
             len: seal.length as usize,
         };
         let mut header = seal.encode();
-        let [first, second] = self.ring.pieces(&range);
+        let [first, second] = self.ring.chunks(&range);
         let body = &first[BLOCK_HEADER_BYTES..];
         finish_block(
             &mut header,

@@ -13,7 +13,7 @@ use crate::directory::{JOURNAL_NAME, RING_NAME, segment_name, segment_number};
 use crate::error::Result;
 use crate::inspect::segment::{self, Known, Step};
 use crate::inspect::source::Source;
-use crate::inspect::stream::{Piece, Record, StreamReader};
+use crate::inspect::stream::{Record, StreamItem, StreamReader};
 use crate::storage::{Area, Storage};
 use std::path::Path;
 use waystation_format::log::{
@@ -210,9 +210,9 @@ impl Journal<'_> {
                 walk.next_lsn = Some(seal.end_lsn());
                 let mut outcome = Ok(());
                 let mut stream = std::mem::take(&mut walk.stream);
-                stream.block(seal, bytes, &mut |piece| {
+                stream.block(seal, bytes, &mut |item| {
                     if outcome.is_ok() {
-                        outcome = self.piece(walk, &piece, (name, offset, seal), sink);
+                        outcome = self.item(walk, &item, (name, offset, seal), sink);
                     }
                 });
                 walk.stream = stream;
@@ -234,25 +234,25 @@ impl Journal<'_> {
     }
 
     /// Takes what the block of `seal`, at `offset` of `file`, holds.
-    fn piece(
+    fn item(
         &self,
         walk: &mut Walk,
-        piece: &Piece<'_>,
+        item: &StreamItem<'_>,
         (file, offset, seal): (&str, u64, &Seal),
         sink: &mut Sink<'_>,
     ) -> Result<()> {
-        let (lsn, bytes, reason) = match piece {
-            Piece::Record(record) if record.is_sound => {
+        let (lsn, bytes, reason) = match item {
+            StreamItem::Record(record) if record.is_sound => {
                 let first = record.header.first_sequence;
                 self.fill_hole(walk, Some(first), sink)?;
                 walk.last_sequence = walk.last_sequence.max(Some(record.header.last_sequence()));
                 return sink(Event::Record(record));
             }
-            Piece::Record(record) => {
+            StreamItem::Record(record) => {
                 let bytes = RECORD_HEADER_BYTES as u64 + u64::from(record.header.payload_bytes);
                 (record.lsn, bytes, "does not check")
             }
-            Piece::Nonsense { lsn } => (*lsn, seal.end_lsn() - lsn, "is none"),
+            StreamItem::Nonsense { lsn } => (*lsn, seal.end_lsn() - lsn, "is none"),
         };
         walk.hole.get_or_insert_with(|| Hole {
             file: file.to_owned(),
@@ -410,15 +410,15 @@ impl Journal<'_> {
             let mut failed = None;
             let mut outcome = Ok(());
             let mut stream = std::mem::take(&mut walk.stream);
-            stream.block(&seal, &block.bytes, &mut |piece| {
-                match &piece {
-                    Piece::Record(record) if record.is_sound => {}
-                    Piece::Record(Record { lsn, .. }) | Piece::Nonsense { lsn } => {
+            stream.block(&seal, &block.bytes, &mut |item| {
+                match &item {
+                    StreamItem::Record(record) if record.is_sound => {}
+                    StreamItem::Record(Record { lsn, .. }) | StreamItem::Nonsense { lsn } => {
                         failed.get_or_insert(lsn - seal.start_lsn);
                     }
                 }
                 if outcome.is_ok() {
-                    outcome = self.piece(walk, &piece, (RING_NAME, offset, &seal), sink);
+                    outcome = self.item(walk, &item, (RING_NAME, offset, &seal), sink);
                 }
             });
             outcome?;

@@ -4,7 +4,7 @@
 //! - Graves belong to the tables if the side file says so. If that is lost, a file of graves that is there is used: at
 //!   worst it has graves of which nothing is left.
 //! - Of the log only what is behind the writes that are in tables counts: behind what the device table says is over, or
-//!   the MANIFEST if there are no devices; all of it, if neither is known. Older parts may be there in pieces.
+//!   the MANIFEST if there are no devices; all of it, if neither is known. Older parts may be there in chunks.
 
 use super::report::{Loss, Resurrection, damage_of};
 use super::tables::FoundTable;

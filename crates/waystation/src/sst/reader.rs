@@ -53,7 +53,7 @@ fn keep_memory(memory: Vec<u8>) {
     }
 }
 
-/// The first read in each piece of a table of this length brings the whole piece near, unless the table was just
+/// The first read in each chunk of a table of this length brings the whole chunk near, unless the table was just
 /// written: one read of this length takes the device little longer than one of a block.
 const NEAR_BYTES: u64 = 128 * 1024;
 
@@ -65,7 +65,7 @@ fn memory_bytes(index: &Index, filter: Option<&FilterBlock>) -> usize {
 /// An open table.
 pub(crate) struct Table {
     file: Arc<dyn File>,
-    /// Which pieces were read from, a bit each; none if the whole table was near from the first.
+    /// Which chunks were read from, a bit each; none if the whole table was near from the first.
     near: Box<[AtomicU64]>,
     data_end: u64,
     index: Index,
@@ -104,7 +104,7 @@ impl Table {
         let taken = memory_bytes(&index, filter.as_ref());
         Ok(Self {
             _charge: Charge::new(&memory.account, Use::Tables, taken as u64),
-            near: near_pieces(if is_near { 0 } else { tail.data_end }),
+            near: near_chunks(if is_near { 0 } else { tail.data_end }),
             data_end: tail.data_end,
             slots: Arc::new(memory.blocks.slots(index.len(), &memory.account)),
             index,
@@ -268,15 +268,15 @@ impl Table {
         }
     }
 
-    /// Has the piece of the table around `offset` fetched, once.
+    /// Has the chunk of the table around `offset` fetched, once.
     fn bring_near(&self, offset: u64) {
-        let piece = offset / NEAR_BYTES;
-        let Some(word) = self.near.get((piece / 64) as usize) else {
+        let chunk = offset / NEAR_BYTES;
+        let Some(word) = self.near.get((chunk / 64) as usize) else {
             return;
         };
-        let bit = 1 << (piece % 64);
+        let bit = 1 << (chunk % 64);
         if word.load(Relaxed) & bit == 0 && word.fetch_or(bit, Relaxed) & bit == 0 {
-            self.file.prefetch(piece * NEAR_BYTES, NEAR_BYTES);
+            self.file.prefetch(chunk * NEAR_BYTES, NEAR_BYTES);
         }
     }
 
@@ -305,7 +305,7 @@ impl Table {
     }
 }
 
-fn near_pieces(data_end: u64) -> Box<[AtomicU64]> {
+fn near_chunks(data_end: u64) -> Box<[AtomicU64]> {
     let words = data_end.div_ceil(NEAR_BYTES).div_ceil(64);
     (0..words).map(|_| AtomicU64::new(0)).collect()
 }

@@ -249,7 +249,7 @@ fn readers_share_what_was_read_and_merges_leave_the_cache_alone() {
     assert!(reads() - before < 7);
     let (blocks, before) = (table.memory_bytes(), reads());
     forward(&mut table.scan()).unwrap();
-    assert!(reads() - before < 5, "a merge reads in large pieces");
+    assert!(reads() - before < 5, "a merge reads in large chunks");
     assert_eq!(table.memory_bytes(), blocks);
 }
 

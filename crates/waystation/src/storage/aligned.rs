@@ -193,9 +193,9 @@ mod tests {
         let mut buffer = AlignedBuffer::new();
         let mut expected = Vec::new();
         for round in 0..40_u8 {
-            let piece = vec![round; usize::from(round) * 37];
-            buffer.extend_from_slice(&piece);
-            expected.extend_from_slice(&piece);
+            let chunk = vec![round; usize::from(round) * 37];
+            buffer.extend_from_slice(&chunk);
+            expected.extend_from_slice(&chunk);
             assert!(is_aligned(&buffer));
             assert_eq!(buffer.as_slice(), expected);
         }

@@ -1,8 +1,8 @@
-//! A file that is written once, from its beginning to its end, in large pieces.
+//! A file that is written once, from its beginning to its end, in large chunks.
 //!
 //! It goes through the page cache, unlike the log: what was just flushed or merged is read soon, and reading it back from
-//! the device while all threads write takes a hundred times as long as the copy. So a piece is copied by the thread that fills it,
-//! while it is in the processor's cache; no thread waits for the device before the end. Each piece is sent on its way to the
+//! the device while all threads write takes a hundred times as long as the copy. So a chunk is copied by the thread that fills it,
+//! while it is in the processor's cache; no thread waits for the device before the end. Each chunk is sent on its way to the
 //! device at once: of all of them at the end the device would be full, and the reads of others wait there for milliseconds.
 
 use super::{Area, File, OpenMode, RateLimit, Storage, Transfer};
@@ -10,8 +10,8 @@ use crate::error::Result;
 use crate::sync::Arc;
 use std::path::Path;
 
-/// The length of a piece.
-const PIECE_BYTES: usize = 256 << 10;
+/// The length of a chunk.
+const CHUNK_BYTES: usize = 256 << 10;
 
 /// A file that is written once, from its beginning to its end.
 pub(crate) struct Output {
@@ -19,7 +19,7 @@ pub(crate) struct Output {
     filling: Vec<u8>,
     /// How many bytes of the file were written.
     written: u64,
-    /// How fast pieces may leave, and whose clock says so.
+    /// How fast chunks may leave, and whose clock says so.
     rate: Option<(Arc<RateLimit>, Arc<dyn Storage>)>,
 }
 
@@ -29,13 +29,13 @@ impl Output {
         let file = storage.open(path, OpenMode::Create, Transfer::Buffered, Area::Tables)?;
         Ok(Self {
             file,
-            filling: Vec::with_capacity(PIECE_BYTES),
+            filling: Vec::with_capacity(CHUNK_BYTES),
             written: 0,
             rate: None,
         })
     }
 
-    /// Lets pieces leave at this rate from now on.
+    /// Lets chunks leave at this rate from now on.
     pub(crate) fn set_rate(&mut self, rate: Option<(Arc<RateLimit>, Arc<dyn Storage>)>) {
         self.rate = rate;
     }
@@ -55,10 +55,10 @@ impl Output {
     /// Appends `bytes`.
     pub(crate) fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let room = PIECE_BYTES - self.filling.len();
+            let room = CHUNK_BYTES - self.filling.len();
             let (now, later) = bytes.split_at(bytes.len().min(room));
             self.filling.extend_from_slice(now);
-            if self.filling.len() == PIECE_BYTES {
+            if self.filling.len() == CHUNK_BYTES {
                 self.write()?;
             }
             bytes = later;

@@ -17,8 +17,8 @@ const SHORT_FILES: [(&str, u64); 3] = [
     ("JOURNAL", 4 << 10),
     ("WAYSTATION", 1 << 20),
 ];
-/// Memory is filled in pieces of this length, so that a file that became shorter costs no more than it has.
-const PIECE_BYTES: usize = 8 << 20;
+/// Memory is filled in chunks of this length, so that a file that became shorter costs no more than it has.
+const CHUNK_BYTES: usize = 8 << 20;
 
 /// The whole content of the file at `path`.
 ///
@@ -31,7 +31,7 @@ pub(crate) fn read_whole(storage: &dyn Storage, path: &Path) -> Result<Vec<u8>> 
     reserve(&mut content, bytes, path)?;
     while content.len() < bytes {
         let start = content.len();
-        let end = bytes.min(start + PIECE_BYTES);
+        let end = bytes.min(start + CHUNK_BYTES);
         content.resize(end, 0);
         let read = file.read_at(&mut content[start..], start as u64)?;
         if start + read < end {
@@ -107,10 +107,10 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_several_pieces_is_read_whole() {
+    fn a_file_of_several_chunks_is_read_whole() {
         let storage = SimStorage::new(1);
         let path = Path::new("/MANIFEST-000001");
-        let content: Vec<u8> = (0..PIECE_BYTES * 2 + 7).map(|at| at as u8).collect();
+        let content: Vec<u8> = (0..CHUNK_BYTES * 2 + 7).map(|at| at as u8).collect();
         let file = storage.open(path, OpenMode::Create, Transfer::Buffered, Area::Tables);
         file.unwrap().write_at(&content, 0).unwrap();
         assert!(read_whole(&*storage, path).unwrap() == content);

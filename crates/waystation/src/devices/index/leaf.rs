@@ -1,4 +1,4 @@
-//! A leaf: some neighbouring entries in one piece of memory, the keys each encoded by how it differs from the one
+//! A leaf: some neighbouring entries in one chunk of memory, the keys each encoded by how it differs from the one
 //! before.
 //!
 //! ```text
@@ -43,7 +43,7 @@ thread_local! {
 /// Neighbouring entries. Never empty.
 pub(super) struct Leaf {
     /// The [`head`] of the first key, which lies beside those of the other leaves: most comparisons of a search among
-    /// leaves need nothing else, where each would have to wait for another piece of memory.
+    /// leaves need nothing else, where each would have to wait for another chunk of memory.
     head: Head,
     bytes: Vec<u8>,
 }

@@ -2,7 +2,7 @@
 //!
 //! It maps (key, sequence number) to the place of the value in the log; keys are without the device's prefix.
 //! Nothing is ever taken out: an overwritten version stays for readers at an older snapshot, and when the
-//! device settles or departs the whole index goes. So it is made of few, packed pieces of memory:
+//! device settles or departs the whole index goes. So it is made of few, packed chunks of memory:
 //!
 //! ```text
 //!   insert --> buffer    the newest entries, as they came: 8 to 64 of them, at most half as many as are in leaves

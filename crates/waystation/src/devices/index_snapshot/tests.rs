@@ -36,8 +36,8 @@ fn window(versions: &[Version]) -> Window {
     window
 }
 
-/// Writes an index snapshot of `residencies`, each in pieces of at most `piece` versions.
-fn write(storage: &dyn Storage, residencies: &Residencies, piece: usize) {
+/// Writes an index snapshot of `residencies`, each in chunks of at most `chunk` versions.
+fn write(storage: &dyn Storage, residencies: &Residencies, chunk: usize) {
     let mut writer = SnapshotWriter::create(storage, dir(), &HEADER).expect("create");
     for (prefix, first_sequence, switch, versions) in residencies {
         let head = Head {
@@ -46,8 +46,8 @@ fn write(storage: &dyn Storage, residencies: &Residencies, piece: usize) {
             first_lsn: first_sequence * 100,
             switch: *switch,
         };
-        for piece in versions.chunks(piece) {
-            writer.add(&head, &window(piece)).expect("add");
+        for chunk in versions.chunks(chunk) {
+            writer.add(&head, &window(chunk)).expect("add");
         }
     }
     writer.finish(77).expect("finish");
@@ -121,8 +121,8 @@ fn machine() -> Arc<SimStorage> {
 #[test]
 fn what_was_written_is_read_however_it_was_cut() {
     let storage = machine();
-    for piece in [1, 7, 10_000] {
-        write(&*storage, &sample(), piece);
+    for chunk in [1, 7, 10_000] {
+        write(&*storage, &sample(), chunk);
         let (residencies, end) = read(&*storage).expect("read");
         assert_eq!(residencies, sample());
         assert_eq!((end.needless, end.versions), (77, 3_004));

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::inspect::log::{operations, walk_leveldb_batches};
 use crate::inspect::segment::{self, Known, Step};
 use crate::inspect::source::Source;
-use crate::inspect::stream::{Piece, Record, StreamReader};
+use crate::inspect::stream::{Record, StreamItem, StreamReader};
 use std::collections::BTreeMap;
 use waystation_format::batch::{BatchIter, Operation, Time};
 use waystation_format::log::{BlockHeader, RecordKind, UNIT_BYTES};
@@ -41,8 +41,8 @@ pub(crate) fn segment_file(source: &Source, out: &mut Out<'_, '_>) -> Result<()>
                     stored_bytes: u64::from(header.seal.length),
                     what: block_text(&header),
                 });
-                stream.block(&header.seal, bytes, &mut |piece| {
-                    dump_piece(&piece, offset, out);
+                stream.block(&header.seal, bytes, &mut |item| {
+                    dump_item(&item, offset, out);
                 });
             }
             Step::Damage { offset, reason } => out.problem(offset, reason),
@@ -96,10 +96,10 @@ pub(crate) fn ring(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
         });
         let around = bytes[offset..].iter().chain(&bytes[..offset]).copied();
         let block: Vec<u8> = around.take(header.seal.length as usize).collect();
-        stream.block(&header.seal, &block, &mut |piece| {
+        stream.block(&header.seal, &block, &mut |item| {
             // A record that does not check was overwritten by a later lap: nothing is wrong with that.
-            if !matches!(&piece, Piece::Record(record) if !record.is_sound) {
-                dump_piece(&piece, offset as u64, out);
+            if !matches!(&item, StreamItem::Record(record) if !record.is_sound) {
+                dump_item(&item, offset as u64, out);
             }
         });
     }
@@ -118,13 +118,13 @@ fn block_text(header: &BlockHeader) -> String {
     )
 }
 
-fn dump_piece(piece: &Piece<'_>, offset: u64, out: &mut Out<'_, '_>) {
-    match piece {
-        Piece::Nonsense { lsn } => out.problem(
+fn dump_item(item: &StreamItem<'_>, offset: u64, out: &mut Out<'_, '_>) {
+    match item {
+        StreamItem::Nonsense { lsn } => out.problem(
             offset,
             format!("no record starts at LSN {lsn}, and one should"),
         ),
-        Piece::Record(record) if !record.is_sound => {
+        StreamItem::Record(record) if !record.is_sound => {
             out.problem(
                 offset,
                 format!(
@@ -133,7 +133,7 @@ fn dump_piece(piece: &Piece<'_>, offset: u64, out: &mut Out<'_, '_>) {
                 ),
             );
         }
-        Piece::Record(record) => dump_record(record, offset, out),
+        StreamItem::Record(record) => dump_record(record, offset, out),
     }
 }
 

@@ -164,7 +164,7 @@ impl Log {
     }
 
     fn copy_settled(&self, settled: &Settled, out: &mut [u8]) {
-        let [first, second] = self.ring.pieces(settled);
+        let [first, second] = self.ring.chunks(settled);
         let (left, right) = out.split_at_mut(first.len());
         left.copy_from_slice(first);
         right.copy_from_slice(second);
@@ -239,14 +239,14 @@ impl Log {
         for one in value_refs {
             for (lsn, part) in start.parts(one.offset..one.end()) {
                 let at = one.target.start + part.start - one.offset;
-                self.read_piece(lsn, &mut values[at..at + part.len()])?;
+                self.read_chunk(lsn, &mut values[at..at + part.len()])?;
             }
         }
         Ok(())
     }
 
     /// Reads bytes that lie within one block.
-    fn read_piece(&self, lsn: u64, bytes: &mut [u8]) -> Result<()> {
+    fn read_chunk(&self, lsn: u64, bytes: &mut [u8]) -> Result<()> {
         while self.released_lsn.load(SeqCst) <= lsn {
             let _no_release = lock(&self.writer);
             if self.released_lsn.load(SeqCst) <= lsn {

@@ -44,21 +44,21 @@ pub(super) struct Start {
 
 impl Start {
     /// Where the record's bytes lie: (LSN, length), up to its end and beyond.
-    fn pieces(self) -> impl Iterator<Item = (u64, usize)> {
+    fn chunks(self) -> impl Iterator<Item = (u64, usize)> {
         let place = Place {
             record_lsn: self.record_lsn,
             first_block_end: self.first_block_end,
             end_lsn: u64::MAX / 2,
         };
-        place.pieces()
+        place.chunks()
     }
 
     /// Where the `range` of its bytes lies: (LSN, part of the range).
     pub(super) fn parts(self, range: Range<usize>) -> impl Iterator<Item = (u64, Range<usize>)> {
-        let (mut pieces, mut before) = (self.pieces(), 0);
+        let (mut chunks, mut before) = (self.chunks(), 0);
         std::iter::from_fn(move || {
             while before < range.end && !range.is_empty() {
-                let (lsn, length) = pieces.next()?;
+                let (lsn, length) = chunks.next()?;
                 let first = before;
                 before += length;
                 if before > range.start {

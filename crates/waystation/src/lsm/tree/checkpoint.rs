@@ -14,7 +14,7 @@ use std::path::Path;
 use waystation_format::filename::{legacy_table_name, table_name};
 
 /// How much is copied at a time.
-const PIECE_BYTES: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 
 /// All tables at one moment, and up to which write they cover everything.
 pub(crate) struct Moment {
@@ -98,14 +98,14 @@ fn exists(storage: &dyn Storage, path: &Path) -> Result<bool> {
 fn copy(storage: &dyn Storage, source: &Path, target: &Path) -> Result<()> {
     let source = storage.open(source, OpenMode::Read, Transfer::Buffered, Area::Tables)?;
     let target = storage.open(target, OpenMode::Create, Transfer::Buffered, Area::Tables)?;
-    let mut piece = vec![0; PIECE_BYTES];
+    let mut chunk = vec![0; CHUNK_BYTES];
     let mut offset = 0;
     loop {
-        let length = source.read_at(&mut piece, offset)?;
+        let length = source.read_at(&mut chunk, offset)?;
         if length == 0 {
             return target.sync();
         }
-        target.write_at(&piece[..length], offset)?;
+        target.write_at(&chunk[..length], offset)?;
         offset += length as u64;
     }
 }

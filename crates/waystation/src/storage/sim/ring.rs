@@ -11,13 +11,13 @@ use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A store is seen by the medium, and torn by the death of the process, in pieces of so many bytes.
-const PIECE_BYTES: usize = 64;
+/// A store is seen by the medium, and torn by the death of the process, in chunks of so many bytes.
+const CHUNK_BYTES: usize = 64;
 
 /// Page-aligned memory that several threads store to.
 pub(super) struct RingMemory {
     pages: Box<[UnsafeCell<Page>]>,
-    /// Held while a piece is stored and while pages are copied: the machine looks at memory that threads store to.
+    /// Held while a chunk is stored and while pages are copied: the machine looks at memory that threads store to.
     access: Mutex<()>,
 }
 
@@ -72,13 +72,13 @@ impl Ring for RingMemory {
     #[expect(unsafe_code, reason = "raw copies into the pages")]
     unsafe fn store(&self, offset: usize, bytes: &[u8]) {
         let start = UnsafeCell::raw_get(self.pages.as_ptr()).cast::<u8>();
-        for (index, piece) in bytes.chunks(PIECE_BYTES).enumerate() {
+        for (index, chunk) in bytes.chunks(CHUNK_BYTES).enumerate() {
             let _access = self.access();
             // SAFETY: within the pages, which lie side by side, not where `bytes` lie, and read by no thread through
             // `as_ptr` meanwhile, by the contract of this function; `copy_page` is kept out by `access`.
             unsafe {
-                let target = start.add(offset + index * PIECE_BYTES);
-                ptr::copy_nonoverlapping(piece.as_ptr(), target, piece.len());
+                let target = start.add(offset + index * CHUNK_BYTES);
+                ptr::copy_nonoverlapping(chunk.as_ptr(), target, chunk.len());
             }
         }
     }

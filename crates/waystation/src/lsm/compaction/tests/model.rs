@@ -171,10 +171,10 @@ impl Model {
         for (depth, (writes, cuts)) in levels.iter().enumerate() {
             let entries = self.new_run(writes);
             let mut change = Change::default();
-            for piece in split(entries, cuts) {
+            for chunk in split(entries, cuts) {
                 change
                     .added
-                    .push((levels.len() - depth, self.add_table(piece)));
+                    .push((levels.len() - depth, self.add_table(chunk)));
             }
             self.version = self.version.with(&change).unwrap();
         }
@@ -297,15 +297,15 @@ fn is_value(entry: &[u8]) -> bool {
 }
 
 fn split(entries: Vec<Entry>, cuts: &[usize]) -> Vec<Vec<Entry>> {
-    let mut pieces = vec![Vec::new()];
+    let mut chunks = vec![Vec::new()];
     for (at, entry) in entries.into_iter().enumerate() {
-        if cuts.contains(&at) && !pieces[pieces.len() - 1].is_empty() {
-            pieces.push(Vec::new());
+        if cuts.contains(&at) && !chunks[chunks.len() - 1].is_empty() {
+            chunks.push(Vec::new());
         }
-        let last = pieces.len() - 1;
-        pieces[last].push(entry);
+        let last = chunks.len() - 1;
+        chunks[last].push(entry);
     }
-    pieces
+    chunks
 }
 
 const KEYS: u8 = 6;

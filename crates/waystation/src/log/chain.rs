@@ -1,4 +1,4 @@
-//! The valid blocks of the chain, a large piece of a segment at a time, read and checked ahead of their reader.
+//! The valid blocks of the chain, a large part of a segment at a time, read and checked ahead of their reader.
 //!
 //! ```text
 //! reading    window | window | window ..        some threads, in turns: the device never waits for a processor
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! What a window's end cuts off of a block is put before the next window. A log of one window needs no thread, and none
-//! outlives [`for_each_piece`]. At most nine windows are in memory: each reader has one that waits and one that it reads,
-//! and there is one piece that waits, one being checked and one looked at.
+//! outlives [`for_each_part`]. At most nine windows are in memory: each reader has one that waits and one that it reads,
+//! and there is one part that waits, one being checked and one looked at.
 
 use super::ahead::Ahead;
 use super::blocks::valid_block;
@@ -41,7 +41,7 @@ pub(super) struct Extent {
 
 /// Valid blocks of one segment, one behind the other.
 #[derive(Default)]
-pub(super) struct Piece {
+pub(super) struct ChainPart {
     window: Window,
     /// The blocks' headers, and where in the window's memory they start.
     blocks: Vec<(BlockHeader, usize)>,
@@ -49,7 +49,7 @@ pub(super) struct Piece {
     pub(super) end_lsn: u64,
 }
 
-impl Piece {
+impl ChainPart {
     /// Which segment of the chain they are in.
     pub(super) fn link(&self) -> usize {
         self.window.link
@@ -64,23 +64,23 @@ impl Piece {
     }
 }
 
-/// Shows `take` the valid blocks of `chain` in order, at least one piece, perhaps empty, of each segment that is reached:
+/// Shows `take` the valid blocks of `chain` in order, at least one part, perhaps empty, of each segment that is reached:
 /// up to the first segment whose valid blocks end before its limit.
-pub(super) fn for_each_piece(
+pub(super) fn for_each_part(
     chain: Vec<Extent>,
-    mut take: impl FnMut(&Piece) -> Result<()>,
+    mut take: impl FnMut(&ChainPart) -> Result<()>,
 ) -> Result<()> {
     let chain: Arc<[Extent]> = chain.into();
     let mut places = Places::new(Arc::clone(&chain));
     let mut checker = Checker::new(chain);
-    let mut piece = Piece::default();
+    let mut part = ChainPart::default();
     let Some(first) = places.next() else {
         return Ok(());
     };
-    first.read(&mut piece.window)?;
-    checker.check(&mut piece);
+    first.read(&mut part.window)?;
+    checker.check(&mut part);
     if checker.is_ended() {
-        return take(&piece);
+        return take(&part);
     }
     let mut readers = Vec::new();
     for turn in 0..READERS {
@@ -92,27 +92,27 @@ pub(super) fn for_each_piece(
         readers.push(Ahead::start("waystation-read", read)?);
     }
     let mut turns = (0..READERS).cycle();
-    let check = move |mut piece: Piece| {
+    let check = move |mut part: ChainPart| {
         while !checker.is_ended()
             && let Some(turn) = turns.next()
             && let Some(mut window) = readers[turn].next()?
         {
-            std::mem::swap(&mut piece.window, &mut window);
+            std::mem::swap(&mut part.window, &mut window);
             readers[turn].give_back(window);
             // A segment may go on behind the limit of its part.
-            if checker.is_at(&piece.window) {
-                checker.check(&mut piece);
-                return Ok(Some(piece));
+            if checker.is_at(&part.window) {
+                checker.check(&mut part);
+                return Ok(Some(part));
             }
         }
         Ok(None)
     };
-    let mut pieces = Ahead::start("waystation-check", check)?;
-    take(&piece)?;
-    drop(piece);
-    while let Some(piece) = pieces.next()? {
-        take(&piece)?;
-        pieces.give_back(piece);
+    let mut parts = Ahead::start("waystation-check", check)?;
+    take(&part)?;
+    drop(part);
+    while let Some(part) = parts.next()? {
+        take(&part)?;
+        parts.give_back(part);
     }
     Ok(())
 }
@@ -224,20 +224,20 @@ impl Checker {
         self.link == window.link
     }
 
-    /// Notes the valid blocks in the window of `piece`, which follows the last one.
-    fn check(&mut self, piece: &mut Piece) {
-        let window = &mut piece.window;
+    /// Notes the valid blocks in the window of `part`, which follows the last one.
+    fn check(&mut self, part: &mut ChainPart) {
+        let window = &mut part.window;
         window.bytes.start -= self.cut_off.len();
         window.memory.as_mut_slice()[window.bytes.start..HEADROOM].copy_from_slice(&self.cut_off);
         self.cut_off.clear();
-        piece.blocks.clear();
+        part.blocks.clear();
         let Extent { header, limit, .. } = &self.chain[self.link];
         let mut at = window.bytes.start;
         while self.lsn < *limit {
             let rest = &window.memory[at..window.bytes.end];
             if !window.is_last && is_cut_off(rest) {
                 self.cut_off.extend_from_slice(rest);
-                piece.end_lsn = self.lsn;
+                part.end_lsn = self.lsn;
                 return;
             }
             let belongs = |block: &BlockHeader| {
@@ -247,14 +247,14 @@ impl Checker {
             };
             let Some(block) = valid_block(rest, belongs) else {
                 self.link = self.chain.len();
-                piece.end_lsn = self.lsn;
+                part.end_lsn = self.lsn;
                 return;
             };
-            piece.blocks.push((block, at));
+            part.blocks.push((block, at));
             at += block.seal.length as usize;
             self.lsn = block.seal.end_lsn();
         }
-        piece.end_lsn = self.lsn;
+        part.end_lsn = self.lsn;
         self.link += 1;
         if let Some(next) = self.chain.get(self.link) {
             self.lsn = next.header.start_lsn;
@@ -341,13 +341,13 @@ mod tests {
     fn taken(chain: Vec<Extent>) -> Result<(Vec<Vec<u64>>, u64)> {
         let mut taken = Vec::new();
         let mut end = 0;
-        for_each_piece(chain, |piece| {
-            taken.resize(piece.link() + 1, Vec::new());
-            for (header, bytes) in piece.blocks() {
+        for_each_part(chain, |part| {
+            taken.resize(part.link() + 1, Vec::new());
+            for (header, bytes) in part.blocks() {
                 assert_eq!(bytes.len(), BLOCK_BYTES);
-                taken[piece.link()].push(header.seal.start_lsn);
+                taken[part.link()].push(header.seal.start_lsn);
             }
-            end = piece.end_lsn;
+            end = part.end_lsn;
             Ok(())
         })?;
         Ok((taken, end))
@@ -386,10 +386,10 @@ mod tests {
             let chain = chain(&*SimStorage::new(1), &[blocks]);
             let chain: Arc<[Extent]> = chain.into();
             let mut checker = Checker::new(Arc::clone(&chain));
-            let mut piece = Piece::default();
+            let mut part = ChainPart::default();
             let first = Places::new(chain).next().expect("a segment");
-            first.read(&mut piece.window).unwrap();
-            checker.check(&mut piece);
+            first.read(&mut part.window).unwrap();
+            checker.check(&mut part);
             assert_eq!(checker.is_ended(), is_one);
         }
     }
@@ -409,7 +409,7 @@ mod tests {
         let chain = chain(&*SimStorage::new(1), &[MANY]);
         let file = Arc::clone(&chain[0].file);
         let mut shown = 0;
-        let refused = for_each_piece(chain, |_| {
+        let refused = for_each_part(chain, |_| {
             shown += 1;
             if shown < 3 {
                 return Ok(());
@@ -430,12 +430,12 @@ mod tests {
         // One of the readers meets it, and what comes before its turn is shown.
         rules.add(fails.after(3).times(1));
         let mut shown = 0;
-        let outcome = for_each_piece(chain, |_| {
+        let outcome = for_each_part(chain, |_| {
             shown += 1;
             Ok(())
         });
         assert!(matches!(outcome, Err(Error::Io { .. })));
-        assert!((1..4 + READERS).contains(&shown), "{shown} pieces");
+        assert!((1..4 + READERS).contains(&shown), "{shown} parts");
         assert_eq!(Arc::strong_count(&file), 1);
     }
 }
