@@ -207,7 +207,7 @@ pub(crate) struct DeviceSight {
     pub(crate) departure_at: Option<Duration>,
     /// A checkpoint is due.
     pub(crate) checkpoint_at: Option<Duration>,
-    /// A freed segment of the log can be removed.
+    /// A surplus segment of the log can be removed.
     pub(crate) removal_at: Option<Duration>,
 }
 

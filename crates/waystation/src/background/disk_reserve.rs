@@ -9,7 +9,7 @@
 //!   long as a merge takes, leaves it that;
 //! - *deletions and departures* go on until the log needs the rest for what is in the ring, and then in what is left of the
 //!   log's segments, as long as the next opening finds its room. The log makes short segments where there is no room for
-//!   long ones. Where they wear down what is kept, what they wrote is flushed, so that the log is freed;
+//!   long ones. Where they wear down what is kept, what they wrote is flushed, so that the log is recycled;
 //! - small files that are *replaced* as a whole (`DEVICES`, `GRAVES`, the MANIFEST) have room for another copy of each: the
 //!   checkpoint that frees the log is always written;
 //! - an *opening* has a file of its own ([`reserve_file`]), which is not counted as free. It is taken again as soon as there is
@@ -425,7 +425,7 @@ impl DiskReserve {
         self.margins.together
     }
 
-    /// What was written since it was flushed is much when it comes to this: it keeps a segment of the log from being freed.
+    /// What was written since it was flushed is much when it comes to this: it keeps a segment of the log from being recycled.
     pub(crate) fn short_segment_bytes(&self) -> u64 {
         self.margins.short
     }

@@ -3,7 +3,7 @@
 //! Without devices everything is flushed, and tables and graves are all. With devices the log is part of it, and three
 //! things must be of one moment: the tables, since the log tells what was settled into them; the log's end; and the
 //! device table, which may be older than both. So they are taken while nothing is flushed or settled (a sync of the
-//! log long), and from then on held: tables by their version, the log by a [hold](crate::log::Hold).
+//! log long), and from then on held: tables by their version, the log by a [pin](crate::log::LogPin).
 
 use super::{Core, Db};
 use crate::backup::{BackedUp, Moment, Progress, SourceFile, add};
@@ -14,7 +14,7 @@ use crate::directory::{
     segment_name, spill_name,
 };
 use crate::error::Result;
-use crate::log::{Hold, Log};
+use crate::log::{Log, LogPin};
 use crate::lsm::tree::{Image, ImageTable};
 use crate::lsm::version::State;
 use crate::storage::IoPriority;
@@ -23,7 +23,7 @@ use std::path::Path;
 use waystation_format::log::SEGMENT_HEADER_BYTES;
 
 /// What keeps the files of a moment.
-type Pins = (Image, Arc<FlushedGraves>, Option<Hold>);
+type Pins = (Image, Arc<FlushedGraves>, Option<LogPin>);
 
 impl Db {
     /// Adds a backup of the database as it is now to the directory `target`, made if missing. What earlier backups there
@@ -48,7 +48,7 @@ impl Db {
             core.moment()
         };
         let added = add(&core.storage, target.as_ref(), take, progress);
-        // What the copy held of the log can be freed.
+        // The segments that the copy pinned can be recycled.
         core.keep_soon();
         added
     }
@@ -59,7 +59,7 @@ impl Core {
     fn moment(&self) -> Result<Moment<Pins>> {
         let mut made = Vec::new();
         let mut state = State::new();
-        let hold = self.devices.as_ref().map(|_| Log::hold(&self.log));
+        let log_pin = self.devices.as_ref().map(|_| Log::pin(&self.log));
         // Nothing is settled or flushed meanwhile, and no flushed graves are changed.
         let pending = self.devices.as_ref().map(|it| it.settler.pending.lock());
         let kept = self.graves.hold();
@@ -112,7 +112,7 @@ impl Core {
                 .devices
                 .as_ref()
                 .map_or_else(String::new, |it| it.extractor.to_string()),
-            pins: (image, flushed, hold),
+            pins: (image, flushed, log_pin),
         })
     }
 }

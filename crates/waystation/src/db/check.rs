@@ -18,7 +18,7 @@ impl Db {
         let written = core.log.visible_sequence();
         let mut report = core.tree.check(written)?;
         // What is given up meanwhile stays readable.
-        let held = (core.snapshot(), Log::hold(&core.log));
+        let pins = (core.snapshot(), Log::pin(&core.log));
         let checked = devices
             .upper
             .table
@@ -27,7 +27,7 @@ impl Db {
             .try_for_each(|residency| {
                 check_residency(&devices.upper, residency, written, &mut report)
             });
-        drop(held);
+        drop(pins);
         core.keep_soon();
         checked.map(|()| report)
     }

@@ -42,7 +42,7 @@ impl Core {
     }
 
     /// Makes room, as far as there is any to be made, where lives before this one have worn down what is kept: what they
-    /// wrote is flushed, and their part of the log freed. Nothing is lost if that fails.
+    /// wrote is flushed, and their part of the log recycled. Nothing is lost if that fails.
     pub(super) fn make_room_at_start(&self) {
         if !self.disk_reserve.is_worn(self.active_bytes()) {
             return;
@@ -52,7 +52,7 @@ impl Core {
             if let Some(devices) = &self.devices {
                 devices.checkpoints.free(&self.context_of(devices), true)?;
             }
-            self.log.remove_freed(true, true)
+            self.log.remove_surplus(true, true)
         });
         if let Err(error) = made {
             log::warn!("there is little room, and none could be made yet: {error}");

@@ -176,7 +176,7 @@ impl Core {
             return Ok(());
         }
         self.log.release_below(end_lsn);
-        self.log.remove_freed(true, self.is_short_of_room())
+        self.log.remove_surplus(true, self.is_short_of_room())
     }
 
     /// Writes `memtables`, which end at `end_sequence`, to one table. If they are empty, the tree notes how far they
@@ -401,7 +401,7 @@ impl Core {
             Some(devices) => {
                 let context = self.context_of(devices);
                 devices.checkpoints.free(&context, true)?;
-                self.log.remove_freed(true, false)
+                self.log.remove_surplus(true, false)
             }
             None => self.log.sync_all(),
         });

@@ -348,7 +348,7 @@ fn note_state(tree: &Tree, state: &mut State, entry: &str) -> Result<()> {
 }
 
 /// A memtable that begins at `cut_lsn` at the latest: what the ring alone held was laid out anew behind it, and up to there
-/// nothing can be freed early.
+/// nothing can be recycled early.
 fn begun_by(cut_lsn: u64, memtable: LoggedMemTable) -> Arc<LoggedMemTable> {
     Arc::new(LoggedMemTable {
         start_lsn: memtable.start_lsn.min(cut_lsn),

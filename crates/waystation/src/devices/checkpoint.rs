@@ -31,7 +31,7 @@
 //!
 //! Integers are little-endian, a string is a varint length and its bytes. It is replaced as a whole (temporary
 //! file, sync, rename, directory sync), and only after the log is durable through everything it tells of. Before
-//! a part of the log is freed, a checkpoint is durable that says so in `released`.
+//! a part of the log is released, a checkpoint is durable that says so in `released`.
 
 use super::floors::Floors;
 use super::handoff::Frozen;

@@ -1,5 +1,5 @@
-//! Freeing the log. Its beginning is freed up to the first record that a memtable or a residency still needs. Before that, a
-//! checkpoint of the device table is durable that tells what the freed part would have told; and before that, the log is
+//! Releasing the log. Its beginning is released up to the first record that a memtable or a residency still needs. Before that, a
+//! checkpoint of the device table is durable that tells what the released part would have told; and before that, the log is
 //! durable through everything the checkpoint tells.
 
 use super::checkpoint::{self, Directory};

@@ -1,6 +1,6 @@
 //! The maintenance of the devices of a database: all that is not done while a write or a read waits.
 //!
-//! A background job runs a round of it ([`Devices::keep`]): soon after anything that may leave something to be freed, when the
+//! A background job runs a round of it ([`Devices::keep`]): soon after anything that may leave something to be released, when the
 //! log has grown by a part of the budgets, and when time brings something, as the [agenda](crate::background) says. Nothing of that comes
 //! to a database to which nothing happens. Another job lets devices settle ([`settle`](super::settle)).
 
@@ -141,7 +141,7 @@ impl Devices {
         context.reserve.look()?;
         // Before anything that needs room: on a full disk this is what makes some.
         let is_short = context.engine.is_short_of_room();
-        let removed = context.upper.log.remove_freed(is_short, is_short);
+        let removed = context.upper.log.remove_surplus(is_short, is_short);
         let fill = context.fill();
         throttle.observe_upper(fill);
         give_up_stalled(context, is_short || context.is_early());

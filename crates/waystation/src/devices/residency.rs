@@ -222,7 +222,7 @@ impl Residency {
 
     /// Whether a reader at `point` has to look at its index. Not if its read state has everything in the tree: there a merge
     /// may have dropped a later deletion together with what it deletes, and the index would show that again. And not
-    /// if the residency was over by then: its records may be freed at any moment.
+    /// if the residency was over by then: its records may go at any moment.
     pub(crate) fn is_seen_at(&self, point: ReadPoint) -> bool {
         self.published() <= point.snapshot
             && point.snapshot < self.gone()

@@ -56,7 +56,7 @@ struct Ledger {
     /// What was acknowledged for a process crash, and the last sequence that was for a power loss.
     acknowledged: BTreeSet<u64>,
     synced: u64,
-    /// Sequences up to here are in tables: the log may have freed them.
+    /// Sequences up to here are in tables: the log may have recycled them.
     flushed: u64,
 }
 
@@ -154,7 +154,7 @@ impl Model {
         Ok(())
     }
 
-    /// Does with the log what a flush does: what is flushed was durable before, and is freed after.
+    /// Does with the log what a flush does: flushed records were durable before, and are released after.
     fn flush(&self) -> Result<(), Error> {
         let mut border = (0, 0);
         self.log
@@ -168,7 +168,7 @@ impl Model {
             ledger.flushed = ledger.flushed.max(last_sequence);
         }
         self.log.release_below(lsn);
-        self.log.remove_freed(true, false)
+        self.log.remove_surplus(true, false)
     }
 
     /// Ends the machine here and now and checks what the next life finds.
@@ -191,7 +191,7 @@ impl Model {
                 last = Some(record.header.last_sequence());
                 return Ok(());
             }
-            // What is flushed may have holes, where it was freed.
+            // Flushed records may have holes, where segments were recycled.
             let follows = last.map_or(0, |last: u64| last + 1);
             assert!(
                 sequence == follows || (sequence > follows && sequence <= ledger.flushed + 1),

@@ -3,7 +3,7 @@
 //! Segments are taken in the order of their numbers, each up to the start of the next (a later segment that
 //! starts earlier cuts the ones before it: a recovery's or a healing's cut). What remains is the *chain*.
 //!
-//! **Where it begins.** Freed segments may still lie about, kept for use again or brought back by a power cut that
+//! **Where it begins.** Recycled segments may still lie about, kept for use again or brought back by a power cut that
 //! lost their removal; some of them may be missing. Each header says with which sequence number the records go on
 //! that start behind it. So reading begins at the last segment of the chain before which everything is in tables;
 //! if there is none, one that is needed is missing, and that is corruption. From there on nothing may be missing:

@@ -218,7 +218,7 @@ fn released_segments_are_recycled_and_not_missed() {
         if i % 400 == 399 {
             running.log.sync(end).expect("sync");
             running.log.release_below(running.log.reserved_lsn());
-            running.log.remove_freed(false, false).expect("remove");
+            running.log.remove_surplus(false, false).expect("remove");
             flushed = sequence;
             assert!(running.log.stats().segments <= 3);
         }
@@ -283,9 +283,9 @@ fn freed_files_wait_for_their_time_unless_they_must_go() {
     let written = files();
     running.log.release_below(running.log.reserved_lsn());
     lock(&running.log.writer).next_removal = std::time::Duration::MAX;
-    running.log.remove_freed(false, false).expect("remove");
+    running.log.remove_surplus(false, false).expect("remove");
     assert_eq!(files(), written, "a removal was a moment ago");
-    running.log.remove_freed(true, false).expect("remove");
+    running.log.remove_surplus(true, false).expect("remove");
     let kept = running.log.stats().segments + lock(&running.log.writer).spares.len();
     assert!(kept <= 4 && files() < written - 5, "{kept} of {written}");
     running.close();
@@ -312,17 +312,17 @@ fn a_file_that_cannot_be_removed_keeps_no_other() {
     let oldest = lock(&running.log.writer).spares[0].clone();
     let rule = Rule::new(Operation::Remove, Fault::Fail(Refusal::InputOutput));
     rules.add(rule.on(&oldest.to_string_lossy()));
-    assert!(running.log.remove_freed(true, false).is_err());
+    assert!(running.log.remove_surplus(true, false).is_err());
     assert_eq!(files(), written);
     assert!(
-        running.log.remove_freed(true, false).is_err(),
+        running.log.remove_surplus(true, false).is_err(),
         "it comes last"
     );
     let left = files();
     assert!(left < written - 5, "{left} of {written}");
     assert_eq!(lock(&running.log.writer).useless, [oldest]);
     rules.clear();
-    running.log.remove_freed(true, false).expect("it can go");
+    running.log.remove_surplus(true, false).expect("it can go");
     assert_eq!(files(), left - 1);
     running.close();
 }

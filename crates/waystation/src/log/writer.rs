@@ -135,7 +135,7 @@ impl Log {
     pub(crate) fn would_free(&self, lsn: u64) -> bool {
         let state = lock(&self.writer);
         let first = state.sealed.front();
-        state.holds == 0 && first.is_some_and(|segment| segment.end_lsn < lsn)
+        state.pins == 0 && first.is_some_and(|segment| segment.end_lsn < lsn)
     }
 
     /// What fits into the segments that are there besides what is in the ring.

@@ -31,12 +31,12 @@ pub(super) struct WriterState {
     /// A run is being written behind which zeros are; nothing behind it may be taken meanwhile.
     pub(super) zeroing: bool,
     pub(super) sealed: VecDeque<SealedSegment>,
-    /// While there are any, no sealed segment is freed.
-    pub(super) holds: usize,
+    /// Pins; while there are any, no sealed segment is recycled.
+    pub(super) pins: usize,
     pub(super) footers_due: VecDeque<(Arc<SegmentFile>, Footer)>,
-    /// Files of freed segments, to be used again.
+    /// Files of recycled segments, to be used again.
     pub(super) spares: Vec<PathBuf>,
-    /// Those that cannot be.
+    /// Files that cannot be used again.
     pub(super) useless: Vec<PathBuf>,
     /// Until then no file is removed (by the storage's clock).
     pub(super) next_removal: Duration,
@@ -114,7 +114,7 @@ impl WriterState {
             header_due: false,
             zeroing: false,
             sealed,
-            holds: 0,
+            pins: 0,
             footers_due: VecDeque::new(),
             spares: Vec::new(),
             useless: Vec::new(),

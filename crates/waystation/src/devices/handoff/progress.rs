@@ -1,7 +1,7 @@
 //! Streams that stall.
 //!
 //! What comes in parts holds the log from its first part on, and a `Read` may block for ever, in code that is not ours.
-//! So the maintenance looks at the streams that are waited for, and for how long, and gives up what came too slowly: the log is freed,
+//! So the maintenance looks at the streams that are waited for, and for how long, and gives up what came too slowly: the log is released,
 //! and the hand-off can be tried again, while the admitting thread is still waiting. It hears of it when its reader returns.
 //!
 //! Only waiting for the stream counts, not the engine's own work; and a stream goes on when it has brought
@@ -91,7 +91,7 @@ impl Read for Watched<'_> {
 pub(super) fn too_slow() -> Error {
     damaged(
         0,
-        "it came too slowly, and what had come of it was given up so that the log is freed",
+        "it came too slowly, and what had come of it was given up so that the log is released",
     )
 }
 

@@ -2,7 +2,7 @@
 //!
 //! An index snapshot shows the upper level as it was when the log had come to one sequence number, *through*: every residency, and its
 //! versions up to there, which is what reading the log back to there makes of it. It is a shortcut, and nothing is in it
-//! alone: the log is freed without regard to it, and where it is missing, damaged, or of another directory, all of the
+//! alone: the log is released without regard to it, and where it is missing, damaged, or of another directory, all of the
 //! log is read.
 //!
 //! ```text

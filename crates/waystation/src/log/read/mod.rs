@@ -82,7 +82,7 @@ impl Stored {
 
 impl Log {
     /// Reads the `value_refs`, by ascending positions of the records, into `values`. The records are visible, and their
-    /// part of the log is not freed.
+    /// segments are not recycled.
     pub(crate) fn read_values(
         &self,
         value_refs: &[ValueRef],

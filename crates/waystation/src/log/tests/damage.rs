@@ -115,7 +115,7 @@ fn a_missing_segment_is_missed_unless_everything_before_its_end_is_in_tables() {
     }
 }
 
-/// Freed segments may come back: any of them, in any combination.
+/// Recycled segments may come back: any of them, in any combination.
 #[test]
 fn freed_segments_that_are_back_or_gone_do_not_matter() {
     let dir = tempfile::tempdir().expect("tempdir");

@@ -1,16 +1,16 @@
-//! Holding the log: nothing of it is freed while a backup copies it.
+//! Log pins: no segment is recycled while a backup copies the log.
 
 use super::Log;
 use crate::sync::{Arc, lock};
 use std::path::PathBuf;
 use waystation_format::log::JournalState;
 
-/// While this lives no segment is freed. What would have been, is at the next release after it.
-pub(crate) struct Hold(Arc<Log>);
+/// While this lives no segment is recycled. The next release after it recycles all that were released meanwhile.
+pub(crate) struct LogPin(Arc<Log>);
 
-impl Drop for Hold {
+impl Drop for LogPin {
     fn drop(&mut self) {
-        lock(&self.0.writer).holds -= 1;
+        lock(&self.0.writer).pins -= 1;
     }
 }
 
@@ -22,14 +22,14 @@ pub(crate) struct Part {
 }
 
 impl Log {
-    /// Holds all that is there now and all that comes.
-    pub(crate) fn hold(log: &Arc<Self>) -> Hold {
-        lock(&log.writer).holds += 1;
-        Hold(Arc::clone(log))
+    /// Pins all segments that are there now and all that come.
+    pub(crate) fn pin(log: &Arc<Self>) -> LogPin {
+        lock(&log.writer).pins += 1;
+        LogPin(Arc::clone(log))
     }
 
     /// What a copy of the log consists of that was closed cleanly at the durable end: `JOURNAL`, and the segments up to
-    /// there. For the owner of a [`Hold`].
+    /// there. For the owner of a [`LogPin`].
     pub(crate) fn clean_copy(&self) -> (JournalState, Vec<Part>) {
         let state = lock(&self.writer);
         let end = state.durable_lsn;

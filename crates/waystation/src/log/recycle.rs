@@ -1,8 +1,8 @@
-//! Files of freed segments: they are used again, and those that are too many are removed, one after the other.
+//! Recycling: files of segments that nothing needs are used again, and surplus files are removed, one after the other.
 //!
 //! Where the file system tells the device what is free (`discard`), the device serves no other request while a file goes: 14 ms for
 //! one of 64 MB, on one of them. Sixteen in a row, as when a device of a gigabyte departs, held up writes for a quarter of a
-//! second; so there is a rest after each.
+//! second; so there is a pause after each.
 
 use super::Log;
 use crate::error::Result;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// So many files are kept for use again.
 const SPARES_MAX: usize = 2;
 /// After a removal the next one waits for so many times as long.
-const REST: u32 = 4;
+const PAUSE_SHARE: u32 = 4;
 /// But not while more than this are to be removed: they come faster than they go.
 const MANY: usize = 32;
 
@@ -21,7 +21,7 @@ impl Log {
     /// durable, and with it the header of a segment that the next life can begin with.
     pub(crate) fn release_below(&self, lsn: u64) {
         let mut state = lock(&self.writer);
-        if state.holds > 0 {
+        if state.pins > 0 {
             return;
         }
         let durable = state.durable_lsn;
@@ -51,16 +51,16 @@ impl Log {
         is_much.then_some(state.next_removal)
     }
 
-    /// Removes what was freed and is too much, as far as it is time to; all of it if `at_once`. If it `is_short` of room,
+    /// Removes surplus files, as far as it is time to; all of them if `at_once`. If it `is_short` of room,
     /// none is kept for use again.
-    pub(crate) fn remove_freed(&self, at_once: bool, is_short: bool) -> Result<()> {
+    pub(crate) fn remove_surplus(&self, at_once: bool, is_short: bool) -> Result<()> {
         let kept = if is_short { 0 } else { SPARES_MAX };
         loop {
             let begun = self.storage.now();
             let mut state = lock(&self.writer);
             let excess = state.spares.len().saturating_sub(kept);
-            let rests = begun < state.next_removal && excess + state.useless.len() <= MANY;
-            if rests && !at_once {
+            let pauses = begun < state.next_removal && excess + state.useless.len() <= MANY;
+            if pauses && !at_once {
                 return Ok(());
             }
             let spare = (excess > 0).then(|| state.spares.remove(0));
@@ -71,7 +71,7 @@ impl Log {
             let removed = self.storage.remove(&path);
             let took = self.storage.now().saturating_sub(begun);
             let mut state = lock(&self.writer);
-            state.next_removal = begun + took * (1 + REST);
+            state.next_removal = begun + took * (1 + PAUSE_SHARE);
             if let Err(error) = removed {
                 // Behind the others, which are not to wait for one that cannot go.
                 state.useless.insert(0, path);
