@@ -18,7 +18,7 @@ struct Listed {
     #[serde(skip_serializing_if = "Option::is_none")]
     age_seconds: Option<f64>,
     held_stays: usize,
-    floors: usize,
+    departures: usize,
     tenure: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     moving_to: Option<String>,
@@ -74,7 +74,7 @@ fn describe(device: &DeviceInfo, style: Style) -> Listed {
         bytes: device.bytes,
         age_seconds: device.age.map(|age| age.as_secs_f64()),
         held_stays: device.held_stays,
-        floors: device.floors,
+        departures: device.departures,
         tenure: device.tenure,
         moving_to: device.moving_to.clone(),
     }

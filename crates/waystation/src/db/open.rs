@@ -484,15 +484,16 @@ fn reaching_far(
 /// The flushed graves with the graves of departed devices, as the device table knows them: an older version kept them there
 /// alone.
 fn with_departures(flushed: FlushedGraves, devices: Option<&Devices>) -> FlushedGraves {
-    let floored = devices.map_or_else(Vec::new, |it| it.upper.table.floored());
-    if floored.is_empty() {
+    let departed_from_tree =
+        devices.map_or_else(Vec::new, |it| it.upper.table.departed_from_tree());
+    if departed_from_tree.is_empty() {
         return flushed;
     }
     let departures = ActiveGraves::new(0);
-    for device in floored {
+    for device in departed_from_tree {
         let prefix = device.prefix();
         device.with_state(|state| {
-            for departure in state.floors.as_slice() {
+            for departure in state.covering.as_slice() {
                 departures.delete_range(prefix, prefix_end(prefix).as_deref(), *departure);
             }
         });

@@ -85,7 +85,7 @@ pub struct DeviceStats {
     /// Whether that one is over, and held for a snapshot or a cursor alone.
     pub oldest_is_over: bool,
     /// Devices with departures that still hide something in the tree.
-    pub floored: usize,
+    pub departed: usize,
     /// Records that settled since the database was opened, those of the replayed log included.
     pub settled_records: u64,
 }
@@ -155,7 +155,7 @@ fn device_stats(devices: &Devices, end_lsn: u64) -> DeviceStats {
             .as_ref()
             .is_some_and(|residency| residency.gone() != NEVER),
         oldest: oldest.map(|residency| residency.prefix().escape_ascii().to_string()),
-        floored: table.floored().len(),
+        departed: table.departed_from_tree().len(),
         settled_records: table.settled_records(),
     }
 }

@@ -15,7 +15,7 @@
 //!                          bit 2: it is in the upper level; bit 3: it is frozen; bit 4: it was handed on to us;
 //!                          (3: bit 5: the tree may hold something that it came with, while it is in the upper level)
 //!   lower since  u64       with bit 0: the switch
-//!   floors       varint count, then varints
+//!   covering     varint count, then varints
 //!   settled      varint records, varint bytes
 //!   residency         with bit 2: u64 first sequence number, u64 arrival by the residency clock (microseconds)
 //!   frozen       with bit 3: u64 ticket, u8 promise, string destination
@@ -33,7 +33,7 @@
 //! file, sync, rename, directory sync), and only after the log is durable through everything it tells of. Before
 //! a part of the log is released, a checkpoint is durable that says so in `released`.
 
-use super::floors::Floors;
+use super::covering::CoveringSequences;
 use super::handoff::Frozen;
 use super::ledger::Ledger;
 use super::residency::Residency;
@@ -90,7 +90,7 @@ pub(crate) struct SavedDevice {
     pub(crate) prefix: Vec<u8>,
     pub(crate) lower_since: Option<u64>,
     pub(crate) in_tree: bool,
-    pub(crate) floors: Floors,
+    pub(crate) covering: CoveringSequences,
     pub(crate) settled: (u64, u64),
     /// First sequence number and arrival of its residency in the upper level.
     pub(crate) residency: Option<(u64, Duration)>,
@@ -128,7 +128,7 @@ impl SavedDevice {
             prefix: prefix.to_vec(),
             lower_since: state.lower_since.filter(|_| pending.is_none()),
             in_tree: state.in_tree,
-            floors: state.floors.clone(),
+            covering: state.covering.clone(),
             settled: (state.settled_records, state.settled_bytes),
             residency: residency.or(pending).map(of_residency),
             frozen: state.frozen.clone(),
@@ -142,7 +142,7 @@ impl SavedDevice {
         DeviceState {
             lower_since: self.lower_since,
             in_tree: self.in_tree,
-            floors: self.floors.clone(),
+            covering: self.covering.clone(),
             settled_records: self.settled.0,
             settled_bytes: self.settled.1,
             frozen: self.frozen.clone(),
@@ -216,9 +216,9 @@ fn put_device(out: &mut Vec<u8>, device: &SavedDevice) {
     if let Some(sequence) = device.lower_since {
         out.extend_from_slice(&sequence.to_le_bytes());
     }
-    put_u64(out, device.floors.as_slice().len() as u64);
-    for floor in device.floors.as_slice() {
-        put_u64(out, *floor);
+    put_u64(out, device.covering.as_slice().len() as u64);
+    for covering in device.covering.as_slice() {
+        put_u64(out, *covering);
     }
     put_u64(out, device.settled.0);
     put_u64(out, device.settled.1);
@@ -288,9 +288,9 @@ fn take_device(reader: &mut Reader<'_>) -> Result<SavedDevice, FormatError> {
     } else {
         None
     };
-    let mut floors = Vec::new();
-    for _ in 0..reader.var_u64("count of floors")? {
-        floors.push(sequence(reader.var_u64("floor")?)?);
+    let mut covering = Vec::new();
+    for _ in 0..reader.var_u64("count of covering sequences")? {
+        covering.push(sequence(reader.var_u64("covering sequence")?)?);
     }
     let settled = (
         reader.var_u64("settled records")?,
@@ -317,7 +317,7 @@ fn take_device(reader: &mut Reader<'_>) -> Result<SavedDevice, FormatError> {
         prefix,
         lower_since,
         in_tree: bits & IN_TREE != 0,
-        floors: Floors::from(floors),
+        covering: CoveringSequences::from(covering),
         settled,
         residency,
         frozen,
@@ -396,7 +396,7 @@ mod tests {
             prefix: prefix.to_vec(),
             lower_since: None,
             in_tree: false,
-            floors: Floors::default(),
+            covering: CoveringSequences::default(),
             settled: (0, 0),
             residency: None,
             frozen: None,
@@ -418,7 +418,7 @@ mod tests {
             SavedDevice {
                 lower_since: Some(77),
                 in_tree: true,
-                floors: Floors::from(vec![20, 40]),
+                covering: CoveringSequences::from(vec![20, 40]),
                 settled: (12, 12_000),
                 ..device(b"b:")
             },

@@ -202,9 +202,9 @@ mod tests {
     /// What a reader sees among values and graves.
     fn seen(kept: &Versions, graves: &[(u8, u64)], key: u8, snapshot: u64) -> Option<u64> {
         let dug = graves.iter().filter(|it| it.0 == key && it.1 <= snapshot);
-        let floor = dug.map(|it| it.1).max().unwrap_or(0);
+        let least = dug.map(|it| it.1).max().unwrap_or(0);
         let newest = kept.iter().find(|it| it.0 == key && it.1 <= snapshot);
-        newest.filter(|it| it.2 && it.1 >= floor).map(|it| it.1)
+        newest.filter(|it| it.2 && it.1 >= least).map(|it| it.1)
     }
 
     proptest! {

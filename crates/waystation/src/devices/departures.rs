@@ -1,7 +1,7 @@
 //! Departures: a device goes in one record of the log and one number in the device table, and what is left of it later.
 //!
 //! What a departure leaves is done at low priority, in the rounds of the [maintenance](super::maintenance): indexes that no snapshot
-//! needs are given up, and floors go whose graves were retired.
+//! needs are given up, and departures are forgotten whose graves were retired.
 
 use super::context::{Context, Engine, Events, Memtables};
 use super::events::unknown;
@@ -25,15 +25,15 @@ const REAPED_AT_ONCE: usize = 32;
 /// Nothing is done at low priority for longer than this at a time: the budgets wait meanwhile.
 pub(super) const LEISURE_MAX: Duration = Duration::from_millis(200);
 
-/// When to look for devices that depart by themselves, and for floors that go.
+/// When to look for devices that depart by themselves, and for departures to forget.
 #[derive(Default)]
 pub(crate) struct Departures {
     idle_backoff: Backoff,
     /// When, by the residency clock, the next device will have been idle for long enough.
     idle_next: Mutex<Option<Duration>>,
-    floors_backoff: Backoff,
-    /// The read state in which floors were looked at last.
-    floors_seen: AtomicU64,
+    departed_backoff: Backoff,
+    /// The read state in which departures were looked at last.
+    departed_seen: AtomicU64,
 }
 
 impl Departures {
@@ -48,10 +48,11 @@ impl Departures {
                 *lock(&self.idle_next) = next?;
             }
         }
-        self.floors_backoff
+        self.departed_backoff
             .run(context.storage, Duration::ZERO, || {
-                self.floors_seen.store(context.engine.generation(), SeqCst);
-                retire_floors(context);
+                self.departed_seen
+                    .store(context.engine.generation(), SeqCst);
+                retire_departures(context);
             });
         Ok(())
     }
@@ -62,9 +63,9 @@ impl Departures {
             let left = at.saturating_sub(context.now());
             (context.storage.now() + left).max(self.idle_backoff.next())
         });
-        let has_looked = self.floors_seen.load(SeqCst) == context.engine.generation();
-        let floors = (!has_looked).then(|| self.floors_backoff.next());
-        [idle, floors].into_iter().flatten().min()
+        let has_looked = self.departed_seen.load(SeqCst) == context.engine.generation();
+        let departed = (!has_looked).then(|| self.departed_backoff.next());
+        [idle, departed].into_iter().flatten().min()
     }
 }
 
@@ -186,15 +187,15 @@ fn depart_idle<E: Events + Memtables>(
 /// Forgets departures whose graves were retired. The last look is under the front's lock, where departures note
 /// themselves and dig: outside, a departure may be noted whose grave is not dug yet, or lies in active graves that is
 /// newer than the read state; forgotten then, it would not be dug again after a crash.
-fn retire_floors<E: Memtables>(context: &Context<'_, E>) {
+fn retire_departures<E: Memtables>(context: &Context<'_, E>) {
     let table = &context.upper.table;
-    let floored = table.floored();
-    if floored.is_empty() {
+    let departed_from_tree = table.departed_from_tree();
+    if departed_from_tree.is_empty() {
         return;
     }
-    let newest = |device: &Device| device.with_state(|state| state.floors.newest());
+    let newest = |device: &Device| device.with_state(|state| state.covering.newest());
     let engine = context.engine;
-    for device in floored {
+    for device in departed_from_tree {
         if engine.hides_in_prefix(device.prefix(), newest(&device)) {
             continue;
         }

@@ -35,7 +35,7 @@ pub struct DeviceInfo {
     /// Residencies that are over and whose data is held, for now or for a snapshot.
     pub held_stays: usize,
     /// Departures that still hide something in the tree.
-    pub floors: usize,
+    pub departures: usize,
     /// How many engines have handed it on.
     pub tenure: u64,
     /// Where it is being handed on to.
@@ -57,7 +57,7 @@ pub(crate) fn describe(
         (Some(_), None) => DeviceLevel::Upper,
         (Some(_), Some(_)) => DeviceLevel::Settling,
         (None, Some(_)) => DeviceLevel::Tree,
-        (None, None) if has_older && state.floors.is_empty() => DeviceLevel::Tree,
+        (None, None) if has_older && state.covering.is_empty() => DeviceLevel::Tree,
         (None, None) => DeviceLevel::Departed,
     };
     let is_there = level != DeviceLevel::Departed;
@@ -66,7 +66,7 @@ pub(crate) fn describe(
         records += residency.records();
         bytes += residency.log_bytes();
     }
-    (is_there || !state.past.is_empty() || !state.floors.is_empty()).then(|| DeviceInfo {
+    (is_there || !state.past.is_empty() || !state.covering.is_empty()).then(|| DeviceInfo {
         name,
         level,
         records,
@@ -74,7 +74,7 @@ pub(crate) fn describe(
         age: residency.map(|residency| now.saturating_sub(residency.arrival())),
         incarnation: residency.map(|residency| residency.first_sequence()),
         held_stays: state.past.len(),
-        floors: state.floors.as_slice().len(),
+        departures: state.covering.as_slice().len(),
         tenure: state.tenure,
         moving_to: state.frozen.as_ref().map(|it| it.destination.to_string()),
     })

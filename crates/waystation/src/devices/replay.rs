@@ -154,7 +154,7 @@ impl DeviceReplay {
         let route = self
             .table
             .with_past(prefix, |state| match state.lower_since {
-                _ if sequence < state.floors.newest() => Route::Nowhere,
+                _ if sequence < state.covering.newest() => Route::Nowhere,
                 Some(switch) if sequence < switch => Route::Nowhere,
                 Some(_) => Route::Memtable,
                 None if sequence <= self.shown_through => Route::Nowhere,
@@ -360,7 +360,7 @@ impl DeviceReplay {
 /// Whether what happened to the device at `sequence` is in the checkpoint: it departed or settled later.
 fn is_known(device: &Device, sequence: u64) -> bool {
     device.with_state(|state| {
-        state.floors.newest() >= sequence
+        state.covering.newest() >= sequence
             || state.lower_since.is_some_and(|switch| sequence < switch)
     })
 }

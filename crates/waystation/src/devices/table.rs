@@ -5,7 +5,7 @@
 //!   (absent) --------> upper level -----------> settling ----------------> tree
 //!       ^                   |  depart               |  depart                |  depart
 //!       +-------------------+-----------------------+------------------------+
-//!         the residency's index goes when no reader is below the departure; what is in the tree gets a floor
+//!         the residency's index goes when no reader is below the departure; what is in the tree gets a covering sequence
 //! ```
 //!
 //! Transitions run under the front's lock, in the order of the log; each counts the device's `epoch` up. A writer
@@ -13,14 +13,14 @@
 //! still the same.
 //!
 //! Readers choose their sequence number first and look then, so they find every residency with writes up to it. What
-//! is taken away from under them (an index, a device, a floor) waits until no snapshot needs it, and `generation` is
+//! is taken away from under them (an index, a device, a covering sequence) waits until no snapshot needs it, and `generation` is
 //! counted up before: a read without a snapshot that sees it change starts over.
 //!
 //! A hand-off to another engine is told in [`handoff`](super::handoff).
 //!
 //! Lock order: front, shard, order, residents, device, then arrivals or the ledger.
 
-use super::floors::Floors;
+use super::covering::CoveringSequences;
 use super::handoff::Frozen;
 use super::ledger::{Ledger, Stub};
 use super::residency::{NEVER, ReadPoint, Residency};
@@ -59,7 +59,7 @@ pub(crate) struct DeviceState {
     /// Whether the tree or a memtable may hold anything of it.
     pub(crate) in_tree: bool,
     /// Departures whose graves are not retired.
-    pub(crate) floors: Floors,
+    pub(crate) covering: CoveringSequences,
     /// What settled so far, for the curious.
     pub(crate) settled_records: u64,
     pub(crate) settled_bytes: u64,
@@ -132,8 +132,8 @@ pub(crate) struct DeviceTable {
     pub(super) arrivals: Mutex<VecDeque<Arc<Residency>>>,
     /// Residencies that are over and whose index is still there.
     pub(super) over: Mutex<Vec<Arc<Residency>>>,
-    /// Devices with floors.
-    floored: Mutex<BTreeMap<Prefix, Arc<Device>>>,
+    /// Devices with covering sequences.
+    departed_from_tree: Mutex<BTreeMap<Prefix, Arc<Device>>>,
     /// Devices that are being handed on.
     pub(super) moving: Mutex<BTreeMap<Prefix, Arc<Device>>>,
     pub(super) generation: AtomicU64,
@@ -202,7 +202,7 @@ impl DeviceState {
             .is_none_or(|residency| !residency.has_begun())
             && self.past.is_empty()
             && self.lower_since.is_none()
-            && self.floors.is_empty()
+            && self.covering.is_empty()
             && self.frozen.is_none()
     }
 
@@ -212,7 +212,7 @@ impl DeviceState {
             .as_ref()
             .is_some_and(|residency| residency.has_begun())
             || self.lower_since.is_some()
-            || (self.in_tree && self.floors.is_empty())
+            || (self.in_tree && self.covering.is_empty())
     }
 }
 
@@ -227,7 +227,7 @@ impl DeviceTable {
             residents: Residents::default(),
             arrivals: Mutex::default(),
             over: Mutex::default(),
-            floored: Mutex::default(),
+            departed_from_tree: Mutex::default(),
             moving: Mutex::default(),
             generation: AtomicU64::new(0),
             index_bytes: AtomicU64::new(0),
@@ -302,9 +302,9 @@ impl DeviceTable {
         self.order.read().expect(LOCKED).values().cloned().collect()
     }
 
-    /// The devices with floors, by prefix.
-    pub(crate) fn floored(&self) -> Vec<Arc<Device>> {
-        lock(&self.floored).values().cloned().collect()
+    /// The devices with covering sequences, by prefix.
+    pub(crate) fn departed_from_tree(&self) -> Vec<Arc<Device>> {
+        lock(&self.departed_from_tree).values().cloned().collect()
     }
 
     /// Where a write to the device of `prefix` goes. A device that is not there arrives, unless it was handed on.
@@ -433,14 +433,14 @@ impl DeviceTable {
                 residency.set_departed(sequence);
             }
             if state.in_tree {
-                state.floors.add(sequence);
+                state.covering.add(sequence);
                 state.settled_records = 0;
                 state.settled_bytes = 0;
             }
             state.in_tree
         });
-        if device.with_state(|state| !state.floors.is_empty()) {
-            lock(&self.floored).insert(device.prefix.clone(), Arc::clone(&device));
+        if device.with_state(|state| !state.covering.is_empty()) {
+            lock(&self.departed_from_tree).insert(device.prefix.clone(), Arc::clone(&device));
         }
         if in_tree {
             Departure::FromTree
@@ -551,20 +551,20 @@ impl DeviceTable {
         oldest.map(|residency| (residency.first_lsn(), residency.first_sequence()))
     }
 
-    /// Retires the floors of `device` up to `sequence`.
+    /// Retires the covering sequences of `device` up to `sequence`.
     pub(crate) fn retire(&self, device: &Device, sequence: u64) {
         // First, as when residencies go.
         self.generation.fetch_add(1, SeqCst);
         let none_left = device.with_state(|state| {
-            state.floors.retire(sequence);
-            if state.floors.is_empty() && state.lower_since.is_none() {
+            state.covering.retire(sequence);
+            if state.covering.is_empty() && state.lower_since.is_none() {
                 let current = state.current.as_ref();
                 state.in_tree = !self.is_complete || current.is_some_and(|it| it.is_mixed());
             }
-            state.floors.is_empty()
+            state.covering.is_empty()
         });
         if none_left {
-            lock(&self.floored).remove(device.prefix());
+            lock(&self.departed_from_tree).remove(device.prefix());
         }
     }
 
@@ -582,8 +582,8 @@ impl DeviceTable {
     /// Puts back what a checkpoint says of the device of `prefix`.
     pub(crate) fn restore(&self, prefix: &[u8], state: DeviceState) {
         let device = self.get(prefix).unwrap_or_else(|| self.add(prefix));
-        if !state.floors.is_empty() {
-            lock(&self.floored).insert(prefix.into(), Arc::clone(&device));
+        if !state.covering.is_empty() {
+            lock(&self.departed_from_tree).insert(prefix.into(), Arc::clone(&device));
         }
         if state.frozen.is_some() {
             lock(&self.moving).insert(prefix.into(), Arc::clone(&device));

@@ -88,7 +88,7 @@ impl Beginnings {
                     )),
                 }
             }
-            let told = [device.lower_since.unwrap_or(0), device.floors.newest()];
+            let told = [device.lower_since.unwrap_or(0), device.covering.newest()];
             let frozen = device.frozen.as_ref().map_or(0, |it| it.ticket);
             let newest = told.into_iter().max().unwrap_or(0).max(frozen);
             if newest > end {

@@ -194,7 +194,7 @@ impl Collected {
         }
         for device in saved.into_iter().flat_map(|saved| &saved.devices) {
             let end = prefix_end(&device.prefix);
-            for departure in device.floors.as_slice() {
+            for departure in device.covering.as_slice() {
                 self.graves
                     .delete_range(&device.prefix, end.as_deref(), *departure);
             }

@@ -7,7 +7,7 @@
 //! beside the old one, so both are counted meanwhile. What is removed, replaced or cut is given back. Names in other
 //! directories (a checkpoint elsewhere) are not counted.
 //!
-//! **Floors.** How much a file's growth has to leave depends on what it is for ([`Growth`]), below the limit and on the
+//! **What growth leaves.** How much a file's growth has to leave depends on what it is for ([`Growth`]), below the limit and on the
 //! file system alike: what can wait ends first, then the log and tables, and the small files that are replaced as a whole
 //! go on to the end. Else what takes room would take what is needed to give it back. ([`margins`](super::margins) has the
 //! table, and says why each finds its room.)
@@ -144,7 +144,7 @@ impl DiskUse {
         Ok(())
     }
 
-    fn floor(&self, growth: Growth) -> u64 {
+    fn left_by(&self, growth: Growth) -> u64 {
         let (missing, copy) = (self.missing_bytes(), self.replaced_bytes());
         let for_log = missing + copy;
         let at_low_priority = for_log + self.margins.for_log() + self.owed.load(Relaxed);
@@ -160,13 +160,14 @@ impl DiskUse {
 
     /// Counts `bytes` more, if they are within the limit and leave what they have to.
     fn take(&self, bytes: u64, growth: Growth) -> std::io::Result<()> {
-        let floor = self.floor(growth);
+        let left_least = self.left_by(growth);
         // What cannot be looked at, the growth itself will tell.
-        if floor > 0 && self.look().is_ok() {
+        if left_least > 0 && self.look().is_ok() {
             let left = self.file_system.load(Relaxed).checked_sub(bytes);
-            left.filter(|left| *left >= floor).ok_or(Errno::NOSPC)?;
+            left.filter(|left| *left >= left_least)
+                .ok_or(Errno::NOSPC)?;
         }
-        let most = self.limit.saturating_sub(floor);
+        let most = self.limit.saturating_sub(left_least);
         let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= most);
         let taken = self.used.fetch_update(SeqCst, SeqCst, fits);
         taken.map_err(|_| Errno::NOSPC)?;

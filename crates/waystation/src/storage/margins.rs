@@ -26,7 +26,7 @@
 //! that, the ring holds nothing, and the next one cuts the segment off behind what was laid out, or removes it as empty. So
 //! it does not matter how many are killed in a row.
 //!
-//! **A flush** has to find room for what it writes, down to its floor `C + (M - for_lives)`:
+//! **A flush** has to find room for what it writes, down to `C + (M - for_lives)`:
 //!
 //! > (2) `F >= C + (M - for_lives) + O`.
 //!

@@ -153,8 +153,8 @@ fn describe(device: &SavedDevice) -> String {
     if device.in_tree && device.lower_since.is_none() {
         facts.push("the tree may hold something of it".into());
     }
-    for floor in device.floors.as_slice() {
-        facts.push(format!("departed at {floor}"));
+    for covering in device.covering.as_slice() {
+        facts.push(format!("departed at {covering}"));
     }
     if let Some(frozen) = &device.frozen {
         facts.push(format!(
