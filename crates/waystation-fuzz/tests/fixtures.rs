@@ -14,7 +14,11 @@ fn what_was_kept_opens_and_is_right() {
             .unwrap();
         assert_eq!(report.problems, [], "{kind:?}");
         assert!(report.tables > 0, "{kind:?}");
-        assert_eq!(report.image_versions > 0, kind == Kind::Shown, "{kind:?}");
+        assert_eq!(
+            report.snapshot_versions > 0,
+            kind == Kind::Shown,
+            "{kind:?}"
+        );
         let outcome = kind.read(machine);
         assert!(matches!(outcome, Outcome::Right), "{kind:?}: {outcome:?}");
     }

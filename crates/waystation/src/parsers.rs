@@ -23,8 +23,8 @@ pub fn device_checkpoint(bytes: &[u8]) -> Option<Vec<u8>> {
     ))
 }
 
-/// The section of the image `INDEXES` that `bytes` are, written anew; none if they are not one.
-pub fn image_section(bytes: &[u8]) -> Option<Vec<u8>> {
+/// The section of the index snapshot `INDEXES` that `bytes` are, written anew; none if they are not one.
+pub fn index_snapshot_section(bytes: &[u8]) -> Option<Vec<u8>> {
     index_snapshot::rewritten(bytes).ok()
 }
 

@@ -57,8 +57,8 @@ pub(super) fn graves(bytes: &[u8]) {
 
 /// A section of an image of the indexes.
 pub(super) fn image(bytes: &[u8]) {
-    if let Some(again) = parsers::image_section(bytes) {
-        assert_eq!(parsers::image_section(&again), Some(again));
+    if let Some(again) = parsers::index_snapshot_section(bytes) {
+        assert_eq!(parsers::index_snapshot_section(&again), Some(again));
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) enum Kind {
     Flush,
     /// Lets devices settle.
     Settle,
-    /// Frees the log and the indexes that nothing needs, writes checkpoints and index images, lets idle devices depart.
+    /// Frees the log and the indexes that nothing needs, writes checkpoints and index snapshots, lets idle devices depart.
     Keep,
     /// Sees when writing stops, and which deletions are due.
     Watch,

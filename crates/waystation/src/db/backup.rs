@@ -15,7 +15,7 @@ use crate::directory::{
 };
 use crate::error::Result;
 use crate::log::{Log, LogPin};
-use crate::lsm::tree::{Image, ImageTable};
+use crate::lsm::tree::{CopiedTable, TreeCopy};
 use crate::lsm::version::State;
 use crate::storage::IoPriority;
 use crate::sync::Arc;
@@ -23,7 +23,7 @@ use std::path::Path;
 use waystation_format::log::SEGMENT_HEADER_BYTES;
 
 /// What keeps the files of a moment.
-type Pins = (Image, Arc<FlushedGraves>, Option<LogPin>);
+type Pins = (TreeCopy, Arc<FlushedGraves>, Option<LogPin>);
 
 impl Db {
     /// Adds a backup of the database as it is now to the directory `target`, made if missing. What earlier backups there
@@ -78,9 +78,9 @@ impl Core {
             made.push((GRAVES_NAME.to_owned(), checkpoint::encode(&flushed)));
             state.insert(GRAVES_STATE.to_owned(), Vec::new());
         }
-        let image = self.tree.image(&state)?;
-        let mut last_sequence = image.flushed_through;
-        let mut files = tables_of(&image);
+        let tree_copy = self.tree.tree_copy(&state)?;
+        let mut last_sequence = tree_copy.flushed_through;
+        let mut files = tables_of(&tree_copy);
         files.extend(flushed.spilled().labels().map(|label| SourceFile {
             name: spill_name(label.number),
             path: self.dir.join(spill_name(label.number)),
@@ -102,7 +102,7 @@ impl Core {
             }));
         }
         drop((kept, pending));
-        made.extend(image.made.iter().cloned());
+        made.extend(tree_copy.made.iter().cloned());
         Ok(Moment {
             made,
             files,
@@ -112,15 +112,15 @@ impl Core {
                 .devices
                 .as_ref()
                 .map_or_else(String::new, |it| it.extractor.to_string()),
-            pins: (image, flushed, log_pin),
+            pins: (tree_copy, flushed, log_pin),
         })
     }
 }
 
-fn tables_of(image: &Image) -> Vec<SourceFile> {
-    let tables = image.tables.iter();
+fn tables_of(tree_copy: &TreeCopy) -> Vec<SourceFile> {
+    let tables = tree_copy.tables.iter();
     tables
-        .map(|ImageTable { name, path, bytes }| SourceFile {
+        .map(|CopiedTable { name, path, bytes }| SourceFile {
             name: name.clone(),
             path: path.clone(),
             bytes: *bytes,

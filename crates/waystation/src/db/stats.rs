@@ -144,8 +144,8 @@ fn device_stats(devices: &Devices, end_lsn: u64) -> DeviceStats {
     let mut first = true;
     let oldest = table.residencies(|_| std::mem::take(&mut first)).pop();
     let needed = oldest.as_ref().map(|residency| residency.first_lsn());
-    let image_lsn = devices.snapshots.lsn();
-    let unspared = needed.map_or(0, |lsn| end_lsn.saturating_sub(lsn.max(image_lsn)));
+    let snapshot_lsn = devices.snapshots.lsn();
+    let unspared = needed.map_or(0, |lsn| end_lsn.saturating_sub(lsn.max(snapshot_lsn)));
     DeviceStats {
         devices: table.len(),
         index_bytes: table.index_bytes(),

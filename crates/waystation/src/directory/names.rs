@@ -25,9 +25,9 @@ pub(crate) const CHECKPOINT_NAME: &str = "DEVICES";
 /// The next [`CHECKPOINT_NAME`].
 pub(crate) const CHECKPOINT_DRAFT: &str = "DEVICES.new";
 /// The indexes of the upper level, as they were a moment ago.
-pub(crate) const IMAGE_NAME: &str = "INDEXES";
-/// The next [`IMAGE_NAME`].
-pub(crate) const IMAGE_DRAFT: &str = "INDEXES.new";
+pub(crate) const INDEX_SNAPSHOT_NAME: &str = "INDEXES";
+/// The next [`INDEX_SNAPSHOT_NAME`].
+pub(crate) const INDEX_SNAPSHOT_DRAFT: &str = "INDEXES.new";
 /// The graves.
 pub(crate) const GRAVES_NAME: &str = "GRAVES";
 /// The next [`GRAVES_NAME`].
@@ -52,7 +52,7 @@ pub(crate) const DRAFTS: [&str; 7] = [
     DRAFT_NAME,
     SIDE_TEMPORARY,
     CHECKPOINT_DRAFT,
-    IMAGE_DRAFT,
+    INDEX_SNAPSHOT_DRAFT,
     GRAVES_DRAFT,
 ];
 
@@ -89,7 +89,7 @@ pub(crate) fn is_own(name: &str) -> bool {
         RESERVE_NAME,
         SIDE_FILE,
         CHECKPOINT_NAME,
-        IMAGE_NAME,
+        INDEX_SNAPSHOT_NAME,
         GRAVES_NAME,
     ];
     let is_numbered = segment_number(name).is_some() || spill_number(name).is_some();

@@ -3,18 +3,18 @@
 //! A table: each block's checksum, keys strictly ascending, within the bounds that the MANIFEST states and the
 //! separators of the index, counts and sequence numbers as its properties say, and no key that its filter
 //! would hide. The tree: tables of a level beyond 0 do not overlap. The log: blocks that were durable once are
-//! whole, records are sound, sequence numbers ascend, a sealed segment's index says what is there. An image of the indexes:
+//! whole, records are sound, sequence numbers ascend, a sealed segment's index says what is there. An index snapshot:
 //! its checksums, and that its versions can be read. And the files against
 //! each other: see `cross`. What is wrong is listed and the check goes on; only
 //! input/output errors end it.
 
 use super::cross::{Beginnings, should_be_purged};
-use super::image::each_part;
+use super::index_snapshot::each_part;
 use super::log::{LogEvent, operations, walk_leveldb_batches};
 use super::table::TableView;
 use super::table_walk::TableWalk;
 use super::{Inspection, manifest::Manifest, summary::NOTE};
-use crate::directory::{CHECKPOINT_NAME, IMAGE_NAME, spill_name};
+use crate::directory::{CHECKPOINT_NAME, INDEX_SNAPSHOT_NAME, spill_name};
 
 use crate::cemetery::flushed::FlushedGraves;
 use crate::devices::checkpoint::Saved;
@@ -51,8 +51,8 @@ pub struct CheckReport {
     pub table_bytes: u64,
     /// Deletions in the file of graves.
     pub graves: u64,
-    /// Versions in the image of the upper level's indexes.
-    pub image_versions: u64,
+    /// Versions in the index snapshot.
+    pub snapshot_versions: u64,
     /// Devices in the device table.
     pub devices: u64,
     /// Records of the log.
@@ -98,7 +98,7 @@ impl Inspection {
         };
         // Before the tables: one that is newer may be purged by more.
         check.graves(self)?;
-        check.image(self)?;
+        check.index_snapshot(self)?;
         check.log(self)?;
         check.leveldb_logs(self)?;
         check.report.problems.append(&mut self.check_belonging()?);
@@ -177,12 +177,12 @@ impl Check<'_> {
         }
     }
 
-    /// The image of the upper level's indexes, if there is one.
-    fn image(&mut self, inspection: &Inspection) -> Result<()> {
-        let path = inspection.dir.join(IMAGE_NAME);
+    /// The index snapshot, if there is one.
+    fn index_snapshot(&mut self, inspection: &Inspection) -> Result<()> {
+        let path = inspection.dir.join(INDEX_SNAPSHOT_NAME);
         let read = each_part(&*inspection.storage, &path, &mut |_| ());
         match read {
-            Ok(end) => self.report.image_versions = end.map_or(0, |end| end.versions),
+            Ok(end) => self.report.snapshot_versions = end.map_or(0, |end| end.versions),
             Err(error) => self.absorb(error)?,
         }
         Ok(())

@@ -15,7 +15,7 @@ mod cross;
 mod dump;
 mod find;
 pub(crate) mod graves;
-mod image;
+mod index_snapshot;
 pub(crate) mod log;
 pub(crate) mod manifest;
 pub(crate) mod segment;

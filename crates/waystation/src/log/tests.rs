@@ -104,30 +104,30 @@ impl Running {
 }
 
 /// What a process crash leaves: files, and the ring's shared pages, as they are now.
-fn crash_image(dir: &Path) -> tempfile::TempDir {
-    let image = tempfile::tempdir().expect("tempdir");
+fn crash_copy(dir: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().expect("tempdir");
     for entry in std::fs::read_dir(dir).expect("list") {
         let entry = entry.expect("entry");
-        std::fs::copy(entry.path(), image.path().join(entry.file_name())).expect("copy");
+        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).expect("copy");
     }
-    image
+    copy
 }
 
 /// What a process crash leaves once the writers have come to rest: a copy of files that change is of no one moment.
-fn resting_image(dir: &Path) -> tempfile::TempDir {
-    let is_same = |image: &Path| {
+fn resting_copy(dir: &Path) -> tempfile::TempDir {
+    let is_same = |copy: &Path| {
         let entries = std::fs::read_dir(dir)
             .expect("list")
             .map(|it| it.expect("entry"));
         let read = |path: &Path| std::fs::read(path).ok();
         entries
             .into_iter()
-            .all(|entry| read(&entry.path()) == read(&image.join(entry.file_name())))
+            .all(|entry| read(&entry.path()) == read(&copy.join(entry.file_name())))
     };
     loop {
-        let image = crash_image(dir);
-        if is_same(image.path()) {
-            return image;
+        let copy = crash_copy(dir);
+        if is_same(copy.path()) {
+            return copy;
         }
     }
 }
@@ -159,22 +159,22 @@ fn published_records_survive_a_process_crash_in_order() {
             assert!(running.log.stats().durable_lsn >= end);
         }
         if i % 1000 == 777 {
-            let image = crash_image(dir.path());
-            let again = Running::open(image.path(), &small(), 0).expect("reopen");
+            let copy = crash_copy(dir.path());
+            let again = Running::open(copy.path(), &small(), 0).expect("reopen");
             assert_eq!(again.replayed, expected);
             again.close();
         }
     }
-    let image = crash_image(dir.path());
+    let copy = crash_copy(dir.path());
     running.close();
-    let again = Running::open(image.path(), &small(), 0).expect("reopen");
+    let again = Running::open(copy.path(), &small(), 0).expect("reopen");
     assert_eq!(again.replayed, expected);
     // The next life goes on where this one ended, and a third finds both.
     let (sequence, _) = again.append(b"more");
     assert_eq!(sequence, 3001);
-    let image = crash_image(image.path());
+    let copy = crash_copy(copy.path());
     again.close();
-    let third = Running::open(image.path(), &small(), 0).expect("third");
+    let third = Running::open(copy.path(), &small(), 0).expect("third");
     expected.insert(3001, b"more".to_vec());
     assert_eq!(third.replayed, expected);
     third.close();
@@ -200,9 +200,9 @@ fn many_threads_leave_no_hole() {
             });
         }
     });
-    let image = crash_image(dir.path());
+    let copy = crash_copy(dir.path());
     running.close();
-    let again = Running::open(image.path(), &small(), 0).expect("reopen");
+    let again = Running::open(copy.path(), &small(), 0).expect("reopen");
     assert_eq!(again.replayed.len(), 2400);
     assert!(again.replayed.keys().copied().eq(1..=2400));
     again.close();
@@ -224,9 +224,9 @@ fn released_segments_are_recycled_and_not_missed() {
         }
     }
     running.append(b"after the last flush");
-    let image = crash_image(dir.path());
+    let copy = crash_copy(dir.path());
     running.close();
-    let again = Running::open(image.path(), &small(), flushed).expect("reopen");
+    let again = Running::open(copy.path(), &small(), flushed).expect("reopen");
     assert_eq!(
         again.replayed.into_values().collect::<Vec<_>>(),
         [b"after the last flush".to_vec()]
@@ -381,12 +381,12 @@ fn damage_below_the_durable_position_is_reported_and_a_torn_tail_is_cut() {
         let (_, end) = running.append(&payload(i, 300));
         running.log.sync(end).expect("sync");
     }
-    let image = crash_image(dir.path());
+    let copy = crash_copy(dir.path());
     running.close();
     // Three blocks of a unit each; the second and third know that the first was durable.
-    let segment = newest_segment(image.path());
+    let segment = newest_segment(copy.path());
     flip(&segment, UNIT_BYTES + 200);
-    match Running::open(image.path(), &small(), 0).map(|_| ()) {
+    match Running::open(copy.path(), &small(), 0).map(|_| ()) {
         Err(Error::Corruption { path, offset, .. }) => {
             assert_eq!((path, offset), (segment.clone(), UNIT_BYTES as u64));
         }
@@ -395,8 +395,8 @@ fn damage_below_the_durable_position_is_reported_and_a_torn_tail_is_cut() {
     flip(&segment, UNIT_BYTES + 200);
     // Nothing knows that the last block was durable, and without the ring it is a torn tail.
     flip(&segment, 3 * UNIT_BYTES + 200);
-    flip(&image.path().join(RING_NAME), 3 * UNIT_BYTES + 200);
-    let again = Running::open(image.path(), &small(), 0).expect("reopen");
+    flip(&copy.path().join(RING_NAME), 3 * UNIT_BYTES + 200);
+    let again = Running::open(copy.path(), &small(), 0).expect("reopen");
     assert_eq!(again.replayed.len(), 2);
     again.close();
 }
@@ -406,10 +406,10 @@ fn a_missing_ring_or_segment_is_an_error() {
     let dir = tempfile::tempdir().expect("tempdir");
     let running = Running::open(dir.path(), &small(), 0).expect("open");
     running.append(b"only in the ring");
-    let image = crash_image(dir.path());
-    let second = crash_image(dir.path());
+    let copy = crash_copy(dir.path());
+    let second = crash_copy(dir.path());
     running.close();
-    let (ring, mut damaged) = (image.path().join(RING_NAME), Vec::new());
+    let (ring, mut damaged) = (copy.path().join(RING_NAME), Vec::new());
     for bytes in [Some(8 << 40), Some(UNIT_BYTES as u64), Some(0), None] {
         match bytes {
             Some(bytes) => {
@@ -420,7 +420,7 @@ fn a_missing_ring_or_segment_is_an_error() {
         }
         // The second opening must not find a ring that the first one has made.
         for _ in 0..2 {
-            let refused = Running::open(image.path(), &small(), 0).map(|_| ());
+            let refused = Running::open(copy.path(), &small(), 0).map(|_| ());
             damaged.push((bytes, refused));
         }
         assert_eq!(ring.metadata().ok().map(|it| it.len()), bytes);

@@ -14,20 +14,20 @@ mod checkpoint;
 mod entries;
 mod flush;
 mod foreign_log;
-mod image;
 mod load;
 mod seek_credit;
 mod sizes;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod tree_copy;
 mod work;
 
 pub use check::{CheckReport, Problem};
 pub(crate) use checkpoint::link_or_copy;
-pub(crate) use image::{Image, ImageTable};
 pub(crate) use load::{Load, Place};
 pub use stats::{LevelStats, TreeStats, WorkStats};
+pub(crate) use tree_copy::{CopiedTable, TreeCopy};
 
 use super::compaction::{CompactionExecutor, Hidden, LocalExecutor, Running, Shape};
 use super::iter::{LevelIterator, Run, Source};

@@ -14,7 +14,7 @@
 use super::repair;
 use super::report::{Repaired, Resurrection};
 use crate::db::Db;
-use crate::directory::{IMAGE_NAME, sync_parent};
+use crate::directory::{INDEX_SNAPSHOT_NAME, sync_parent};
 use crate::error::{Error, Result};
 use crate::inspect::{CheckReport, Inspection};
 use crate::options::Options;
@@ -59,8 +59,13 @@ pub fn repair_in_place(
 fn is_sound(storage: &Arc<dyn Storage>, dir: &Path, options: &Options) -> Result<bool> {
     let checked = Inspection::open(Arc::clone(storage), dir)
         .and_then(|inspection| inspection.check(&mut |_| ()));
-    // An image of the indexes that is damaged goes when the directory is opened.
-    let is_whole = |report: CheckReport| report.problems.iter().all(|it| it.file == IMAGE_NAME);
+    // A damaged index snapshot goes when the directory is opened.
+    let is_whole = |report: CheckReport| {
+        report
+            .problems
+            .iter()
+            .all(|it| it.file == INDEX_SNAPSHOT_NAME)
+    };
     if !checked.is_ok_and(is_whole) {
         return Ok(false);
     }

@@ -8,7 +8,7 @@
 //! what was being written when the process or the machine died.
 
 use super::report::{Loss, Resurrection, damage_of};
-use super::ring::{RingBlock, RingImage};
+use super::ring::{RingBlock, RingCopy};
 use crate::directory::{JOURNAL_NAME, RING_NAME, segment_name, segment_number};
 use crate::error::Result;
 use crate::inspect::segment::{self, Known, Step};
@@ -368,7 +368,7 @@ impl Journal<'_> {
                 Resurrection::Possible,
             )));
         }
-        let ring = RingImage::new(&bytes, self.state.map(|it| it.incarnation));
+        let ring = RingCopy::new(&bytes, self.state.map(|it| it.incarnation));
         let mut at = walk.next_lsn.unwrap_or_else(|| ring.first_lsn());
         let had_hole = walk.hole.is_some();
         while let Some(block) = ring.block_from(at) {

@@ -6,7 +6,7 @@ use waystation_format::log::{
 };
 
 /// A ring that no thread writes to.
-pub(super) struct RingImage<'a> {
+pub(super) struct RingCopy<'a> {
     bytes: &'a [u8],
     incarnation: u64,
     /// The closed blocks, in the order of the stream.
@@ -38,7 +38,7 @@ impl RingBlock {
     }
 }
 
-impl<'a> RingImage<'a> {
+impl<'a> RingCopy<'a> {
     /// The blocks of life `incarnation`; of the latest, if that is not known.
     pub(super) fn new(bytes: &'a [u8], incarnation: Option<u64>) -> Self {
         let length = bytes.len() as u64;

@@ -463,7 +463,7 @@ mod tests {
     fn capped(machine: &Arc<SimStorage>, limit: u64) -> Capped {
         let inner: Arc<dyn Storage> = machine.clone();
         let growth_of = |name: &str| match name {
-            "image" => Growth::Spare,
+            "snapshot" => Growth::Spare,
             "table" => Growth::Bulk,
             "fresh" => Growth::Fresh,
             "log" => Growth::Log,
@@ -567,7 +567,7 @@ mod tests {
             for missing in [0, 777, lives + 777] {
                 storage.disk.set_reserve(missing);
                 let at_low_priority = replaced + missing + log + 555;
-                grow("image", at_low_priority);
+                grow("snapshot", at_low_priority);
                 super::at_low_priority(|| grow("table", at_low_priority));
                 grow("table", replaced + missing.saturating_sub(lives));
                 grow("log", replaced + missing);
@@ -583,7 +583,7 @@ mod tests {
                     .expect("remove");
             }
             assert_counted(&storage, 1000);
-            for name in ["image", "table", "log", "fresh", "vital", "replaced"] {
+            for name in ["snapshot", "table", "log", "fresh", "vital", "replaced"] {
                 storage.remove(&Path::new(DIR).join(name)).expect("remove");
             }
             assert_counted(&storage, 0);

@@ -35,7 +35,7 @@
 //! | a put of `b` bytes | `b` of the log, `b` of `O` | `F - M >= for_puts + C + O + b` | `F + R >= reserve + C / 2` | by far |
 //! | a long put | `b`, and `b` until it is in segments, as it may be laid out anew whole | `.. + 2b` | as above | as above |
 //! | settling | `O` | `F - M >= for_settling + C + O` | as above | as above |
-//! | a merge, an image | `F` | `F - M >= for_log + C + O` | as above | what is behind `for_log` |
+//! | a merge, an index snapshot | `F` | `F - M >= for_log + C + O` | as above | what is behind `for_log` |
 //! | a deletion, a departure | `b` of the log | `F - M >= for_log + C + O + b`; or `b < S`, and (1) with `S - b` | either | no `F` is taken from what is in `S` |
 //! | a segment of the log | `F` for `S` | `F >= M + C` | `F + S` stays | what was let in was counted for one segment (`for_puts`) |
 //! | a flush, a load | `F` for `O` | `F >= C + (M - for_lives)` | `F + R >= opening + C / 2` | `F + O` stays |

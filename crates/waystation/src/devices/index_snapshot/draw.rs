@@ -12,7 +12,7 @@ use crate::devices::index::{Leaves, Window};
 use crate::devices::log_release::Checkpoints;
 use crate::devices::residency::Residency;
 use crate::devices::table::DeviceTable;
-use crate::directory::{IMAGE_DRAFT, IMAGE_NAME};
+use crate::directory::{INDEX_SNAPSHOT_DRAFT, INDEX_SNAPSHOT_NAME};
 use crate::error::Result;
 use crate::storage::{Duty, IoPriority, Storage};
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -158,7 +158,7 @@ impl IndexSnapshots {
         let needed = context.upper.table.oldest_need();
         if lsn > 0 && needed.is_none_or(|(first, _)| first >= lsn) {
             self.lsn.store(0, SeqCst);
-            remove(context.storage, context.dir, IMAGE_NAME);
+            remove(context.storage, context.dir, INDEX_SNAPSHOT_NAME);
         }
     }
 
@@ -188,8 +188,8 @@ impl IndexSnapshots {
         // What happened up to there is told by it, and the log is durable.
         checkpoints.write(context, 0, IoPriority::Low)?;
         context.storage.rename(
-            &context.dir.join(IMAGE_DRAFT),
-            &context.dir.join(IMAGE_NAME),
+            &context.dir.join(INDEX_SNAPSHOT_DRAFT),
+            &context.dir.join(INDEX_SNAPSHOT_NAME),
         )?;
         context.storage.sync_dir(context.dir)?;
         self.lsn.store(lsn, SeqCst);
@@ -199,7 +199,7 @@ impl IndexSnapshots {
 
 fn stop_drawing(storage: &dyn Storage, dir: &Path, drawing: &mut Drawing) {
     drawing.sketch = None;
-    remove(storage, dir, IMAGE_DRAFT);
+    remove(storage, dir, INDEX_SNAPSHOT_DRAFT);
 }
 
 fn begin<E: Memtables>(context: &Context<'_, E>, drawing: &mut Drawing) -> Result<Sketch> {

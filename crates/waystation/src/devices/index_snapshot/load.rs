@@ -4,7 +4,7 @@ use super::{End, Head, Next, SnapshotReader};
 use crate::devices::inserters::Parts;
 use crate::devices::replay::{DeviceReplay, Shown};
 use crate::devices::residency::Residency;
-use crate::directory::{IMAGE_DRAFT, IMAGE_NAME};
+use crate::directory::{INDEX_SNAPSHOT_DRAFT, INDEX_SNAPSHOT_NAME};
 use crate::error::{Error, Result};
 use crate::log::Inserters;
 use crate::storage::Storage;
@@ -24,7 +24,7 @@ pub(crate) struct Spared {
 
 /// Has `devices` begin with what the index snapshot in `dir` shows. One that is of no use is removed: the log tells the same.
 pub(crate) fn load(storage: &dyn Storage, dir: &Path, devices: &mut DeviceReplay) -> Spared {
-    remove(storage, dir, IMAGE_DRAFT);
+    remove(storage, dir, INDEX_SNAPSHOT_DRAFT);
     match take(storage, dir, devices) {
         Ok(Some(spared)) => return spared,
         Ok(None) => {}
@@ -35,7 +35,7 @@ pub(crate) fn load(storage: &dyn Storage, dir: &Path, devices: &mut DeviceReplay
             }
         }
     }
-    remove(storage, dir, IMAGE_NAME);
+    remove(storage, dir, INDEX_SNAPSHOT_NAME);
     Spared::default()
 }
 
@@ -48,7 +48,7 @@ pub(super) fn remove(storage: &dyn Storage, dir: &Path, name: &str) {
 }
 
 fn take(storage: &dyn Storage, dir: &Path, devices: &mut DeviceReplay) -> Result<Option<Spared>> {
-    let Some(mut snapshot) = SnapshotReader::open(storage, &dir.join(IMAGE_NAME))? else {
+    let Some(mut snapshot) = SnapshotReader::open(storage, &dir.join(INDEX_SNAPSHOT_NAME))? else {
         return Ok(None);
     };
     let header = snapshot.header;

@@ -1,11 +1,11 @@
-//! Images are read as they were written, and not otherwise.
+//! Index snapshots are read as they were written, and not otherwise.
 
 use super::*;
 use crate::devices::index::{Entry, Spot, Window};
 use crate::devices::ledger::Ledger;
 use crate::devices::residency::Residency;
 use crate::devices::table::DeviceTable;
-use crate::directory::{IMAGE_DRAFT, IMAGE_NAME, read_file};
+use crate::directory::{INDEX_SNAPSHOT_DRAFT, INDEX_SNAPSHOT_NAME, read_file};
 use crate::error::{Error, Result};
 use crate::options::Extractor;
 use crate::storage::{Area, OpenMode, SimStorage, Storage, Transfer};
@@ -51,14 +51,17 @@ fn write(storage: &dyn Storage, residencies: &Residencies, chunk: usize) {
         }
     }
     writer.finish(77).expect("finish");
-    let (draft, name) = (dir().join(IMAGE_DRAFT), dir().join(IMAGE_NAME));
+    let (draft, name) = (
+        dir().join(INDEX_SNAPSHOT_DRAFT),
+        dir().join(INDEX_SNAPSHOT_NAME),
+    );
     storage.rename(&draft, &name).expect("rename");
 }
 
 /// What is in the index snapshot, the parts of a residency put together.
 fn read(storage: &dyn Storage) -> Result<(Residencies, End)> {
     let mut snapshot =
-        SnapshotReader::open(storage, &dir().join(IMAGE_NAME))?.expect("it is there");
+        SnapshotReader::open(storage, &dir().join(INDEX_SNAPSHOT_NAME))?.expect("it is there");
     assert_eq!(snapshot.header, HEADER);
     let (mut residencies, mut packed) = (Residencies::new(), Window::default());
     loop {
@@ -162,7 +165,7 @@ fn every_flip_and_every_cut_is_seen() {
     let mut residencies = sample();
     residencies[1].3.truncate(20);
     write(&*storage, &residencies, 6);
-    let path = dir().join(IMAGE_NAME);
+    let path = dir().join(INDEX_SNAPSHOT_NAME);
     let whole = read_file(&*storage, &path).expect("read");
     let is_refused = |bytes: &[u8]| {
         let file = storage.open(&path, OpenMode::Create, Transfer::Buffered, Area::Tables);
@@ -197,7 +200,7 @@ fn sections_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn an_image_ends_before_what_is_coming_and_before_what_came_meanwhile() {
+fn an_index_snapshot_ends_before_what_is_coming_and_before_what_came_meanwhile() {
     let table = DeviceTable::new(Extractor::until(b':'), true, Ledger::default());
     let coming = |prefix: &[u8], first: u64| {
         let residency = Arc::new(Residency::new(prefix, Duration::ZERO));

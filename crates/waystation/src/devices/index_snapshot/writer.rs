@@ -3,7 +3,7 @@
 use super::section::{Head, Versions, put_part};
 use super::{End, FRAME_BYTES, Header, SECTION_BYTES, section_checksum};
 use crate::devices::index::{Entry, Window};
-use crate::directory::IMAGE_DRAFT;
+use crate::directory::INDEX_SNAPSHOT_DRAFT;
 use crate::error::Result;
 use crate::storage::{Output, Storage};
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(crate) struct SnapshotWriter {
 impl SnapshotWriter {
     /// Begins an index snapshot in `dir`.
     pub(crate) fn create(storage: &dyn Storage, dir: &Path, header: &Header) -> Result<Self> {
-        let mut output = Output::create(storage, &dir.join(IMAGE_DRAFT))?;
+        let mut output = Output::create(storage, &dir.join(INDEX_SNAPSHOT_DRAFT))?;
         let bytes = header.encode();
         output.append(&bytes)?;
         Ok(Self {

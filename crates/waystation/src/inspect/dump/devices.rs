@@ -4,7 +4,7 @@ use super::{Item, Out};
 use crate::devices::checkpoint::{self, CheckpointError, Saved, SavedDevice};
 use crate::devices::record::DeviceEvent;
 use crate::error::Result;
-use crate::inspect::image::{Shown, each_part};
+use crate::inspect::index_snapshot::{Shown, each_part};
 use crate::inspect::source::Source;
 use crate::storage::Storage;
 use std::path::Path;
@@ -79,8 +79,12 @@ pub(super) fn checkpoint(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// An image of the upper level's indexes.
-pub(super) fn image(storage: &dyn Storage, path: &Path, out: &mut Out<'_, '_>) -> Result<()> {
+/// An index snapshot.
+pub(super) fn index_snapshot(
+    storage: &dyn Storage,
+    path: &Path,
+    out: &mut Out<'_, '_>,
+) -> Result<()> {
     let end = each_part(storage, path, &mut |shown| match shown {
         Shown::Header(header) => {
             out.fact("identity", header.engine);

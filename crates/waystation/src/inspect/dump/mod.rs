@@ -7,8 +7,8 @@ mod tree;
 
 use super::source::Source;
 use crate::directory::{
-    CHECKPOINT_DRAFT, CHECKPOINT_NAME, GRAVES_NAME, IMAGE_DRAFT, IMAGE_NAME, JOURNAL_NAME,
-    RESERVE_NAME, RING_NAME, SIDE_FILE, segment_number, spill_number,
+    CHECKPOINT_DRAFT, CHECKPOINT_NAME, GRAVES_NAME, INDEX_SNAPSHOT_DRAFT, INDEX_SNAPSHOT_NAME,
+    JOURNAL_NAME, RESERVE_NAME, RING_NAME, SIDE_FILE, segment_number, spill_number,
 };
 use crate::error::{Error, Result};
 use crate::storage::{Area, Storage};
@@ -171,7 +171,7 @@ enum Kind {
     SideFile,
     Devices,
     Graves,
-    Image,
+    IndexSnapshot,
     SpillFile,
     Reserve,
     Text,
@@ -201,7 +201,7 @@ pub fn dump(storage: &dyn Storage, path: &Path, sink: &mut ItemSink<'_>) -> Resu
         Kind::SideFile => tree::side_file(&source, &mut out),
         Kind::Devices => devices::checkpoint(&source, &mut out),
         Kind::Graves => tree::graves(&source, &mut out),
-        Kind::Image => devices::image(storage, path, &mut out),
+        Kind::IndexSnapshot => devices::index_snapshot(storage, path, &mut out),
         Kind::Reserve => {
             out.fact("kept for the next opening (bytes)", source.bytes());
             Ok(())
@@ -242,7 +242,7 @@ fn kind(source: &Source) -> Result<Kind> {
         SIDE_FILE => return Ok(Kind::SideFile),
         CHECKPOINT_NAME | CHECKPOINT_DRAFT => return Ok(Kind::Devices),
         GRAVES_NAME => return Ok(Kind::Graves),
-        IMAGE_NAME | IMAGE_DRAFT => return Ok(Kind::Image),
+        INDEX_SNAPSHOT_NAME | INDEX_SNAPSHOT_DRAFT => return Ok(Kind::IndexSnapshot),
         _ => {}
     }
     kind_by_bytes(source)?.ok_or_else(|| Error::Incompatible {
@@ -261,7 +261,7 @@ fn kind_by_bytes(source: &Source) -> Result<Option<Kind>> {
         (b"WAYSTATN", _) => Some(Kind::SideFile),
         (b"WSDEVICE", _) => Some(Kind::Devices),
         (b"WSGRAVES", _) => Some(Kind::Graves),
-        (b"WSINDEXS", _) => Some(Kind::Image),
+        (b"WSINDEXS", _) => Some(Kind::IndexSnapshot),
         (_, [0x57, 0xfb, 0x80, 0x8b, 0x24, 0x75, 0x47, 0xdb]) => Some(Kind::Table),
         _ => None,
     })

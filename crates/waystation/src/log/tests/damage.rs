@@ -61,10 +61,10 @@ fn long_log(dir: &Path, synced: bool) -> u64 {
     if synced {
         running.log.sync(end).expect("sync");
     }
-    let image = resting_image(dir);
+    let copy = resting_copy(dir);
     running.close();
     std::fs::remove_dir_all(dir).expect("remove");
-    std::fs::rename(image.keep(), dir).expect("rename");
+    std::fs::rename(copy.keep(), dir).expect("rename");
     last + 1
 }
 
@@ -170,21 +170,21 @@ fn a_flipped_bit_in_a_header_is_told() {
         let (_, end) = running.append(&payload(i, 90_000));
         running.log.sync(end).expect("sync");
     }
-    let image = crash_image(dir.path());
+    let copy = crash_copy(dir.path());
     running.close();
     let last = 6;
-    let segments = segments(image.path());
+    let segments = segments(copy.path());
     assert!(segments.len() >= 2);
     for (path, _) in &segments {
         flip_each(path, 0..72, |bit| {
             let what = format!("{} bit {bit}", path.display());
-            let opens = assert_no_silent_loss(image.path(), 0, last, &what);
+            let opens = assert_no_silent_loss(copy.path(), 0, last, &what);
             assert!(!opens, "{what}: passed over");
         });
         // The first block's header.
         flip_each(path, UNIT_BYTES..UNIT_BYTES + 64, |bit| {
             assert_no_silent_loss(
-                image.path(),
+                copy.path(),
                 0,
                 last,
                 &format!("{} bit {bit}", path.display()),
@@ -193,16 +193,13 @@ fn a_flipped_bit_in_a_header_is_told() {
         let length = std::fs::metadata(path).expect("size").len() as usize;
         flip_each(path, length - 72..length, |bit| {
             let what = format!("{} bit {bit}", path.display());
-            assert!(
-                assert_no_silent_loss(image.path(), 0, last, &what),
-                "{what}"
-            );
+            assert!(assert_no_silent_loss(copy.path(), 0, last, &what), "{what}");
         });
     }
-    let journal = image.path().join(JOURNAL_NAME);
+    let journal = copy.path().join(JOURNAL_NAME);
     flip_each(&journal, 0..48, |bit| {
         let storage = OsStorage::new();
-        let error = read_journal(&*storage, image.path()).expect_err("told");
+        let error = read_journal(&*storage, copy.path()).expect_err("told");
         assert!(is_told(&error), "JOURNAL bit {bit}: {error}");
     });
 }
@@ -212,20 +209,20 @@ fn a_log_that_is_expected_must_be_there() {
     let dir = tempfile::tempdir().expect("tempdir");
     let running = Running::open(dir.path(), &small(), 0).expect("open");
     running.append(b"something");
-    let image = crash_image(dir.path());
+    let copy = crash_copy(dir.path());
     running.close();
-    std::fs::remove_file(image.path().join(JOURNAL_NAME)).expect("remove");
-    let before = std::fs::read_dir(image.path()).expect("list").count();
+    std::fs::remove_file(copy.path().join(JOURNAL_NAME)).expect("remove");
+    let before = std::fs::read_dir(copy.path()).expect("list").count();
     let storage: Arc<dyn Storage> = OsStorage::new();
     let opened = open(
         &storage,
-        image.path(),
+        copy.path(),
         &small(),
         &Needs::after(0),
         true,
         &mut |_| Ok(()),
     );
     assert!(opened.is_err_and(|error| is_told(&error)));
-    let after = std::fs::read_dir(image.path()).expect("list").count();
+    let after = std::fs::read_dir(copy.path()).expect("list").count();
     assert_eq!(before, after, "nothing was removed");
 }

@@ -299,7 +299,7 @@ impl VersionSet {
         state: &State,
         target: &Path,
     ) -> Result<()> {
-        let (number, files) = self.image(version, flushed_through, state);
+        let (number, files) = self.copied_files(version, flushed_through, state);
         let current = (CURRENT.to_owned(), current_content(number).into());
         for (name, content) in files.into_iter().chain([current]) {
             let temporary = temporary_name(number);
@@ -310,7 +310,7 @@ impl VersionSet {
 
     /// The files that make a directory with the tables of `version` a database: a MANIFEST and, where the rooms above have
     /// any `state`, the side file behind the fence. `CURRENT` is the caller's to write, at last. With the MANIFEST's number.
-    pub(crate) fn image(
+    pub(crate) fn copied_files(
         &self,
         version: &Version,
         flushed_through: u64,

@@ -3,7 +3,7 @@
 //! ```text
 //! newest   |AAAA|BBBB|CCCC|DD    what reads see
 //! durable  |AAAA|bbbb|cccc|      what a sync made durable, or write-back since
-//! unsettled      x    x    x     sectors that may differ, as far as the newest image goes
+//! unsettled      x    x    x     sectors that may differ, as far as the newest content goes
 //! ```
 //! A power cut leaves each unsettled sector old or new, and the length old, new, or at a sector between.
 //! Sectors are atomic, as drives promise. Write-back at random moments makes any version a sector ever had,
@@ -105,7 +105,7 @@ impl Content {
         }
     }
 
-    /// Copies a sector from the newest image to the durable one.
+    /// Copies a sector from the newest content to the durable one.
     fn settle(&mut self, sector: usize) {
         let start = sector * self.sector_bytes;
         let end = start + self.sector_bytes;

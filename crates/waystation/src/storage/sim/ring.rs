@@ -1,6 +1,6 @@
 //! A simulated ring: memory that outlives its users, and what of it has reached the medium.
 //!
-//! Storing to a ring is no call of the storage, so it never fails. The medium's image is brought up to date page by
+//! Storing to a ring is no call of the storage, so it never fails. The medium's copy is brought up to date page by
 //! page at random moments (when something else is written or synced), as write-back does; a power cut leaves
 //! each page as it is or as the medium last got it, which may be several laps ago.
 

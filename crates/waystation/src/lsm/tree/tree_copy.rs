@@ -1,4 +1,4 @@
-//! Images: what a copy of the tree, as it is now, consists of, for a copy of the files.
+//! Tree copies: the files that a copy of the tree, as it is now, consists of.
 
 use super::Tree;
 use crate::error::Result;
@@ -6,18 +6,18 @@ use crate::lsm::version::{State, Version};
 use crate::sync::Arc;
 use std::path::PathBuf;
 
-/// What a copy consists of. The tables stay for as long as this is held.
-pub(crate) struct Image {
+/// The files of a copy. The tables stay for as long as this is held.
+pub(crate) struct TreeCopy {
     /// The files that describe it: name and content.
     pub(crate) made: Vec<(String, Vec<u8>)>,
-    pub(crate) tables: Vec<ImageTable>,
+    pub(crate) tables: Vec<CopiedTable>,
     /// Writes up to this sequence number are in tables.
     pub(crate) flushed_through: u64,
     _version: Arc<Version>,
 }
 
-/// A table of an image.
-pub(crate) struct ImageTable {
+/// A table of a tree copy.
+pub(crate) struct CopiedTable {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
@@ -25,19 +25,22 @@ pub(crate) struct ImageTable {
 
 impl Tree {
     /// The tree as it is now; in the copy the rooms above find `state`. Without any, `LevelDB` may open the copy.
-    pub(crate) fn image(&self, state: &State) -> Result<Image> {
+    pub(crate) fn tree_copy(&self, state: &State) -> Result<TreeCopy> {
         let (version, flushed_through) = self.versions.current_and_flushed_through();
         let mut tables = Vec::new();
         for (_, table) in version.tables() {
             let name = self.file_of(table)?;
-            tables.push(ImageTable {
+            tables.push(CopiedTable {
                 path: self.dir.join(&name),
                 name,
                 bytes: table.file_bytes,
             });
         }
-        Ok(Image {
-            made: self.versions.image(&version, flushed_through, state).1,
+        Ok(TreeCopy {
+            made: self
+                .versions
+                .copied_files(&version, flushed_through, state)
+                .1,
             tables,
             flushed_through,
             _version: version,
