@@ -61,7 +61,7 @@ const SHORT_SHARE: u64 = 16;
 /// and this long at least (bytes): several of the longest blocks with their index.
 const SHORT_MIN: u64 = 256 << 10;
 /// Writers look at the file system after this part of a short segment.
-const LOOK_SHARE: u64 = 4;
+const BACKOFF_SHARE: u64 = 4;
 /// Tables take more than what they hold: no more than this part of it.
 const TABLE_SHARE: u64 = 8;
 
@@ -253,7 +253,7 @@ impl DiskReserve {
     /// Notes how far the log is, about: every writer reads this, so it changes seldom. Under the front's lock.
     #[inline]
     pub(crate) fn note_written(&self, lsn: u64) {
-        if lsn >= self.written_lsn.load(Relaxed) + self.margins.short / LOOK_SHARE {
+        if lsn >= self.written_lsn.load(Relaxed) + self.margins.short / BACKOFF_SHARE {
             self.written_lsn.store(lsn, Relaxed);
         }
     }

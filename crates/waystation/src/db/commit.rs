@@ -14,7 +14,7 @@
 //!
 //! Invariants: after step 2 nothing fails until the record is complete; what `apply` fills, `admit` has found room for; a
 //! write goes to the memtable that was active at its place in the log, so a memtable holds exactly the records between two
-//! positions. Whatever is committed ends a rest.
+//! positions. Every commit wakes the watch of an idle database.
 
 use super::Core;
 use crate::error::Result;
@@ -50,7 +50,7 @@ impl Core {
         };
         let applied = apply(admitted, logged);
         self.log.publish(reservation);
-        self.end_rest();
+        self.idle.note_change();
         if self.is_long(payload.len()) {
             self.log.write_all();
         }

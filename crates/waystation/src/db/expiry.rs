@@ -19,10 +19,10 @@ use crate::sync::lock;
 use std::time::Duration;
 use waystation_format::batch::Operation;
 
-/// At rest, expired keys are gathered for so long before they are flushed.
-const GATHER_AT_REST: Duration = Duration::from_secs(1);
-/// While writes come; memory is full sooner as a rule.
-const GATHER_AT_WORK: Duration = Duration::from_secs(10);
+/// In an idle database expired keys are gathered for so long before they are flushed.
+const GATHER_WHEN_IDLE: Duration = Duration::from_secs(1);
+/// In a busy one; memory is full sooner as a rule.
+const GATHER_WHEN_BUSY: Duration = Duration::from_secs(10);
 
 impl Core {
     /// The time (microseconds since 1970).
@@ -78,8 +78,8 @@ impl Core {
         }
         let gather = match self.options.deletion_deadline {
             _ if at_once => Duration::ZERO,
-            None if !self.is_idle() => GATHER_AT_WORK,
-            _ => self.gather_at_rest(),
+            None if !self.is_idle() => GATHER_WHEN_BUSY,
+            _ => self.gather_when_idle(),
         };
         if due_from.saturating_add(micros(gather)) > self.oldest_time() {
             return;
@@ -91,10 +91,10 @@ impl Core {
         }
     }
 
-    /// For how long expired keys are gathered at rest.
-    pub(super) fn gather_at_rest(&self) -> Duration {
+    /// For how long expired keys are gathered in an idle database.
+    pub(super) fn gather_when_idle(&self) -> Duration {
         let deadline = self.options.deletion_deadline;
-        deadline.map_or(GATHER_AT_REST, |it| GATHER_AT_REST.min(it / 4))
+        deadline.map_or(GATHER_WHEN_IDLE, |it| GATHER_WHEN_IDLE.min(it / 4))
     }
 
     /// Logs the time if something has expired: wherever the log goes, it is over there, too, even if a snapshot still

@@ -83,7 +83,7 @@ impl Core {
         if from == u64::MAX {
             return Expiry::Nothing;
         }
-        let gather = self.gather_at_rest();
+        let gather = self.gather_when_idle();
         let due = from.saturating_add(micros(gather));
         let time = self.time();
         if due > time {
@@ -96,12 +96,6 @@ impl Core {
         } else {
             Expiry::Flush
         }
-    }
-
-    /// Something was committed.
-    #[inline]
-    pub(super) fn end_rest(&self) {
-        self.idle.note_change();
     }
 
     /// Whether no thread has written for a while.

@@ -156,7 +156,7 @@ impl SavedDevice {
 pub(crate) fn saved_devices(table: &DeviceTable, duty: &Duty<'_>) -> Vec<SavedDevice> {
     let devices = table.all();
     let save = |device: &super::table::Device| {
-        duty.rest();
+        duty.pause();
         device.with_state(|state| {
             let is_known = !state.is_empty();
             is_known.then(|| SavedDevice::of(device.prefix(), state))

@@ -146,7 +146,7 @@ pub(crate) fn reap<E: Engine>(context: &Context<'_, E>) {
         }
         for index in reaped.indexes {
             drop::<Index>(index);
-            duty.rest();
+            duty.pause();
         }
     }
 }

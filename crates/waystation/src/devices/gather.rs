@@ -75,7 +75,7 @@ impl<'a> Gather<'a> {
         let mut bytes = 0;
         let mut window = Window::default();
         while bytes < GATHER_BYTES {
-            self.duty.rest();
+            self.duty.pause();
             let Some(residency) = self.residencies.get(self.next_residency) else {
                 break;
             };
@@ -135,7 +135,7 @@ impl<'a> Gather<'a> {
             let left = self.values.capacity() - GIVEN_BACK_BYTES;
             self.values.truncate(left);
             self.values.shrink_to(left);
-            self.duty.rest();
+            self.duty.pause();
         }
     }
 
@@ -192,7 +192,7 @@ impl EntryStream for Gather<'_> {
         };
         if next.value.start >= self.rest_at {
             self.rest_at = next.value.start + REST_BYTES;
-            self.duty.rest();
+            self.duty.pause();
         }
         Ok(())
     }

@@ -105,7 +105,7 @@ impl Checkpoints {
         };
         let duty = Duty::new(context.storage, &priority);
         let saved = checkpoint::saved_devices(table, &duty);
-        let saved = saved.iter().inspect(|_| duty.rest());
+        let saved = saved.iter().inspect(|_| duty.pause());
         let content = checkpoint::encode(&directory, saved, &table.ledger);
         let (mut end, mut last) = (0, 0);
         context

@@ -244,7 +244,7 @@ impl Settler {
             .filter_map(|(number, residency)| {
                 let (first, last) = key_range(residency)?;
                 let bytes = residency.log_bytes();
-                duty.rest();
+                duty.pause();
                 Some(Candidate {
                     residency: number,
                     bytes,

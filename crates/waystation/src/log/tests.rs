@@ -113,8 +113,8 @@ fn crash_copy(dir: &Path) -> tempfile::TempDir {
     copy
 }
 
-/// What a process crash leaves once the writers have come to rest: a copy of files that change is of no one moment.
-fn resting_copy(dir: &Path) -> tempfile::TempDir {
+/// What a process crash leaves once the writers are idle: a copy of files that change is of no one moment.
+fn idle_copy(dir: &Path) -> tempfile::TempDir {
     let is_same = |copy: &Path| {
         let entries = std::fs::read_dir(dir)
             .expect("list")

@@ -86,7 +86,7 @@ impl GraveStore {
         }
     }
 
-    /// Deletions up to here have waited for half of their time; at rest, or when there are too many, all have.
+    /// Deletions up to here have waited for half of their time; in an idle database, or when there are too many, all have.
     pub(super) fn overdue_through(&self, read_state: &ReadState, is_idle: bool) -> u64 {
         if read_state.flushed.counting_bytes() > self.parts.limit_bytes / PURGE_SHARE {
             return u64::MAX;

@@ -48,7 +48,7 @@ use std::time::Duration;
 /// When graves take this part of their memory, all that they hide is purged: sooner than they leave it.
 const PURGE_SHARE: usize = 2;
 /// After a look at graves or spill files, the next comes at the earliest after so many times as long.
-const LOOK_SHARE: u32 = 10;
+const BACKOFF_SHARE: u32 = 10;
 
 /// What the store asks of the database that it belongs to.
 pub(crate) trait Owner {
@@ -156,8 +156,8 @@ impl GraveStore {
         flushed.through().max(self.opened_at)
     }
 
-    /// What graves hide from all who read at `snapshot` or later, and from the log's point of view for good. At rest
-    /// (`is_idle`) whatever is hidden is overdue, if there is a deadline.
+    /// What graves hide from all who read at `snapshot` or later, and from the log's point of view for good. In an idle
+    /// database (`is_idle`) whatever is hidden is overdue, if there is a deadline.
     pub(crate) fn hidden_from(
         &self,
         read_state: &ReadState,

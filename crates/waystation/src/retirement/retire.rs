@@ -2,7 +2,7 @@
 
 use super::file::GravesFile;
 use super::proof::{Needs, Outside, retire};
-use super::{GraveStore, LOOK_SHARE, Owner, UpperLevel};
+use super::{BACKOFF_SHARE, GraveStore, Owner, UpperLevel};
 use crate::cemetery::flushed::FlushedGraves;
 use crate::read_state::ReadState;
 use crate::sync::Arc;
@@ -44,7 +44,7 @@ impl GraveStore {
             file.is_stale = true;
         }
         let ended = self.now();
-        file.look_at = ended + ended.saturating_sub(begun) * LOOK_SHARE;
+        file.look_at = ended + ended.saturating_sub(begun) * BACKOFF_SHARE;
         are_some
     }
 

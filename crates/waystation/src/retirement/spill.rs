@@ -16,7 +16,7 @@
 use super::file::GravesFile;
 use super::proof::{Runs, is_worn};
 use super::retire::outside;
-use super::{GraveStore, LOOK_SHARE, LookedAt, Owner};
+use super::{BACKOFF_SHARE, GraveStore, LookedAt, Owner};
 use crate::cemetery::expiry::micros;
 use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::sorted::{Grave, SortedGraves};
@@ -228,7 +228,7 @@ impl GraveStore {
             upkeep.looked_at = looked;
         }
         let ended = self.now();
-        let pause = ended.saturating_sub(begun).saturating_mul(LOOK_SHARE);
+        let pause = ended.saturating_sub(begun).saturating_mul(BACKOFF_SHARE);
         upkeep.look_at = ended + pause.min(LOOK_PAUSE_MAX);
         done
     }

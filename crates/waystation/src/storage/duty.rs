@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// For so long work goes on.
 const WORK: Duration = Duration::from_micros(500);
-/// A rest is no longer than this.
-const REST_MAX: Duration = Duration::from_millis(2);
+/// A pause is no longer than this.
+const PAUSE_MAX: Duration = Duration::from_millis(2);
 
 /// The priority of long work: which part of the time it takes, and how large its reads are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,19 +49,19 @@ impl<'a> Duty<'a> {
     }
 
     /// Sleeps if it is time to.
-    pub(crate) fn rest(&self) {
+    pub(crate) fn pause(&self) {
         let now = self.storage.now();
         let worked = now.saturating_sub(self.resumed.get());
         if worked < WORK {
             return;
         }
-        let rest = match self.priority() {
+        let pause = match self.priority() {
             IoPriority::Low => 2 * worked,
             IoPriority::Medium => worked,
             IoPriority::High => Duration::ZERO,
         };
-        if !rest.is_zero() {
-            self.storage.sleep(rest.min(REST_MAX));
+        if !pause.is_zero() {
+            self.storage.sleep(pause.min(PAUSE_MAX));
         }
         self.resumed.set(self.storage.now());
     }
@@ -82,7 +82,7 @@ mod tests {
         let duty = Duty::new(&*storage, &priority);
         for _ in 0..10_000 {
             storage.sleep(Duration::from_micros(100));
-            duty.rest();
+            duty.pause();
         }
         storage.now().saturating_sub(start).as_secs_f64()
     }

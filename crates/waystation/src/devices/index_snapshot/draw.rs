@@ -136,7 +136,7 @@ impl IndexSnapshots {
         };
         let duty = Duty::new(context.storage, &priority);
         while sketch.step(&context.upper.table)? {
-            duty.rest();
+            duty.pause();
             if context.storage.now() > until || context.engine.is_stopping() {
                 return Ok(());
             }

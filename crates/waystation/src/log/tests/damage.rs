@@ -61,7 +61,7 @@ fn long_log(dir: &Path, synced: bool) -> u64 {
     if synced {
         running.log.sync(end).expect("sync");
     }
-    let copy = resting_copy(dir);
+    let copy = idle_copy(dir);
     running.close();
     std::fs::remove_dir_all(dir).expect("remove");
     std::fs::rename(copy.keep(), dir).expect("rename");

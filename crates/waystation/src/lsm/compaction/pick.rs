@@ -8,7 +8,7 @@
 //!    moves the most data down per byte rewritten (no compaction pointer
 //!    has to be remembered, and the worst table waits, not the next one);
 //! 3. when all levels are within their targets, tables of which graves hide much are purged: written anew where they
-//!    are (at rest, less is much; what is overdue comes first of all); and tables that are mostly deletions, as
+//!    are (in an idle database, less is much; what is overdue comes first of all); and tables that are mostly deletions, as
 //!    LevelDB writes them, are merged down, so that a mass delete does not stay in the way of scans for long;
 //! 4. for the sake of readers, who have to look into each table of level 0 and into each level, more is merged
 //!    down: when no thread writes, what overlaps little for what it holds in a level that is due soon (it would have to be
@@ -34,14 +34,14 @@ const BOTTOM: usize = LEVELS - 1;
 /// At least this many deletions make a table worth merging for their sake.
 const MANY_DELETIONS: u64 = 1_000;
 
-/// A table is purged if graves lie over one of so many of its entries; and at rest.
+/// A table is purged if graves lie over one of so many of its entries; and in an idle database.
 const PURGE_SHARE: u64 = 2;
-const PURGE_SHARE_AT_REST: u64 = 8;
+const PURGE_SHARE_WHEN_IDLE: u64 = 8;
 
 /// A level below level 1 is soon due if it holds at least such a part of its target.
 const SOON_DUE_PART: u64 = 4;
 
-/// At rest tables are merged down if that rewrites at most so many bytes of the next level for each of theirs.
+/// In an idle database tables are merged down if that rewrites at most so many bytes of the next level for each of theirs.
 const REST_BYTES_PER_BYTE: u64 = 4;
 
 /// What a choice is made from.
@@ -58,7 +58,7 @@ pub(crate) struct Context<'a> {
     /// The oldest sequence number that a reader may read at.
     pub smallest_snapshot: u64,
     /// Whether no thread wrote for a while.
-    pub at_rest: bool,
+    pub is_idle: bool,
     /// Bytes that may be merged because of what readers paid for looking into several places.
     pub seek_credit_bytes: u64,
     /// What graves hide from all readers.
@@ -92,14 +92,14 @@ pub(crate) fn pick(context: &Context<'_>) -> Choice {
         }
     }
     if let Some(choice) = pick_purge(context, &|burden, table| {
-        let share = if context.at_rest {
-            PURGE_SHARE_AT_REST
+        let share = if context.is_idle {
+            PURGE_SHARE_WHEN_IDLE
         } else {
             PURGE_SHARE
         };
         let entries = table.facts().map_or(0, |facts| facts.entries);
         let is_much = burden.points > 0 && burden.points * share >= entries;
-        is_much || (context.at_rest && burden.ranges)
+        is_much || (context.is_idle && burden.ranges)
     }) {
         return choice;
     }
@@ -327,8 +327,8 @@ fn pick_deletions(context: &Context<'_>) -> Choice {
             if !is_mostly_deletions(table) || context.running.has_table(table.number) {
                 continue;
             }
-            let at_rest = nothing_deeper(context.version, level, &UserRange::of(table));
-            let inputs = if at_rest {
+            let is_lowest = nothing_deeper(context.version, level, &UserRange::of(table));
+            let inputs = if is_lowest {
                 if !all_below(table, context.smallest_snapshot) {
                     continue;
                 }
@@ -351,7 +351,7 @@ fn pick_for_readers(context: &Context<'_>) -> Choice {
             expand::sum_bytes(&inputs.upper),
             expand::sum_bytes(&inputs.lower),
         );
-        let cheap = context.at_rest
+        let cheap = context.is_idle
             && is_soon_due(context, inputs.level)
             && rewritten <= own.saturating_mul(REST_BYTES_PER_BYTE);
         let paid_for = inputs.bytes() <= context.seek_credit_bytes;

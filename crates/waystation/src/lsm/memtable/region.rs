@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// The alignment of smaller regions: a cache line.
 const LINE_BYTES: usize = 64;
-/// As many regions are kept for use again: as many memtables wait for their flush at most, and at rest all go.
+/// As many regions are kept for use again: as many memtables wait for their flush at most, and in an idle database all go.
 const SPARES_MAX: usize = 4;
 
 /// A region of memory, its bytes of any value.

@@ -48,11 +48,11 @@ struct Work<'t> {
 
 impl Tree {
     /// Does the next thing worth doing; whether there was any. `oldest_snapshot` gives the oldest sequence
-    /// number that any reader reads at, or will; `at_rest` says that no thread wrote for a while.
+    /// number that any reader reads at, or will; `is_idle` says that no thread wrote for a while.
     pub(crate) fn compact_once(
         &self,
         oldest_snapshot: &dyn Fn() -> u64,
-        at_rest: bool,
+        is_idle: bool,
     ) -> Result<bool> {
         if self.is_cancelled() {
             return Ok(false);
@@ -64,7 +64,7 @@ impl Tree {
             self.last_snapshot.store(snapshot, Ordering::Relaxed);
             let hidden = self.hidden_from(snapshot);
             let choice = pick(&Context {
-                at_rest,
+                is_idle,
                 seek_credit_bytes: self.seek_credit.bytes(),
                 ..self.context(&version, &running, snapshot, &hidden)
             });
@@ -115,7 +115,7 @@ impl Tree {
     }
 
     /// Whether [`compact_once`](Self::compact_once) would find something to do.
-    pub(crate) fn wants_compaction(&self, at_rest: bool) -> bool {
+    pub(crate) fn wants_compaction(&self, is_idle: bool) -> bool {
         let running = lock(&self.running);
         let version = self.version();
         if version.tables().any(|(_, table)| table.facts.are_unread()) {
@@ -124,7 +124,7 @@ impl Tree {
         let snapshot = self.last_snapshot.load(Ordering::Relaxed);
         let hidden = self.hidden_from(snapshot);
         let context = Context {
-            at_rest,
+            is_idle,
             ..self.context(&version, &running, snapshot, &hidden)
         };
         !matches!(pick(&context), Choice::Nothing)
@@ -278,7 +278,7 @@ impl Tree {
             layout: OutputLayout::from(&self.settings.table),
             running,
             smallest_snapshot,
-            at_rest: false,
+            is_idle: false,
             seek_credit_bytes: 0,
             hidden,
         }

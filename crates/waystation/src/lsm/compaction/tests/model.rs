@@ -188,7 +188,7 @@ impl Model {
             layout: LAYOUT,
             running: &self.running,
             smallest_snapshot: self.smallest_snapshot,
-            at_rest: self.smallest_snapshot.is_multiple_of(2),
+            is_idle: self.smallest_snapshot.is_multiple_of(2),
             seek_credit_bytes: self.smallest_snapshot % 1000,
             hidden: &Hidden::default(),
         };

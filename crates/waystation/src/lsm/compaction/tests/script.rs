@@ -50,7 +50,7 @@ struct State {
     change: Change,
     running: Running,
     snapshot: u64,
-    at_rest: bool,
+    is_idle: bool,
     seek_credit_bytes: u64,
 }
 
@@ -60,7 +60,7 @@ fn answer(question: &str) -> String {
         change: Change::default(),
         running: Running::default(),
         snapshot: 1000,
-        at_rest: false,
+        is_idle: false,
         seek_credit_bytes: 0,
     };
     let mut level = 0;
@@ -73,7 +73,7 @@ fn answer(question: &str) -> String {
             "running" => {
                 state.running.add(parse_claim(&words[1..]));
             }
-            "rest" => state.at_rest = true,
+            "idle" => state.is_idle = true,
             "seek_credit" => state.seek_credit_bytes = words[1].parse().unwrap(),
             "snapshot" => state.snapshot = words[1].parse().unwrap(),
             "pick" | "compact" => ask(&state, &words, &mut out),
@@ -96,7 +96,7 @@ fn ask(state: &State, words: &[&str], out: &mut String) {
         layout: LAYOUT,
         running: &state.running,
         smallest_snapshot: state.snapshot,
-        at_rest: state.at_rest,
+        is_idle: state.is_idle,
         seek_credit_bytes: state.seek_credit_bytes,
         hidden: &Hidden::default(),
     };
