@@ -49,7 +49,7 @@ pub enum Error {
     Resurrection {
         /// The database directory.
         path: PathBuf,
-        /// What is lost, and where.
+        /// The loss, and where it is.
         reasons: String,
     },
     /// The operating system refused an operation on a file.
@@ -78,9 +78,9 @@ pub enum Error {
          delete and compact, or give the database more room"
     )]
     DiskFull {
-        /// What is free, below the database's limit and on the file system.
+        /// The free room, below the database's limit and on the file system.
         free_bytes: u64,
-        /// What is kept free.
+        /// The room that is kept free.
         kept_bytes: u64,
     },
     /// A device is not here, is on its way, or its hand-off does not hold.

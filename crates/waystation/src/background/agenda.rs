@@ -1,4 +1,4 @@
-//! The agenda of one database: what its upkeep does next, and when to look again. Pure functions of what is seen and of the
+//! The agenda of one database: what its upkeep does next, and when to look again. Pure functions of the sight and of the
 //! time; `testdata/agenda.txt` holds their script.
 //!
 //! Two jobs look: the *watch*, after whose looks a database is busy or idle, and the *maintenance of devices*. An event brings
@@ -52,7 +52,7 @@ pub(crate) struct Sight {
     pub(crate) memtable: (usize, usize),
     /// Deletions of keys in it, and whether ranges were deleted in it.
     pub(crate) graves: (usize, bool),
-    /// Only what is kept for what gives room back is left of the disk.
+    /// Only the disk reserve is left of the disk.
     pub(crate) is_short_of_room: bool,
     /// The longest time that deleted data may stay.
     pub(crate) deletion_deadline: Option<Duration>,
@@ -199,7 +199,7 @@ fn is_worth_flushing(sight: &Sight) -> bool {
 pub(crate) struct DeviceSight {
     /// An index snapshot is being drawn.
     pub(crate) is_drawing: bool,
-    /// Only what is kept for what gives room back is left of the disk.
+    /// Only the disk reserve is left of the disk.
     pub(crate) is_short_of_room: bool,
     /// A stream has stalled for too long by then, at the earliest.
     pub(crate) stream_at: Option<Duration>,
@@ -252,7 +252,7 @@ mod tests {
         script::run("agenda", answer);
     }
 
-    /// One database: `look` and `devices` with what is seen, as `name=value` or `name`; times in milliseconds.
+    /// One database: `look` and `devices` with their facts, as `name=value` or `name`; times in milliseconds.
     fn answer(question: &str) -> String {
         let (mut agenda, mut devices) = (Agenda::default(), DeviceAgenda::default());
         let mut out = String::new();

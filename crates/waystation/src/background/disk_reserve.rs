@@ -1,15 +1,15 @@
 //! The disk reserve: room that is kept for what gives room back, and for opening again. How much, and why that is enough, says
 //! the table of [`Margins`]; here is what looks at it before it grows:
-//! - a *put* is refused with `DiskFull` where it would touch what is kept. It is counted with its size, before it has its
+//! - a *put* is refused with `DiskFull` where it would touch the reserve. It is counted with its size, before it has its
 //!   place in the log; a long one, of more than half a ring, twice, until it is in segments: till then an opening may have to
 //!   lay all of it out anew;
 //! - *settling* waits while the tables of what would settle do not fit: it stays in the upper level. What has switched is
 //!   counted until it has settled, after an opening as well;
 //! - *flushing* has what puts and settling leave, so that it always comes to its end; *merging*, which needs room for as
 //!   long as a merge takes, leaves it that;
-//! - *deletions and departures* go on until the log needs the rest for what is in the ring, and then in what is left of the
+//! - *deletions and departures* go on until the log needs the rest for the content of the ring, and then in the rest of the
 //!   log's segments, as long as the next opening finds its room. The log makes short segments where there is no room for
-//!   long ones. Where they wear down what is kept, what they wrote is flushed, so that the log is recycled;
+//!   long ones. Where they wear down the reserve, their writes are flushed, so that the log is recycled;
 //! - small files that are *replaced* as a whole (`DEVICES`, `GRAVES`, the MANIFEST) have room for another copy of each: the
 //!   checkpoint that frees the log is always written;
 //! - an *opening* has a file of its own ([`reserve_file`]), which is not counted as free. It is taken again as soon as there is
@@ -17,7 +17,7 @@
 //!
 //! With a limit ([`DiskSizes::limit`]) the bytes of the database's files are counted as they grow, and nothing passes that. On
 //! the file system, which others fill as well, tables and the log look before they grow, writers once they have written a
-//! part of what is kept, and which writes are refused.
+//! part of the reserve, and which writes are refused.
 
 use super::reserve_file;
 use super::throttle::FULL_MEMTABLES_MAX;
@@ -79,7 +79,7 @@ fn margins(sizes: &DiskSizes) -> Margins {
     }
 }
 
-/// What is kept free, and what is.
+/// The room that is kept free, and the free room.
 pub(crate) struct DiskReserve {
     disk: Arc<DiskUse>,
     margins: Margins,
@@ -258,7 +258,7 @@ impl DiskReserve {
         }
     }
 
-    /// Looks at the file system if so much was written since the last look that what is kept may be touched.
+    /// Looks at the file system if so much was written since the last look that the reserve may be touched.
     #[inline]
     pub(crate) fn look_if_due(&self) -> Result<()> {
         if self.written_lsn.load(Relaxed) > self.looked_lsn.load(Relaxed) {
@@ -305,7 +305,7 @@ impl DiskReserve {
         self.margins.for_puts() + self.disk.replaced_bytes() + self.owed(active)
     }
 
-    /// Refuses a write of `bytes` that would touch what is kept, while the active memtable holds `active` bytes.
+    /// Refuses a write of `bytes` that would touch the reserve, while the active memtable holds `active` bytes.
     #[inline]
     pub(crate) fn check(&self, active: u64, bytes: u64) -> Result<()> {
         if self.check_as_looked(active, bytes).is_ok() {
@@ -360,7 +360,7 @@ impl DiskReserve {
     ) -> Result<()> {
         self.look()?;
         let copy = self.disk.replaced_bytes();
-        // Long writes are counted with what is kept from puts, and may have taken it already.
+        // Long writes are counted with the reserve that puts leave, and may have taken it already.
         let kept = self.margins.for_log() + copy + self.owed_as_tables(active);
         self.check_free(kept, bytes).or_else(|full| {
             let spare = spare_bytes().saturating_sub(laid_out(bytes));
@@ -373,23 +373,23 @@ impl DiskReserve {
         })
     }
 
-    /// Whether deletions, and lives that were killed, have taken from what is kept for them.
+    /// Whether deletions, and lives that were killed, have taken from the reserve for them.
     pub(crate) fn is_worn(&self, active: u64) -> bool {
         let copy = self.disk.replaced_bytes();
         self.disk.free_bytes() < self.margins.for_settling() + copy + self.owed_as_tables(active)
     }
 
-    /// Whether only what is kept is left.
+    /// Whether only the reserve is left.
     pub(crate) fn is_short(&self, active: u64) -> bool {
         self.disk.free_bytes() < self.kept_from_puts(active)
     }
 
-    /// Whether more than what is kept is left when `bytes` more are written.
+    /// Whether more than the reserve is left when `bytes` more are written.
     pub(crate) fn is_left(&self, active: u64, bytes: u64) -> bool {
         self.disk.free_bytes() > self.kept_from_puts(active).saturating_add(bytes)
     }
 
-    /// Counts a long write of `bytes` until what is returned is dropped; refuses it as [`Self::check`] does. It takes them
+    /// Counts a long write of `bytes` until the guard is dropped; refuses it as [`Self::check`] does. It takes them
     /// twice until it is in segments, and `table_bytes` in a memtable.
     pub(crate) fn begin_long(
         &self,
@@ -403,7 +403,7 @@ impl DiskReserve {
         Ok(writing)
     }
 
-    /// Counts a long write of `bytes`, which is not refused, until what is returned is dropped.
+    /// Counts a long write of `bytes`, which is not refused, until the guard is dropped.
     pub(crate) fn count_long(&self, bytes: u64) -> Writing<'_> {
         let bytes = 2 * bytes;
         self.writing.fetch_add(bytes, SeqCst);

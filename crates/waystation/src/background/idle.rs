@@ -57,7 +57,7 @@ impl IdleWatch {
         if lock(&self.agenda).is_quiet(last_write, now) {
             self.listens.store(true, SeqCst);
         }
-        // Both before what is seen: a write or a release after it makes another look.
+        // Both before the look: a write or a release after it makes another look.
         self.waits_for_release.store(true, SeqCst);
         let sight = see(is_awaited);
         let decision = lock(&self.agenda).look(&sight, now);
@@ -70,7 +70,7 @@ impl IdleWatch {
         decision
     }
 
-    /// The database counts as idle since write `sequence`: what is done for that has begun.
+    /// The database counts as idle since write `sequence`: the work for that has begun.
     pub(crate) fn become_idle(&self, sequence: u64) {
         self.idle_after.store(sequence, SeqCst);
         self.is_awaited.store(false, SeqCst);

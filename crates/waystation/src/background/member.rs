@@ -1,4 +1,4 @@
-//! A database among those that share a scheduler.
+//! Members: the databases that share a scheduler.
 
 use super::Jobs;
 use super::plan::{Id, Kind, Limits};

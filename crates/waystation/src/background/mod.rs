@@ -11,7 +11,7 @@
 //! - [`agenda`]: what the upkeep of one database does next, and when to look again; pure functions as well; [`idle`]: the
 //!   watch that looks
 //! - [`backoff`]: how often something runs that goes over everything there is
-//! - [`memory`]: what databases take of the memory that they share, and what is done close to its ceiling
+//! - [`memory`]: what databases take of the memory that they share, and how they give it back close to its ceiling
 //! - [`throttle`]: how writers are held back while the background falls behind
 //! - [`disk_reserve`] and [`reserve_file`]: the part of the disk that is kept for what gives room back
 //!

@@ -181,7 +181,7 @@ impl Plan {
         }
     }
 
-    /// It is `now`: what is due goes into the queues.
+    /// It is `now`: due jobs go into the queues.
     pub(crate) fn pass(&mut self, now: Duration) {
         while let Some((at, id, kind)) = self.deadlines.first().copied()
             && at <= now

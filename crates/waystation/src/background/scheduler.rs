@@ -238,7 +238,7 @@ impl Scheduler {
         let now = self.clock.now();
         let mut state = lock(&self.state);
         state.plan.done(task, next, now);
-        // This thread takes one of those that wait now.
+        // This thread takes one of the jobs that wait now.
         if state.plan.waiting(kind.lane()) > 1 {
             self.wake_lane(&mut state, kind.lane());
         }

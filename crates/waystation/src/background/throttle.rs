@@ -1,8 +1,8 @@
 //! Back-pressure: writers slow down early and smoothly instead of running into a wall.
 //!
 //! Four things can fall behind: flushing (full memtables wait), compaction (level 0 grows), settling (the upper
-//! level passes a budget) and the relief of memory that databases share. Each has a range over which the admitted rate falls from "as fast as you can" towards what is
-//! drained; in a steady load it settles where both are equal. The rate is kept by a shared schedule: each write books its
+//! level passes a budget) and the relief of memory that databases share. Each has a range over which the admitted rate falls from "as fast as you can" towards the drained
+//! rate; in a steady load it settles where both are equal. The rate is kept by a shared schedule: each write books its
 //! bytes and, if the schedule is ahead of the clock, sleeps the difference, a few milliseconds at most at a time.
 
 use crate::storage::Storage;
@@ -38,7 +38,7 @@ fn whole(value: f64) -> u64 {
 
 /// The factor, of the drained rate, at which writes are admitted; `None` for no limit.
 pub(crate) fn admitted_share(memory_fill: f64, level0_tables: usize) -> Option<f64> {
-    // From half of the memory on: twice what is drained, falling to a twentieth when it is used up.
+    // From half of the memory on: twice the drained rate, falling to a twentieth when it is used up.
     let memory = (memory_fill > 0.5).then(|| 2.0 - 1.95 * ((memory_fill - 0.5) / 0.5).min(1.0));
     let level0 = (level0_tables > LEVEL0_SLOW).then(|| {
         let over = (level0_tables - LEVEL0_SLOW) as f64 / (LEVEL0_STOP - LEVEL0_SLOW) as f64;

@@ -55,7 +55,7 @@ impl From<FormatError> for ManifestError {
 }
 
 impl Manifest {
-    /// What is told of the backup.
+    /// The facts about the backup.
     pub(crate) fn info(&self) -> Backup {
         Backup {
             number: self.number,

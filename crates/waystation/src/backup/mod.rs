@@ -82,7 +82,7 @@ pub struct Verified {
     pub files: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// What is missing or is not what was written. Empty if all is sound.
+    /// Files that are missing or damaged. Empty if all is sound.
     pub problems: Vec<Problem>,
 }
 
@@ -179,7 +179,7 @@ impl Backups {
         Ok(verified)
     }
 
-    /// Removes all but the newest `keep` backups, and what none of those that stay needs.
+    /// Removes all but the newest `keep` backups, and the files that no remaining one needs.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for none to keep. [`Error::Corruption`] if a backup's list of files cannot be read: then
@@ -247,7 +247,7 @@ impl Backups {
     }
 }
 
-/// What is damaged, if that is what the error tells.
+/// The damage, if the error tells of one.
 fn damage(error: Error) -> Result<Problem> {
     let Error::Corruption {
         path,

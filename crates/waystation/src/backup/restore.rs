@@ -76,7 +76,8 @@ fn read_back(storage: &dyn Storage, item: &Item, path: &Path, watch: &mut Watch<
         Ok(())
     })?;
     if checksum != item.checksum {
-        let reason = "what was just written is not what is read back: the medium is failing";
+        let reason =
+            "the bytes that are read back are not the bytes just written: the medium is failing";
         return Err(Error::corruption(path, 0, reason));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Backups made of real databases, restored and compared; damage; what is shared; storage that fails and crashes.
+//! Backups made of real databases, restored and compared; damage; shared files; storage that fails and crashes.
 
 mod expiry;
 

@@ -1,6 +1,6 @@
 //! Flushed graves: all graves of memtables that were flushed. They never change; a flush makes the next ones of them.
 //!
-//! Graves of keys lie in two sorted arrays: those that count, and those with a date that is not past for every reader.
+//! Graves of keys lie in two sorted arrays: graves that count, and graves with a date that is not past for every reader.
 //! Once it is, a grave is *promoted*: it goes to the first array, in the place of its sequence number, and is marked
 //! with the number that the flushed graves go through by then. To readers the first counts; how far tables were purged
 //! is compared with the second, as tables purged through the first may be older than the promotion.
@@ -19,7 +19,7 @@ pub(crate) struct FlushedGraves {
     through: u64,
     /// The time that was reached when they were made, if they are timed.
     time: u64,
-    /// Those that count.
+    /// The graves that count.
     points: SortedGraves,
     /// Those with a date.
     dated: SortedGraves,
@@ -266,7 +266,7 @@ impl FlushedGraves {
         part
     }
 
-    /// These graves without those that `keeps_point`, `keeps_range` and `keeps_spill` do not want.
+    /// These graves, as far as `keeps_point`, `keeps_range` and `keeps_spill` keep them.
     pub(crate) fn retain(
         &self,
         mut keeps_point: impl FnMut(&Grave<'_>) -> bool,

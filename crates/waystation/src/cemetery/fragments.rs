@@ -1,4 +1,4 @@
-//! Ranges of keys and what is hidden in them, cut into fragments that do not overlap.
+//! Ranges of keys and the versions hidden in them, cut into fragments that do not overlap.
 //!
 //! ```text
 //!   deletions   a ======== d   at 5          fragments   a == c  {5}
@@ -122,14 +122,14 @@ struct Map<K> {
     map: BTreeMap<K, Fragment>,
 }
 
-/// Disjoint ranges with what is hidden in each.
+/// Disjoint ranges with the versions hidden in each.
 #[derive(Clone, PartialEq, Eq)]
 enum Ranges {
     Bytewise(Map<Key>),
     Custom(Map<Placed>),
 }
 
-/// Disjoint ranges with what is hidden in each.
+/// Disjoint ranges with the versions hidden in each.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Fragments(Ranges);
 

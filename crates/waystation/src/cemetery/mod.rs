@@ -1,4 +1,4 @@
-//! The cemetery: what is deleted, kept apart from the tree.
+//! The cemetery: deletions, kept apart from the tree.
 //!
 //! A deletion is a *grave*: the key, or the range of keys, and the sequence number `d` of the deletion. A version of a
 //! key with sequence number `s` is seen at snapshot `S` iff `s <= S` and no grave of the key has `s < d <= S`. So to a
@@ -11,7 +11,7 @@
 //!                        |  flush: with their memtable
 //!                        v
 //!                      flushed graves    immutable: sorted keys, disjoint ranges; in a file of their own, GRAVES
-//!                        |               spilled graves: what is too much for memory, in files beside it
+//!                        |               spilled graves: too much for memory, in files beside it
 //!                        |  retire: once no table holds what they hide
 //!                        v
 //!                      (gone)
@@ -51,7 +51,7 @@ mod model_tests;
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
 
-/// What is hidden of a key, and from whom: versions below `below`, at snapshots from `from` on.
+/// The hidden versions of a key, and the readers that do not see them: versions below `below`, at snapshots from `from` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cut {
     /// Versions with lower sequence numbers are hidden.
@@ -77,7 +77,7 @@ pub(crate) fn covering_of(cuts: &[Cut], snapshot: u64) -> u64 {
     counting.map_or(0, |cut| cut.below)
 }
 
-/// Leaves of `cuts` those that some reader at `oldest_snapshot` or later can tell from the others.
+/// Leaves of `cuts` the ones that some reader at `oldest_snapshot` or later can tell from the others.
 pub(crate) fn prune(cuts: &mut Vec<Cut>, oldest_snapshot: u64) {
     cuts.sort_unstable();
     cuts.dedup();

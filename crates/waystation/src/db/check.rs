@@ -17,7 +17,7 @@ impl Db {
         core.log.wait_acknowledged();
         let written = core.log.visible_sequence();
         let mut report = core.tree.check(written)?;
-        // What is given up meanwhile stays readable.
+        // Indexes that are given up meanwhile stay readable.
         let pins = (core.snapshot(), Log::pin(&core.log));
         let checked = devices
             .upper

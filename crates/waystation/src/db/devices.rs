@@ -101,7 +101,7 @@ impl Core {
         }
     }
 
-    /// Lets those of some devices settle, together, that are in the upper level, and waits for those that are settling.
+    /// Lets some devices settle together, as far as they are in the upper level, and waits for the ones that are settling.
     pub(super) fn settle_those<'a>(&self, names: impl Iterator<Item = &'a [u8]>) -> Result<()> {
         let devices = self.known_devices()?;
         let context = self.context_of(devices);

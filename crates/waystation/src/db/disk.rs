@@ -11,7 +11,7 @@ pub(super) fn only_deletes(changes: &impl WriteSource) -> bool {
 }
 
 impl Core {
-    /// What is in the memtable that takes writes.
+    /// The bytes in the memtable that takes writes.
     #[inline]
     pub(super) fn active_bytes(&self) -> u64 {
         self.active_reserved.load(Relaxed) as u64
@@ -41,8 +41,8 @@ impl Core {
         }
     }
 
-    /// Makes room, as far as there is any to be made, where lives before this one have worn down what is kept: what they
-    /// wrote is flushed, and their part of the log recycled. Nothing is lost if that fails.
+    /// Makes room, as far as there is any to be made, where lives before this one have worn down the reserve: their
+    /// writes are flushed, and their part of the log recycled. Nothing is lost if that fails.
     pub(super) fn make_room_at_start(&self) {
         if !self.disk_reserve.is_worn(self.active_bytes()) {
             return;
@@ -94,7 +94,7 @@ impl Core {
         })
     }
 
-    /// Whether only what is kept for what gives room back is left.
+    /// Whether only the reserve is left.
     pub(super) fn is_short_of_room(&self) -> bool {
         self.disk_reserve.is_short(self.active_bytes())
     }

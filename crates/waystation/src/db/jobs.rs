@@ -201,7 +201,7 @@ impl Core {
         )
     }
 
-    /// Compacts what is due first, if anything is.
+    /// Runs the compaction that is due first, if one is.
     fn compact(&self) -> Next {
         {
             let mut background = lock(&self.background);
@@ -246,7 +246,7 @@ impl Core {
         self.go_on_after_release();
     }
 
-    /// Tells those that wait that something has changed.
+    /// Tells the threads that wait that something has changed.
     pub(super) fn tell_waiters(&self) {
         // They look under this lock.
         drop(lock(&self.background));
@@ -372,7 +372,7 @@ impl Core {
         }
     }
 
-    /// Lets no job but the log's begin any more, and waits for those that run.
+    /// Lets no job but the log's begin any more, and waits for the jobs that run.
     fn stop_background(&self) -> Result<()> {
         lock(&self.background).stopping = true;
         self.changed.notify_all();
@@ -411,7 +411,7 @@ impl Core {
         synced.unwrap_or(Ok(()))?;
         self.log.mark_clean()?;
         if !self.graves.close(self)? || self.devices.is_some() {
-            // LevelDB would not see what is outside the tree.
+            // LevelDB would not see data outside the tree.
             self.tree.close_fenced();
             return Ok(());
         }

@@ -13,7 +13,7 @@
 //!   devices
 //! - [`device_handle`], [`devices`] and [`handoff`]: devices as the handle shows them; [`engine`]: what the database does for them;
 //!   [`older`]: what was there before there was an extractor
-//! - [`graves`]: what is done for deletions ([`retirement`](crate::retirement)); [`dead_ranges`]: how runs of them are
+//! - [`graves`]: the work for deletions ([`retirement`](crate::retirement)); [`dead_ranges`]: how runs of them are
 //!   found before cursors come; [`expiry`]: keys with a time to live
 //! - [`check`]: whether tables and the upper level are what was written
 //! - [`backup`]: a copy of the whole at one moment, while writing goes on
@@ -147,7 +147,7 @@ struct Core {
     background: Mutex<Background>,
     /// With `background`: something was flushed or compacted, failed or recovered.
     changed: Condvar,
-    /// The database among those that share threads.
+    /// The database as a member of the scheduler.
     jobs: Arc<Member>,
 }
 
@@ -294,7 +294,7 @@ impl Db {
         self.core.iter(options)
     }
 
-    /// Writes what is in memory to tables. Everything written before the call survives a power loss then, what stays in
+    /// Writes the data in memory to tables. Everything written before the call survives a power loss then, what stays in
     /// the upper level as well.
     ///
     /// # Errors
@@ -356,7 +356,7 @@ impl Db {
         &self.core.dir
     }
 
-    /// Closes the database: what is in memory goes to tables and the log is emptied. If nothing that was deleted is
+    /// Closes the database: the data in memory goes to tables and the log is emptied. If nothing that was deleted is
     /// left in tables, the directory can be opened by `LevelDB` again; what little is left (in up to 32 MiB of tables) is
     /// purged for that, and for more [`Db::compact_range`] over everything, with no snapshot held, sees to it.
     ///
@@ -378,7 +378,7 @@ impl Drop for Db {
     fn drop(&mut self) {
         if let Err(error) = self.shut_down() {
             log::warn!(
-                "closing {} failed: {error}; the log keeps what is not in tables",
+                "closing {} failed: {error}; the log keeps all that is not in tables",
                 self.core.dir.display()
             );
         }

@@ -7,7 +7,7 @@
 //! Each writer writes batches that put one number, counting up, under two keys, together with the numbers of all
 //! writers that it read just before. So at every snapshot, and after every crash, the two are equal (batches are
 //! whole), not below what was acknowledged before, never go back, and whatever a writer had read is there too
-//! (what is there is a prefix of one order).
+//! (the writes that are there are a prefix of one order).
 
 use super::{Db, Durability, IterOptions, Options, WriteBatch};
 use crate::error::Result;
@@ -180,7 +180,7 @@ fn key(writer: usize, half: char) -> Vec<u8> {
     format!("{writer}{half}").into_bytes()
 }
 
-/// What is in a value; zeros if there is none.
+/// The content of a value; zeros if there is none.
 fn number(value: Option<Vec<u8>>) -> Number {
     let Some(value) = value else {
         return Number::default();

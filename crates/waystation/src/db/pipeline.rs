@@ -151,7 +151,7 @@ impl Core {
             .begin_long(self.active_bytes(), log_bytes, table_bytes)
     }
 
-    /// What a write that takes `log_bytes` and `room` bytes of memtable comes to, besides what is counted.
+    /// The room that a write which takes `log_bytes` and `room` bytes of memtable needs, besides the room that is counted.
     pub(super) fn growth(&self, log_bytes: usize, room: usize) -> u64 {
         let in_log = if self.is_long(log_bytes) {
             0

@@ -20,7 +20,7 @@ pub struct TableInfo {
 
 impl Db {
     /// About how many bytes of storage the keys from `lower` on and before `upper` take in tables: exact to the
-    /// blocks at both ends. What is in memory, or in the upper level, does not count.
+    /// blocks at both ends. Data in memory, or in the upper level, does not count.
     pub fn approximate_bytes(&self, lower: &[u8], upper: &[u8]) -> Result<u64> {
         let read_state = self.core.read_states.load();
         self.core

@@ -18,7 +18,7 @@ pub(crate) struct Snapshots {
 type Point = (u64, Duration);
 
 impl Snapshots {
-    /// Takes a snapshot of what is visible now.
+    /// Takes a snapshot of the visible writes.
     pub(crate) fn take(
         self: &Arc<Self>,
         visible: impl FnOnce() -> u64,

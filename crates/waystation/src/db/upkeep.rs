@@ -1,8 +1,8 @@
 //! Upkeep: what the watch and the maintenance of devices do for an open database. Their
 //! [agenda](crate::background) says when.
 //!
-//! The watch looks at deletions, at keys that expire, at what is kept of the disk, and at whether writes have ended. When they
-//! have, what is in memory goes to a table if that is worth it, and level 0 is merged down.
+//! The watch looks at deletions, at keys that expire, at the disk reserve, and at whether writes have ended. When they
+//! have, the memtable goes to a table if that is worth it, and level 0 is merged down.
 
 use super::Core;
 use crate::background::{Expiry, Kind, Next, Sight, TICK};
@@ -40,7 +40,7 @@ impl Core {
 
     /// What the watch sees.
     fn sight(&self, now: Duration, is_awaited: bool) -> Sight {
-        // First: what is seen later may belong to later writes, which bring another look.
+        // First: later facts may belong to later writes, which bring another look.
         let last_write = self.log.visible_sequence();
         let read_state = self.read_states.load();
         let active = &read_state.active.memory.graves;

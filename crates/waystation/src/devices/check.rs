@@ -12,7 +12,7 @@ use waystation_format::varint::put_u64;
 /// How many problems of a device are told one by one.
 const TOLD: usize = 3;
 
-/// Checks what a residency's index names, up to write `written`: what is newer may not be in the log yet.
+/// Checks what a residency's index names, up to write `written`: newer records may not be in the log yet.
 pub(crate) fn check_residency(
     upper: &Upper,
     residency: &Residency,
@@ -60,7 +60,7 @@ pub(crate) fn check_residency(
     Ok(())
 }
 
-/// What is wrong with an entry of the index. In the record, a value stands behind its key and its length.
+/// The fault of an entry of the index. In the record, a value stands behind its key and its length.
 fn problem(upper: &Upper, prefix: &[u8], suffix: &[u8], entry: &Entry) -> Result<Option<String>> {
     let Some(Spot {
         record_lsn,

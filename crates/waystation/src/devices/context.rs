@@ -44,7 +44,7 @@ pub(crate) trait Events {
         apply: impl FnOnce(T, Logged) -> R,
     ) -> Result<(Logged, R), Rejection>;
 
-    /// Whether only what is kept for what gives room back is left of the disk.
+    /// Whether only the disk reserve is left of the disk.
     fn is_short_of_room(&self) -> bool;
 
     /// Refuses what gives room back, and takes `bytes` of the log, where not even that is left.
@@ -60,7 +60,7 @@ pub(crate) trait Events {
     fn is_stopping(&self) -> bool;
 }
 
-/// What is in memory besides the indexes of devices.
+/// The memtables, beside the indexes of devices.
 pub(crate) trait Memtables {
     /// Bytes reserved in the memtable that takes writes.
     fn active_bytes(&self) -> u64;

@@ -1,6 +1,6 @@
 //! Deletions leave what settles: in the upper level they are versions, in the tree they are graves.
 //!
-//! What a residency holds comes by key, the newest version first. A deletion at `d` is needed by those who read at `d` or
+//! What a residency holds comes by key, the newest version first. A deletion at `d` is needed by readers at `d` or
 //! later, and who would see an older version of the key without it. Of this residency that is one that a snapshot from
 //! before `d` keeps; of earlier residencies it is none, as the departure in between hides all they left in the tree. Only in
 //! a directory that is older than its extractor the tree may hold what no departure hides, and of a residency that came from
@@ -95,7 +95,7 @@ impl Deletions {
     }
 }
 
-/// What is left of a stream.
+/// The rest of a stream.
 pub(crate) struct Remaining<'d, E> {
     entries: E,
     deletions: &'d mut Deletions,

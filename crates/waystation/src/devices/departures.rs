@@ -1,4 +1,4 @@
-//! Departures: a device goes in one record of the log and one number in the device table, and what is left of it later.
+//! Departures: a device goes in one record of the log and one number in the device table, and the cleaning up later.
 //!
 //! What a departure leaves is done at low priority, in the rounds of the [maintenance](super::maintenance): indexes that no snapshot
 //! needs are given up, and departures are forgotten whose graves were retired.
@@ -127,7 +127,7 @@ pub(crate) fn reap<E: Engine>(context: &Context<'_, E>) {
     let until = context.storage.now() + LEISURE_MAX;
     let priority = || context.low_priority_until(until);
     let duty = Duty::new(context.storage, &priority);
-    // Those that are over by now: more may come all the time.
+    // The residencies that are over by now: more may come all the time.
     let mut left = table.count_over();
     while left > 0 {
         let reaped = table.reap(context.engine.oldest_snapshot(), left.min(REAPED_AT_ONCE));

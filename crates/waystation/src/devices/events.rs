@@ -42,7 +42,7 @@ pub(crate) fn unknown(device: &[u8]) -> Rejection {
 }
 
 impl<E> Context<'_, E> {
-    /// Looks at what is decided of devices, in the order of the log. All of it is visible when this returns. Also
+    /// Looks at the decisions about devices, in the order of the log. All of it is visible when this returns. Also
     /// returns the last event that was decided.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&DeviceTable) -> T) -> (T, Decided) {
         let upper = self.upper;

@@ -1,4 +1,4 @@
-//! What is told of a device.
+//! Facts about a device.
 
 use super::table::DeviceState;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub enum DeviceLevel {
     Departed,
 }
 
-/// What is known of a device.
+/// The known facts about a device.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct DeviceInfo {
     /// Its name, as its keys have it.
@@ -42,7 +42,7 @@ pub struct DeviceInfo {
     pub moving_to: Option<String>,
 }
 
-/// What is known of a device; it may have keys in the tree from before there was an extractor.
+/// The known facts about a device; it may have keys in the tree from before there was an extractor.
 pub(crate) fn describe(
     name: Vec<u8>,
     state: &DeviceState,

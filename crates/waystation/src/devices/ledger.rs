@@ -3,8 +3,8 @@
 //! - **Stubs.** A device that was handed on leaves one, so that its stragglers do not make it arrive again. The
 //!   oldest go when there are too many.
 //! - **Sent.** Per destination, the hand-offs that are not over, and those whose end is not durable yet. A list of them
-//!   travels with the next hand-off: what is earlier and not in the list the destination may forget. So one that never
-//!   ends costs the destination its own answer, and none of those that come after.
+//!   travels with the next hand-off: earlier answers that are not in the list the destination may forget. So one that never
+//!   ends costs the destination its own answer, and no later one.
 //! - **Received.** Per source (and name under which it knows us), the tickets that were admitted or refused, the
 //!   sequence number below which everything is over, and the exceptions. A ticket that is over is answered by neither.
 
@@ -44,7 +44,7 @@ pub(crate) enum Decision {
 #[derive(Default)]
 pub(crate) struct Ledger {
     books: Mutex<Books>,
-    /// How many stubs there are, for those who write.
+    /// How many stubs there are, for writers.
     stubs: AtomicUsize,
 }
 
@@ -60,7 +60,7 @@ struct Books {
 #[derive(Default)]
 struct Sent {
     open: BTreeSet<u64>,
-    /// Those that are over: the sequence number of their end, and their own.
+    /// The moves that are over: the sequence number of their end, and their own.
     ended: Vec<(u64, u64)>,
 }
 

@@ -1,9 +1,9 @@
 //! Devices: data that arrives, stays a while, and settles or leaves.
 //!
-//! - what is known: [`table`], [`upper`], [`index`], [`residency`], [`ledger`]; on storage: [`record`], [`checkpoint`],
+//! - the known facts: [`table`], [`upper`], [`index`], [`residency`], [`ledger`]; on storage: [`record`], [`checkpoint`],
 //!   [`index_snapshot`]; after an opening: [`replay`]
 //! - what happens: [`events`], [`departures`], [`settle`], [`handoff`]
-//! - what is done behind: [`maintenance`], and [`log_release`], which frees the log. What it is given by the engine above: [`context`]
+//! - the background work: [`maintenance`], and [`log_release`], which releases the log. What it is given by the engine above: [`context`]
 
 pub(crate) mod check;
 pub(crate) mod checkpoint;

@@ -1,4 +1,4 @@
-//! What is taken out of the device table when no reader needs it any more: indexes of residencies that are over, and devices of which
+//! Reaping: the device table gives things up when no reader needs it any more: indexes of residencies that are over, and devices of which
 //! nothing is left.
 
 use super::index::Index;

@@ -184,7 +184,7 @@ impl<'a> DeviceEvent<'a> {
         Ok(event)
     }
 
-    /// The versions that the record itself holds, as a batch; `None` if it is of those that hold none.
+    /// The versions that the record itself holds, as a batch; `None` if it holds none.
     pub(crate) fn operations(&self) -> Option<&'a [u8]> {
         match self {
             Self::Staged { operations, .. } => Some(operations),

@@ -172,7 +172,7 @@ impl DeviceReplay {
             .unwrap_or(self.directory.clock)
     }
 
-    /// Whether the event counts what is in indexes, which have to be filled up to there before.
+    /// Whether the event counts entries of indexes, which have to be filled up to there before.
     pub(crate) fn counts_records(payload: &[u8]) -> bool {
         matches!(DeviceEvent::decode(payload), Ok(DeviceEvent::Settled(_)))
     }

@@ -110,7 +110,7 @@ impl Residency {
         self.published.load(SeqCst)
     }
 
-    /// Shows it to those who read at `sequence` or later.
+    /// Shows it to readers at `sequence` or later.
     pub(super) fn publish(&self, sequence: u64) {
         self.published.store(sequence, SeqCst);
     }
@@ -170,7 +170,7 @@ impl Residency {
         lower(&self.gone, sequence);
     }
 
-    /// Notes that everything it wrote is in the tree for those who read at `sequence` or later.
+    /// Notes that everything it wrote is in the tree for readers at `sequence` or later.
     pub(super) fn set_settled(&self, sequence: u64) {
         lower(&self.gone, sequence);
     }
@@ -215,7 +215,7 @@ impl Residency {
         begins
     }
 
-    /// Notes that its versions are in the tree, for those who look through read state `generation` or a later one.
+    /// Notes that its versions are in the tree, for readers through read state `generation` or a later one.
     pub(crate) fn set_installed(&self, generation: u64) {
         self.installed.store(generation, SeqCst);
     }
@@ -238,7 +238,7 @@ impl Residency {
     }
 
     /// Puts a version into the index; the key is without the prefix. Returns by how much the index grew (bytes; it may
-    /// have shrunk). Of an index that was given up nothing is left: what is replayed may come after that.
+    /// have shrunk). Of an index that was given up nothing is left: replayed records may come after that.
     pub(crate) fn insert(&self, key: &[u8], entry: &Entry) -> i64 {
         let length = entry.value.map_or(0, |spot| spot.length as usize);
         let in_log = (self.prefix.len() + key.len() + length) as u64;

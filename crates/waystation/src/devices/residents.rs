@@ -2,7 +2,7 @@
 //!
 //! Most of a table may be devices that have settled, or departed and left a grave: a cursor that is sent somewhere must
 //! not look at all of them for the next one with data up here. A device is here from its first record, or its admission,
-//! until none of its residencies has an index. Changes to what is here look at the device's state under this lock.
+//! until none of its residencies has an index. Changes of this list look at the device's state under this lock.
 
 use super::table::Device;
 use crate::sync::{Arc, RwLock};

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! From 2 to 5 no memtable is flushed ([`Settler::pending`] is held), so nothing newer than X of the device enters the
-//! tree before what is older. If 3 to 5 fail, or the process dies, the residencies remain pending, and are settled before
+//! tree before older writes. If 3 to 5 fail, or the process dies, the residencies remain pending, and are settled before
 //! the next flush; readers look at memtables, tree and index, in this order. A repeated load may write versions that
 //! a table holds already: equal in key and sequence number, they are the same.
 
@@ -140,14 +140,14 @@ impl Settler {
         Ok(next_over.map(|over| ended + over.saturating_sub(now).max(TICK)))
     }
 
-    /// Lets those of `residencies` settle, together, that are in the upper level, and waits for those that are settling.
+    /// Lets `residencies` settle together, as far as they are in the upper level, and waits for the ones that are settling.
     pub(crate) fn settle<E: Engine>(
         &self,
         context: &Context<'_, E>,
         mut residencies: Vec<Arc<Residency>>,
         priority: IoPriority,
     ) -> Result<()> {
-        // In the tree, one that came from elsewhere would be seen by those who read from before it was admitted.
+        // In the tree, one that came from elsewhere would be seen by readers from before it was admitted.
         let oldest = context.engine.oldest_snapshot();
         residencies.retain(|residency| residency.is_whole_since(oldest));
         if residencies.is_empty() {
@@ -195,7 +195,7 @@ impl Settler {
             context.upper.log.sync_all()?;
             self.load(context, &due, priority)?;
             context.engine.adopt_version();
-            // No memtable has been flushed since: what is newer is not in the tree yet.
+            // No memtable has been flushed since: newer writes are not in the tree yet.
             let generation = context.engine.generation();
             for residency in &due {
                 residency.set_installed(generation);
@@ -307,7 +307,7 @@ fn switch<E: Events + Memtables>(
             if !residencies.iter().all(|residency| is_upper(residency)) {
                 return Err(Rejection::Moved);
             }
-            // What is being copied may be theirs, too.
+            // The bytes being copied may be theirs, too.
             let copying = lsn.saturating_sub(context.upper.log.copied_lsn());
             let bytes: u64 = residencies
                 .iter()

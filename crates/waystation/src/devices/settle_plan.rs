@@ -66,7 +66,7 @@ impl<P: Depth> Run<P> {
 
 /// Runs, by key, and the rest.
 pub(crate) struct SettlePlan<P> {
-    /// Those that go below level 0.
+    /// The runs that go below level 0.
     pub(crate) deep: Vec<Run<P>>,
     /// The numbers of the other residencies.
     pub(crate) rest: Vec<usize>,

@@ -5,7 +5,7 @@
 //!   (absent) --------> upper level -----------> settling ----------------> tree
 //!       ^                   |  depart               |  depart                |  depart
 //!       +-------------------+-----------------------+------------------------+
-//!         the residency's index goes when no reader is below the departure; what is in the tree gets a covering sequence
+//!         the residency's index goes when no reader is below the departure; its data in the tree gets a covering sequence
 //! ```
 //!
 //! Transitions run under the front's lock, in the order of the log; each counts the device's `epoch` up. A writer

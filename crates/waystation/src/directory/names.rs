@@ -1,4 +1,4 @@
-//! Which files a database consists of, by their names: `LevelDB`'s and those that `LevelDB` does not know.
+//! Which files a database consists of, by their names: `LevelDB`'s names, and names that `LevelDB` does not know.
 
 use waystation_format::filename;
 

@@ -3,9 +3,9 @@
 //! A table: each block's checksum, keys strictly ascending, within the bounds that the MANIFEST states and the
 //! separators of the index, counts and sequence numbers as its properties say, and no key that its filter
 //! would hide. The tree: tables of a level beyond 0 do not overlap. The log: blocks that were durable once are
-//! whole, records are sound, sequence numbers ascend, a sealed segment's index says what is there. An index snapshot:
+//! whole, records are sound, sequence numbers ascend, a sealed segment's index names its blocks. An index snapshot:
 //! its checksums, and that its versions can be read. And the files against
-//! each other: see `cross`. What is wrong is listed and the check goes on; only
+//! each other: see `cross`. Faults are listed and the check goes on; only
 //! input/output errors end it.
 
 use super::cross::{Beginnings, should_be_purged};
@@ -64,9 +64,9 @@ pub struct CheckReport {
     /// The order of keys, where it is a program's own: it was not judged whether keys are in that order, nor what deletions
     /// of ranges hide.
     pub order_not_judged: Option<String>,
-    /// What is wrong. Empty if the database is sound.
+    /// The faults. Empty if the database is sound.
     pub problems: Vec<Problem>,
-    /// What is not included.
+    /// The part that is not included.
     pub note: &'static str,
 }
 

@@ -28,7 +28,7 @@ use waystation_format::log::RecordKind;
 pub(super) struct Beginnings {
     /// By the sequence number of its first write: the prefix of a residency's device.
     expected: BTreeMap<u64, Vec<u8>>,
-    /// Those that were found, and whether they are the device's.
+    /// The graves that were found, and whether they are the device's.
     found: BTreeMap<u64, bool>,
     /// The last sequence number of the log.
     last_sequence: u64,
@@ -137,7 +137,7 @@ impl Inspection {
         crate::devices::checkpoint::read(&*self.storage, &self.dir)
     }
 
-    /// What is wrong with the files that say which others are needed.
+    /// The faults of the files that say which others are needed.
     pub(super) fn check_belonging(&self) -> Result<Vec<Problem>> {
         let first = self.belonging()?;
         if first.is_empty() {

@@ -61,7 +61,7 @@ pub(crate) fn segments(storage: &dyn Storage, dir: &Path) -> Result<Vec<Segment>
     Ok(segments)
 }
 
-/// What is met on the way through the log.
+/// The findings on the way through the log.
 pub(crate) enum LogEvent<'a> {
     /// A record that ends in the block at `offset` of file `name`.
     Record {

@@ -38,7 +38,7 @@ pub(crate) struct Manifest {
     pub(crate) has_torn_tail: bool,
 }
 
-/// Reads what is in force in `dir`.
+/// Reads the MANIFEST in force in `dir`.
 pub(crate) fn read(storage: &dyn Storage, dir: &Path) -> Result<Manifest> {
     let mut attempt = 1;
     loop {

@@ -3,7 +3,7 @@
 //! Nothing here takes the lock, writes, or asks the owner: files are read as they are, beside a running
 //! owner or without one. What the owner holds in memory only (the end of the log in the staging ring) is not
 //! seen; every report says so where it matters. Tables never change, the log only grows, and a MANIFEST is
-//! replaced as a whole, so what is read is a true state of a moment ago.
+//! replaced as a whole, so a reader sees a true state of a moment ago.
 //!
 //! - [`Inspection::summary`]: what there is
 //! - [`Inspection::check`]: whether it is what was written

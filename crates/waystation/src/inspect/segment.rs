@@ -24,7 +24,7 @@ pub(crate) struct SegmentSummary {
     pub(crate) end_lsn: u64,
 }
 
-/// What is met on the way through a segment.
+/// The findings on the way through a segment.
 pub(crate) enum Step<'a> {
     /// A block that checks.
     Block {

@@ -32,7 +32,7 @@ pub struct Summary {
     pub journal: Option<JournalSummary>,
     /// LevelDB's logs that are not in tables yet (they are taken over at the next open).
     pub leveldb_logs: Vec<String>,
-    /// What is not included.
+    /// The part that is not included.
     pub note: &'static str,
 }
 
@@ -95,7 +95,7 @@ pub struct SegmentSummary {
     pub last_sequence: Option<u64>,
 }
 
-/// What is said wherever the ring matters.
+/// The remark wherever the ring matters.
 pub(super) const NOTE: &str =
     "read from files only: what the owner holds in memory and in the staging ring is not included";
 

@@ -36,7 +36,7 @@ impl<'a> TableWalk<'a> {
         }
     }
 
-    /// Takes the next entry's key, in a block that `separator` closes; what is wrong with it. `is_hidden`: the
+    /// Takes the next entry's key, in a block that `separator` closes; its fault, if it has one. `is_hidden`: the
     /// table's filter says that it is not there.
     pub(super) fn entry(
         &mut self,
@@ -82,7 +82,7 @@ impl<'a> TableWalk<'a> {
         None
     }
 
-    /// What is wrong with the table as a whole.
+    /// The fault of the table as a whole.
     pub(super) fn finish(self, properties: Option<&Properties>) -> Vec<String> {
         let mut reasons = Vec::new();
         if self.problems > TOLD {

@@ -272,7 +272,7 @@ impl Log {
         }
     }
 
-    /// Wakes those that wait for room or for the end of a suspension.
+    /// Wakes the threads that wait for room or for the end of a suspension.
     pub(super) fn notify_space(&self) {
         if self.space_sleepers.load(SeqCst) > 0 {
             drop(lock(&self.front));

@@ -1,7 +1,7 @@
 //! Group commit: one sync serves all that wait for it.
 //!
-//! The first waiter becomes the leader: it closes the open block, writes out what is copied, syncs the
-//! segments and tells the rest how far the log is durable. Those that arrive while it syncs form the next
+//! The first waiter becomes the leader: it closes the open block, writes out the copied blocks, syncs the
+//! segments and tells the rest how far the log is durable. The threads that arrive while it syncs form the next
 //! group. Two leaders may be under way, so that a group gathers, copies and writes while the one before it
 //! waits for the device.
 //!
@@ -21,7 +21,7 @@ const LEADERS_MAX: usize = 2;
 const GATHER_ROUNDS_MAX: usize = 4;
 
 impl Log {
-    /// Makes every record that ends at or below `lsn` survive a power loss; waits for those that are not published.
+    /// Makes every record that ends at or below `lsn` survive a power loss; waits for the records that are not published.
     pub(crate) fn sync(&self, lsn: u64) -> Result<()> {
         self.sync_callers.fetch_add(1, SeqCst);
         let outcome = self.lead_or_follow(lsn);
@@ -46,7 +46,7 @@ impl Log {
         }
     }
 
-    /// Lets threads that are about to ask for a sync do so: those that the last sync woke run now, write and
+    /// Lets threads that are about to ask for a sync do so: the threads that the last sync woke run now, write and
     /// come back, and one sync serves them all. Costs a lone caller one system call.
     fn gather(&self) {
         let mut callers = self.sync_callers.load(SeqCst);
@@ -60,7 +60,7 @@ impl Log {
         }
     }
 
-    /// Makes everything visible so far survive a power loss. What is visible may lie beyond [`Publication::copied_lsn`],
+    /// Makes everything visible so far survive a power loss. Visible records may lie beyond [`Publication::copied_lsn`],
     /// which is raised a moment later; so everything that is reserved so far is synced.
     ///
     /// [`Publication::copied_lsn`]: super::publication::Publication::copied_lsn
@@ -87,7 +87,7 @@ impl Log {
         state
     }
 
-    /// Writes what is published so far to segments, as far as writes are not suspended, and makes nothing durable.
+    /// Writes the records published so far to segments, as far as writes are not suspended, and makes nothing durable.
     pub(crate) fn write_all(&self) {
         let (end, records_end) = self.close_block();
         self.publication.wait_copied(records_end);
@@ -125,7 +125,7 @@ impl Log {
         let mut state = lock(&self.writer);
         state.syncing -= 1;
         match synced {
-            // Another failure may have come in between: then healing decides what is durable.
+            // Another failure may have come in between: then healing decides how far the log is durable.
             Ok(()) if state.suspension.is_none() => {
                 state.durable_lsn = state.durable_lsn.max(written);
                 // What was written since the sync began is for the next one.

@@ -20,7 +20,7 @@
 //! Invariants: durable <= written = released <= copied <= reserved <= released + ring. What is acknowledged
 //! for a process crash is complete: in a segment, or in the ring, which is not used again before its
 //! bytes were written. Between `copied` and `reserved` there may be records that are not complete: if the process dies,
-//! they are *holes*, and recovery goes on behind them (`leftover`). What is acknowledged for a power loss lies below `durable`.
+//! they are *holes*, and recovery goes on behind them (`leftover`). A record that is acknowledged for a power loss lies below `durable`.
 
 mod ahead;
 mod assembler;

@@ -5,7 +5,7 @@
 //!
 //! What every schedule checks, through [`Model`]:
 //! - the visible sequence never passes a write that is not finished, and reaches an acknowledged one when a reader waits;
-//! - bytes in the ring do not change while they are being written, and what is found by the next life is every
+//! - bytes in the ring do not change while they are being written, and the next life finds every
 //!   acknowledged record, whole and in order, with gaps for those alone that were not: so ring space is not used again too
 //!   early;
 //! - what a sync has acknowledged is found after a power cut, and a prefix of the order.

@@ -19,7 +19,7 @@ impl From<Error> for Rejection {
     }
 }
 
-/// What is to be committed, with its checksum: a commit that is tried again computes none.
+/// A record to be committed, with its checksum: a commit that is tried again computes none.
 pub(crate) struct NewRecord<'a> {
     pub(crate) kind: RecordKind,
     pub(crate) payload: &'a [u8],

@@ -2,7 +2,7 @@
 //!
 //! The first store to a page takes as long as ten records, and the kernel, which writes the ring's file back now and then,
 //! makes the next one a first one again. It is not left to writers, all of whom wait for the one that is held up. But a page
-//! that is prepared is written back, too: so only for those who write fast, who will be there before the kernel is.
+//! that is prepared is written back, too: so only for writers that are faster than the kernel.
 
 use std::ops::Range;
 use std::time::Duration;

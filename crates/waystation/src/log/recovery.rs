@@ -7,7 +7,7 @@
 //! 4. Commit: a new `JOURNAL` names the new life. Until then a crash leaves the old life's log as it was; from
 //!    then on the ring's old content and everything behind the cut belong to a past life. If the ring is to have
 //!    another size, a first such `JOURNAL` says that nothing is in it, before its file is replaced.
-//! 5. Remove what is superseded.
+//! 5. Remove superseded files.
 
 use super::Log;
 use super::assembler::{Record, TailRecord};

@@ -1,6 +1,6 @@
 //! Recycling: files of segments that nothing needs are used again, and surplus files are removed, one after the other.
 //!
-//! Where the file system tells the device what is free (`discard`), the device serves no other request while a file goes: 14 ms for
+//! Where the file system tells the device which room is free (`discard`), the device serves no other request while a file goes: 14 ms for
 //! one of 64 MB, on one of them. Sixteen in a row, as when a device of a gigabyte departs, held up writes for a quarter of a
 //! second; so there is a pause after each.
 

@@ -27,7 +27,7 @@ pub(crate) struct SegmentLengths {
 }
 
 impl SegmentLengths {
-    /// The length for the first segment of a life in `dir`. What is owed there is not known yet.
+    /// The length for the first segment of a life in `dir`. The debts there are not known yet.
     pub(super) fn at_first(&self, storage: &dyn Storage, dir: &Path) -> u64 {
         let kept_beside = AT_FIRST * (self.whole + self.kept_beside);
         Self {
@@ -77,7 +77,7 @@ impl BlankSegment {
             None => OpenMode::Create,
         };
         // Its name is durable before anything is written: a segment that another one names and that is not there
-        // was removed by an owner, not by a power cut. (Nor does what is written to a recycled file show up under
+        // was removed by an owner, not by a power cut. (Nor do bytes that are written to a recycled file show up under
         // the old name.)
         let created = storage
             .open(&path, mode, transfer, Area::Journal)

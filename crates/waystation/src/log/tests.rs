@@ -1,4 +1,4 @@
-//! The log on the operating system's storage: what is published is found again, in order, whatever the sizes.
+//! The log on the operating system's storage: published records are found again, in order, whatever the sizes.
 
 mod damage;
 mod holes;
@@ -42,7 +42,7 @@ impl Jobs for Log {
     }
 
     fn panicked(&self, kind: Kind) {
-        unreachable!("{kind:?} is checked by those that wait for it")
+        unreachable!("{kind:?} is checked by the threads that wait for it")
     }
 }
 

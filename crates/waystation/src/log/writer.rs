@@ -28,7 +28,7 @@ use waystation_format::log::{BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, IndexEntry, Se
 const RUN_BYTES_MAX: u64 = 256 * 1024;
 /// A synced run shorter than this is one of many: see [`Segment::zeros_due`].
 const SMALL_RUN_BYTES: u64 = 64 * 1024;
-/// The part of the ring that is prepared ahead of what is written.
+/// The part of the ring that is prepared ahead of the writes.
 const PREPARED_PART: u64 = 4;
 
 impl Log {
@@ -89,7 +89,7 @@ impl Log {
         }
     }
 
-    /// Writes out what is closed, beside the jobs, unless writes are suspended. Nothing may be reserved any more.
+    /// Writes out the closed blocks, beside the jobs, unless writes are suspended. Nothing may be reserved any more.
     pub(crate) fn stop(&self) {
         let mut state = lock(&self.writer);
         state.stopping = true;
@@ -105,7 +105,7 @@ impl Log {
         }
     }
 
-    /// Calls for a writer if what is copied by now makes a run.
+    /// Calls for a writer if the copied blocks make a run by now.
     pub(super) fn wake_writers_if_due(&self) {
         if self.publication.copied_lsn() >= self.wake_at_lsn.load(SeqCst) {
             self.wake_writers();
@@ -138,7 +138,7 @@ impl Log {
         state.pins == 0 && first.is_some_and(|segment| segment.end_lsn < lsn)
     }
 
-    /// What fits into the segments that are there besides what is in the ring.
+    /// The bytes that fit into the present segments beside the content of the ring.
     pub(crate) fn spare_bytes(&self) -> u64 {
         let reserved = self.reserved_lsn();
         let state = lock(&self.writer);

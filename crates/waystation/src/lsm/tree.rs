@@ -59,10 +59,10 @@ pub(crate) struct TreeSettings {
     pub compaction_bytes_per_second: usize,
 }
 
-/// Says what is hidden from all who read at a sequence number or later.
+/// Says which versions are hidden from all readers at a sequence number or later.
 type HiddenFrom = Box<dyn Fn(u64) -> Hidden + Send + Sync>;
 
-/// Tables and what is done to them. Shared by reference among all threads.
+/// Tables and the work on them. Shared by reference among all threads.
 pub(crate) struct Tree {
     storage: Arc<dyn Storage>,
     dir: PathBuf,
@@ -73,7 +73,7 @@ pub(crate) struct Tree {
     claim_given_up: Condvar,
     flushing: Mutex<()>,
     cancelled: AtomicBool,
-    /// Tells what is hidden from all who read at a sequence number or later.
+    /// Says which versions are hidden from all readers at a sequence number or later.
     hidden: OnceLock<HiddenFrom>,
     /// The smallest snapshot a compaction was asked to respect last.
     last_snapshot: AtomicU64,
@@ -130,7 +130,7 @@ impl Tree {
         self.hidden.get_or_init(|| hidden_from);
     }
 
-    /// What is hidden from all who read at `snapshot` or later.
+    /// The versions that are hidden from all readers at `snapshot` or later.
     fn hidden_from(&self, snapshot: u64) -> Hidden {
         let hidden_from = self.hidden.get();
         hidden_from.map_or_else(Hidden::default, |hidden_from| hidden_from(snapshot))

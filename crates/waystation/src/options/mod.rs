@@ -276,7 +276,7 @@ impl Options {
         Ok(self)
     }
 
-    /// Checks the order of keys, and what is not asked for beside it.
+    /// Checks the order of keys, and that nothing is asked for that excludes it.
     fn validate_order(&self) -> Result<()> {
         if self.order.is_bytewise() {
             return Ok(());

@@ -87,7 +87,7 @@ pub struct MemoryStats {
 }
 
 impl MemoryStats {
-    /// What is noted in `account`.
+    /// The notes of `account`.
     pub(crate) fn of(account: &Account) -> Self {
         Self {
             ring_bytes: account.bytes(Use::Ring),
@@ -151,7 +151,7 @@ impl Resources {
         }))
     }
 
-    /// What is taken now, and by which database.
+    /// The memory that is taken now, by database.
     pub fn stats(&self) -> ResourceStats {
         let ledger = &self.0.ledger;
         let accounts = ledger.accounts();

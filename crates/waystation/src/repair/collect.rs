@@ -70,7 +70,7 @@ pub(super) struct Collected {
 }
 
 impl Collected {
-    /// Takes in what is behind write `needless`; runs are written to `dir`.
+    /// Takes in the writes behind `needless`; runs are written to `dir`.
     pub(super) fn new(
         storage: &Arc<dyn Storage>,
         dir: PathBuf,

@@ -24,7 +24,7 @@ pub(super) struct Hidden {
 pub(super) struct TableCursor {
     view: TableView,
     blocks: std::vec::IntoIter<IndexedBlock>,
-    /// What is left of the block it is in.
+    /// The rest of the block it is in.
     entries: std::vec::IntoIter<(Vec<u8>, Vec<u8>)>,
     /// The key of the last block in the index.
     last: Option<Vec<u8>>,
@@ -68,7 +68,7 @@ impl TableCursor {
         }))
     }
 
-    /// The next entry; what is passed over goes to `hide`.
+    /// The next entry; entries that it passes over go to `hide`.
     pub(super) fn next(
         &mut self,
         hide: &mut dyn FnMut(Hidden),

@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// What a repair in place did.
 #[derive(Debug, Clone)]
 pub struct RepairedInPlace {
-    /// What was saved and what is lost.
+    /// The saved data and the loss.
     pub repaired: Repaired,
     /// Where the files from before are.
     pub kept: PathBuf,

@@ -1,6 +1,6 @@
 //! All records of the log that check, whatever lies between them: segments in the order of the stream, then the ring.
 //!
-//! Every block and every record says where it belongs in the stream, so what is missing shows as a hole between two
+//! Every block and every record says where it belongs in the stream, so a loss shows as a hole between two
 //! positions; and every record counts its writes, so that the hole's writes can be counted once a record follows. A
 //! hole of which all writes are in tables is none.
 //!
@@ -21,7 +21,7 @@ use waystation_format::log::{
     UNIT_BYTES, body_is_valid,
 };
 
-/// What is met on the way.
+/// The findings on the way.
 pub(super) enum Event<'a> {
     /// A record that checks.
     Record(&'a Record<'a>),

@@ -106,7 +106,7 @@ struct Run<'m, 'a> {
 }
 
 impl Merge<'_> {
-    /// Hands what is saved to `take`, in the order of keys; returns the gaps.
+    /// Hands the saved entries to `take`, in the order of keys; returns the gaps.
     pub(super) fn run(&self, take: &mut Taker<'_>) -> Result<Vec<Gap>> {
         let heads = self.inputs.iter().enumerate().map(|(input, it)| {
             Reverse(Head {

@@ -154,7 +154,7 @@ impl Job<'_> {
         }
     }
 
-    /// Goes through the log once, for what is lost of them.
+    /// Goes through the log once, for their losses.
     fn census(&self, survey: &Survey, losses: &mut Vec<Loss>) -> Result<Census> {
         let mut census = Census::default();
         let needless = survey.needless().unwrap_or(0);

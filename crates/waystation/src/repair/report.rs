@@ -11,7 +11,7 @@ pub enum Resurrection {
     /// It does not.
     #[default]
     Impossible,
-    /// It may, if it is among what is lost, or among what was left over: a part of the log, the MANIFEST.
+    /// It may, if it is among the losses, or among the leftovers: a part of the log, the MANIFEST.
     Possible,
     /// It does, if there was any: the file of graves, or the device table.
     Likely,
@@ -30,7 +30,7 @@ pub struct Loss {
     pub writes: Option<u64>,
     /// What does not hold, and what that means.
     pub reason: String,
-    /// Whether older data may take the place of what is lost.
+    /// Whether older data may take the place of the lost data.
     pub resurrection: Resurrection,
 }
 
@@ -99,9 +99,9 @@ pub struct Gap {
 pub struct Repaired {
     /// Entries in the new database.
     pub entries: u64,
-    /// What is lost beside blocks of tables; empty if nothing is.
+    /// The losses beside blocks of tables; empty if there are none.
     pub losses: Vec<Loss>,
-    /// What is lost of tables; empty if they are sound.
+    /// The losses of tables; empty if they are sound.
     pub gaps: Vec<Gap>,
 }
 
@@ -122,7 +122,7 @@ pub(super) fn refuse(dir: &Path, losses: &[Loss], accepted: Resurrection) -> Res
     })
 }
 
-/// What is wrong with a file that could not be read: where, and why. Errors that are not the file's are handed on.
+/// The fault of a file that could not be read: where, and why. Errors that are not the file's are handed on.
 pub(super) fn damage_of(error: Error) -> Result<(u64, String)> {
     match error {
         Error::Corruption { offset, reason, .. } => Ok((offset, reason)),

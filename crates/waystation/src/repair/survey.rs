@@ -1,4 +1,4 @@
-//! What there is to be repaired: which files are there, which can be read, and what is lost with those that cannot.
+//! What there is to be repaired: which files are there, which can be read, and the loss with the unreadable ones.
 //!
 //! - Tables: see `tables`.
 //! - Graves belong to the tables if the side file says so. If that is lost, a file of graves that is there is used: at
@@ -93,7 +93,7 @@ pub(super) fn refuse_nothing(storage: &dyn Storage, dir: &Path) -> Result<()> {
     })
 }
 
-/// Looks at what is in `dir`.
+/// Looks at the files in `dir`.
 pub(super) fn survey(storage: &dyn Storage, dir: &Path) -> Result<Survey> {
     let listed = storage.list(dir)?.into_iter();
     let mut surveyor = Surveyor {

@@ -1,6 +1,6 @@
 //! Which tables make up the tree.
 //!
-//! Those that the MANIFEST names. If it cannot be read, they are all that are found: among them may be some that a merge
+//! The tables that the MANIFEST names. If it cannot be read, they are all that are found: among them may be some that a merge
 //! had replaced already, of which the newer version of a key, or its deletion, is gone for good. Nothing in them tells; so
 //! this is accepted only when it is asked for. A MANIFEST that says less than it did is treated the same, where that shows:
 //! tables it names are gone, and others are there that it never heard of; or such as hold writes that the log need not
@@ -104,7 +104,7 @@ impl Surveyor<'_> {
         }
     }
 
-    /// All tables that are there, but for those that the readable part of the MANIFEST says were replaced.
+    /// All tables that are there, but for the ones that the readable part of the MANIFEST says were replaced.
     pub(super) fn all_tables(&mut self, manifest: Option<&str>) -> Result<Vec<FoundTable>> {
         let content = manifest.and_then(|name| self.read(name).ok());
         let Mentioned { replaced, .. } = mentioned_tables(&content.unwrap_or_default());
@@ -160,7 +160,7 @@ impl Surveyor<'_> {
 /// What a MANIFEST says of tables, whatever is in force.
 #[derive(Default)]
 struct Mentioned {
-    /// Those that sound edits remove and do not add again.
+    /// The tables that sound edits remove and do not add again.
     replaced: BTreeSet<u64>,
     /// The highest number of any.
     newest: u64,

@@ -63,7 +63,7 @@ impl GraveStore {
         lock(&self.seen).note(visible, self.now());
     }
 
-    /// What is to be done so that no deletion waits for longer than it may.
+    /// The work after which no deletion waits for longer than it may.
     pub(crate) fn overdue(&self) -> Overdue {
         let Some(deadline) = self.parts.deadline else {
             return Overdue {

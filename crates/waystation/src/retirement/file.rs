@@ -29,7 +29,7 @@ use std::path::Path;
 use std::time::Duration;
 use waystation_format::order::Order;
 
-/// What is known of the file `GRAVES`, and of the spill files beside it.
+/// The known state of the file `GRAVES`, and of the spill files beside it.
 pub(crate) struct GravesFile {
     /// Whether there is a file, and the tree's state says so.
     pub(super) is_there: bool,
@@ -75,7 +75,7 @@ impl GravesFile {
 }
 
 /// Reads the graves of the directory, which belong to the tables if `state` says so, and `flushed_through` is what
-/// these go through; and what is known of their file. Spill files that it does not name are removed: the tree has been
+/// these go through; and the known state of their file. Spill files that it does not name are removed: the tree has been
 /// opened, which makes the directory durable, so no other file of graves will be found.
 ///
 /// # Errors
@@ -159,7 +159,7 @@ fn note_file(tree: &Tree, is_there: bool) -> Result<()> {
 }
 
 impl GraveStore {
-    /// Replaces the file by one with `flushed`, whose spill files are durable; those that it does not name are removed.
+    /// Replaces the file by one with `flushed`, whose spill files are durable; spill files that it does not name are removed.
     /// It is refused while the file holds more for a flush in doubt.
     pub(super) fn write(
         &self,

@@ -18,7 +18,7 @@ pub(crate) struct GraveFlush<'c> {
     file: MutexGuard<'c, GravesFile>,
     /// For the flush of its memtable: all graves.
     pub(crate) hidden: Hidden,
-    /// For readers: those that are needed after it.
+    /// For readers: the graves that they need after it.
     pub(crate) flushed: Arc<FlushedGraves>,
 }
 
@@ -72,7 +72,7 @@ impl GraveStore {
         let all = before.with(active, through, oldest_snapshot, time, purged_through);
         let all = Arc::new(all);
         file.tried = Some((through, time));
-        // The flush leaves out what these hide; so only what is in tables already needs them. (What one in doubt did
+        // The flush leaves out what these hide; so only data that is in tables already needs them. (What one in doubt did
         // not leave out, as a snapshot was still held, may be in tables as well.)
         let retired = (!is_in_doubt).then(|| retired(&all, &read_state, applied + 1, owner));
         let flushed = retired.flatten().unwrap_or_else(|| Arc::clone(&all));

@@ -16,7 +16,7 @@
 //! holds the lock of the file may change both; a flush holds it from step 2 to step 4.
 //!
 //! - [`flush`]: steps 2 and 3; [`file`](mod@file): who may replace the file, and with what
-//! - [`spill`]: what is too much for memory, in files of its own
+//! - [`spill`]: graves that are too many for memory, in files of their own
 //! - [`proof`]: which graves a version of the tree needs; [`retire`]: step 6
 //! - [`deadline`]: which deletions have waited for too long
 
@@ -69,7 +69,7 @@ pub(crate) trait Owner {
     fn flush_failure(&self) -> Option<Arc<str>>;
 }
 
-/// What is on its way to the tree, and needs graves as tables do.
+/// Data on its way to the tree, which needs graves as tables do.
 pub(crate) trait UpperLevel {
     /// Whether it may hold anything from `start` (included) to `end` (excluded; `None`: no bound) with a sequence
     /// number below `sequence`.
@@ -173,7 +173,7 @@ impl GraveStore {
         }
     }
 
-    /// While what is returned is held, tables and graves are those of one moment.
+    /// While the caller keeps the guard, tables and graves are those of one moment.
     pub(crate) fn hold(&self) -> impl Drop + '_ {
         lock(&self.file)
     }
@@ -204,7 +204,7 @@ impl GraveStore {
         }
     }
 
-    /// The graves for a copy of the database, whose time goes on from `time`: those who still read at an earlier one
+    /// The graves for a copy of the database, whose time goes on from `time`: readers at an earlier one
     /// here do not read there.
     pub(crate) fn to_copy(&self, time: impl FnOnce() -> u64) -> Arc<FlushedGraves> {
         let flushed = Arc::clone(&self.read_state().flushed);

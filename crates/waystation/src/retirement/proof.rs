@@ -16,7 +16,7 @@ use crate::cemetery::spilled::SpillFile;
 use crate::lsm::version::{LEVELS, UserRange, Version};
 use crate::sst::TableMeta;
 
-/// Which deletions may hide what is in no table, by their sequence numbers.
+/// Which deletions may hide data that is in no table, by their sequence numbers.
 pub(crate) struct Outside {
     /// Memtables hold writes from this sequence number on.
     pub(crate) memtables_from: u64,

@@ -88,7 +88,7 @@ pub(super) fn retired(
     retire(flushed, &read_state.version, &needs).map(Arc::new)
 }
 
-/// Which deletions hide what is in no table, memtables holding writes from `memtables_from` on. To be asked with the
+/// Which deletions hide data that is in no table, memtables holding writes from `memtables_from` on. To be asked with the
 /// read state loaded: what left on its way to the tree is known before the deletions of then are flushed.
 pub(super) fn outside(memtables_from: u64, owner: &dyn Owner) -> Outside {
     let upper_level = owner.upper_level();

@@ -10,7 +10,7 @@
 //!   sweep     a file goes once the GRAVES in force does not name it and no reader uses it       under that lock
 //! ```
 //!
-//! What is needed is judged by a read state in which nothing is on its way to the tree. It may be judged before the
+//! The need for a grave is judged by a read state in which nothing is on its way to the tree. It may be judged before the
 //! spill file that comes of it takes its place: what no table, memtable or stay holds then will not come later.
 
 use super::file::GravesFile;
@@ -56,7 +56,7 @@ pub(super) struct SpillUpkeep {
 /// The spill files that are there.
 #[derive(Debug)]
 pub(super) struct SpillFiles {
-    /// Those that the file of graves names.
+    /// The ones that the file of graves names.
     pub(super) named: Vec<u64>,
     /// These, and others that a reader still uses, or that a file of graves names which may be in force.
     pub(super) files: Vec<Arc<SpillHandle>>,
@@ -74,7 +74,7 @@ impl SpillFiles {
         }
     }
 
-    /// Notes the files of those that are new.
+    /// Notes the new files among them.
     pub(super) fn note(&mut self, spilled: &SpilledGraves) {
         for spill in spilled.iter() {
             let number = spill.label().number;
@@ -84,7 +84,7 @@ impl SpillFiles {
         }
     }
 
-    /// Removes those that neither the file of graves nor a reader needs.
+    /// Removes the files that neither the file of graves nor a reader needs.
     pub(super) fn sweep(&mut self, directory: &SpillDirectory) {
         if self.is_in_doubt {
             return;
@@ -105,7 +105,7 @@ impl GraveStore {
         self.next_spill.fetch_add(1, Relaxed)
     }
 
-    /// `flushed`, which no reader knows yet, without what is too much for memory: that is in spill files from now on,
+    /// `flushed`, which no reader knows yet, without the graves that are too many for memory: they are in spill files from now on,
     /// which are durable. While it is unknown which file of graves is in force, or a flush is, none could be removed,
     /// and this may be tried again and again: memory is exceeded then.
     pub(super) fn spill(
@@ -164,7 +164,7 @@ impl GraveStore {
     }
 
     /// Whether everything in `read_state` has been looked at for something to do to its spill files, and no other is
-    /// left but those that a reader uses.
+    /// left but the ones that a reader uses.
     pub(super) fn has_maintained_spilled(&self, read_state: &ReadState, file: &GravesFile) -> bool {
         let spilled = read_state.flushed.spilled();
         let is_there = |number: u64| spilled.labels().any(|it| it.number == number);
@@ -182,7 +182,7 @@ impl GraveStore {
         upkeep.look_at.max(upkeep.failed_until)
     }
 
-    /// Does what is to be done to spill files, if anything. Only the watch does.
+    /// Does the next work on spill files, if there is any. Only the watch does.
     pub(crate) fn maintain_spilled(&self, owner: &dyn Owner) {
         if let Err(error) = self.try_upkeep(owner) {
             // They are as they were.
@@ -243,7 +243,7 @@ impl GraveStore {
         self.write(file, &flushed, owner)
     }
 
-    /// What is to be done to the spill files of `read_state`, where others than dates have been looked at if
+    /// The next work on the spill files of `read_state`, where others than dates have been looked at if
     /// `knows_needs`.
     fn task(
         &self,

@@ -6,7 +6,7 @@
 //! once and counts as new (the clock algorithm).
 //!
 //! A block is kept only if it was missed before, lately: within the last one or two times as many misses as there is
-//! room for blocks. So what is read once costs neither memory (which is slower to come by than the block, while the
+//! room for blocks. So a block that is read once costs neither memory (which is slower to come by than the block, while the
 //! cache grows: a page fault takes longer than reading 4 KiB from the page cache) nor an eviction, and does not wash out
 //! what is read often. (`TinyLFU` and S3-FIFO do this with sketches and queues of ghosts; here the table remembers, in a
 //! byte a block.) Of what a long scan reads only blocks are kept for which none has to go, from the second scan on.

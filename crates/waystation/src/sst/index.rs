@@ -156,7 +156,7 @@ impl Index {
     #[inline]
     fn first_head_from(&self, sought: u64) -> usize {
         let tops = self.tops.partition_point(|&top| top < sought);
-        // The last top that is less, and what is left up to the next one.
+        // The last top that is less, and the rest up to the next one.
         let start = tops.saturating_sub(1) * HEADS_A_TOP;
         let end = (start + HEADS_A_TOP).min(self.heads.len());
         start + self.heads[start..end].partition_point(|&head| head < sought)

@@ -128,7 +128,7 @@ impl<I: InternalIterator> MergingIterator<I> {
     }
 
     /// Versions below `covering` are of no use up to the user key `end` (excluded; `None`: to the last one): lets
-    /// every child go past those that it can pass cheaply. Returns whether the current child moved.
+    /// every child go past the ones that it can pass cheaply. Returns whether the current child moved.
     pub(crate) fn skip_forward(&mut self, end: Option<&[u8]>, covering: u64) -> Result<bool> {
         let end = end.map(first_version);
         let is_before = |order: &Order, key: &[u8]| {
@@ -141,7 +141,7 @@ impl<I: InternalIterator> MergingIterator<I> {
     }
 
     /// Goes to the first entry at or after `internal_key`; but versions below `covering` up to the user key `end` are
-    /// of no use, and every child goes past those that it can pass unread.
+    /// of no use, and every child goes past the ones that it can pass unread.
     pub(crate) fn seek_past(
         &mut self,
         internal_key: &[u8],

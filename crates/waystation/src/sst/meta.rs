@@ -21,7 +21,7 @@ pub(crate) struct TableMeta {
     pub facts: LearntFacts,
 }
 
-/// What is known of a table's content so far. A copy, such as a job's, stays as it is.
+/// The facts about a table's content that are known so far. A copy, such as a job's, stays as it is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LearntFacts(OnceLock<Option<TableFacts>>);
 
@@ -79,7 +79,7 @@ pub(crate) struct TableFacts {
 const TRAILER_BYTES: usize = 8;
 
 impl TableMeta {
-    /// What is known of its content; `None` while unread, and for tables written by LevelDB.
+    /// The known facts about its content; `None` while unread, and for tables written by LevelDB.
     pub(crate) fn facts(&self) -> Option<TableFacts> {
         self.facts.get()
     }

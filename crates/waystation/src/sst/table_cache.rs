@@ -20,7 +20,7 @@ pub(crate) struct TableCache {
 }
 
 impl TableCache {
-    /// Keeps up to `max_open_tables` tables of `directory` open, beside those that a reader uses. Their user keys are in
+    /// Keeps up to `max_open_tables` tables of `directory` open, beside the ones that a reader uses. Their user keys are in
     /// `order`.
     pub(crate) fn new(
         storage: Arc<dyn Storage>,

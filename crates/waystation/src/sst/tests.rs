@@ -239,7 +239,7 @@ fn readers_share_what_was_read_and_merges_leave_the_cache_alone() {
             .seek(&internal(key, 9, ValueKind::Value))
             .unwrap();
     }
-    // What is read once is not kept.
+    // A block that is read once is not kept.
     assert_eq!(reads() - before, 2);
     // A filter that rules a key out saves the read.
     for i in 0..100 {

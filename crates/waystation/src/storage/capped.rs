@@ -4,7 +4,7 @@
 //! Counted are the lengths of files, which is what they take where nothing is sparse: the engine writes or reserves all
 //! of a file. A file grows by a write behind its end, by a reservation, or by being made longer; growth is counted
 //! before it happens, so that several threads together do not pass the limit either. A ring of another size is made
-//! beside the old one, so both are counted meanwhile. What is removed, replaced or cut is given back. Names in other
+//! beside the old one, so both are counted meanwhile. Removed, replaced and cut bytes are given back. Names in other
 //! directories (a checkpoint elsewhere) are not counted.
 //!
 //! **What growth leaves.** How much a file's growth has to leave depends on what it is for ([`Growth`]), below the limit and on the
@@ -30,13 +30,13 @@ use std::time::Duration;
 /// What a file is for, as its growth sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Growth {
-    /// What is of use and nothing needs: it leaves what the log may need, what is replaced and what is owed.
+    /// Files that are of use and that nothing needs: they leave room for the log, for replaced files and for debts.
     Spare,
-    /// Tables and the like: the same if it can wait; if not, it leaves what is replaced and what an opening needs.
+    /// Tables and the like: the same if it can wait; if not, they leave room for replaced files and for an opening.
     Bulk,
-    /// Segments of the log: it leaves room for another copy of what is replaced, and what is missing.
+    /// Segments of the log: they leave room for another copy of replaced files, and for the missing part of the reserve.
     Log,
-    /// What an opening or a healing begins: it leaves what is missing. To an opening nothing is.
+    /// What an opening or a healing begins: they leave the missing part of the reserve. To an opening nothing is missing.
     Fresh,
     /// Files that are replaced as a whole: it takes what there is.
     Replaced,
@@ -46,7 +46,7 @@ pub(crate) enum Growth {
     Vital,
 }
 
-/// Room for another copy of what is replaced is this much at least (bytes).
+/// Room for another copy of replaced files is this much at least (bytes).
 const REPLACED_MIN: u64 = 64 << 10;
 
 thread_local! {
@@ -96,13 +96,13 @@ impl DiskUse {
         self.limit
     }
 
-    /// What is free, below the limit and on the file system as it was looked at last, without what is missing.
+    /// What is free, below the limit and on the file system as it was looked at last, without the missing part of the reserve.
     #[inline]
     pub(crate) fn free_bytes(&self) -> u64 {
         self.all_free_bytes().saturating_sub(self.missing_bytes())
     }
 
-    /// The same with what is missing.
+    /// The same with the missing part.
     #[inline]
     pub(crate) fn all_free_bytes(&self) -> u64 {
         let below_limit = self.limit.saturating_sub(self.used.load(Relaxed));
@@ -230,7 +230,7 @@ pub(crate) struct Capped {
 }
 
 impl Capped {
-    /// `inner`, with at most `limit` bytes in the files of `dir`, of which `margins` are kept. What is there counts, even if
+    /// `inner`, with at most `limit` bytes in the files of `dir`, of which `margins` are kept. Present files count, even if
     /// it is more.
     pub(crate) fn new(
         inner: Arc<dyn Storage>,
@@ -480,7 +480,7 @@ mod tests {
         opened.expect("open")
     }
 
-    /// What is counted is what is there.
+    /// The counted bytes are the bytes of the files.
     #[track_caller]
     fn assert_counted(storage: &Capped, bytes: u64) {
         let entries = storage.list(Path::new(DIR)).expect("list");
@@ -573,7 +573,7 @@ mod tests {
                 grow("log", replaced + missing);
                 grow("fresh", missing);
                 grow("vital", 0);
-                // What is in the file is not missing.
+                // The bytes of the file are not missing.
                 let reserve = create(&storage, "reserve");
                 reserve.preallocate(missing).expect("fits");
                 grow("log", replaced + missing);

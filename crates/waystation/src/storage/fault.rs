@@ -531,7 +531,7 @@ impl<F: RawFile> RawFile for FaultyFile<F> {
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        // What is done instead where `allocate` was refused.
+        // The steps instead where `allocate` was refused.
         self.inner.set_len(bytes)
     }
 

@@ -1,4 +1,4 @@
-//! What is kept free on a disk, in one table; and why all that gives room back always finds its own.
+//! The room that is kept free on a disk, in one table; and why all that gives room back always finds its own.
 //!
 //! ```text
 //!  free |<-- puts -->|<- settling ->|<- deletions, departures, ->|<- flushes, loads, ->|<- files that are ->|
@@ -9,11 +9,11 @@
 //! ```
 //!
 //! Each kind of growth stops where the room of the next one begins. In what follows,
-//! - `F` is what is free, below the limit and on the file system;
-//! - `R` is the length of the file `RESERVE`, and `M` what is missing of it: `R + M >= reserve + C / 2`;
+//! - `F` is the free room, below the limit and on the file system;
+//! - `R` is the length of the file `RESERVE`, and `M` the part of it that is missing: `R + M >= reserve + C / 2`;
 //! - `S` is what the log's segments have room for besides all that is in the ring (`Log::spare_bytes`);
 //! - `C` is room for two copies of all files that are replaced as a whole;
-//! - `O` is what is owed: memtables and devices that settle as tables, and long writes.
+//! - `O` is the debt: memtables and devices that settle as tables, and long writes.
 //!
 //! **An opening** needs `opening + C / 2`: a short segment, and before it in the same file what only the ring held, laid out
 //! anew, with the beginning of the record that runs into the ring (`laid_out`). It finds `F + R + S` and the bytes of the
@@ -35,13 +35,13 @@
 //! | a put of `b` bytes | `b` of the log, `b` of `O` | `F - M >= for_puts + C + O + b` | `F + R >= reserve + C / 2` | by far |
 //! | a long put | `b`, and `b` until it is in segments, as it may be laid out anew whole | `.. + 2b` | as above | as above |
 //! | settling | `O` | `F - M >= for_settling + C + O` | as above | as above |
-//! | a merge, an index snapshot | `F` | `F - M >= for_log + C + O` | as above | what is behind `for_log` |
-//! | a deletion, a departure | `b` of the log | `F - M >= for_log + C + O + b`; or `b < S`, and (1) with `S - b` | either | no `F` is taken from what is in `S` |
+//! | a merge, an index snapshot | `F` | `F - M >= for_log + C + O` | as above | the room behind `for_log` |
+//! | a deletion, a departure | `b` of the log | `F - M >= for_log + C + O + b`; or `b < S`, and (1) with `S - b` | either | no `F` is taken from the content of `S` |
 //! | a segment of the log | `F` for `S` | `F >= M + C` | `F + S` stays | what was let in was counted for one segment (`for_puts`) |
 //! | a flush, a load | `F` for `O` | `F >= C + (M - for_lives)` | `F + R >= opening + C / 2` | `F + O` stays |
 //! | a fresh segment after a failure | `F` for `S` | `F >= M` | as for a segment | a short segment is in `for_log` |
 //! | a file that is replaced | `C` | | `C` is for that | as left |
-//! | an opening | `R` for `S`; what is laid out; `R` becomes `M` | | see above | it takes `opening` at most, once, which is in `for_settling`; then a unit of the log each |
+//! | an opening | `R` for `S`; the new layout; `R` becomes `M` | | see above | it takes `opening` at most, once, which is in `for_settling`; then a unit of the log each |
 //!
 //! Lives that end before a flush each leave a segment with the few units that they wrote. They take that from what is kept
 //! behind `for_settling`. An opening that finds less than that (`DiskReserve::is_worn`) flushes and frees the log before it
@@ -54,7 +54,7 @@ const LIVES_SEGMENTS: u64 = 1;
 const LEAVING_SEGMENTS: u64 = 2;
 /// A record runs into the ring with at most this part of the ring's length before it. Longer ones are counted one by one.
 const ACROSS_SHARE: u64 = 2;
-/// What is in the ring takes more in a segment, laid out anew: no more than this part of it.
+/// The content of the ring takes more in a segment, laid out anew: no more than this part of it.
 const LAID_OUT_SHARE: u64 = 16;
 
 /// See the module. All in bytes; what depends on the options alone.
@@ -74,7 +74,7 @@ impl Margins {
         laid_out(self.ring + self.ring / ACROSS_SHARE)
     }
 
-    /// What an opening takes, besides another copy of what is replaced.
+    /// The room that an opening takes, besides another copy of replaced files.
     fn opening(self) -> u64 {
         self.short + self.laid_out()
     }
@@ -89,12 +89,12 @@ impl Margins {
         LIVES_SEGMENTS * self.short
     }
 
-    /// The length of the file `RESERVE`, besides room for another copy of what is replaced.
+    /// The length of the file `RESERVE`, besides room for another copy of replaced files.
     pub(crate) fn reserve(self) -> u64 {
         self.opening() + self.for_lives()
     }
 
-    /// What deletions, departures and merges leave: the log writes what is in the ring.
+    /// What deletions, departures and merges leave: the log writes the content of the ring.
     pub(crate) fn for_log(self) -> u64 {
         self.short + self.ring
     }
@@ -104,7 +104,7 @@ impl Margins {
         self.for_log() + LEAVING_SEGMENTS * self.short + self.opening()
     }
 
-    /// What puts leave: the log may make another segment ready for those that were let in.
+    /// Puts leave this much: the log may make another segment ready for the puts that were let in.
     pub(crate) fn for_puts(self) -> u64 {
         self.for_settling() + self.together + self.short
     }

@@ -187,7 +187,7 @@ pub trait Storage: Send + Sync {
     fn create_dir(&self, path: &Path) -> Result<()>;
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> Result<()>;
-    /// What is in a directory, in no order.
+    /// The entries of a directory, in no order.
     fn list(&self, path: &Path) -> Result<Vec<Entry>>;
     /// Makes the names in a directory survive a power cut.
     fn sync_dir(&self, path: &Path) -> Result<()>;

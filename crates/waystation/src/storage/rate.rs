@@ -1,7 +1,7 @@
 //! A limit on how many bytes leave per second, all takers together.
 //!
 //! A token bucket, kept as a schedule: the time up to which the bytes let through so far are booked. Who takes bytes
-//! books them behind what is booked and sleeps until its turn. Time without takers is saved up, a tenth of a
+//! books them behind the others and sleeps until its turn. Time without takers is saved up, a tenth of a
 //! second at most.
 
 use super::Storage;

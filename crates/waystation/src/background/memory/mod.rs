@@ -41,7 +41,7 @@ pub(crate) enum Use {
     Tables,
     /// Flushed graves.
     Graves,
-    /// Cached blocks; no part of the sum, as the cache has what is left.
+    /// Cached blocks; no part of the sum, as the cache has the rest.
     Cache,
 }
 

@@ -1,4 +1,4 @@
-//! Relief: what is done when the databases that share a ceiling come close to it. A pure function of what each of them
+//! Relief: how the databases that share a ceiling give memory back when they come close to it. A pure function of what each of them
 //! takes; `testdata/relief.txt` holds its script.
 //!
 //! ```text
@@ -43,7 +43,7 @@ pub(super) struct Share {
     pub(super) is_settling: bool,
 }
 
-/// What is done.
+/// The decision.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Relief {
     /// How much the cache may keep.
@@ -56,7 +56,7 @@ pub(super) struct Relief {
     pub(super) settle: Option<Id>,
 }
 
-/// What is done where `shares` are taken.
+/// Decides where `shares` are taken.
 pub(super) fn relieve(shares: &[Share], ceiling: &Ceiling) -> Relief {
     let memtables: u64 = shares.iter().map(|it| it.memtable_bytes).sum();
     let indexes: u64 = shares.iter().map(|it| it.index_bytes).sum();

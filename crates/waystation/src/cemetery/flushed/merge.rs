@@ -1,8 +1,8 @@
 //! The merge of flushed graves with active ones, key by key, when a memtable is flushed.
 //!
 //! ```text
-//!   counting --> key by key --> those that some reader can tell from the others
-//!   dated    --> what is due is promoted: it counts, and asks tables for more
+//!   counting --> key by key --> the graves that some reader can tell from the others
+//!   dated    --> due graves are promoted: they count, and asks tables for more
 //!   active   --> sorted first
 //! ```
 
@@ -16,8 +16,8 @@ impl FlushedGraves {
     /// These graves and the `active` ones, which are the only others up to `through`. Graves that no reader at
     /// `oldest_snapshot` or later can tell from others are left out; all readers are past `time`.
     ///
-    /// What is promoted counts for tables that are purged through `through` from now on. If some were purged so far
-    /// already, as `purged_through` tells, they have not heard of it: then nothing is promoted, and what is due hides
+    /// A promoted grave counts for tables that are purged through `through` from now on. If some were purged so far
+    /// already, as `purged_through` tells, they have not heard of it: then nothing is promoted, and due graves hide
     /// by its date until a later flush.
     pub(crate) fn with<'p>(
         &self,
@@ -128,7 +128,7 @@ impl GraveMerge {
         self.of_key.counting.clear();
     }
 
-    /// Lets count what is past its date for every reader.
+    /// Lets graves count that are past their date for every reader.
     fn promote_due(&mut self) {
         let OfKey {
             counting, dated, ..
@@ -182,7 +182,7 @@ fn take_key<'g>(
     }
 }
 
-/// Leaves of the `dated` graves of a key, latest first, those that a reader at `oldest_snapshot` or later may need.
+/// Leaves of the `dated` graves of a key, latest first, the ones that a reader at `oldest_snapshot` or later may need.
 fn prune_dated(
     dated: &mut Vec<(u64, u64)>,
     counting: &[(u64, u64)],

@@ -29,7 +29,7 @@ pub(crate) struct SpillFile {
 }
 
 impl SpillFile {
-    /// What is known of it without reading it.
+    /// The facts about it that are known without reading it.
     pub(crate) fn label(&self) -> &SpillLabel {
         &self.label
     }

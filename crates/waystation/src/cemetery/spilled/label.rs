@@ -1,4 +1,4 @@
-//! The label of a spill file: its name, and what is known of it without reading it.
+//! The label of a spill file: its name, and the facts that are known without reading it.
 
 /// What graves a spill file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(crate) enum GraveKind {
     Dated,
 }
 
-/// What is known of a spill file without reading it.
+/// The facts about a spill file that are known without reading it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SpillLabel {
     pub(crate) number: u64,

@@ -113,7 +113,7 @@ impl SpilledGraves {
         Ok(covering)
     }
 
-    /// The same as [`covering`](Self::covering), of those that have a date, and count at `time`.
+    /// The same as [`covering`](Self::covering), of graves that have a date, and count at `time`.
     #[inline]
     pub(crate) fn dated_covering(&self, key: &[u8], snapshot: u64, time: u64) -> Result<u64> {
         if self.earliest > time {
@@ -158,7 +158,7 @@ impl SpilledGraves {
         Self::new(self.list.iter().map(next).collect())
     }
 
-    /// Those that `keeps`.
+    /// The spill files that it `keeps`.
     pub(crate) fn retain(&self, mut keeps: impl FnMut(&SpillFile) -> bool) -> Self {
         let kept = self.list.iter().filter(|it| keeps(it));
         Self::new(kept.cloned().collect())

@@ -9,11 +9,11 @@
 //! key, sequence number, value       one with a date    value: varint, its date (microseconds since 1970)
 //! ```
 //!
-//! One spill file has graves of one kind. What is known of it without reading it is its *label*, which stands in
+//! One spill file has graves of one kind. The facts that are known without reading it are its *label*, which stands in
 //! `GRAVES`. When all dates of a spill file are past for every reader, its label says so, with the number that the flushed
 //! graves went through by then: all of its graves count from then on, and nothing is written but that.
 //!
-//! - [`label`]: what is known of one; [`file`](mod@file): reading one; [`writer`]: writing one
+//! - [`label`]: the known facts about one; [`file`](mod@file): reading one; [`writer`]: writing one
 //! - [`list`]: all of them; [`walk`]: key after key; [`rewrite`]: from some to others
 
 pub(crate) mod file;

@@ -20,7 +20,7 @@ const DATED_MAX: usize = 8;
 /// How many graves pass between two questions whether to give up.
 const CANCEL_INTERVAL: u64 = 4096;
 
-/// What is to be done to spill files.
+/// The next work on spill files.
 #[derive(Debug)]
 pub(crate) enum SpillTask {
     /// To make one of them.
@@ -39,7 +39,7 @@ impl SpillTask {
     }
 }
 
-/// What is best done next to `spilled`, if anything: `is_due` says whether the dates of one that are past at `time` are
+/// The best next work on `spilled`, if there is any: `is_due` says whether the dates of one that are past at `time` are
 /// to be parted from the others, and `is_worn` whether much of one is needed no longer.
 pub(crate) fn choose(
     spilled: &SpilledGraves,
@@ -114,7 +114,7 @@ impl SpillRewrite<'_> {
         }
     }
 
-    /// Passes what is left of the graves to `outputs`.
+    /// Passes the remaining graves to `outputs`.
     fn pass(
         &mut self,
         task: &SpillTask,
@@ -177,7 +177,7 @@ impl SpillRewrite<'_> {
     }
 }
 
-/// Leaves of the graves of a key, ascending then, those that a reader at `oldest_snapshot` or later may need. (A caller that
+/// Leaves of the graves of a key, ascending then, the ones that a reader at `oldest_snapshot` or later may need. (A caller that
 /// is past a grave with a date is past the put before it, and needs nothing below.)
 fn prune(of_key: &mut Vec<(u64, u64)>, oldest_snapshot: u64) {
     if of_key.len() < 2 {

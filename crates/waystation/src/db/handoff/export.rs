@@ -15,7 +15,7 @@ pub struct Export<'a> {
     prefix: Vec<u8>,
     entries: DbIterator,
     encoder: StreamEncoder,
-    /// How much of what is encoded was read.
+    /// How much of the encoded bytes was read.
     read_bytes: usize,
     digest: Option<Digest>,
 }

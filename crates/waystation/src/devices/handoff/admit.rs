@@ -234,7 +234,7 @@ impl<E: Events + Memtables + Older + Admission> HandOff<'_, E> {
         })
     }
 
-    /// Logs an event that holds versions and puts them into the arrival's residency, and those that expire, which take `room`
+    /// Logs an event that holds versions and puts them into the arrival's residency, and versions that expire, which take `room`
     /// bytes, into the memtable that `happen` names. That runs in the order of the log, with the position and the first
     /// sequence number.
     fn log_versions(
@@ -277,7 +277,7 @@ impl<E: Events + Memtables + Older + Admission> HandOff<'_, E> {
     }
 }
 
-/// The error of what is refused for good.
+/// The error of a stream that is refused for good.
 fn answered_meanwhile(refused: Rejection) -> Error {
     match refused {
         Rejection::Failed(error) => error,

@@ -90,7 +90,7 @@ pub(crate) trait Admission {
     fn throttle(&self) -> &Throttle;
 
     /// For versions that were written from `stage` on (0: none) and are about to be shown with a later sequence number: no
-    /// grave of that time comes back or is retired while what is returned is held.
+    /// grave of that time comes back or is retired while the caller keeps the guard.
     fn keep_graves(&self, stage: u64) -> Result<impl Drop + '_>;
 
     /// Whether anything with `prefix` was deleted since `stage`. Under the front's lock, which is at `sequence`.

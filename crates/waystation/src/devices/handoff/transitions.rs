@@ -233,7 +233,7 @@ impl DeviceTable {
         }
     }
 
-    /// Puts the versions of `part`, numbered from `sequence` on, into the index of `residency`, but for those that expire.
+    /// Puts the versions of `part`, numbered from `sequence` on, into the index of `residency`, but for versions that expire.
     pub(crate) fn fill(
         &self,
         residency: &Residency,

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! An insert writes to one place, near the last. It would wait for memory several times on its way through the leaves,
-//! since thousands of other devices were written to meanwhile; those that go there together share most of that way. A
+//! since thousands of other devices were written to meanwhile; searches that go there together share most of that way. A
 //! device that leaves before a reader asks for it is put in order a few times, not for each of its records.
 //!
 //! Neighbouring keys of a device mostly differ in their last bytes, so an entry takes about 20 bytes and, with the

@@ -47,7 +47,7 @@ struct Sketch {
     /// The prefix of the device that was looked at last.
     device: Option<Vec<u8>>,
     window: Window,
-    /// It is complete but for what is in full memtables.
+    /// It is complete but for full memtables.
     waits_for_flush: bool,
 }
 
@@ -141,7 +141,7 @@ impl IndexSnapshots {
                 return Ok(());
             }
         }
-        // An opening would have to read what is in full memtables.
+        // An opening would have to read the records of full memtables.
         sketch.waits_for_flush = context.engine.has_full_before(sketch.header.lsn);
         if sketch.waits_for_flush {
             return Ok(());
@@ -203,7 +203,7 @@ fn stop_drawing(storage: &dyn Storage, dir: &Path, drawing: &mut Drawing) {
 }
 
 fn begin<E: Memtables>(context: &Context<'_, E>, drawing: &mut Drawing) -> Result<Sketch> {
-    // What is not of the upper level shall be in tables by the end.
+    // Records that are not of the upper level shall be in tables by the end.
     if !context.engine.has_full_memtables() {
         context.engine.rotate_now();
     }
@@ -214,7 +214,7 @@ fn begin<E: Memtables>(context: &Context<'_, E>, drawing: &mut Drawing) -> Resul
         .at_front(|end, sequence| (lsn, last) = (end, sequence - 1));
     drawing.begun_lsn = lsn;
     context.upper.log.wait_visible(last);
-    // What is coming from another engine is shown as a whole or not at all.
+    // A device that is coming from another engine is shown as a whole or not at all.
     let header = Header {
         engine: context.directory.engine,
         through: context.upper.table.whole_through(last),

@@ -10,7 +10,7 @@ use std::path::Path;
 use waystation_format::FormatError;
 use waystation_format::varint::Reader;
 
-/// What is brought near ahead of the section that is read (bytes).
+/// The bytes that are brought near ahead of the section that is read.
 const AHEAD_BYTES: u64 = 8 << 20;
 
 /// An index snapshot that is being read.
@@ -21,7 +21,7 @@ pub(crate) struct SnapshotReader {
     begun: u64,
     at: u64,
     bytes: u64,
-    /// What is on its way, or here.
+    /// The bytes that are on their way, or here.
     prefetched: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is in a section of an index snapshot: parts of residencies, and their versions.
+//! The content of a section of an index snapshot: parts of residencies, and their versions.
 
 use super::malformed;
 use crate::devices::checkpoint::sequence;

@@ -58,7 +58,7 @@ fn write(storage: &dyn Storage, residencies: &Residencies, chunk: usize) {
     storage.rename(&draft, &name).expect("rename");
 }
 
-/// What is in the index snapshot, the parts of a residency put together.
+/// The content of the index snapshot, the parts of a residency put together.
 fn read(storage: &dyn Storage) -> Result<(Residencies, End)> {
     let mut snapshot =
         SnapshotReader::open(storage, &dir().join(INDEX_SNAPSHOT_NAME))?.expect("it is there");

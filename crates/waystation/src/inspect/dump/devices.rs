@@ -1,4 +1,4 @@
-//! What is told of devices: in records of the log, and in the device table's checkpoint.
+//! Facts about devices: in records of the log, and in the device table's checkpoint.
 
 use super::{Item, Out};
 use crate::devices::checkpoint::{self, CheckpointError, Saved, SavedDevice};

@@ -34,7 +34,7 @@ pub struct DumpedVersion {
 pub enum Item {
     /// A named fact: of a header, a footer, the properties.
     Fact {
-        /// What is told.
+        /// The fact.
         name: &'static str,
         /// What it says.
         value: String,

@@ -38,7 +38,7 @@ use waystation_format::log::{
 /// How often a reader comes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pass {
-    /// Here or near by again soon: what is read is cached.
+    /// Here or near by again soon: the bytes are cached.
     Often,
     /// Once: nothing is. The higher the priority, the longer the reads, and the more at a time.
     Once(IoPriority),

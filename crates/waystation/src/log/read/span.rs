@@ -97,7 +97,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Whether to carry out what is planned before there is more: threads are told all of it at once, but who reads by
+    /// Whether to carry out the plan before there is more: threads are told all of it at once, but who reads by
     /// himself is not to be busy with planning for long.
     pub(super) fn is_enough(&self) -> bool {
         self.limits.readers == 1 && self.spans.len() >= STRETCHES_MAX

@@ -103,7 +103,7 @@ fn a_missing_segment_is_missed_unless_everything_before_its_end_is_in_tables() {
                 for flushed in [first.saturating_sub(2), first - 1, first + 20] {
                     let what = format!("{}, flushed through {flushed}", path.display());
                     let opens = assert_no_silent_loss(dir.path(), flushed, last, &what);
-                    // What is needed begins in the next one, or behind.
+                    // The needed part begins in the next one, or behind.
                     let next = segments.get(index + 1);
                     let needless = next.is_some_and(|(_, first)| flushed + 1 >= *first);
                     assert_eq!(opens, needless, "{what}");

@@ -69,7 +69,7 @@ pub(super) fn with_next_level<'v>(
     grow(version, shape, inputs)
 }
 
-/// All tables of `level` that have to go together with those that hold keys of `range`.
+/// All tables of `level` that have to go together with the tables that hold keys of `range`.
 pub(super) fn same_level<'v>(
     version: &'v Version,
     level: usize,

@@ -8,7 +8,7 @@ use crate::lsm::version::UserRange;
 use crate::sst::{TableFacts, TableMeta};
 use crate::sync::Arc;
 
-/// Graves, as far as every reader is behind them, and the log durable. A job has a copy of those that concern
+/// Graves, as far as every reader is behind them, and the log durable. A job has a copy of the graves that concern
 /// it, frozen.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Hidden {

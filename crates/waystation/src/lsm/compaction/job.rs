@@ -11,7 +11,7 @@ use crate::sst::{Compression, TableMeta, TableSettings};
 /// A merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Job {
-    /// What is merged, the shallowest level first.
+    /// The inputs, the shallowest level first.
     pub inputs: Vec<JobInput>,
     /// The level the outputs will stand in.
     pub output_level: usize,

@@ -1,7 +1,7 @@
 //! Compaction: what to merge, and merging it.
 //!
 //! Two halves that never meet except through plain data:
-//! - [`pick`] is a pure function from a version, the settings and what is running to a [`Choice`];
+//! - [`pick`] is a pure function from a version, the settings and the running jobs to a [`Choice`];
 //! - [`Job`] describes a merge so fully that any [`CompactionExecutor`] that sees the files can run it;
 //!   [`LocalExecutor`] is the one in this process. Its result is a list of finished tables, which the tree verifies and
 //!   installs.

@@ -344,7 +344,7 @@ fn pick_deletions(context: &Context<'_>) -> Choice {
     Choice::Nothing
 }
 
-/// What is not due, but leaves readers fewer places to look into.
+/// Merges that are not due, but leave readers fewer places to look into.
 fn pick_for_readers(context: &Context<'_>) -> Choice {
     let worth_it = |inputs: &Inputs<'_>| {
         let (own, rewritten) = (

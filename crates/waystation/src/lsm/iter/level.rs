@@ -174,7 +174,7 @@ impl LevelIterator {
         self.enter_forward(position + 1)
     }
 
-    /// Goes past what is of no use in table `position`; whether there is anything of that kind. The cursor is not
+    /// Goes past useless entries of table `position`; whether there is anything of that kind. The cursor is not
     /// valid then if that is all of the table.
     fn skip_into(&mut self, position: usize) -> Result<bool> {
         let table = &self.run.tables()[position];

@@ -1,6 +1,6 @@
 //! The memory of a memtable: one fixed region from which nodes are cut and never given back one by one.
 //!
-//! What is in the region at first is of no meaning, so making it touches no page: a node's bytes are all written
+//! The first content of the region is of no meaning, so making it touches no page: a node's bytes are all written
 //! before a reader can find it. Regions of some size ask for huge pages, because a search jumps all over them and
 //! would otherwise miss the address cache as often as the data cache.
 //!

@@ -89,7 +89,7 @@ impl MemTable {
         self.watches.note(&self.list, node);
     }
 
-    /// Watches what is inserted from now on, so that cursors get past dead keys. `next_sequence` gives the number that
+    /// Watches inserts from now on, so that cursors get past dead keys. `next_sequence` gives the number that
     /// the next version gets that gets one.
     pub(crate) fn watch(&self, next_sequence: impl FnOnce() -> u64) {
         self.watches.begin(next_sequence);

@@ -388,7 +388,7 @@ impl SkipList {
         }
     }
 
-    /// Links `node` into `gap` on `level`, or, as the gap narrows under our hands, into what is left of it.
+    /// Links `node` into `gap` on `level`, or, as the gap narrows under our hands, into the rest of it.
     #[inline]
     fn link(&self, node: Node, level: usize, target: &impl Sought, gap: &mut Gap) {
         loop {

@@ -8,7 +8,7 @@
 //! Watches follow each other, as cursors learn more; the last few are kept. A writer notes its key in the
 //! latest.
 //!
-//! **Why nothing is missed.** A watch is first shown to those who insert, and then asks for the next sequence number
+//! **Why nothing is missed.** A watch is first shown to the threads that insert, and then asks for the next sequence number
 //! that will be given out, `from`. Numbers are given out under a lock that this takes, too: so who inserts with `from`
 //! or a later number got it afterwards, sees this watch or a later one, and notes his key before a reader may see it.
 //! The versions since some number are thus noted in the latest watch with `from` at or below it, or in those after. A
@@ -31,7 +31,7 @@ pub(super) struct Watches {
     current: AtomicUsize,
     /// The least key noted in each place, or [`NIL`].
     least: [AtomicU32; KEPT],
-    /// Those that are kept, the latest at the end.
+    /// The watches that are kept, the latest at the end.
     kept: Mutex<Vec<Watch>>,
 }
 

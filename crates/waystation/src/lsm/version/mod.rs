@@ -175,7 +175,7 @@ impl Version {
         self.reaching(level, range).next().is_some()
     }
 
-    /// The version after `change`, or what is wrong with the change.
+    /// The version after `change`, or the fault of the change.
     pub(crate) fn with(&self, change: &Change) -> Result<Self, String> {
         let mut next = self.clone();
         for &(level, number) in &change.removed {

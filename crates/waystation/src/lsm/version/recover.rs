@@ -31,7 +31,7 @@ pub(crate) struct Recovered {
     pub pin: Pin,
 }
 
-/// What is in the directory, by name.
+/// The files of the directory, by name.
 pub(crate) struct Listing(HashMap<String, Entry>);
 
 impl Listing {

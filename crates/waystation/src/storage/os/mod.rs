@@ -1,6 +1,6 @@
 //! The operating system's files, clock and randomness.
 //!
-//! What is made here is its owner's alone: files 0600, directories 0700, less what the umask takes. What was there
+//! Files and directories that are made here are their owner's alone: files 0600, directories 0700, less what the umask takes. What was there
 //! keeps its mode.
 
 mod file;

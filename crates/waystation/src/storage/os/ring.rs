@@ -1,4 +1,4 @@
-//! The staging ring: a file mapped shared, so that what is stored survives the process.
+//! The staging ring: a file mapped shared, so that its bytes survive the process.
 //!
 //! The file is written in full and synced under another name before it gets its own, so that a file with the
 //! right name and size has all its blocks: a full disk fails here, not as a fatal signal at some later store.
@@ -137,7 +137,7 @@ impl Drop for MappedRing {
 
 #[expect(unsafe_code, reason = "a mapping is not bound to a thread")]
 // SAFETY: the mapping stays in place until `drop`, whichever thread that runs in, and nothing here reads or
-// writes through the pointer: the order of accesses is the business of those who take it.
+// writes through the pointer: the callers that take it see to the order of accesses.
 unsafe impl Send for MappedRing {}
 
 #[expect(unsafe_code, reason = "a mapping is not bound to a thread")]

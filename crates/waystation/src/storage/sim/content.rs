@@ -116,7 +116,7 @@ impl Content {
         self.durable[start..start + source.len()].copy_from_slice(source);
     }
 
-    /// The power fails and comes back: what is left is all durable.
+    /// The power fails and comes back: all that is left is durable.
     pub(super) fn cut_power(&mut self, random: &mut Random) {
         let length = self.length_after_cut(random);
         let share = random.share_of_eight();

@@ -89,7 +89,7 @@ impl SimStorage {
         *step.lock().unwrap_or_else(PoisonError::into_inner) += seconds;
     }
 
-    /// Lets time pass in sleeps only from now on: what is timed then does not depend on how busy the real machine is.
+    /// Lets time pass in sleeps only from now on: measured times do not depend on how busy the real machine is.
     pub fn stop_clock(&self) {
         let parts = &self.raw().0;
         let mut slept = parts.clock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,7 +109,7 @@ impl SimStorage {
         self.raw().disk().off = false;
     }
 
-    /// Switches the machine off and gives what is found after it ended so; `seed` chooses among the outcomes.
+    /// Switches the machine off and gives the machine that is found after it ended so; `seed` chooses among the outcomes.
     #[must_use]
     pub fn crash(&self, seed: u64, crash: Crash) -> Arc<Self> {
         let mut disk = self.raw().disk();

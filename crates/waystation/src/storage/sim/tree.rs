@@ -271,7 +271,7 @@ impl Tree {
         })
     }
 
-    /// The power fails: what is left of names and bytes.
+    /// The power fails: the names and bytes that are left.
     pub(super) fn after_power_cut(&self, random: &mut Random) -> Self {
         let mut left = self.after(|body| match body {
             Body::Bytes(content) => {

@@ -1,4 +1,4 @@
-//! Tests of the door and of what is behind it.
+//! Tests of the door and of the storages behind it.
 
 mod contract;
 mod crash;

@@ -100,7 +100,7 @@ struct Model {
     last_sequence: u64,
     smallest_snapshot: u64,
     running: Running,
-    /// What is picked and not yet installed: the ticket and what it changes.
+    /// Picks that are not yet installed: the ticket and its change.
     pending: Vec<(u64, Change)>,
 }
 

@@ -1,4 +1,4 @@
-//! Crashes at any call: what was acknowledged is there, what is there is sound, and no file is left over.
+//! Crashes at any call: acknowledged writes are there, every file is sound, and no file is left over.
 
 use super::{
     Entries, History, assert_sound, dir, flush, listed_tables, machine, open, table_files,

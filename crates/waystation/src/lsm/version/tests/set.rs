@@ -1,4 +1,4 @@
-//! Tests of the version set over real files: what is installed is found again, and nothing else stays.
+//! Tests of the version set over real files: installed versions are found again, and nothing else stays.
 
 use crate::error::Result;
 use crate::lsm::version::manifest::{Manifest, Numbers, snapshot_edit};
