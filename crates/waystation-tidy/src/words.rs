@@ -1,7 +1,7 @@
 //! The rule about words: the engine's source keeps to the glossary of `ARCHITECTURE.md`.
 //!
-//! The table under the heading [`HEADING`] is the list: words that do not stand in the engine, and the words that do. Whole
-//! words count, in code and in comments, whatever their case.
+//! The table under the heading [`HEADING`] is the list: words and phrases that do not stand in the engine, and the words that
+//! do. Whole words count, in code and in comments, whatever their case.
 
 use crate::{Complaint, SourceFile};
 
@@ -27,7 +27,7 @@ pub fn check_words(files: &[SourceFile]) -> Vec<Complaint> {
         .collect()
 }
 
-/// Each replaced word in lower case, with the words to write.
+/// Each replaced word or phrase in lower case, with the words to write.
 fn replaced_words(files: &[SourceFile]) -> Vec<(String, String)> {
     let glossary = files.iter().find(|file| file.path == GLOSSARY);
     let lines = glossary.into_iter().flat_map(|file| file.text.lines());
@@ -42,7 +42,7 @@ fn replaced_words(files: &[SourceFile]) -> Vec<(String, String)> {
         .skip(1);
     let words = rows.flat_map(|(words, instead)| {
         let words = words.split(", ");
-        words.map(move |word| (word.to_owned(), instead.to_owned()))
+        words.map(move |word| (word.to_lowercase(), instead.to_owned()))
     });
     words.collect()
 }
@@ -51,14 +51,16 @@ fn complaints_about(file: &SourceFile, replaced: &[(String, String)]) -> Vec<Com
     let mut complaints = Vec::new();
     for (number, line) in file.lines() {
         let words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
-        for word in words.map(str::to_lowercase) {
-            let found = replaced.iter().find(|(it, _)| *it == word);
-            complaints.extend(found.map(|(_, instead)| Complaint {
-                path: file.path.clone(),
-                line: number,
-                advice: format!("`{word}` is not in the glossary of {GLOSSARY}: write {instead}"),
-            }));
-        }
+        let words: Vec<String> = words.map(str::to_lowercase).collect();
+        let text = format!(" {} ", words.join(" "));
+        let found = replaced
+            .iter()
+            .filter(|(word, _)| text.contains(&format!(" {word} ")));
+        complaints.extend(found.map(|(word, instead)| Complaint {
+            path: file.path.clone(),
+            line: number,
+            advice: format!("`{word}` is not in the glossary of {GLOSSARY}: write {instead}"),
+        }));
     }
     complaints
 }
@@ -68,8 +70,7 @@ mod tests {
     use super::*;
 
     fn complaints(path: &str, text: &str) -> Vec<String> {
-        let glossary =
-            "# Words\n\n### Instead of\n\n| not | but |\n|---|---|\n| plot, ground | graves |\n";
+        let glossary = "# Words\n\n### Instead of\n\n| not | but |\n|---|---|\n| plot, ground, those that | graves |\n";
         let file = |path: &str, text: &str| SourceFile {
             path: path.to_owned(),
             text: text.to_owned(),
@@ -88,6 +89,16 @@ mod tests {
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].contains(":1: `plot`") && found[0].contains("write graves"));
         assert!(found[1].contains(":2: `ground`"), "{found:?}");
+    }
+
+    #[test]
+    fn a_replaced_phrase_is_found() {
+        let found = complaints(
+            "crates/waystation/src/a.rs",
+            "/// Those that wait.\n/// Of those, that one.\n/// Whose that is.\n",
+        );
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains(":1: `those that`"), "{found:?}");
     }
 
     #[test]
