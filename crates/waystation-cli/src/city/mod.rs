@@ -131,9 +131,9 @@ fn waystation(
     ground: &Ground,
     quiet: bool,
 ) -> Result<EngineReport, CityError> {
-    let share = args.memory / setup.cells.len() as u64;
-    let files = files_for_each(setup.cells.len())?;
-    let options = options_within(usize::try_from(share).unwrap_or(usize::MAX), files);
+    let cells = setup.cells.len();
+    let options = options_within(args.memory, cells, files_for_each(cells)?)
+        .map_err(|error| CityError::Usage(error.to_string()))?;
     let directory = ground.of("waystation");
     let open = |cell: usize| {
         let directory = directory.join(cell_directory(setup.cells, cell));
@@ -142,9 +142,10 @@ fn waystation(
     let engine = report::Engine {
         name: "waystation",
         settings: format!(
-            "per cell: memtable and indexes {} each, ring and cache {} each",
+            "shared by all cells: a cache of {}; per cell: a ring of {}, memtable and indexes up to {} each",
+            crate::output::bytes_text(args.memory / 4),
+            crate::output::bytes_text(options.ring_bytes as u64),
             crate::output::bytes_text(options.memtable_bytes as u64),
-            crate::output::bytes_text(options.cache_bytes as u64),
         ),
     };
     let setup = Setup {

@@ -3,7 +3,7 @@
 use super::audit::{Audit, Verdict};
 use super::drive::{Run, Setup, Watch, run};
 use super::edge::memory::{Fault, Faulty, MemoryEdge};
-use super::edge::{Edge, WaystationEdge, options_within};
+use super::edge::{Edge, MEMORY_MIN, WaystationEdge, options_within};
 use super::journey;
 use super::meters::Counts;
 use super::reading::Plan;
@@ -184,9 +184,11 @@ fn waystation_comes_out_clean_and_settles_those_who_stay() {
         waystation::Durability::ProcessCrash,
         waystation::Durability::PowerLoss,
     ] {
+        let cells = trace.cells.len();
+        let options = options_within((cells * MEMORY_MIN) as u64, cells, 0).unwrap();
         let opened = |cell: usize| {
             let path = directory.path().join(format!("{durability:?}/{cell}"));
-            WaystationEdge::open(&path, options_within(0, 0), durability)
+            WaystationEdge::open(&path, options.clone(), durability)
         };
         let until = if durability == waystation::Durability::PowerLoss {
             120

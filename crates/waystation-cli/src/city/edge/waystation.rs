@@ -7,6 +7,7 @@ use std::time::Duration;
 use waystation::storage::Area;
 use waystation::{
     Db, DeviceError, DeviceLevel, DeviceOptions, Durability, Error, Extractor, IterOptions, Options,
+    Resources,
 };
 
 const KIB: usize = 1 << 10;
@@ -15,6 +16,8 @@ const MIB: usize = 1 << 20;
 const UNIT: usize = 4 * KIB;
 /// The least that an engine works with: the smallest memtables, indexes and ring that it takes, and a cache.
 pub(crate) const MEMORY_MIN: usize = 500 * KIB;
+/// No engine may take more than this part of the memory for a memtable, or for indexes.
+const NEED_PART: u64 = 16;
 /// No memtable, ring or index needs more, however much there is.
 const MEMORY_MAX: usize = 8 << 30;
 /// Files that an engine has open besides its tables: log, ring, `MANIFEST`, lock, directory.
@@ -33,31 +36,34 @@ pub(crate) struct WaystationEdge {
     durability: Durability,
 }
 
-/// Options of an engine that takes about `memory` bytes at most: a quarter each for the ring, from which vehicles that
-/// leave soon are read without a device, and for the cache; an eighth each for the upper level's indexes and each of
-/// two memtables; the rest for what is read, written and merged meanwhile.
-/// Vehicles settle when the city says so, as the engine's clock knows nothing of the trace's time. It has about `files`
+/// Options of each of `cells` engines that share `memory` bytes: a quarter for the cache, and a quarter at most for rings, from
+/// which vehicles that leave soon are read without a device; the rest as each cell needs it, for the upper level's indexes,
+/// memtables, and what is read, written and merged meanwhile.
+/// Vehicles settle when the city says so, as the engine's clock knows nothing of the trace's time. Each has about `files`
 /// files open at most.
-pub(crate) fn options_within(memory: usize, files: usize) -> Options {
-    let memory = memory.clamp(MEMORY_MIN, MEMORY_MAX);
-    let eighth = memory / 8 / UNIT * UNIT;
+pub(crate) fn options_within(memory: u64, cells: usize, files: usize) -> Result<Options> {
+    let share = usize::try_from(memory / cells as u64).unwrap_or(usize::MAX);
+    let share = share.clamp(MEMORY_MIN, MEMORY_MAX);
+    let quarter = share / 4 / UNIT * UNIT;
     let tables = files.saturating_sub(FILES_BESIDES_TABLES);
-    Options {
-        memtable_bytes: eighth.max(64 * KIB),
-        ring_bytes: (2 * eighth).clamp(256 * KIB, 16 * MIB),
-        cache_bytes: 2 * eighth,
-        log_segment_bytes: (2 * eighth).clamp(256 * KIB, 64 * MIB),
-        table_bytes: eighth.clamp(256 * KIB, 8 * MIB),
+    let most = usize::try_from(memory / NEED_PART).unwrap_or(MEMORY_MAX);
+    let most = most.min(MEMORY_MAX / 8) / UNIT * UNIT;
+    Ok(Options {
+        resources: Some(Resources::new(memory, memory / 4)?),
+        memtable_bytes: most.clamp(64 * KIB, 32 * MIB),
+        ring_bytes: quarter.clamp(256 * KIB, 16 * MIB),
+        log_segment_bytes: quarter.clamp(256 * KIB, 64 * MIB),
+        table_bytes: (quarter / 2).clamp(256 * KIB, 8 * MIB),
         background_jobs: 1,
         max_open_tables: tables.clamp(TABLES.0, TABLES.1),
         devices: Some(DeviceOptions {
             residency: Duration::from_secs(365 * 86_400),
-            index_bytes: eighth as u64,
-            upper_bytes: 64 * memory as u64,
+            index_bytes: most as u64,
+            upper_bytes: 64 * share as u64,
             ..DeviceOptions::new(Extractor::until(DELIMITER))
         }),
         ..Options::default()
-    }
+    })
 }
 
 impl WaystationEdge {
