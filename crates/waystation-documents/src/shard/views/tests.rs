@@ -152,7 +152,7 @@ fn documents_are_seen_as_couchdb_shows_them() -> Result<()> {
     assert_eq!(rows.len(), 2);
     assert_eq!(
         rows[1],
-        r#"a "a" {"_id":"a","_rev":"1-b","x":{},"_local_seq":1,"_conflicts":["1-a"],"_deleted_conflicts":["2-d"],"_attachments":{"t":{"content_type":"application/octet-stream","revpos":1,"digest":"md5-XUFAKrxLKna5cZ2REBfFkg==","length":5,"stub":true}}}"#
+        r#"a "a" {"_id":"a","_rev":"1-b","x":{},"_attachments":{"t":{"content_type":"application/octet-stream","revpos":1,"digest":"md5-XUFAKrxLKna5cZ2REBfFkg==","length":5,"stub":true}},"_local_seq":1,"_conflicts":["1-a"],"_deleted_conflicts":["2-d"]}"#
     );
     Ok(())
 }
