@@ -7,6 +7,7 @@
 //!   replicas     the copies of a shard: changed in one order, read where they are whole; relief: of slow ones
 //!   book         how each copy stands, through crashes; fill: copies become whole; mend: what is still to be done
 //!   layout       on which nodes copies lie; rebalance: which of them move
+//!   open_shards  the shards while the database is open, and which of them holds a document
 //!   part         what the database asks of a shard, wherever that is
 //!   update       writes, sorted by shard
 //!   listing      documents in the order of their identifiers, page by page
@@ -41,6 +42,7 @@ mod member;
 mod mend;
 mod meter;
 mod nodes;
+mod open_shards;
 mod part;
 mod partition;
 mod rebalance;
@@ -74,18 +76,18 @@ pub use views::{DesignInfo, ViewAnswer, ViewEntries};
 
 use crate::attachment::AttachmentInfo;
 use crate::error::{Error, Result};
-use crate::partition::bounds_of;
 use crate::revision::Revision;
 use crate::shard::{Clock, LocalDocument, Opened, Replica, Revisions, Shard, ShardInfo};
 use book::{Book, ShardKey};
 use definition::Definition;
 use member::Member;
+use open_shards::Shards;
 use part::{Part, Place, each};
 use partition::placed_by;
 use replicas::Replicas;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use validate::Validators;
 use waystation::Options;
 
@@ -136,46 +138,6 @@ pub struct Database {
     /// Shared by answers of views that are still read.
     reading: Arc<()>,
     validators: Validators,
-}
-
-/// The shards, while they cannot be closed.
-struct Shards<'a> {
-    state: RwLockReadGuard<'a, State>,
-    is_partitioned: bool,
-}
-
-impl std::ops::Deref for Shards<'_> {
-    type Target = [Part];
-
-    fn deref(&self) -> &[Part] {
-        match &*self.state {
-            State::Open(shards) => shards,
-            State::Closed | State::Deleted => &[],
-        }
-    }
-}
-
-impl Shards<'_> {
-    /// The shard of document `id`.
-    fn of(&self, id: &str) -> &Part {
-        &self[self.number_of(id)]
-    }
-
-    /// The number of the shard of document `id`.
-    fn number_of(&self, id: &str) -> usize {
-        ring::shard_of(placed_by(id, self.is_partitioned), self.len())
-    }
-
-    /// The shards that hold documents of `partition`: all, if none is named.
-    fn within(&self, partition: Option<&str>) -> &[Part] {
-        match partition {
-            None => self,
-            Some(partition) => {
-                let number = self.number_of(&bounds_of(partition).0);
-                &self[number..=number]
-            }
-        }
-    }
 }
 
 impl Database {

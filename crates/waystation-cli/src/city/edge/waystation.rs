@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 use waystation::storage::Area;
 use waystation::{
-    Db, DeviceError, DeviceLevel, DeviceOptions, Durability, Error, Extractor, IterOptions, Options,
-    Resources,
+    Db, DeviceError, DeviceLevel, DeviceOptions, Durability, Error, Extractor, IterOptions,
+    Options, Resources,
 };
 
 const KIB: usize = 1 << 10;
