@@ -10,7 +10,9 @@
 //! Invariants:
 //! - a reservation is made only when the ring has room for all of it (or, longer than half a ring, for its
 //!   first chunk: then it goes on as the chunks before it leave), so copies never wait for each other;
-//! - every reservation is finished: between reserve and publish nothing can fail.
+//! - every reservation is finished: between reserve and publish nothing can fail;
+//! - no write behind a longer one of that kind is acknowledged before it is complete: segments may hold the beginning of
+//!   such a record, and its writer stores headers of blocks later than they are closed, so recovery could not pass over it.
 
 use super::layout::{Layout, Place};
 use super::ring::{RingBuffer, Span};
@@ -29,6 +31,8 @@ pub(super) struct Front {
     next_ticket: u64,
     /// Where the records of the closed blocks end.
     closed_records_end: u64,
+    /// The sequence number in which the last long record ends.
+    last_long: u64,
 }
 
 impl Front {
@@ -39,6 +43,7 @@ impl Front {
             next_sequence,
             next_ticket: 0,
             closed_records_end,
+            last_long: 0,
         }
     }
 }
@@ -52,6 +57,8 @@ pub(crate) struct Reservation {
     pub(crate) first_sequence: u64,
     operations: u32,
     kind: RecordKind,
+    /// The sequence number in which the last long record before this one ends.
+    long_before: u64,
     /// Blocks that a record longer than the ring's room closes ahead of that room, in order.
     ahead: Vec<Seal>,
 }
@@ -116,6 +123,10 @@ impl Log {
                 lock(&self.closed).push_back(seal);
             });
         front.closed_records_end = records_end;
+        let long_before = front.last_long;
+        if self.is_long(record_bytes) {
+            front.last_long = front.next_sequence - 1;
+        }
         drop(front);
         Ok((
             Reservation {
@@ -124,6 +135,7 @@ impl Log {
                 first_sequence,
                 operations,
                 kind: RecordKind::Batch,
+                long_before,
                 ahead,
             },
             admitted,
@@ -180,6 +192,7 @@ impl Log {
         self.wake_writers_if_due();
         self.notify_space();
         if self.keeps_holes {
+            self.publication.wait_visible(reservation.long_before);
             self.publication.acknowledge(last);
         } else {
             self.publication.wait_visible(last);

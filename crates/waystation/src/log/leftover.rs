@@ -17,7 +17,8 @@
 //! ran: holes are passed over only while that goes on.
 //!
 //! A closed block says where it ends, and its header is stored in the order of the log. So all closed blocks are known after the
-//! death of a process, and nothing lies behind the first open one.
+//! death of a process, and nothing lies behind the first open one. A record that is longer than half the ring is the exception:
+//! writes behind it wait for it, so nothing behind such a hole is looked for.
 
 use super::assembler::{Assembler, Record};
 use super::ring::RingBuffer;
@@ -116,7 +117,7 @@ impl Leftover {
         let stream = self.stream(lsn);
         let mut at = 0;
         if assembler.is_amid_record() {
-            // Segments hold its beginning.
+            // Segments hold its beginning. If its end is missing nothing behind it was acknowledged (`front`).
             match assembler.take(&stream.bytes, lsn)? {
                 Some(taken) => at = taken,
                 None => return Ok(()),

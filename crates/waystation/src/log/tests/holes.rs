@@ -151,22 +151,37 @@ proptest! {
 fn without_the_machines_start_writers_wait_for_each_other() {
     let (_, mut log) = begin(1);
     log.keeps_holes = false;
-    let reserve = || {
-        let reserved = log.reserve(10, 1, |_, _| Ok::<_, Error>(()));
+    second_waits_for_first(&log, 10);
+}
+
+/// A long record's beginning may be in a segment: recovery could not pass over it.
+#[test]
+fn writers_wait_for_a_long_record_before_them() {
+    let (_, log) = begin(1);
+    second_waits_for_first(&log, log.ring.len() as usize / 2 + 1);
+}
+
+/// Reserves a record of `first_bytes` and one behind it, and completes the second one first.
+fn second_waits_for_first(log: &Log, first_bytes: usize) {
+    let reserve = |bytes| {
+        let reserved = log.reserve(bytes, 1, |_, _| Ok::<_, Error>(()));
         reserved.expect("reserve").0
     };
-    let (first, second) = (reserve(), reserve());
+    let (first, second) = (reserve(first_bytes), reserve(10));
+    let write = |reservation, bytes| {
+        let payload = vec![0; bytes];
+        log.copy(&reservation, &payload, checksum::crc32c(&payload));
+        log.publish(reservation);
+    };
     let is_acknowledged = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            log.copy(&second, &[0; 10], checksum::crc32c(&[0; 10]));
-            log.publish(second);
+            write(second, 10);
             is_acknowledged.store(true, SeqCst);
         });
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert!(!is_acknowledged.load(SeqCst));
-        log.copy(&first, &[0; 10], checksum::crc32c(&[0; 10]));
-        log.publish(first);
+        write(first, first_bytes);
     });
     assert_eq!(log.visible_sequence(), 2);
 }
