@@ -348,7 +348,13 @@ fn begin_life(
     let transfer = settings.transfer;
     let mut blank = BlankSegment::create(storage, draft.clone(), number, capacity, None, transfer)?;
     blank.path = dir.join(segment_name(number));
-    let mut segment = blank.begin(start, incarnation);
+    let end_lsn = blocks.last().map_or(start.lsn, Seal::end_lsn);
+    // All of it is durable before it has its name.
+    let start = Start {
+        durable_lsn: end_lsn,
+        ..*start
+    };
+    let mut segment = blank.begin(&start, incarnation);
     segment.file.write_header()?;
     if !bytes.is_empty() {
         segment
@@ -358,7 +364,7 @@ fn begin_life(
     }
     segment.file.file.sync()?;
     segment.file = segment.file.take_name(storage, &draft, transfer)?;
-    segment.end_lsn = blocks.last().map_or(start.lsn, Seal::end_lsn);
+    segment.end_lsn = end_lsn;
     segment.blocks = blocks.iter().map(IndexEntry::from).collect();
     Ok((segment, places))
 }

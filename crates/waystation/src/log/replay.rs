@@ -243,7 +243,7 @@ impl Evidence<'_> {
     /// `link` and none is.
     fn refuse_if_durable(&self, link: &Link<'_>, lsn: u64, later: &[Link<'_>]) -> Result<()> {
         let bad = link.segment;
-        let mut known = self.journal.clean_lsn;
+        let mut known = self.journal.clean_lsn.max(bad.header.durable_lsn);
         known = known.max(durable_by_blocks(bad, bad.offset_of(lsn))?);
         for segment in later.iter().map(|link| link.segment) {
             known = known.max(segment.header.durable_lsn);
