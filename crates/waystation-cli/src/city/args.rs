@@ -30,7 +30,7 @@ pub(crate) struct City {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) threads: u32,
     /// The memory of all engines together
-    #[arg(long, value_name = "BYTES", default_value = "512MB", value_parser = bytes)]
+    #[arg(long, value_name = "BYTES", default_value = "512MiB", value_parser = bytes)]
     pub(crate) memory: u64,
     /// Split the trace's cells, so that there are this many in all [default: as many as in the trace]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]

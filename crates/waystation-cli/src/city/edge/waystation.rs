@@ -15,7 +15,7 @@ const MIB: usize = 1 << 20;
 /// The log's and the ring's lengths are multiples of this.
 const UNIT: usize = 4 * KIB;
 /// The least that an engine works with: the smallest memtables, indexes and ring that it takes, and a cache.
-pub(crate) const MEMORY_MIN: usize = 500 * KIB;
+pub(crate) const MEMORY_MIN: usize = 512 * KIB;
 /// No engine may take more than this part of the memory for a memtable, or for indexes.
 const NEED_PART: u64 = 16;
 /// No memtable, ring or index needs more, however much there is.
