@@ -40,7 +40,7 @@ const MANY_GRAVES: usize = 1_000;
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 /// While the disk is full, which other programs may change, it is looked at after this pause and then after twice as long
 /// each time, up to the second pause.
-const FULL_DISK_PAUSES: (Duration, Duration) =
+pub(super) const FULL_DISK_PAUSES: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_millis(1_600));
 
 /// What a look at a database sees.

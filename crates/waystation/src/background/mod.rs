@@ -10,6 +10,7 @@
 //! - [`member`]: a database among the others: how it joins, submits and leaves
 //! - [`agenda`]: what the upkeep of one database does next, and when to look again; pure functions as well; [`idle`]: the
 //!   watch that looks
+//! - [`settle_round`]: which devices settle next, together, and when to look again; pure functions as well
 //! - [`backoff`]: how often something runs that goes over everything there is
 //! - [`memory`]: what databases take of the memory that they share, and how they give it back close to its ceiling
 //! - [`throttle`]: how writers are held back while the background falls behind
@@ -30,6 +31,7 @@ mod model_tests;
 mod plan;
 mod reserve_file;
 mod scheduler;
+mod settle_round;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
@@ -46,6 +48,7 @@ pub(crate) use member::Member;
 pub(crate) use memory::{Account, Charge, Elastic, Ledger, Use};
 pub(crate) use plan::{Kind, Limits, Next};
 pub(crate) use reserve_file::give_back;
+pub(crate) use settle_round::{MORE_TOGETHER, SettleRound, SettleSight};
 pub(crate) use throttle::{FULL_MEMTABLES_MAX, Throttle};
 
 /// What a database does in the background.

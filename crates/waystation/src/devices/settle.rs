@@ -23,7 +23,7 @@ use super::record::DeviceEvent;
 use super::residency::{NEVER, Residency};
 use super::settle_plan::{Candidate, SettlePlan};
 use super::upper::Upper;
-use crate::background::{DiskReserve, TICK};
+use crate::background::{DiskReserve, MORE_TOGETHER, SettleRound, SettleSight};
 use crate::error::Result;
 use crate::log::Rejection;
 use crate::lsm::tree::Load;
@@ -35,15 +35,6 @@ use std::time::Duration;
 
 /// From this share of a budget on the oldest residencies settle early.
 pub(super) const EARLY: f64 = 0.8;
-/// So many times as much settles together early: hardly more of the log is read for it, and more of it is free then.
-const MORE_TOGETHER: u64 = 2;
-/// Residencies wait for others to settle with at most for this part of the residency, over it. Their records lie all over
-/// the part of the log that their time spans, and all of it is read for them: so the more at once, the less for each.
-const WAIT_PART: u32 = 2;
-/// Loads fall behind when this much is due (times what settles together).
-const LATE: u64 = 2;
-/// They do not catch up by themselves when this much is: the log grows, as the oldest residencies hold all that is behind them.
-const VERY_LATE: u64 = 4;
 /// Residencies are marked as settled so many at a time: writers wait meanwhile.
 const MARKED_TOGETHER: usize = 128;
 
@@ -67,7 +58,8 @@ impl Settler {
         }
     }
 
-    /// Lets residencies settle whose time is over; with `early`, the oldest in any case. Returns when to look again.
+    /// Lets residencies settle as the [round](SettleRound) chooses; with `early`, the oldest in any case. Returns when to look
+    /// again.
     pub(crate) fn settle_due<E: Engine>(
         &self,
         context: &Context<'_, E>,
@@ -76,68 +68,32 @@ impl Settler {
         let mut pending = self.pending.lock();
         self.finish(context, &mut pending, IoPriority::High)?;
         drop(pending);
-        let now = context.now();
-        let together_bytes = context.reserve.together_bytes();
-        let longest = context.settings.residency;
-        let (mut bytes, mut together) = (0, 0);
-        let mut next_over = None;
+        let mut round = SettleRound::new(sight(context, early));
         let due = context.upper.table.residencies(|residency| {
-            let over_at = residency.arrival() + longest;
-            let is_over = over_at <= now;
-            let is_due = (is_over || early) && bytes < VERY_LATE * together_bytes;
-            bytes += if is_upper(residency) {
+            let log_bytes = if is_upper(residency) {
                 residency.log_bytes()
             } else {
                 0
             };
-            next_over = (!is_due).then_some(over_at);
-            is_due
+            round.collect(residency.arrival(), log_bytes)
         });
-        let more_bytes = MORE_TOGETHER * together_bytes;
-        let is_more = early
-            && context
-                .reserve
-                .is_left(context.engine.active_bytes(), more_bytes);
-        let limit = if is_more { more_bytes } else { together_bytes };
-        let left = context
-            .reserve
-            .left_for_settling(context.engine.active_bytes());
         // Before the oldest snapshot is looked at: a release after it makes another round.
         self.waits_for_release.store(true, SeqCst);
         let oldest = context.engine.oldest_snapshot();
         let due = due.into_iter().filter(|residency| is_upper(residency));
-        let (due, held): (Vec<_>, Vec<_>) =
+        let (mut free, held): (Vec<_>, Vec<_>) =
             due.partition(|residency| residency.is_whole_since(oldest));
         if held.is_empty() {
             self.waits_for_release.store(false, SeqCst);
         }
-        // What has no room as tables stays where it is.
-        let due = due.into_iter();
-        let due = due.take_while(|residency| {
-            let is_wanted = together < limit;
-            together += residency.log_bytes();
-            is_wanted && together <= left
-        });
-        let due: Vec<_> = due.collect();
-        let waited = due
-            .first()
-            .map(|residency| now.saturating_sub(residency.arrival() + longest));
-        let priority = if early {
-            IoPriority::High
-        } else {
-            priority_when_due(bytes, together_bytes)
-        };
-        if early || bytes >= together_bytes || waited >= Some(longest / WAIT_PART) {
-            self.settle(context, due, priority)?;
-            // There may be more.
-            next_over = waited.map(|_| now).or(next_over);
-        } else if let Some(waited) = waited {
-            // They wait for others, or until they have waited for long enough.
-            let over = now + (longest / WAIT_PART).saturating_sub(waited);
-            next_over = Some(next_over.map_or(over, |next| over.min(next)));
+        let facts = free.iter().map(|it| (it.arrival(), it.log_bytes()));
+        let choice = round.choose(facts);
+        if let Some((count, priority)) = choice.settle {
+            free.truncate(count);
+            self.settle(context, free, priority)?;
         }
         let ended = context.storage.now();
-        Ok(next_over.map(|over| ended + over.saturating_sub(now).max(TICK)))
+        Ok(choice.pause.map(|pause| ended + pause))
     }
 
     /// Lets `residencies` settle together, as far as they are in the upper level, and waits for the ones that are settling.
@@ -351,14 +307,17 @@ fn key_range(residency: &Residency) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((first, last))
 }
 
-/// The priority of loads where residencies of so many bytes are due.
-fn priority_when_due(bytes: u64, together_bytes: u64) -> IoPriority {
-    if bytes >= VERY_LATE * together_bytes {
-        IoPriority::High
-    } else if bytes >= LATE * together_bytes {
-        IoPriority::Medium
-    } else {
-        IoPriority::Low
+/// What a round of settling sees.
+fn sight<E: Engine>(context: &Context<'_, E>, early: bool) -> SettleSight {
+    let (reserve, active) = (context.reserve, context.engine.active_bytes());
+    let together_bytes = reserve.together_bytes();
+    SettleSight {
+        now: context.now(),
+        residency: context.settings.residency,
+        early,
+        together_bytes,
+        has_room_for_more: reserve.is_left(active, MORE_TOGETHER * together_bytes),
+        room_bytes: reserve.left_for_settling(active),
     }
 }
 
@@ -384,18 +343,4 @@ fn load_together(
     let place = load.find_place(&first.0, &last.1);
     let mut left = deletions.leave(Gather::new(upper, residencies, duty));
     load.write(place, (&first.0, &last.1), &mut left)
-}
-
-#[cfg(test)]
-#[cfg(not(any(loom, shuttle)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_more_is_due_the_less_rest_there_is() {
-        let by_due = [0, 100, 199, 200, 399, 400, u64::MAX].map(|due| priority_when_due(due, 100));
-        assert_eq!(by_due[..3], [IoPriority::Low; 3]);
-        assert_eq!(by_due[3..5], [IoPriority::Medium; 2]);
-        assert_eq!(by_due[5..], [IoPriority::High; 2]);
-    }
 }

@@ -19,7 +19,7 @@ use super::ring::{RingBuffer, Span};
 use super::{Log, Suspension};
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering::SeqCst;
-use crate::sync::{MutexGuard, lock, wait};
+use crate::sync::{MutexGuard, lock, may_be_held_up, wait};
 use waystation_format::log::{
     BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordKind, Seal,
 };
@@ -165,6 +165,7 @@ impl Log {
             if long {
                 self.wait_released(lsn + len as u64);
             }
+            may_be_held_up();
             while let Some(seal) = ahead.next_if(|seal| seal.start_lsn < lsn) {
                 write_seal(&self.ring, seal);
             }
