@@ -111,3 +111,43 @@ fn found(answer: Lookup<Vec<u8>>) -> Option<Vec<u8>> {
         Lookup::Deleted | Lookup::Missing => None,
     }
 }
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use crate::Db;
+    use crate::error::Error;
+    use crate::options::{DeviceOptions, Extractor, Options};
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    use std::time::Duration;
+
+    /// A write that is acknowledged, and behind one that is not complete: a get of its key waits, others do not.
+    #[test]
+    fn a_get_waits_for_an_acknowledged_write_of_its_key() {
+        for has_devices in [false, true] {
+            let dir = tempfile::tempdir().expect("tempdir");
+            let options = Options {
+                devices: has_devices.then(|| DeviceOptions::new(Extractor::until(b':'))),
+                ..Options::default()
+            };
+            let db = Db::open(dir.path(), options).expect("open");
+            db.put(b"a:1", b"old").expect("put");
+            let reserved = db.core.log.reserve(1, 1, |_, _| Ok::<_, Error>(()));
+            let (hole, ()) = reserved.expect("reserve");
+            db.put(b"a:1", b"new").expect("put");
+            assert_eq!(db.get(b"a:2").expect("get"), None);
+            let (answer, answered) = channel();
+            std::thread::scope(|scope| {
+                scope.spawn(|| answer.send(db.get(b"a:1").expect("get")));
+                let early = answered.recv_timeout(Duration::from_millis(100));
+                assert_eq!(early, Err(RecvTimeoutError::Timeout));
+                let payload = [0];
+                let checksum = waystation_format::checksum::crc32c(&payload);
+                db.core.log.copy(&hole, &payload, checksum);
+                db.core.log.publish(hole);
+                let late = answered.recv().expect("an answer");
+                assert_eq!(late.as_deref(), Some(&b"new"[..]));
+            });
+        }
+    }
+}
