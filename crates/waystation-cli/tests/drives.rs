@@ -126,3 +126,55 @@ fn a_killed_drive_costs_its_databases_alone_and_nothing_that_was_written() {
     assert!(unknown.starts_with("HTTP/1.1 400"), "{unknown}");
     assert!(unknown.contains("There is no node two."), "{unknown}");
 }
+
+#[test]
+fn a_write_on_too_few_copies_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
+    std::fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
+    let data = directory.path().join("drive");
+    let mut first = drive("127.0.0.1:0", &data, &token);
+    let server = Started::start(&[
+        "serve",
+        directory.path().join("host").to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+        "--drive",
+        &format!("one={}", first.address),
+        "--drive-token-file",
+        token.to_str().unwrap(),
+    ]);
+    let created = ask(&server, "PUT", "/pair?q=1&n=2", "");
+    assert!(created.starts_with("HTTP/1.1 201"), "{created}");
+    let put = |path: &str| ask(&server, "PUT", path, "{}");
+    assert!(put("/pair/a").starts_with("HTTP/1.1 201"));
+    assert!(put("/pair/b?w=3").starts_with("HTTP/1.1 202"));
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    // A majority of two is two.
+    let few = put("/pair/c");
+    assert!(few.starts_with("HTTP/1.1 202"), "{few}");
+    assert!(
+        few.contains("\"ok\":true") && few.contains("\"rev\":\"1-"),
+        "{few}"
+    );
+    assert!(put("/pair/d?w=1").starts_with("HTTP/1.1 201"));
+    let some = ask(
+        &server,
+        "POST",
+        "/pair/_bulk_docs",
+        r#"{"docs":[{"_id":"e"}]}"#,
+    );
+    assert!(some.starts_with("HTTP/1.1 202"), "{some}");
+    assert!(some.contains("\"accepted\":true"), "{some}");
+    let revision = few.split("\"rev\":\"").nth(1).unwrap();
+    let revision = revision.split('"').next().unwrap();
+    let gone = ask(&server, "DELETE", &format!("/pair/c?rev={revision}"), "");
+    assert!(gone.starts_with("HTTP/1.1 202"), "{gone}");
+    let _second = drive(&first.address, &data, &token);
+    let is_refilled = (0..200).any(|at| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        put(&format!("/pair/again-{at}")).starts_with("HTTP/1.1 201")
+    });
+    assert!(is_refilled, "the drive was not filled again");
+}

@@ -8,7 +8,8 @@ use crate::frame::{self, MESSAGE_BYTES_MAX};
 use crate::greeting::{self, Refusal, Token};
 use crate::message::{Answer, Call, RowsBegun, RowsPage};
 use crate::store::Store;
-use std::io;
+use crate::tls::Identity;
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -41,6 +42,8 @@ pub struct AgentSettings {
     pub listen: SocketAddr,
     /// What hosts have to know.
     pub token: Token,
+    /// Connections speak TLS with this; `None`: none does.
+    pub tls: Option<Identity>,
     /// How shards are opened.
     pub options: Options,
     /// Shards that stay open when nothing uses them.
@@ -56,6 +59,7 @@ impl AgentSettings {
             directory: directory.into(),
             listen,
             token,
+            tls: None,
             options: waystation_documents::database::Settings::default().options,
             open_max: 64,
             connections_max: 256,
@@ -66,6 +70,7 @@ impl AgentSettings {
 struct Inner {
     store: Store,
     token: Token,
+    tls: Option<Identity>,
     connections_max: usize,
     connections: AtomicUsize,
     is_stopping: AtomicBool,
@@ -119,6 +124,7 @@ impl Agent {
             inner: Arc::new(Inner {
                 store,
                 token: settings.token.clone(),
+                tls: settings.tls.clone(),
                 connections_max: settings.connections_max,
                 connections: AtomicUsize::new(0),
                 is_stopping: AtomicBool::new(false),
@@ -207,7 +213,14 @@ impl Inner {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(GREETING))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        let mut io = stream;
+        match &self.tls {
+            None => self.converse(stream, stream),
+            Some(identity) => self.converse(stream, identity.accept(stream)?),
+        }
+    }
+
+    /// Answers the calls that come through `io`, which is `stream` or what TLS makes of it.
+    fn converse(&self, stream: &TcpStream, mut io: impl Read + Write) -> Result<(), Refusal> {
         greeting::welcome(&mut io, &self.token)?;
         stream.set_read_timeout(None)?;
         let mut held = None;

@@ -4,6 +4,7 @@ use crate::cursor::{RemoteCopy, RemoteRows};
 use crate::greeting::Token;
 use crate::link::Link;
 use crate::message::{Answer, Call, ShardName};
+use crate::tls::Authorities;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,8 @@ pub struct DriveSettings {
     pub address: SocketAddr,
     /// What both sides have to know.
     pub token: Token,
+    /// Whom the host trusts to vouch for the agent, which speaks TLS; `None`: it does not.
+    pub authorities: Option<Authorities>,
 }
 
 struct Drive {
@@ -53,7 +56,7 @@ impl Drives {
     /// it, and no other.
     pub fn new(settings: Vec<DriveSettings>) -> Self {
         let drive = |settings: DriveSettings| Drive {
-            link: Arc::new(Link::new(settings.name, settings.address, settings.token)),
+            link: Arc::new(Link::new(settings)),
             meter: Arc::default(),
         };
         Self {

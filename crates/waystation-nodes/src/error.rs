@@ -1,4 +1,4 @@
-//! What can go wrong with an agent.
+//! What can go wrong with an agent, and with what a host is given to reach it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// The result of what an agent does.
 pub type Result<T, E = AgentError> = std::result::Result<T, E>;
 
-/// Why an agent does not start.
+/// Why an agent does not start, or a host cannot use what it was given.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AgentError {
@@ -34,6 +34,16 @@ pub enum AgentError {
     /// Another agent has the directory.
     #[error("another agent uses the directory {0}; stop it, or choose another directory")]
     Locked(PathBuf),
+    /// A file with certificates or a key cannot be used.
+    #[error(
+        "TLS: {path}: {reason}; name PEM files with a certificate and its key, or with authorities"
+    )]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A token is too short to be a secret.
     #[error("the token has {0} bytes; take at least 16, such as 32 random hexadecimal digits")]
     Token(usize),

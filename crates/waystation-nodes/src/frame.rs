@@ -31,7 +31,9 @@ pub(crate) fn write(out: &mut impl Write, message: &[u8]) -> io::Result<()> {
     frame.extend_from_slice(&length.to_le_bytes());
     frame.extend_from_slice(&mask(crc32c(message)).to_le_bytes());
     frame.extend_from_slice(message);
-    out.write_all(&frame)
+    out.write_all(&frame)?;
+    // With TLS a part may still wait.
+    out.flush()
 }
 
 /// Reads the next message; `None` if the other side has closed the connection between two.

@@ -10,8 +10,8 @@
 //! [`Reply`](waystation_documents::shard::Reply) travel as bytes. Answers come in pages that the host asks for one after
 //! the other, so a host that is slow is never flooded, and only what matches travels.
 //!
-//! Both sides prove that they know the token before anything else is said; the connection is not encrypted. The host
-//! does not believe a drive what cannot be true, and an agent takes no names that lead out of its directory.
+//! Both sides prove that they know the token before anything else is said. Connections speak TLS where the agent has a
+//! certificate and the host an authority; otherwise they are not encrypted. The host does not believe a drive what cannot be true, and an agent takes no names that lead out of its directory.
 
 mod agent;
 mod cursor;
@@ -24,8 +24,10 @@ mod link;
 mod lying;
 mod message;
 mod store;
+mod tls;
 
 pub use agent::{Agent, AgentSettings, Stopper};
 pub use drives::{DriveSettings, Drives};
 pub use error::{AgentError, Result};
 pub use greeting::Token;
+pub use tls::{Authorities, Identity};

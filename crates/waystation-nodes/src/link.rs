@@ -3,9 +3,11 @@
 //! A connection carries one call at a time. It goes back to the pool after an answer, and is dropped after anything
 //! else. A call that may be repeated is repeated once on a new connection, if an old one turns out to be dead.
 
+use crate::drives::DriveSettings;
 use crate::frame::{self, MESSAGE_BYTES_MAX};
 use crate::greeting::{self, Refusal, Token};
 use crate::message::{Answer, Call};
+use crate::tls::{self, Authorities, Stream};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,22 +21,24 @@ const CONNECTING: Duration = Duration::from_secs(5);
 const IDLE_MAX: usize = 64;
 
 /// A connection.
-pub(crate) struct Connection(TcpStream);
+pub(crate) struct Connection(Stream);
 
 /// The way to a drive.
 pub(crate) struct Link {
     name: String,
     address: SocketAddr,
     token: Token,
+    authorities: Option<Authorities>,
     idle: Mutex<Vec<Connection>>,
 }
 
 impl Link {
-    pub(crate) fn new(name: String, address: SocketAddr, token: Token) -> Self {
+    pub(crate) fn new(settings: DriveSettings) -> Self {
         Self {
-            name,
-            address,
-            token,
+            name: settings.name,
+            address: settings.address,
+            token: settings.token,
+            authorities: settings.authorities,
             idle: Mutex::default(),
         }
     }
@@ -88,22 +92,28 @@ impl Link {
         self.fault(NodeFault::Down, &did)
     }
 
+    fn refused(&self, reason: &str) -> Error {
+        let did = format!("and this host do not take each other: {reason}");
+        self.fault(NodeFault::Refused, &did)
+    }
+
     fn connect(&self) -> Result<Connection> {
-        let greeted = || -> Result<TcpStream, Refusal> {
-            let mut stream = TcpStream::connect_timeout(&self.address, CONNECTING)?;
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(CONNECTING))?;
-            stream.set_write_timeout(Some(CONNECTING))?;
+        let greeted = || -> Result<Stream, Refusal> {
+            let socket = TcpStream::connect_timeout(&self.address, CONNECTING)?;
+            socket.set_nodelay(true)?;
+            socket.set_read_timeout(Some(CONNECTING))?;
+            socket.set_write_timeout(Some(CONNECTING))?;
+            let mut stream = Stream::new(socket, self.address.ip(), self.authorities.as_ref())?;
             greeting::greet(&mut stream, &self.token)?;
             Ok(stream)
         };
         match greeted() {
             Ok(stream) => Ok(Connection(stream)),
-            Err(Refusal::Io(error)) => Err(self.unreached(&error)),
-            Err(Refusal::Refused(reason)) => {
-                let did = format!("and this host do not take each other: {reason}");
-                Err(self.fault(NodeFault::Refused, &did))
-            }
+            Err(Refusal::Io(error)) => match tls::refusal(&error) {
+                Some(reason) => Err(self.refused(&reason)),
+                None => Err(self.unreached(&error)),
+            },
+            Err(Refusal::Refused(reason)) => Err(self.refused(&reason)),
         }
     }
 
@@ -181,15 +191,16 @@ fn is_dead(error: &io::Error) -> bool {
 impl Connection {
     /// Whether nothing has come since the last answer, not even the end.
     fn is_quiet(&self) -> bool {
-        let looked = self.0.set_nonblocking(true);
-        let seen = self.0.peek(&mut [0]);
+        let socket = self.0.socket();
+        let looked = socket.set_nonblocking(true);
+        let seen = socket.peek(&mut [0]);
         let is_quiet = matches!(seen, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-        looked.is_ok() && is_quiet && self.0.set_nonblocking(false).is_ok()
+        looked.is_ok() && is_quiet && socket.set_nonblocking(false).is_ok()
     }
 
     fn exchange(&mut self, message: &[u8], patience: Duration) -> io::Result<Answer> {
-        self.0.set_read_timeout(Some(patience))?;
-        self.0.set_write_timeout(Some(patience))?;
+        self.0.socket().set_read_timeout(Some(patience))?;
+        self.0.socket().set_write_timeout(Some(patience))?;
         frame::write(&mut self.0, message)?;
         let answer = frame::read(&mut self.0, MESSAGE_BYTES_MAX)?;
         let answer = answer.ok_or(io::ErrorKind::UnexpectedEof)?;

@@ -107,6 +107,7 @@ fn host(liar: Liar) -> Host {
         name: "one".to_owned(),
         address: start(liar),
         token: token(),
+        authorities: None,
     };
     let drives = Drives::new(vec![settings]).with_patience(Duration::from_millis(500));
     let settings = Settings {
@@ -364,6 +365,7 @@ fn a_copy_that_answers_something_else_becomes_stale() {
         name: "one".to_owned(),
         address: start(liar),
         token: token(),
+        authorities: None,
     };
     let settings = Settings {
         nodes: Some(Arc::new(Drives::new(vec![settings]))),

@@ -23,6 +23,7 @@ mod config;
 mod failure;
 mod handlers;
 mod impatient;
+mod lenient;
 mod mending;
 mod multipart;
 mod query;

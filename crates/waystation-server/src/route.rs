@@ -13,6 +13,7 @@ use crate::handlers::{
 use crate::query::{Query, segments};
 use crate::reply::{self, Body, Reply};
 use crate::request::Call;
+use crate::server::HEAD_BYTES_MAX;
 use crate::uuids::{hex, random};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -38,6 +39,7 @@ pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Result<
     let cors = config.cors.as_ref();
     let mut reply = match cors.and_then(|cors| cors::preflight(cors, &method, &headers)) {
         Some(reply) => reply,
+        None if head_bytes(&request) > HEAD_BYTES_MAX => reply::failed(&head_too_large()),
         None => match handle(&app, request).await {
             Ok(reply) => reply,
             Err(failure) => reply::failed(&failure),
@@ -54,6 +56,24 @@ pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Result<
     finish(&headers, &mut reply);
     app.stats.count(&method, reply.status());
     Ok(reply)
+}
+
+/// The length of a request's head as it came, but for spaces that say nothing.
+fn head_bytes(request: &Request<Incoming>) -> usize {
+    let target = request.uri().path_and_query();
+    let target = target.map_or(0, |target| target.as_str().len());
+    let fields = request.headers().iter();
+    let fields = fields.map(|(name, value)| name.as_str().len() + ": \r\n".len() + value.len());
+    let line = request.method().as_str().len() + "  HTTP/1.1\r\n".len() + target;
+    line + fields.sum::<usize>() + "\r\n".len()
+}
+
+fn head_too_large() -> Failure {
+    Failure::new(
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        "too_large",
+        format!("the URL and the headers of a request have at most {HEAD_BYTES_MAX} bytes"),
+    )
 }
 
 /// Sets what every answer has.

@@ -6,6 +6,7 @@
 use crate::app::App;
 use crate::auth;
 use crate::impatient::Impatient;
+use crate::lenient::Lenient;
 use crate::mending;
 use crate::replicator::documents;
 use crate::route;
@@ -27,7 +28,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 /// The longest head of a request (bytes).
-const HEAD_BYTES_MAX: usize = 64 << 10;
+pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
 /// A pause after a connection could not be taken, as when there are no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -203,7 +204,7 @@ where
         .header_read_timeout(app.settings.idle_timeout)
         .max_buf_size(HEAD_BYTES_MAX);
     let service = service_fn(move |request| route::answer(Arc::clone(&app), request));
-    let connection = http.serve_connection(TokioIo::new(stream), service);
+    let connection = http.serve_connection(TokioIo::new(Lenient::new(stream)), service);
     if let Err(error) = watcher.watch(connection).await {
         log::debug!("a connection ended: {error}");
     }

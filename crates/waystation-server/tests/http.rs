@@ -518,3 +518,21 @@ fn browsers_call_from_the_origins_that_are_named() {
     let other = server.ask("GET", "/", &["Origin: https://other"], b"");
     assert_eq!(other.header("access-control-allow-origin"), "");
 }
+
+#[test]
+fn urls_may_have_quotes_that_are_not_encoded() {
+    let server = Running::plain();
+    server.json("PUT", "/cars", "");
+    for id in ["a", "b"] {
+        server.put(&format!("/cars/{id}"), "{}");
+    }
+    let one = server.get("/cars/_all_docs?key=\"b\"").value();
+    assert_eq!(one["rows"][0]["id"], "b");
+    let body = r#"{"docs":[{"_id":"c","text":"?key=\"a\""}]}"#;
+    assert_eq!(server.json("POST", "/cars/_bulk_docs", body).status, 201);
+    assert_eq!(server.get("/cars/c").value()["text"], "?key=\"a\"");
+    let some = server
+        .get("/cars/_all_docs?keys=[\"a\",\"c\"]&x={<|>}^`")
+        .value();
+    assert_eq!(some["rows"].as_array().unwrap().len(), 2);
+}

@@ -81,6 +81,29 @@ fn bodies_and_heads_that_are_too_long_are_refused() {
 }
 
 #[test]
+fn heads_are_counted_to_the_byte() {
+    let server = Running::plain();
+    let head = |bytes: usize| {
+        let begin = "GET /?x= HTTP/1.1\r\nHost: test\r\nConnection: close\r\nX-Long: ";
+        let long = "x".repeat(bytes - begin.len() - "\r\n\r\n".len());
+        format!("{begin}{long}\r\n\r\n")
+    };
+    let ask = |bytes: usize| {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        let text = head(bytes);
+        assert_eq!(text.len(), bytes);
+        stream.write_all(text.as_bytes()).unwrap();
+        rest(stream)
+    };
+    assert!(ask(64 << 10).starts_with("HTTP/1.1 200"));
+    for bytes in [(64 << 10) + 1, 100_000] {
+        let refused = ask(bytes);
+        assert!(refused.starts_with("HTTP/1.1 431"), "{refused}");
+        assert!(refused.contains("too_large"), "{refused}");
+    }
+}
+
+#[test]
 #[expect(
     clippy::disallowed_methods,
     reason = "a server's patience is real time"
@@ -227,4 +250,67 @@ fn attachments_in_answers_are_bounded_together() {
     drop(silent);
     let part = server.ask("GET", "/cars/a/two", &["Range: bytes=1048570-"], b"");
     assert_eq!((part.status, part.body.len()), (206, 6));
+}
+
+#[test]
+fn attachments_beside_rows_come_one_document_at_a_time() {
+    let server = Running::start(|settings| {
+        settings.body_bytes_max = 2 << 20;
+        settings.bodies_bytes_max = 8 << 20;
+    });
+    server.json("PUT", "/cars", "");
+    let view = json!({"views": {"all": {"map": "function (doc) { emit(doc._id, null); }"}}});
+    server.put("/cars/_design/d", &view.to_string());
+    let bytes = vec![7; 1 << 20];
+    for number in 0..6 {
+        let put = server.ask(
+            "PUT",
+            &format!("/cars/{number}/one"),
+            &["Content-Type: a/b"],
+            &bytes,
+        );
+        assert_eq!(put.status, 201);
+    }
+    // Together they take three times the memory that there is for them.
+    let paths = [
+        "/cars/_all_docs?include_docs=true&attachments=true&startkey=\"0\"&endkey=\"9\"",
+        "/cars/_all_docs?include_docs=true&attachments=true&keys=[\"0\",\"1\",\"x\",\"2\",\"3\",\"4\",\"5\"]",
+        "/cars/_changes?include_docs=true&attachments=true&filter=_view&view=d/all",
+        "/cars/_design/d/_view/all?include_docs=true&attachments=true",
+    ];
+    for path in paths {
+        let answer = server.get(path);
+        let value = answer.value();
+        let rows = value["rows"].as_array().or(value["results"].as_array());
+        let data = rows.unwrap().iter().filter_map(|row| {
+            let one = &row["doc"]["_attachments"]["one"];
+            one["data"].as_str().map(str::len)
+        });
+        assert_eq!(
+            data.collect::<Vec<_>>(),
+            [(1usize << 20).div_ceil(3) * 4; 6],
+            "{path}"
+        );
+    }
+    // One that is too large for that memory cuts the answer.
+    let mut revision = server.get("/cars/5").value()["_rev"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    for name in ["two", "three"] {
+        let path = format!("/cars/5/{name}?rev={revision}");
+        let put = server.ask("PUT", &path, &["Content-Type: a/b"], &bytes);
+        revision = put.value()["rev"].as_str().unwrap().to_owned();
+    }
+    for path in paths {
+        let cut = rest(server.send("GET", path, &[], b""));
+        assert!(cut.starts_with("HTTP/1.1 200"), "{cut:.100}");
+        assert!(!cut.ends_with("0\r\n\r\n"), "{path}");
+    }
+    // Clients that take nothing hold one document each, and no more than there is memory for.
+    let silent: Vec<TcpStream> = (0..8)
+        .map(|at| server.send("GET", paths[at % paths.len()], &[], b""))
+        .collect();
+    drop(silent);
+    assert_eq!(server.get("/cars/0/one").status, 200);
 }

@@ -70,6 +70,9 @@ pub(crate) struct Serve {
     /// A file with the token that the drives know
     #[arg(long, value_name = "FILE")]
     pub(crate) drive_token_file: Option<PathBuf>,
+    /// Speak TLS with the drives, whose certificates these authorities (PEM) signed
+    #[arg(long, value_name = "FILE", requires = "drive_token_file")]
+    pub(crate) drive_ca: Option<PathBuf>,
 }
 
 /// Reads `NAME=ADDRESS:PORT`.
@@ -98,4 +101,10 @@ pub(crate) struct Drive {
     /// A file with the token that hosts have to know, 16 bytes or more
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: PathBuf,
+    /// Speak TLS with this certificate (PEM, with its chain), which names the address of --listen
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
 }

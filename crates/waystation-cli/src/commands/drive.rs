@@ -5,7 +5,7 @@ use super::{Context, require_path};
 use crate::args::Drive;
 use crate::failure::{CANNOT_OPEN, Failure, USAGE};
 use std::path::Path;
-use waystation_nodes::{Agent, AgentError, AgentSettings, Token};
+use waystation_nodes::{Agent, AgentError, AgentSettings, Identity, Token};
 
 /// The token in `file`.
 pub(super) fn token(file: &Path) -> Result<Token, Failure> {
@@ -17,7 +17,11 @@ pub(super) fn token(file: &Path) -> Result<Token, Failure> {
 pub(super) fn drive(context: &mut Context, args: &Drive) -> Result<(), Failure> {
     require_path(&args.dir)?;
     print_warnings();
-    let settings = AgentSettings::new(&args.dir, args.listen, token(&args.token_file)?);
+    let mut settings = AgentSettings::new(&args.dir, args.listen, token(&args.token_file)?);
+    if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
+        let identity = Identity::read(certificate, key);
+        settings.tls = Some(identity.map_err(|error| failure(&error))?);
+    }
     let agent = Agent::bind(&settings).map_err(|error| failure(&error))?;
     let stopper = agent.stopper();
     ctrlc::set_handler(move || stopper.stop())
@@ -31,9 +35,9 @@ pub(super) fn drive(context: &mut Context, args: &Drive) -> Result<(), Failure> 
     Ok(())
 }
 
-fn failure(error: &AgentError) -> Failure {
+pub(super) fn failure(error: &AgentError) -> Failure {
     let code = match error {
-        AgentError::Token(_) => USAGE,
+        AgentError::Token(_) | AgentError::Tls { .. } => USAGE,
         _ => CANNOT_OPEN,
     };
     Failure::new(code, error.to_string())

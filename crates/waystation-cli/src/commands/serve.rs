@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use waystation_documents::Error;
 use waystation_documents::database::{LOCAL_NODE, Nodes};
-use waystation_nodes::{DriveSettings, Drives};
+use waystation_nodes::{Authorities, DriveSettings, Drives};
 use waystation_server::{Admin, Jwt, Server, ServerError, Settings, Stopper, Tls};
 
 /// The exit code of a command that a second signal ended.
@@ -58,10 +58,13 @@ fn nodes(args: &Serve) -> Result<Option<Arc<dyn Nodes>>, Failure> {
         return Ok(None);
     };
     let token = drive::token(file)?;
+    let authorities = args.drive_ca.as_deref().map(Authorities::read).transpose();
+    let authorities = authorities.map_err(|error| drive::failure(&error))?;
     let drive = |(name, address): &(String, SocketAddr)| DriveSettings {
         name: name.clone(),
         address: *address,
         token: token.clone(),
+        authorities: authorities.clone(),
     };
     let names: HashSet<&str> = args.drive.iter().map(|(name, _)| name.as_str()).collect();
     if names.len() < args.drive.len() || names.contains(LOCAL_NODE) {

@@ -45,6 +45,7 @@ mod nodes;
 mod open_shards;
 mod part;
 mod partition;
+mod quorum;
 mod rebalance;
 mod relief;
 mod replicas;

@@ -2,7 +2,7 @@
 
 use super::index::Index;
 use super::record::{Body, Head, StoredHead};
-use super::{State, index, keys, local, views};
+use super::{State, Turns, index, keys, local, views};
 use crate::error::{Error, Result};
 use waystation_format::FormatError;
 
@@ -51,6 +51,7 @@ pub fn check_record(key: &[u8], value: &[u8]) -> Result<()> {
         Some(keys::DEFINITION) => Index::decode(named()?, value).map(drop),
         Some(keys::GROUP | keys::ROW | keys::ROWS) => read(views::check_record(key, value)),
         _ if key == keys::SHARD => read(State::decode(value).map(drop)),
+        _ if key == keys::TURNS => read(Turns::decode(value).map(drop)),
         _ => Err(damaged(&"the key is of no known space")),
     }
 }

@@ -7,7 +7,9 @@
 //! ```
 //!
 //! A head is small however large the document is: a scan that filters on top-level fields reads heads, and of a body
-//! only what lies behind an offset, if anything. Scalars of up to [`INLINE_BYTES_MAX`] bytes stand in the table itself.
+//! only what lies behind an offset, if anything. Short scalars stand in the table itself, and longer ones up to
+//! [`INLINE_BYTES_MAX`] bytes until they have [`INLINE_BYTES_SUM`] together: of a document with many strings the table is
+//! its names and offsets.
 //! Numbers are varints where no width is named. Never renumber the kinds.
 
 use crate::attachment::AttachmentInfo;
@@ -20,8 +22,12 @@ use waystation_format::varint::{Reader, put_length_prefixed, put_u64};
 const VERSION: u8 = 1;
 /// Texts of values up to this long stand in the table (bytes).
 const INLINE_BYTES_MAX: usize = 48;
+/// So many bytes of them stand in one table.
+const INLINE_BYTES_SUM: usize = 1024;
+/// Texts up to this long, as those of numbers, stand there in any case: an offset and a length are hardly shorter.
+const SHORT_BYTES_MAX: usize = 12;
 /// A table names at most this many fields; of the others the body tells.
-const FIELDS_MAX: usize = 1024;
+const FIELDS_MAX: usize = 4096;
 
 /// A top-level field of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,10 +58,13 @@ impl FieldTable {
     /// The table of the object `body`.
     pub(super) fn of(body: &str) -> Self {
         let begin = body.as_ptr().addr();
+        let mut left = INLINE_BYTES_SUM;
         let field = |(name, value): (&str, Json<'_>)| {
             let text = value.text();
             let is_scalar = !matches!(value.kind(), Kind::Array | Kind::Object);
-            let place = if is_scalar && text.len() <= INLINE_BYTES_MAX {
+            let is_short = text.len() <= SHORT_BYTES_MAX;
+            let place = if is_scalar && (is_short || text.len() <= INLINE_BYTES_MAX.min(left)) {
+                left = left.saturating_sub(text.len());
                 Place::Inline(text.to_owned())
             } else {
                 Place::Body(text.as_ptr().addr() - begin, text.len())
@@ -230,7 +239,23 @@ impl Body {
         out
     }
 
-    pub(super) fn decode(mut bytes: Vec<u8>) -> Result<Self, FormatError> {
+    pub(super) fn decode(bytes: Vec<u8>) -> Result<Self, FormatError> {
+        StoredBody::read(bytes)?.into_body()
+    }
+}
+
+/// A body whose text stays in the record: as much of it is checked as is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct StoredBody {
+    pub(super) attachments: Vec<AttachmentInfo>,
+    bytes: Vec<u8>,
+    /// Where the text begins.
+    text_at: usize,
+}
+
+impl StoredBody {
+    /// Reads what stands before the text.
+    pub(super) fn read(bytes: Vec<u8>) -> Result<Self, FormatError> {
         let mut reader = Reader::new(&bytes);
         check_version(&mut reader)?;
         let count = reader.var_u64("count of attachments")?;
@@ -238,14 +263,45 @@ impl Body {
         for _ in 0..count {
             attachments.push(AttachmentInfo::take(&mut reader)?);
         }
-        let begin = reader.offset();
-        bytes.drain(..begin);
-        let (offset, reason) = (begin as u64, "a body is no text");
-        let text = String::from_utf8(bytes);
+        let text_at = reader.offset();
         Ok(Self {
             attachments,
-            text: text.map_err(|_| FormatError::Malformed { offset, reason })?,
+            bytes,
+            text_at,
         })
+    }
+
+    /// The text from `offset` on for `length` bytes.
+    pub(super) fn slice(&self, offset: usize, length: usize) -> Result<&str, FormatError> {
+        let begin = self.text_at.saturating_add(offset);
+        let bytes = self.bytes.get(begin..begin.saturating_add(length));
+        let malformed = |reason| FormatError::Malformed {
+            offset: begin as u64,
+            reason,
+        };
+        let bytes = bytes.ok_or_else(|| malformed("a field lies outside of the body"))?;
+        std::str::from_utf8(bytes).map_err(|_| malformed("a field is no text"))
+    }
+
+    /// All of it.
+    pub(super) fn text(&self) -> Result<&str, FormatError> {
+        let bytes = self.bytes.get(self.text_at..).unwrap_or_default();
+        std::str::from_utf8(bytes).map_err(|_| self.no_text())
+    }
+
+    fn no_text(&self) -> FormatError {
+        FormatError::Malformed {
+            offset: self.text_at as u64,
+            reason: "a body is no text",
+        }
+    }
+
+    fn into_body(mut self) -> Result<Body, FormatError> {
+        let no_text = self.no_text();
+        self.bytes.drain(..self.text_at);
+        let text = String::from_utf8(self.bytes).map_err(|_| no_text)?;
+        let attachments = self.attachments;
+        Ok(Body { attachments, text })
     }
 }
 
@@ -329,6 +385,32 @@ mod tests {
     }
 
     #[test]
+    fn long_strings_of_a_document_with_many_stay_in_the_body() {
+        let members = (0..2000).map(|at| format!("\"f{at}\":\"{at:040}\""));
+        let members: Vec<String> = members.chain(["\"n\":7".to_owned()]).collect();
+        let text = format!("{{{}}}", members.join(","));
+        let head = Head {
+            fields: FieldTable::of(&text),
+            ..Head::default()
+        };
+        let bytes = head.encode();
+        assert!(
+            bytes.len() < text.len() / 3,
+            "{} of {}",
+            bytes.len(),
+            text.len()
+        );
+        let stored = StoredHead::read(&bytes).expect("a head");
+        assert_eq!(stored.find(&bytes, "n"), Ok(Lookup::Here("7")));
+        let first = format!("\"{:040}\"", 0);
+        assert_eq!(stored.find(&bytes, "f0"), Ok(Lookup::Here(first.as_str())));
+        let Ok(Lookup::InBody(offset, length)) = stored.find(&bytes, "f1999") else {
+            panic!("a long string behind many others");
+        };
+        assert_eq!(text[offset..offset + length], format!("\"{:040}\"", 1999));
+    }
+
+    #[test]
     fn a_table_names_no_more_than_it_may() {
         let members: Vec<String> = (0..=FIELDS_MAX)
             .map(|at| format!("\"f{at}\":{at}"))
@@ -341,7 +423,7 @@ mod tests {
         };
         let bytes = head.encode();
         let stored = StoredHead::read(&bytes).expect("a head");
-        assert_eq!(stored.find(&bytes, "f1023"), Ok(Lookup::Here("1023")));
-        assert_eq!(stored.find(&bytes, "f1024"), Ok(Lookup::Unknown));
+        assert_eq!(stored.find(&bytes, "f4095"), Ok(Lookup::Here("4095")));
+        assert_eq!(stored.find(&bytes, "f4096"), Ok(Lookup::Unknown));
     }
 }

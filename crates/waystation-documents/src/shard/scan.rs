@@ -1,10 +1,10 @@
 //! Scans: documents in the order of their identifiers, by what a selector asks of them.
 //!
 //! A scan reads heads. A field that stands in a head's table costs nothing more; for another one the body is read,
-//! once. So a filter on top-level scalars reads tens of bytes of a document, however large it is.
+//! once, and of its text no more is checked than the field. So a filter on top-level scalars reads tens of bytes of a document, however large it is.
 
-use super::record::{Body, Lookup, StoredHead};
-use super::{Opened, Shard, Version, decode_body, keys};
+use super::record::{Lookup, StoredBody, StoredHead};
+use super::{Opened, Shard, Version, keys};
 use crate::error::{Error, Result};
 use crate::json::{Json, Kind, quote};
 use crate::mango::{Fields, Selector};
@@ -67,7 +67,7 @@ pub struct StoredDocument<'a> {
     quoted_id: OnceCell<String>,
     quoted_revision: OnceCell<String>,
     quoted_partition: OnceCell<Option<String>>,
-    body: OnceCell<Body>,
+    body: OnceCell<StoredBody>,
     whole: OnceCell<String>,
     failure: RefCell<Option<Error>>,
 }
@@ -88,7 +88,8 @@ impl StoredDocument<'_> {
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`].
     pub fn body(&self) -> Result<&str> {
-        Ok(&self.read_body()?.text)
+        let text = self.read_body()?.text();
+        text.map_err(|error| self.damaged(&error))
     }
 
     /// The document whole.
@@ -103,14 +104,19 @@ impl StoredDocument<'_> {
                 revision: self.revision.clone(),
                 deleted: stored.is_some_and(|stored| stored.deleted),
                 sequence: stored.map_or(0, |stored| stored.sequence),
-                body: body.text.clone(),
+                body: self.body()?.to_owned(),
                 attachments: body.attachments.clone(),
             },
             tree: self.head.tree.clone(),
         })
     }
 
-    fn read_body(&self) -> Result<&Body> {
+    /// The error of a record of this document that is not as it should be.
+    fn damaged(&self, reason: &dyn std::fmt::Display) -> Error {
+        Error::damaged(format!("document {}", self.id), reason)
+    }
+
+    fn read_body(&self) -> Result<&StoredBody> {
         if let Some(body) = self.body.get() {
             return Ok(body);
         }
@@ -122,7 +128,8 @@ impl StoredDocument<'_> {
             bytes: length,
             ..ScanStats::default()
         });
-        let body = decode_body(&self.id, bytes)?;
+        let bytes = bytes.ok_or_else(|| self.damaged(&"a body is missing"))?;
+        let body = StoredBody::read(bytes).map_err(|error| self.damaged(&error))?;
         Ok(self.body.get_or_init(|| body))
     }
 
@@ -182,18 +189,14 @@ impl Fields for StoredDocument<'_> {
             "_partition" => return self.quoted_partition().map(Json::new),
             _ => {}
         }
-        let damaged = |reason: &dyn std::fmt::Display| {
-            Error::damaged(format!("document {}", self.id), reason)
-        };
-        let found = self
-            .head
-            .find(&self.head_bytes, name)
-            .map_err(|error| damaged(&error));
+        let found = self.head.find(&self.head_bytes, name);
+        let found = found.map_err(|error| self.damaged(&error));
         match self.kept(found)? {
             Lookup::Here(text) => Some(Json::new(text)),
             Lookup::InBody(offset, length) => {
-                let value = self.text()?.get(offset..offset.saturating_add(length));
-                let value = value.ok_or_else(|| damaged(&"a field lies outside of the body"));
+                let body = self.kept(self.read_body())?;
+                let value = body.slice(offset, length);
+                let value = value.map_err(|error| self.damaged(&error));
                 self.kept(value).map(Json::new)
             }
             Lookup::Absent => None,

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use waystation::storage::sim::Crash;
 use waystation::storage::{SimStorage, Storage};
 
+mod fixture;
 mod histories;
 mod indexes;
 

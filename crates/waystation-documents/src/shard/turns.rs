@@ -58,7 +58,7 @@ impl Turns {
         out
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut reader = Reader::new(bytes);
         Ok(Self {
             begun: reader.var_u64("the turn that began last")?,

@@ -5,6 +5,7 @@
 //! fits, as somebody would who means harm.
 
 mod compaction;
+mod documents;
 mod drive;
 mod files;
 mod format;
@@ -26,7 +27,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 23] = [
+pub const ALL: [Target; 24] = [
     target("batch", format::batch, format::batch_seeds),
     target("block", format::block, format::block_seeds),
     target(
@@ -58,6 +59,11 @@ pub const ALL: [Target; 23] = [
         "compaction",
         compaction::compaction,
         compaction::compaction_seeds,
+    ),
+    target(
+        "document_record",
+        documents::record,
+        documents::record_seeds,
     ),
     target("drive_message", drive::message, drive::message_seeds),
     target("trace", text::trace, text::trace_seeds),

@@ -29,10 +29,19 @@ impl Running {
     }
 
     pub(crate) fn start_at(directory: &Path, listen: SocketAddr) -> Self {
+        Self::start_with(directory, listen, |_| ())
+    }
+
+    pub(crate) fn start_with(
+        directory: &Path,
+        listen: SocketAddr,
+        change: impl FnOnce(&mut AgentSettings),
+    ) -> Self {
         let mut settings = AgentSettings::new(directory, listen, token(TOKEN));
         settings.options.memtable_bytes = 64 << 10;
         settings.options.ring_bytes = 256 << 10;
         settings.open_max = 2;
+        change(&mut settings);
         let agent = Agent::bind(&settings).expect("an agent");
         let (address, stopper) = (agent.address(), agent.stopper());
         let thread = std::thread::Builder::new().spawn(|| agent.run());
@@ -58,6 +67,7 @@ pub(crate) fn drive(name: &str, address: SocketAddr, secret: &str) -> DriveSetti
         name: name.to_owned(),
         address,
         token: token(secret),
+        authorities: None,
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::app::App;
 use crate::failure::{Failure, Outcome};
 use crate::handlers::open::Wanted;
+use crate::handlers::rows::Rows;
 use crate::query::Query;
 use crate::reply::{self, Pages, Reply};
 use crate::request::Call;
@@ -16,6 +17,8 @@ use waystation_documents::shard::ScanOptions;
 
 /// Keys that are looked up at once.
 const KEYS_AT_ONCE: usize = 256;
+/// What stands between two rows.
+const BETWEEN: &str = ",\r\n";
 
 /// A listing as it was asked for.
 #[derive(Clone)]
@@ -240,47 +243,48 @@ impl Request {
         pages: &Pages,
         begin: String,
     ) -> Outcome<bool> {
-        let mut lead = begin;
-        let mut is_first = true;
+        let mut rows = Rows::default();
+        rows.push(&begin);
+        let mut lead = "";
         loop {
-            let database = Arc::clone(database);
-            let (request, rows, is_end) = app
-                .run(move |_| {
-                    let (rows, is_end) = self.next(&database)?;
-                    Ok((self, rows, is_end))
-                })
-                .await?;
-            self = request;
-            if !rows.is_empty() {
-                let between = if is_first { "" } else { ",\r\n" };
-                is_first = false;
-                let page = format!("{lead}{between}{}", rows.join(",\r\n"));
-                lead.clear();
-                if pages.send(page).await.is_err() {
-                    return Ok(false);
-                }
+            let source = Arc::clone(database);
+            let work = move |_: &App| {
+                let is_end = self.next(&source, &mut rows, &mut lead)?;
+                Ok((self, rows, lead, is_end))
+            };
+            let (request, mut page, next_lead, is_end) = app.run(work).await?;
+            (self, lead) = (request, next_lead);
+            if is_end {
+                page.push("\r\n]}");
+            }
+            if !page.send(app, database, pages).await? {
+                return Ok(false);
             }
             if is_end {
-                let sent = pages.send(format!("{lead}\r\n]}}")).await;
-                return Ok(sent.is_ok());
+                return Ok(true);
             }
+            rows = Rows::default();
         }
     }
 
-    /// The next rows, and whether they are the last.
-    fn next(&mut self, database: &Database) -> Outcome<(Vec<String>, bool)> {
+    /// Adds the next rows to `rows`, each behind `lead`; whether they are the last.
+    fn next(
+        &mut self,
+        database: &Database,
+        rows: &mut Rows,
+        lead: &mut &'static str,
+    ) -> Outcome<bool> {
         let Some(keys) = &mut self.keys else {
             let page = database.list(&self.listing)?;
-            let rows = page
-                .rows
-                .iter()
-                .map(|row| self.row(database, &quote(&row.id), row));
-            let rows = rows.collect::<Outcome<Vec<String>>>()?;
+            for row in page.rows {
+                rows.push(std::mem::replace(lead, BETWEEN));
+                self.row(database, &quote(&row.id), row, rows)?;
+            }
             let is_end = page.rest.is_none();
             if let Some(rest) = page.rest {
                 self.listing = rest;
             }
-            return Ok((rows, is_end));
+            return Ok(is_end);
         };
         let mut some = Vec::new();
         while some.len() < KEYS_AT_ONCE && self.listing.limit != Some(0) {
@@ -299,38 +303,40 @@ impl Request {
                 .as_ref()
                 .is_some_and(|(begin, end)| id < begin.as_str() || id >= end.as_str())
         };
-        let row = |key: &String| match Json::new(key).string() {
-            Some(id) if is_outside(&id) => Ok(format!("{{\"key\":{key},\"error\":\"not_found\"}}")),
-            None => Ok(format!("{{\"key\":{key},\"error\":\"not_found\"}}")),
-            Some(id) => match database.list_one(&id, self.with_documents)? {
-                None => Ok(format!("{{\"key\":{key},\"error\":\"not_found\"}}")),
-                Some(listed) => self.row(database, key, &listed),
-            },
-        };
-        let rows = some.iter().map(row).collect::<Outcome<_>>()?;
-        Ok((rows, is_end))
+        for key in &some {
+            rows.push(std::mem::replace(lead, BETWEEN));
+            let id = Json::new(key).string().filter(|id| !is_outside(id));
+            let listed = match id {
+                Some(id) => database.list_one(&id, self.with_documents)?,
+                None => None,
+            };
+            match listed {
+                Some(listed) => self.row(database, key, listed, rows)?,
+                None => rows.push(&format!("{{\"key\":{key},\"error\":\"not_found\"}}")),
+            }
+        }
+        Ok(is_end)
     }
 
-    fn row(&self, database: &Database, key: &str, listed: &Listed) -> Outcome<String> {
+    fn row(&self, database: &Database, key: &str, listed: Listed, rows: &mut Rows) -> Outcome<()> {
         let revision = quote(&listed.revision.to_string());
         let deleted = if listed.deleted {
             ",\"deleted\":true"
         } else {
             ""
         };
-        let document = match (&listed.opened, self.with_documents) {
-            (_, false) => String::new(),
-            (None, true) => ",\"doc\":null".to_owned(),
-            (Some(opened), true) => {
-                format!(
-                    ",\"doc\":{}",
-                    self.wanted.json(database, &listed.id, opened)?
-                )
-            }
-        };
         let id = quote(&listed.id);
-        Ok(format!(
-            "{{\"id\":{id},\"key\":{key},\"value\":{{\"rev\":{revision}{deleted}}}{document}}}"
-        ))
+        rows.push(&format!(
+            "{{\"id\":{id},\"key\":{key},\"value\":{{\"rev\":{revision}{deleted}}}"
+        ));
+        if self.with_documents {
+            rows.push(",\"doc\":");
+            match listed.opened {
+                None => rows.push("null"),
+                Some(opened) => rows.push_document(database, &listed.id, opened, &self.wanted)?,
+            }
+        }
+        rows.push("}");
+        Ok(())
     }
 }

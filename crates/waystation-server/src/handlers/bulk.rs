@@ -26,7 +26,7 @@ pub(crate) async fn bulk_documents(mut call: Call) -> Outcome<Reply> {
         _ => Edits::Interactive,
     };
     let mut documents = documents_in(&call, &database, &text, edits)?;
-    let user = call.user.clone();
+    let (user, wanted) = (call.user.clone(), call.query.whole("w")?);
     let work = move |app: &crate::app::App| {
         // A document that may not be written keeps its place in the answer.
         let mut refused: Vec<Option<Failure>> = Vec::new();
@@ -43,10 +43,16 @@ pub(crate) async fn bulk_documents(mut call: Call) -> Outcome<Reply> {
         documents.retain(|_| !is_refused.next().unwrap_or_default());
         let updated = database.update(documents, edits, app.durability())?;
         app.announce(&database);
-        answer(ids, refused, updated, edits)
+        let mut is_accepted = Vec::new();
+        for (id, outcome) in ids.iter().zip(&refused) {
+            is_accepted.push(outcome.is_none() && !database.has_quorum(id, wanted)?);
+        }
+        let has_quorum = !is_accepted.contains(&true);
+        let ids = ids.into_iter().zip(is_accepted).collect();
+        Ok((answer(ids, refused, updated, edits)?, has_quorum))
     };
-    let text = call.app.run(work).await?;
-    Ok(reply::json(StatusCode::CREATED, text))
+    let (text, has_quorum) = call.app.run(work).await?;
+    Ok(reply::json(documents::written(has_quorum), text))
 }
 
 fn documents_in(
@@ -75,16 +81,17 @@ fn documents_in(
     docs.elements().map(parse).collect()
 }
 
-/// What became of each document; of replicated ones, only what failed.
+/// What became of each document; of replicated ones, only what failed. Beside an identifier stands whether the document is
+/// on fewer copies than it should be.
 fn answer(
-    ids: Vec<String>,
+    ids: Vec<(String, bool)>,
     refused: Vec<Option<Failure>>,
     updated: Vec<Updated>,
     edits: Edits,
 ) -> Outcome<String> {
     let mut updated = updated.into_iter();
     let mut rows = Vec::new();
-    for (id, refused) in ids.into_iter().zip(refused) {
+    for ((id, is_accepted), refused) in ids.into_iter().zip(refused) {
         let id = quote(&id);
         let outcome = match refused {
             Some(failure) => Err(failure),
@@ -99,7 +106,14 @@ fn answer(
             Ok(_) if edits == Edits::Replicated => {}
             Ok(revision) => {
                 let revision = quote(&revision.to_string());
-                rows.push(format!("{{\"ok\":true,\"id\":{id},\"rev\":{revision}}}"));
+                let accepted = if is_accepted {
+                    ",\"accepted\":true"
+                } else {
+                    ""
+                };
+                rows.push(format!(
+                    "{{\"ok\":true,\"id\":{id},\"rev\":{revision}{accepted}}}"
+                ));
             }
             Err(failure) => {
                 let (word, reason) = (quote(&failure.word), quote(&failure.reason));

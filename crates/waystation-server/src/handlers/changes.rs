@@ -11,6 +11,7 @@ use crate::app::App;
 use crate::failure::{Failure, Outcome};
 use crate::handlers::databases::security_of;
 use crate::handlers::open::Wanted;
+use crate::handlers::rows::Rows;
 use crate::query::Query;
 use crate::reply::{self, Gone, Pages, Reply};
 use crate::request::Call;
@@ -190,24 +191,32 @@ impl Request {
         })
     }
 
-    fn row(&self, database: &Database, row: &FeedRow) -> Outcome<String> {
+    fn row(&self, database: &Database, row: FeedRow, rows: &mut Rows) -> Outcome<()> {
         let count = if self.all_leaves { row.leaves.len() } else { 1 };
         let leaves = row.leaves.iter().take(count);
         let leaves = array(leaves.map(|leaf| format!("{{\"rev\":{}}}", quote(&leaf.to_string()))));
         let deleted = if row.deleted { ",\"deleted\":true" } else { "" };
-        let document = match &row.opened {
-            Some(opened) => format!(",\"doc\":{}", self.wanted.json(database, &row.id, opened)?),
-            None if self.with_documents => ",\"doc\":null".to_owned(),
-            None => String::new(),
-        };
         let (sequence, id) = (quote(&row.sequence.to_string()), quote(&row.id));
-        let text =
-            format!("{{\"seq\":{sequence},\"id\":{id},\"changes\":{leaves}{deleted}{document}}}");
-        Ok(match self.kind {
-            FeedKind::Events => format!("data: {text}\nid: {sequence}\n\n"),
-            FeedKind::Continuous => text + "\n",
-            FeedKind::Normal | FeedKind::LongPoll => text,
-        })
+        if self.kind == FeedKind::Events {
+            rows.push("data: ");
+        }
+        rows.push(&format!(
+            "{{\"seq\":{sequence},\"id\":{id},\"changes\":{leaves}{deleted}"
+        ));
+        if self.with_documents {
+            rows.push(",\"doc\":");
+            match row.opened {
+                None => rows.push("null"),
+                Some(opened) => rows.push_document(database, &row.id, opened, &self.wanted)?,
+            }
+        }
+        rows.push("}");
+        match self.kind {
+            FeedKind::Events => rows.push(&format!("\nid: {sequence}\n\n")),
+            FeedKind::Continuous => rows.push("\n"),
+            FeedKind::Normal | FeedKind::LongPoll => {}
+        }
+        Ok(())
     }
 
     /// Whether rows stand in one JSON object.
@@ -332,7 +341,9 @@ impl Follower {
             // What changes from here on wakes the feed, whether this page has it or not.
             self.updates.borrow_and_update();
             let (rows, is_end) = self.read().await?;
-            self.send(pages, &rows).await?;
+            if !rows.send(&self.app, &self.database, pages).await? {
+                return Err(End::Gone);
+            }
             if is_end && (self.is_done() || !self.wait(pages).await?) {
                 break;
             }
@@ -341,36 +352,30 @@ impl Follower {
     }
 
     /// Reads the next page.
-    async fn read(&mut self) -> Outcome<(Vec<String>, bool)> {
+    async fn read(&mut self) -> Outcome<(Rows, bool)> {
         let (database, mut request) = (Arc::clone(&self.database), self.request.clone());
+        let mut count = self.rows;
         let work = move |_: &App| {
+            let mut rows = Rows::default();
             let page = match database.changes(&mut request.feed) {
                 // The feed of a deleted database ends.
                 Err(waystation_documents::Error::NoDatabase) => {
-                    return Ok((request, Vec::new(), true));
+                    return Ok((request, rows, count, true));
                 }
                 page => page?,
             };
-            let rows = page.rows.iter().map(|row| request.row(&database, row));
-            let rows = rows.collect::<Outcome<Vec<String>>>()?;
-            Ok((request, rows, page.is_end))
+            for row in page.rows {
+                if request.is_framed() && count > 0 {
+                    rows.push(",\n");
+                }
+                count += 1;
+                request.row(&database, row, &mut rows)?;
+            }
+            Ok((request, rows, count, page.is_end))
         };
-        let (request, rows, is_end) = self.app.run(work).await?;
-        self.request = request;
+        let (request, rows, count, is_end) = self.app.run(work).await?;
+        (self.request, self.rows) = (request, count);
         Ok((rows, is_end))
-    }
-
-    async fn send(&mut self, pages: &Pages, rows: &[String]) -> Result<(), Gone> {
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let (lead, between) = match (self.request.is_framed(), self.rows) {
-            (false, _) => ("", ""),
-            (true, 0) => ("", ",\n"),
-            (true, _) => (",\n", ",\n"),
-        };
-        self.rows += rows.len() as u64;
-        pages.send(format!("{lead}{}", rows.join(between))).await
     }
 
     /// Whether the client has all that it wants, once there are no more changes.

@@ -283,15 +283,16 @@ pub(crate) async fn save(
         encode(database.name()),
         encode(&id).replace("_design%2F", "_design/")
     );
-    let user = call.user.clone();
+    let (user, wanted) = (call.user.clone(), call.query.whole("w")?);
     let work = move |app: &crate::app::App| {
         prepare(app, &database, &user, &mut document)?;
         validate(&database, &user, &document, edits)?;
+        let id = document.id.clone();
         let revision = database.update_one(document, edits, app.durability())?;
         app.announce(&database);
-        Ok(revision)
+        Ok((revision.to_string(), database.has_quorum(&id, wanted)?))
     };
-    let revision = call.app.run(work).await?.to_string();
+    let (revision, has_quorum) = call.app.run(work).await?;
     if call.query.get("batch") == Some("ok") {
         let text = format!("{{\"ok\":true,\"id\":{}}}", quote(&id));
         return Ok(reply::json(StatusCode::ACCEPTED, text));
@@ -301,10 +302,19 @@ pub(crate) async fn save(
         quote(&id),
         quote(&revision)
     );
-    let mut reply = reply::json(StatusCode::CREATED, text);
+    let mut reply = reply::json(written(has_quorum), text);
     reply::set(&mut reply, "ETag", &format!("\"{revision}\""));
     reply::set(&mut reply, "Location", &location);
     Ok(reply)
+}
+
+/// The status of a write that is on enough copies, or only on fewer.
+pub(crate) fn written(has_quorum: bool) -> StatusCode {
+    if has_quorum {
+        StatusCode::CREATED
+    } else {
+        StatusCode::ACCEPTED
+    }
 }
 
 /// Refuses replicated documents that do not say which revision they are.

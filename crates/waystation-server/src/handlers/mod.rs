@@ -16,6 +16,7 @@ pub(crate) mod open;
 pub(crate) mod partitions;
 pub(crate) mod replicate;
 pub(crate) mod replication;
+pub(crate) mod rows;
 pub(crate) mod server;
 pub(crate) mod sessions;
 pub(crate) mod validation;

@@ -8,6 +8,7 @@ use crate::app::App;
 use crate::failure::{Failure, Outcome};
 use crate::handlers::documents;
 use crate::handlers::open::Wanted;
+use crate::handlers::rows::Rows;
 use crate::query::Query;
 use crate::reply::{self, Reply};
 use crate::request::Call;
@@ -90,7 +91,7 @@ pub(crate) async fn view(mut call: Call) -> Outcome<Reply> {
     let app = call.app;
     let (design, reading, (page, is_end)) = app.run(work).await?;
     Ok(reply::pages("application/json", move |pages| async move {
-        let written = write(&app, &pages, reading, page, is_end).await;
+        let written = write(&app, &pages, &database, reading, (page, is_end)).await;
         if is_lazy {
             build_later(app, database, design);
         }
@@ -125,11 +126,11 @@ fn requests(query: &Query, body: Json<'_>, is_list: bool) -> Outcome<(Vec<Parame
 async fn write(
     app: &Arc<App>,
     pages: &reply::Pages,
+    database: &Arc<Database>,
     mut reading: Reading,
-    mut page: String,
-    mut is_end: bool,
+    (mut page, mut is_end): (Rows, bool),
 ) -> Outcome<()> {
-    while pages.send(page).await.is_ok() && !is_end {
+    while page.send(app, database, pages).await? && !is_end {
         (reading, (page, is_end)) = app
             .run(move |_| {
                 let next = reading.page()?;
@@ -173,31 +174,27 @@ struct Answer {
 
 impl Reading {
     /// The next page, and whether it is the last.
-    fn page(&mut self) -> Outcome<(String, bool)> {
-        let mut page = String::new();
-        while page.len() < PAGE_BYTES {
+    fn page(&mut self) -> Outcome<(Rows, bool)> {
+        let mut page = Rows::default();
+        while page.bytes() < PAGE_BYTES {
             if let Some(answer) = &mut self.answer {
-                if let Some(row) = answer.row(&self.database)? {
-                    page.push_str(if answer.is_begun { ",\r\n" } else { "" });
-                    page.push_str(&row);
-                    answer.is_begun = true;
-                } else {
-                    page.push_str("\r\n]}");
+                if !answer.row(&self.database, &mut page)? {
+                    page.push("\r\n]}");
                     self.answer = None;
                 }
             } else if let Some(parameters) = self.waiting.next() {
                 let answer = self.open(&parameters)?;
-                page.push_str(self.lead);
-                page.push_str(&answer.head(&parameters.query));
+                page.push(self.lead);
+                page.push(&answer.head(&parameters.query));
                 self.lead = ",\r\n";
                 self.answer = Some(answer);
             } else {
-                page.push_str(if self.lead.starts_with('{') {
+                page.push(if self.lead.starts_with('{') {
                     self.lead
                 } else {
                     ""
                 });
-                page.push_str(self.end);
+                page.push(self.end);
                 return Ok((page, true));
             }
         }
@@ -239,38 +236,54 @@ impl Answer {
         format!("{{{figures}{sequence}\"rows\":[\r\n")
     }
 
-    /// The next row, if there is one.
-    fn row(&mut self, database: &Database) -> Outcome<Option<String>> {
+    /// Adds the next row to `page`, if there is one.
+    fn row(&mut self, database: &Database, page: &mut Rows) -> Outcome<bool> {
+        let between = if self.is_begun { ",\r\n" } else { "" };
         match &mut self.view.entries {
             ViewEntries::Groups(groups) => {
-                let group = groups.next().transpose()?;
-                Ok(group.map(|it| format!("{{\"key\":{},\"value\":{}}}", it.key, it.value)))
+                let Some(group) = groups.next().transpose()? else {
+                    return Ok(false);
+                };
+                let (key, value) = (group.key, group.value);
+                page.push(&format!("{between}{{\"key\":{key},\"value\":{value}}}"));
             }
             ViewEntries::Rows(rows) => {
                 let Some(row) = rows.next().transpose()? else {
-                    return Ok(None);
+                    return Ok(false);
                 };
-                let document = match &self.wanted {
-                    None => String::new(),
-                    Some(wanted) => format!(",\"doc\":{}", linked(database, &row, wanted)?),
-                };
-                let (id, key, value) = (quote(&row.id), row.key, row.value);
-                Ok(Some(format!(
-                    "{{\"id\":{id},\"key\":{key},\"value\":{value}{document}}}"
-                )))
+                let (id, key, value) = (quote(&row.id), &row.key, &row.value);
+                page.push(&format!(
+                    "{between}{{\"id\":{id},\"key\":{key},\"value\":{value}"
+                ));
+                if let Some(wanted) = &self.wanted {
+                    page.push(",\"doc\":");
+                    push_linked(database, &row, wanted, page)?;
+                }
+                page.push("}");
             }
         }
+        self.is_begun = true;
+        Ok(true)
     }
 }
 
-/// The document that stands beside `row`; `null` if there is none.
-fn linked(database: &Database, row: &ViewRow, wanted: &Wanted) -> Outcome<String> {
+/// Adds the document that stands beside `row`; `null` if there is none.
+fn push_linked(
+    database: &Database,
+    row: &ViewRow,
+    wanted: &Wanted,
+    page: &mut Rows,
+) -> Outcome<()> {
     let Some(link) = row.link() else {
-        return Ok("null".to_owned());
+        page.push("null");
+        return Ok(());
     };
     match documents::open(database, &link.id, link.revision.as_ref(), false) {
-        Ok(opened) => wanted.json(database, &link.id, &opened),
-        Err(Error::NotFound(_)) => Ok("null".to_owned()),
+        Ok(opened) => page.push_document(database, &link.id, opened, wanted),
+        Err(Error::NotFound(_)) => {
+            page.push("null");
+            Ok(())
+        }
         Err(error) => Err(error.into()),
     }
 }

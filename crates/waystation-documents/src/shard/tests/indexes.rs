@@ -5,7 +5,7 @@ use crate::collate::compare;
 use crate::mango::{Direction, FieldPath, KeyRange, Plan, Sort};
 use proptest::prelude::*;
 
-fn definition(name: &str, columns: &[&str]) -> IndexDefinition {
+pub(super) fn definition(name: &str, columns: &[&str]) -> IndexDefinition {
     IndexDefinition {
         name: name.to_owned(),
         columns: columns.iter().map(ToString::to_string).collect(),
@@ -20,7 +20,7 @@ fn paths(columns: &[&str]) -> Vec<FieldPath> {
         .collect()
 }
 
-fn selector(json: &str) -> Selector {
+pub(super) fn selector(json: &str) -> Selector {
     let text = canonical(json.as_bytes()).expect(json);
     Selector::parse(Json::new(&text)).expect(json)
 }
@@ -36,7 +36,7 @@ fn all(shard: &Shard, selector: &Selector) -> Vec<String> {
     found
 }
 
-fn by_index(
+pub(super) fn by_index(
     shard: &Shard,
     name: &str,
     ranges: Option<&[KeyRange]>,

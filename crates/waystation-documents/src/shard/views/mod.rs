@@ -21,4 +21,4 @@ pub(super) use record::check_record;
 pub use rows::{RowSource, ViewRows};
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -13,7 +13,7 @@ mod queries;
 mod random;
 
 /// A design document whose views are `views`: names, maps, reducers.
-pub(super) fn design(views: &[(&str, &str, &str)]) -> DesignDocument {
+pub(in crate::shard) fn design(views: &[(&str, &str, &str)]) -> DesignDocument {
     let view = |(name, map, reduce): &(&str, &str, &str)| {
         let [map, reduce] = [map, reduce].map(|it| crate::json::quote(it));
         format!(r#""{name}":{{"map":{map},"reduce":{reduce}}}"#)
@@ -22,12 +22,12 @@ pub(super) fn design(views: &[(&str, &str, &str)]) -> DesignDocument {
     design_of(&format!(r#"{{"views":{{{}}}}}"#, views.join(",")))
 }
 
-pub(super) fn design_of(body: &str) -> DesignDocument {
+pub(in crate::shard) fn design_of(body: &str) -> DesignDocument {
     let body = canonical(body.as_bytes()).expect(body);
     DesignDocument::parse("_design/d", &body).expect("a design document")
 }
 
-pub(super) fn query(parameters: &[(&str, &str)]) -> ViewQuery {
+pub(in crate::shard) fn query(parameters: &[(&str, &str)]) -> ViewQuery {
     let mut query = ViewQuery::default();
     for (name, value) in parameters {
         assert!(
@@ -39,7 +39,7 @@ pub(super) fn query(parameters: &[(&str, &str)]) -> ViewQuery {
 }
 
 /// The rows of the view `v` over shards, as `id key value`.
-pub(super) fn rows(
+pub(in crate::shard) fn rows(
     shards: &[&Shard],
     design: &DesignDocument,
     query: &ViewQuery,

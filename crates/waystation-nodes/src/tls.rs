@@ -1,0 +1,162 @@
+//! TLS between host and drive: what an agent shows, and whom a host trusts.
+//!
+//! The token tells who may call, with TLS and without; TLS keeps others from reading and changing what is said. A host
+//! checks the agent's certificate for the address at which it reaches the agent. There is no way to skip the check.
+
+use crate::error::{AgentError, Result};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+
+/// An agent's certificate and its key.
+#[derive(Debug, Clone)]
+pub struct Identity(Arc<ServerConfig>);
+
+/// The authorities that a host trusts.
+#[derive(Debug, Clone)]
+pub struct Authorities(Arc<ClientConfig>);
+
+fn refused(path: &Path, reason: &(impl ToString + ?Sized)) -> AgentError {
+    AgentError::Tls {
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    }
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// The certificates in a file, of which there must be one.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_file_iter(path).map_err(|error| refused(path, &error))?;
+    let found = read.collect::<Result<Vec<_>, _>>();
+    let found = found.map_err(|error| refused(path, &error))?;
+    if found.is_empty() {
+        return Err(refused(path, "it holds no certificate"));
+    }
+    Ok(found)
+}
+
+impl Identity {
+    /// Reads a certificate, with its chain, and its key; both are PEM.
+    ///
+    /// # Errors
+    /// [`AgentError::Tls`].
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self> {
+        let chain = certificates(certificate)?;
+        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| refused(key, &error))?;
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| refused(certificate, &error))?
+            .with_no_client_auth()
+            .with_single_cert(chain, secret)
+            .map_err(|error| refused(certificate, &error))?;
+        // A host looks whether something has come before it uses an old connection: nothing may that it did not ask for.
+        config.send_tls13_tickets = 0;
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// Answers a host that begins TLS over `stream`.
+    pub(crate) fn accept<S: Read + Write>(
+        &self,
+        stream: S,
+    ) -> io::Result<StreamOwned<ServerConnection, S>> {
+        let connection = ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?;
+        Ok(StreamOwned::new(connection, stream))
+    }
+}
+
+impl Authorities {
+    /// Reads the certificates of authorities in a PEM file.
+    ///
+    /// # Errors
+    /// [`AgentError::Tls`].
+    pub fn read(path: &Path) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(path)? {
+            let added = roots.add(certificate);
+            added.map_err(|error| refused(path, &error))?;
+        }
+        let config = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| refused(path, &error))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self(Arc::new(config)))
+    }
+
+    /// Begins TLS with the agent at `address` over `stream`.
+    fn begin(&self, address: IpAddr, stream: TcpStream) -> io::Result<Stream> {
+        let name = ServerName::IpAddress(address.into());
+        let connection = ClientConnection::new(Arc::clone(&self.0), name);
+        let connection = connection.map_err(io::Error::other)?;
+        Ok(Stream::Tls(Box::new(StreamOwned::new(connection, stream))))
+    }
+}
+
+/// A host's connection to an agent.
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    /// The connection `socket` to `address`, with TLS if a host trusts `authorities`.
+    pub(crate) fn new(
+        socket: TcpStream,
+        address: IpAddr,
+        authorities: Option<&Authorities>,
+    ) -> io::Result<Self> {
+        match authorities {
+            None => Ok(Self::Plain(socket)),
+            Some(authorities) => authorities.begin(address, socket),
+        }
+    }
+
+    pub(crate) fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => &stream.sock,
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(into),
+            Self::Tls(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(socket) => socket.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+/// Why TLS did not begin, if that is what `error` tells.
+pub(crate) fn refusal(error: &io::Error) -> Option<String> {
+    let cause = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    Some(format!(
+        "{cause}; give the host the authority of the drive's certificate, which has to name the drive's address, or have neither speak TLS"
+    ))
+}
