@@ -4,7 +4,7 @@
 //! else. A call that may be repeated is repeated once on a new connection, if an old one turns out to be dead.
 
 use crate::frame::{self, MESSAGE_BYTES_MAX};
-use crate::greeting::{self, Refusal, Token};
+use crate::greeting::{DRIVES, Refusal, Token};
 use crate::message::{Answer, Call};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -94,7 +94,7 @@ impl Link {
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(CONNECTING))?;
             stream.set_write_timeout(Some(CONNECTING))?;
-            greeting::greet(&mut stream, &self.token)?;
+            DRIVES.greet(&mut stream, &self.token)?;
             Ok(stream)
         };
         match greeted() {
