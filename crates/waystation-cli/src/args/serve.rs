@@ -98,4 +98,6 @@ pub(crate) struct Drive {
     /// A file with the token that hosts have to know, 16 bytes or more
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: PathBuf,
+    #[command(flatten)]
+    pub(crate) worker: super::UseWorker,
 }

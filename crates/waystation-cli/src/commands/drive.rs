@@ -1,7 +1,7 @@
 //! `drive`: the agent of a drive, until a signal stops it.
 
 use super::serve::print_warnings;
-use super::{Context, require_path};
+use super::{Context, require_path, worker};
 use crate::args::Drive;
 use crate::failure::{CANNOT_OPEN, Failure, USAGE};
 use std::path::Path;
@@ -17,7 +17,8 @@ pub(super) fn token(file: &Path) -> Result<Token, Failure> {
 pub(super) fn drive(context: &mut Context, args: &Drive) -> Result<(), Failure> {
     require_path(&args.dir)?;
     print_warnings();
-    let settings = AgentSettings::new(&args.dir, args.listen, token(&args.token_file)?);
+    let mut settings = AgentSettings::new(&args.dir, args.listen, token(&args.token_file)?);
+    settings.options.offload = worker::offload(&args.worker)?;
     let agent = Agent::bind(&settings).map_err(|error| failure(&error))?;
     let stopper = agent.stopper();
     ctrlc::set_handler(move || stopper.stop())
@@ -31,9 +32,9 @@ pub(super) fn drive(context: &mut Context, args: &Drive) -> Result<(), Failure> 
     Ok(())
 }
 
-fn failure(error: &AgentError) -> Failure {
+pub(super) fn failure(error: &AgentError) -> Failure {
     let code = match error {
-        AgentError::Token(_) => USAGE,
+        AgentError::Token(_) | AgentError::NoToken(_) | AgentError::NoDirectory => USAGE,
         _ => CANNOT_OPEN,
     };
     Failure::new(code, error.to_string())
