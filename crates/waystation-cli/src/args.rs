@@ -2,12 +2,14 @@
 
 mod backup;
 mod serve;
+mod worker;
 
 pub(crate) use backup::{
     BackupDirectory, BackupsCommand, MakeBackup, PruneBackups, Restore, VerifyBackups,
 };
 
 pub(crate) use serve::{Drive, Serve};
+pub(crate) use worker::{CompactWorker, UseWorker};
 
 use crate::output::JsonTarget;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -82,7 +84,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   waystation import /data/cars readings.tsv
-  waystation scan /data/cars | waystation import /data/copy -")]
+  waystation scan /data/cars | waystation import /data/copy -
+  waystation import /data/cars readings.tsv --compact-worker unix:/run/waystation/worker")]
     Import(Import),
     /// Show what the files hold: levels, bytes, log, sequence numbers (read-only)
     #[command(after_help = "\
@@ -112,7 +115,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   waystation compact /data/cars
-  waystation compact /data/cars --from car17 --to car18")]
+  waystation compact /data/cars --from car17 --to car18
+  waystation compact /data/cars --compact-worker unix:/run/waystation/worker")]
     Compact(Compact),
     /// Write a plain LevelDB directory with the same content; the source stays as it is
     #[command(after_help = "\
@@ -199,6 +203,9 @@ Examples:
     /// Hold shards of a server's databases on a drive, and evaluate queries beside them
     #[command(after_help = serve::DRIVE_EXAMPLES)]
     Drive(Drive),
+    /// Merge tables for databases that other processes have open
+    #[command(after_help = worker::EXAMPLES)]
+    CompactWorker(CompactWorker),
     /// Compact tables through the compaction engine in hardware, simulated
     #[command(after_help = "\
 Examples:
@@ -313,6 +320,8 @@ pub(crate) struct Import {
     #[arg(long, value_name = "LINES", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) batch: u32,
     #[command(flatten)]
+    pub(crate) worker: UseWorker,
+    #[command(flatten)]
     pub(crate) notation: Notation,
 }
 
@@ -347,6 +356,8 @@ pub(crate) struct Compact {
     /// Only keys before this one
     #[arg(long, value_name = "KEY")]
     pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) worker: UseWorker,
     #[command(flatten)]
     pub(crate) notation: Notation,
 }

@@ -5,7 +5,7 @@
 
 use crate::error::{AgentError, Result};
 use crate::frame::{self, MESSAGE_BYTES_MAX};
-use crate::greeting::{self, Refusal, Token};
+use crate::greeting::{DRIVES, Refusal, Token};
 use crate::message::{Answer, Call, RowsBegun, RowsPage};
 use crate::store::Store;
 use crate::tls::Identity;
@@ -117,7 +117,10 @@ impl Agent {
         let options = settings.options.clone();
         let store = Store::open(&settings.directory, options, settings.open_max)?;
         let address = settings.listen;
-        let refused = |source| AgentError::Listen { address, source };
+        let refused = |source| AgentError::Listen {
+            address: address.into(),
+            source,
+        };
         let listener = TcpListener::bind(address).map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;
         Ok(Self {
@@ -221,7 +224,7 @@ impl Inner {
 
     /// Answers the calls that come through `io`, which is `stream` or what TLS makes of it.
     fn converse(&self, stream: &TcpStream, mut io: impl Read + Write) -> Result<(), Refusal> {
-        greeting::welcome(&mut io, &self.token)?;
+        DRIVES.welcome(&mut io, &self.token)?;
         stream.set_read_timeout(None)?;
         let mut held = None;
         while let Some(message) = frame::read(&mut io, MESSAGE_BYTES_MAX)? {

@@ -1,7 +1,7 @@
 //! What can go wrong with an agent, and with what a host is given to reach it.
 
+use crate::compaction::Address;
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The result of what an agent does.
@@ -17,7 +17,7 @@ pub enum AgentError {
     )]
     Listen {
         /// The address.
-        address: SocketAddr,
+        address: Address,
         /// What the operating system said.
         source: io::Error,
     },
@@ -44,6 +44,16 @@ pub enum AgentError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A compaction worker listens on a network without a token.
+    #[error(
+        "a worker that listens at {0} needs a token; only a Unix socket, which its directory protects, may go without"
+    )]
+    NoToken(Address),
+    /// A compaction worker has no directory of databases to work in.
+    #[error(
+        "a worker needs a directory in which it may work; name the directories that hold databases"
+    )]
+    NoDirectory,
     /// A token is too short to be a secret.
     #[error("the token has {0} bytes; take at least 16, such as 32 random hexadecimal digits")]
     Token(usize),

@@ -1,7 +1,7 @@
 //! The greeting: both sides say their version, and prove that they know the token.
 //!
 //! ```text
-//!   host    "WAYDRIVE" | version u32 | nonce of the host (32)
+//!   host    magic (8) | version u32 | nonce of the host (32)
 //!   drive   0 | version u32 | nonce of the drive (32) | HMAC-SHA-256(token, "drive" + both nonces)
 //!           or 1 | version u32 | why it refuses, as text
 //!   host    HMAC-SHA-256(token, "host" + both nonces)
@@ -10,6 +10,8 @@
 //!
 //! Each of them is a frame. The first one has this form in every version. The token itself is never sent; a nonce is
 //! used once. Never give these bytes another meaning.
+//!
+//! A [`Protocol`] says what the two sides are called: host and drive, as above, or engine and worker.
 
 use crate::error::{AgentError, Result};
 use crate::frame::{self, GREETING_BYTES_MAX};
@@ -19,8 +21,34 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use waystation_documents::wire::VERSION;
 
-/// What a host's first frame begins with.
-const MAGIC: &[u8; 8] = b"WAYDRIVE";
+/// What is spoken behind the greeting.
+#[derive(Debug)]
+pub(crate) struct Protocol {
+    /// What the first frame begins with.
+    magic: &'static [u8; 8],
+    version: u32,
+    /// What the side is called that connects.
+    client: &'static str,
+    /// What the side is called that listens.
+    server: &'static str,
+}
+
+/// What hosts and drives speak.
+pub(crate) const DRIVES: Protocol = Protocol {
+    magic: b"WAYDRIVE",
+    version: VERSION,
+    client: "host",
+    server: "drive",
+};
+
+/// What engines and compaction workers speak.
+pub(crate) const WORKERS: Protocol = Protocol {
+    magic: b"WAYMERGE",
+    version: 1,
+    client: "engine",
+    server: "worker",
+};
+
 /// Bytes of a nonce.
 const NONCE_BYTES: usize = 32;
 /// Bytes of a proof.
@@ -28,7 +56,7 @@ const PROOF_BYTES: usize = 32;
 /// A shorter token is no secret (bytes).
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// The secret that hosts and drives share.
+/// The secret that hosts and drives share, or engines and workers.
 #[derive(Clone)]
 pub struct Token(Arc<[u8]>);
 
@@ -43,6 +71,11 @@ impl Token {
             return Err(AgentError::Token(text.len()));
         }
         Ok(Self(text.into()))
+    }
+
+    /// None: what both sides have that rely on the permissions of a Unix socket.
+    pub(crate) fn none() -> Self {
+        Self(Arc::default())
     }
 
     fn mac(&self, side: &[u8], host: &[u8], drive: &[u8]) -> Hmac<Sha256> {
@@ -87,96 +120,107 @@ fn next(stream: &mut impl Read) -> Result<Vec<u8>, Refusal> {
     message.ok_or_else(|| Refusal::Io(io::ErrorKind::UnexpectedEof.into()))
 }
 
-fn strange() -> Refusal {
-    Refusal::Refused("the other side does not speak the protocol of drives".to_owned())
-}
-
 /// Splits the first bytes off.
-fn split<const N: usize>(bytes: &[u8]) -> Result<([u8; N], &[u8]), Refusal> {
-    let (first, rest) = bytes.split_first_chunk::<N>().ok_or_else(strange)?;
-    Ok((*first, rest))
+fn split<const N: usize>(bytes: &[u8]) -> Option<([u8; N], &[u8])> {
+    let (first, rest) = bytes.split_first_chunk::<N>()?;
+    Some((*first, rest))
 }
 
-/// Greets a drive, as a host of `version`.
-pub(crate) fn greet(stream: &mut (impl Read + Write), token: &Token) -> Result<(), Refusal> {
-    let own = nonce()?;
-    let hello = [&MAGIC[..], &VERSION.to_le_bytes(), &own].concat();
-    frame::write(stream, &hello)?;
-    let welcome = next(stream)?;
-    let ([verdict], rest) = split::<1>(&welcome)?;
-    let (version, rest) = split::<4>(rest)?;
-    let version = u32::from_le_bytes(version);
-    if verdict != 0 {
-        let reason = String::from_utf8_lossy(rest).into_owned();
-        return Err(Refusal::Refused(reason));
+impl Protocol {
+    fn strange(&self) -> Refusal {
+        let server = self.server;
+        let reason = format!("the other side does not speak the protocol of {server}s");
+        Refusal::Refused(reason)
     }
-    if version != VERSION {
-        return Err(Refusal::Refused(other_version(version)));
-    }
-    let (other, proof) = split::<NONCE_BYTES>(rest)?;
-    if token
-        .mac(b"drive", &own, &other)
-        .verify_slice(proof)
-        .is_err()
-    {
-        let reason = "it does not know the token; give both sides the same";
-        return Err(Refusal::Refused(reason.to_owned()));
-    }
-    let proof = token.mac(b"host", &own, &other).finalize().into_bytes();
-    frame::write(stream, &proof)?;
-    let verdict = next(stream)?;
-    match verdict.split_first() {
-        Some((0, [])) => Ok(()),
-        Some((_, reason)) => Err(Refusal::Refused(
-            String::from_utf8_lossy(reason).into_owned(),
-        )),
-        None => Err(strange()),
-    }
-}
 
-/// Answers a host's greeting, as a drive.
-pub(crate) fn welcome(stream: &mut (impl Read + Write), token: &Token) -> Result<(), Refusal> {
-    let hello = next(stream)?;
-    let (magic, rest) = split::<8>(&hello)?;
-    let (version, rest) = split::<4>(rest)?;
-    let version = u32::from_le_bytes(version);
-    if magic != *MAGIC {
-        return Err(strange());
+    fn without_token(who: &str) -> Refusal {
+        let reason = format!("{who} does not know the token; give both sides the same");
+        Refusal::Refused(reason)
     }
-    if version != VERSION {
-        let reason = format!(
-            "the drive speaks version {VERSION} of the protocol, and the host version {version}; update the older one"
-        );
-        let refusal = [&[1], &VERSION.to_le_bytes()[..], reason.as_bytes()].concat();
-        frame::write(stream, &refusal)?;
-        return Err(Refusal::Refused(reason));
-    }
-    let (other, _) = split::<NONCE_BYTES>(rest)?;
-    let own = nonce()?;
-    let proof = token.mac(b"drive", &other, &own).finalize().into_bytes();
-    frame::write(
-        stream,
-        &[&[0], &VERSION.to_le_bytes()[..], &own, &proof].concat(),
-    )?;
-    let proof = next(stream)?;
-    let is_proof = proof.len() == PROOF_BYTES;
-    if !is_proof
-        || token
-            .mac(b"host", &other, &own)
-            .verify_slice(&proof)
-            .is_err()
-    {
-        let reason = "the host does not know the token; give both sides the same";
-        frame::write(stream, &[&[1], reason.as_bytes()].concat())?;
-        return Err(Refusal::Refused(reason.to_owned()));
-    }
-    Ok(frame::write(stream, &[0])?)
-}
 
-fn other_version(version: u32) -> String {
-    format!(
-        "it speaks version {version} of the protocol, and this host version {VERSION}; update the older one"
-    )
+    /// Greets the side that listens.
+    pub(crate) fn greet(
+        &self,
+        stream: &mut (impl Read + Write),
+        token: &Token,
+    ) -> Result<(), Refusal> {
+        let own = nonce()?;
+        let hello = [&self.magic[..], &self.version.to_le_bytes(), &own].concat();
+        frame::write(stream, &hello)?;
+        let welcome = next(stream)?;
+        let strange = || self.strange();
+        let ([verdict], rest) = split::<1>(&welcome).ok_or_else(strange)?;
+        let (version, rest) = split::<4>(rest).ok_or_else(strange)?;
+        let version = u32::from_le_bytes(version);
+        if verdict != 0 {
+            let reason = String::from_utf8_lossy(rest).into_owned();
+            return Err(Refusal::Refused(reason));
+        }
+        if version != self.version {
+            let Self { client, .. } = self;
+            let own = self.version;
+            return Err(Refusal::Refused(format!(
+                "it speaks version {version} of the protocol, and this {client} version {own}; update the older one"
+            )));
+        }
+        let (other, proof) = split::<NONCE_BYTES>(rest).ok_or_else(strange)?;
+        let mac = token.mac(self.server.as_bytes(), &own, &other);
+        if mac.verify_slice(proof).is_err() {
+            return Err(Self::without_token("it"));
+        }
+        let mac = token.mac(self.client.as_bytes(), &own, &other);
+        frame::write(stream, &mac.finalize().into_bytes())?;
+        let verdict = next(stream)?;
+        match verdict.split_first() {
+            Some((0, [])) => Ok(()),
+            Some((_, reason)) => Err(Refusal::Refused(
+                String::from_utf8_lossy(reason).into_owned(),
+            )),
+            None => Err(strange()),
+        }
+    }
+
+    /// Answers the greeting of the side that connects.
+    pub(crate) fn welcome(
+        &self,
+        stream: &mut (impl Read + Write),
+        token: &Token,
+    ) -> Result<(), Refusal> {
+        let hello = next(stream)?;
+        let strange = || self.strange();
+        let (magic, rest) = split::<8>(&hello).ok_or_else(strange)?;
+        let (version, rest) = split::<4>(rest).ok_or_else(strange)?;
+        let version = u32::from_le_bytes(version);
+        if magic != *self.magic {
+            return Err(strange());
+        }
+        let Self { client, server, .. } = self;
+        let own_version = self.version;
+        if version != own_version {
+            let reason = format!(
+                "the {server} speaks version {own_version} of the protocol, and the {client} version {version}; update the older one"
+            );
+            let refusal = [&[1], &own_version.to_le_bytes()[..], reason.as_bytes()].concat();
+            frame::write(stream, &refusal)?;
+            return Err(Refusal::Refused(reason));
+        }
+        let (other, _) = split::<NONCE_BYTES>(rest).ok_or_else(strange)?;
+        let own = nonce()?;
+        let mac = token.mac(server.as_bytes(), &other, &own);
+        let proof = mac.finalize().into_bytes();
+        let welcome = [&[0], &own_version.to_le_bytes()[..], &own, &proof].concat();
+        frame::write(stream, &welcome)?;
+        let proof = next(stream)?;
+        let mac = token.mac(client.as_bytes(), &other, &own);
+        if proof.len() != PROOF_BYTES || mac.verify_slice(&proof).is_err() {
+            let refusal = Self::without_token(&format!("the {client}"));
+            if let Refusal::Refused(reason) = &refusal {
+                frame::write(stream, &[&[1], reason.as_bytes()].concat())?;
+            }
+            return Err(refusal);
+        }
+        Ok(frame::write(stream, &[0])?)
+    }
 }
 
 #[cfg(test)]
@@ -229,7 +273,7 @@ mod tests {
             heard: &framed(&hello),
             said: Vec::new(),
         };
-        let refused = reason(welcome(&mut stream, &token()));
+        let refused = reason(DRIVES.welcome(&mut stream, &token()));
         assert!(refused.contains("the host version 1"), "{refused}");
         let told = frame::read(&mut stream.said.as_slice(), GREETING_BYTES_MAX);
         let told = told.expect("a frame").expect("a message");
@@ -246,7 +290,7 @@ mod tests {
             heard: &framed(&refusal),
             said: Vec::new(),
         };
-        assert_eq!(reason(greet(&mut stream, &token())), said);
+        assert_eq!(reason(DRIVES.greet(&mut stream, &token())), said);
         let hello = frame::read(&mut stream.said.as_slice(), GREETING_BYTES_MAX);
         let hello = hello.expect("a frame").expect("a message");
         assert_eq!(&hello[..12], b"WAYDRIVE\x02\0\0\0");
@@ -256,7 +300,7 @@ mod tests {
             heard: &framed(&welcome),
             said: Vec::new(),
         };
-        let refused = reason(greet(&mut stream, &token()));
+        let refused = reason(DRIVES.greet(&mut stream, &token()));
         assert!(refused.contains("speaks version 1"), "{refused}");
     }
 }

@@ -10,10 +10,13 @@
 //! [`Reply`](waystation_documents::shard::Reply) travel as bytes. Answers come in pages that the host asks for one after
 //! the other, so a host that is slow is never flooded, and only what matches travels.
 //!
+//! [`compaction`] is for compactions in another process: a worker that listens, and the way of an engine to it.
+//!
 //! Both sides prove that they know the token before anything else is said. Connections speak TLS where the agent has a
 //! certificate and the host an authority; otherwise they are not encrypted. The host does not believe a drive what cannot be true, and an agent takes no names that lead out of its directory.
 
 mod agent;
+pub mod compaction;
 mod cursor;
 mod drives;
 mod error;

@@ -5,7 +5,7 @@
 
 use crate::drives::DriveSettings;
 use crate::frame::{self, MESSAGE_BYTES_MAX};
-use crate::greeting::{self, Refusal, Token};
+use crate::greeting::{DRIVES, Refusal, Token};
 use crate::message::{Answer, Call};
 use crate::tls::{self, Authorities, Stream};
 use std::io;
@@ -104,7 +104,7 @@ impl Link {
             socket.set_read_timeout(Some(CONNECTING))?;
             socket.set_write_timeout(Some(CONNECTING))?;
             let mut stream = Stream::new(socket, self.address.ip(), self.authorities.as_ref())?;
-            greeting::greet(&mut stream, &self.token)?;
+            DRIVES.greet(&mut stream, &self.token)?;
             Ok(stream)
         };
         match greeted() {

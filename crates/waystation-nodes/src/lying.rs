@@ -2,7 +2,7 @@
 //! that met it; other databases are not affected, and no lie makes a host wait or take memory without end.
 
 use crate::frame::{self, MESSAGE_BYTES_MAX};
-use crate::greeting::{self, Token};
+use crate::greeting::{DRIVES, Token};
 use crate::message::{Answer, Call};
 use crate::{DriveSettings, Drives};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -51,7 +51,7 @@ fn start(liar: Liar) -> SocketAddr {
 }
 
 fn talk(mut stream: &TcpStream, liar: Liar) {
-    if greeting::welcome(&mut stream, &token()).is_err() {
+    if DRIVES.welcome(&mut stream, &token()).is_err() {
         return;
     }
     while let Ok(Some(message)) = frame::read(&mut stream, MESSAGE_BYTES_MAX) {

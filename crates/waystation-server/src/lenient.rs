@@ -189,8 +189,8 @@ impl Requests {
         let is_too_long = std::mem::take(&mut self.is_line_too_long);
         self.at = match self.at {
             At::Request if line.is_empty() => At::Request,
-            At::Request => At::Field,
             At::Field if line.is_empty() => self.begin_body(),
+            At::Request => At::Field,
             At::Field => {
                 self.length = self.length.after(line, is_too_long);
                 At::Field

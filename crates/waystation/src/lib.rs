@@ -48,6 +48,14 @@ mod sst;
 pub mod storage;
 mod sync;
 
+/// Merges in another process: what the engine needs of a way to a worker, and what a worker runs.
+pub mod offload {
+    pub use crate::lsm::compaction::offload::{
+        JobControl, Link, LinkError, LocalReason, Offload, OffloadSettings, OffloadStats, Session,
+        Verification, Worker,
+    };
+}
+
 pub use db::{
     AreaStats, Db, DbIterator, DeviceHandle, DeviceStats, Entries, Entry, Exported, GraveStats,
     IterOptions, Snapshot, Stats, TableInfo, WriteBatch,

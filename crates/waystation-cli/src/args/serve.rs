@@ -107,4 +107,6 @@ pub(crate) struct Drive {
     /// The key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) worker: super::UseWorker,
 }

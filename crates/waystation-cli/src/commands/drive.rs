@@ -1,7 +1,7 @@
 //! `drive`: the agent of a drive, until a signal stops it.
 
 use super::serve::print_warnings;
-use super::{Context, require_path};
+use super::{Context, require_path, worker};
 use crate::args::Drive;
 use crate::failure::{CANNOT_OPEN, Failure, USAGE};
 use std::path::Path;
@@ -22,6 +22,7 @@ pub(super) fn drive(context: &mut Context, args: &Drive) -> Result<(), Failure> 
         let identity = Identity::read(certificate, key);
         settings.tls = Some(identity.map_err(|error| failure(&error))?);
     }
+    settings.options.offload = worker::offload(&args.worker)?;
     let agent = Agent::bind(&settings).map_err(|error| failure(&error))?;
     let stopper = agent.stopper();
     ctrlc::set_handler(move || stopper.stop())
@@ -37,7 +38,10 @@ pub(super) fn drive(context: &mut Context, args: &Drive) -> Result<(), Failure> 
 
 pub(super) fn failure(error: &AgentError) -> Failure {
     let code = match error {
-        AgentError::Token(_) | AgentError::Tls { .. } => USAGE,
+        AgentError::Token(_)
+        | AgentError::Tls { .. }
+        | AgentError::NoToken(_)
+        | AgentError::NoDirectory => USAGE,
         _ => CANNOT_OPEN,
     };
     Failure::new(code, error.to_string())

@@ -1,6 +1,7 @@
 //! compact, checkpoint, repair, export-leveldb.
 
-use super::{Context, open_existing, require_path};
+use super::worker::offload_text;
+use super::{Context, open_existing, open_with_worker, require_path};
 use crate::args::{Checkpoint, Compact, Export, ExportCompression, Repair};
 use crate::failure::Failure;
 use crate::notation::Style;
@@ -9,23 +10,34 @@ use crate::progress::{Unit, bar, spinner};
 use serde::Serialize;
 use std::ops::Bound;
 use std::sync::Arc;
+use waystation::offload::OffloadStats;
 use waystation::repair::{self, Resurrection};
 use waystation::storage::{OsStorage, Storage};
 use waystation::{Compression, Options};
 
-/// How long it took, as JSON.
+/// How long it took, and what a worker did of it, as JSON.
 #[derive(Serialize)]
 struct Took {
     seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offload: Option<OffloadStats>,
 }
 
-fn say_done(context: &mut Context, what: &str, seconds: f64) -> Result<(), Failure> {
+fn say_done(
+    context: &mut Context,
+    what: &str,
+    seconds: f64,
+    offload: Option<OffloadStats>,
+) -> Result<(), Failure> {
     if context.output.is_json() {
-        context.output.json(&Took { seconds })?;
-    } else {
-        context
-            .output
-            .line(format_args!("{what} in {seconds:.2} s"))?;
+        context.output.json(&Took { seconds, offload })?;
+        return Ok(());
+    }
+    context
+        .output
+        .line(format_args!("{what} in {seconds:.2} s"))?;
+    if let Some(offload) = &offload {
+        context.output.line(offload_text(offload))?;
     }
     Ok(())
 }
@@ -35,16 +47,18 @@ pub(super) fn compact(context: &mut Context, args: Compact) -> Result<(), Failur
     let style = Style::from(args.notation);
     let from = args.from.map(|key| style.parse(&key)).transpose()?;
     let to = args.to.map(|key| style.parse(&key)).transpose()?;
-    let db = open_existing(&args.db)?;
+    let db = open_with_worker(&args.db, false, &args.worker)?;
     let progress = spinner("compacting", context.quiet);
     let lower = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
     let upper = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
     let compacted = db.compact_range(lower, upper);
     progress.finish_and_clear();
+    let offload = db.stats().tree.offload;
     // A failed compaction takes nothing away: close in any case, and report the first failure.
     let closed = db.close();
     compacted.and(closed)?;
-    say_done(context, "compacted", progress.elapsed().as_secs_f64())
+    let seconds = progress.elapsed().as_secs_f64();
+    say_done(context, "compacted", seconds, offload)
 }
 
 /// Makes a copy that can be opened by itself.
@@ -56,7 +70,8 @@ pub(super) fn checkpoint(context: &mut Context, args: &Checkpoint) -> Result<(),
     progress.finish_and_clear();
     let closed = db.close();
     copied.and(closed)?;
-    say_done(context, "checkpoint made", progress.elapsed().as_secs_f64())
+    let seconds = progress.elapsed().as_secs_f64();
+    say_done(context, "checkpoint made", seconds, None)
 }
 
 /// Saves what can be read.

@@ -12,9 +12,10 @@ mod model;
 mod place;
 mod read;
 mod serve;
+mod worker;
 mod write;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, UseWorker};
 use crate::failure::Failure;
 use crate::output::{JsonTarget, Output};
 use std::path::Path;
@@ -49,6 +50,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::City(args) => crate::city::city(&mut context, &args),
         Command::Serve(args) => serve::serve(&mut context, args),
         Command::Drive(args) => drive::drive(&mut context, &args),
+        Command::CompactWorker(args) => worker::compact_worker(&mut context, args),
         Command::Ip(command) => ip::ip(&mut context, &command),
         Command::DriveModel(command) => model::model(&mut context, &command),
         Command::Compact(args) => maintain::compact(&mut context, args),
@@ -84,6 +86,21 @@ fn try_open_existing(path: &Path) -> Result<Result<Db, Error>, Failure> {
 fn open_or_create(path: &Path) -> Result<Db, Failure> {
     require_path(path)?;
     Ok(Db::open(path, options_of(path)?)?)
+}
+
+/// Opens a database for a command that may have a worker merge.
+fn open_with_worker(
+    path: &Path,
+    create_if_missing: bool,
+    worker: &UseWorker,
+) -> Result<Db, Failure> {
+    require_path(path)?;
+    let options = Options {
+        create_if_missing,
+        offload: worker::offload(worker)?,
+        ..options_of(path)?
+    };
+    Ok(Db::open(path, options)?)
 }
 
 /// The options that a database asks for: its device extractor, if it has one.

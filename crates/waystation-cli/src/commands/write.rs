@@ -1,6 +1,7 @@
 //! put, delete, import.
 
-use super::{Context, open_existing, open_or_create};
+use super::worker::offload_text;
+use super::{Context, open_existing, open_or_create, open_with_worker};
 use crate::args::{Delete, Import, Put};
 use crate::failure::{Failure, USAGE};
 use crate::notation::Style;
@@ -10,6 +11,7 @@ use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+use waystation::offload::OffloadStats;
 use waystation::{Db, Durability, KEY_BYTES_MAX, VALUE_BYTES_MAX, WriteBatch};
 
 /// A line that is imported is shorter (bytes): up to four characters stand for a byte.
@@ -76,6 +78,8 @@ struct Imported {
     lines: u64,
     key_and_value_bytes: u64,
     seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offload: Option<OffloadStats>,
 }
 
 /// Stores lines `key<TAB>value`, in atomic batches.
@@ -88,11 +92,12 @@ pub(super) fn import(context: &mut Context, args: &Import) -> Result<(), Failure
         let total = file.metadata().map_or(0, |metadata| metadata.len());
         (Box::new(file), total)
     };
-    let db = open_or_create(&args.db)?;
+    let db = open_with_worker(&args.db, true, &args.worker)?;
     let progress = bar("importing", Unit::Bytes, total, context.quiet);
     let result = import_lines(&db, source, style, args.batch, |bytes| progress.inc(bytes));
     progress.finish_and_clear();
     let elapsed = progress.elapsed();
+    let offload = db.stats().tree.offload;
     // Whole batches before a bad line stay: close before saying what was wrong.
     db.close()?;
     let (lines, key_and_value_bytes) = result?;
@@ -103,6 +108,7 @@ pub(super) fn import(context: &mut Context, args: &Import) -> Result<(), Failure
             lines,
             key_and_value_bytes,
             seconds,
+            offload,
         })?;
     } else {
         #[expect(clippy::cast_sign_loss, reason = "a rate is not negative")]
@@ -113,6 +119,9 @@ pub(super) fn import(context: &mut Context, args: &Import) -> Result<(), Failure
             bytes_text(key_and_value_bytes),
             count_text(rate)
         ))?;
+        if let Some(offload) = &offload {
+            context.output.line(offload_text(offload))?;
+        }
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
-//! A compaction as a message: the job that an executor gets, and the report it answers with.
+//! A compaction as messages: the job that an executor gets, the report it answers with, and what an engine and a worker
+//! say to each other meanwhile.
 //!
-//! Both are complete: an executor that sees the input tables needs nothing else of the database, and the engine needs
+//! Job and report are complete: an executor that sees the input tables needs nothing else of the database, and the engine needs
 //! nothing but the report and the output tables to verify the result and to install it.
 //!
 //! Engine and executor may be of different versions. So a message is a list of tagged fields: a reader skips the
@@ -8,12 +9,17 @@
 //! which must not be skipped raises the lowest version of readers, which stands at the front; an older reader refuses
 //! the message, and the engine runs the job itself. The bytes: docs/formats/compaction-job.md.
 
+mod exchange;
 mod fields;
 mod job;
 mod report;
 #[cfg(test)]
 mod tests;
 
+pub use exchange::{
+    Answer, Begin, Call, JobState, MESSAGE_BYTES_MAX, Request, is_job_directory_name,
+    job_directory_name,
+};
 pub use job::{Facts, Grandparent, Graves, InputLevel, Job, JobId, Layout, Limits, Table};
 pub use report::{Counters, Failure, Outcome, Report};
 
@@ -27,9 +33,11 @@ pub const VERSION: u32 = 1;
 /// The lowest version of readers that understand what this crate writes.
 const READER_MIN: u32 = 1;
 
-/// The first bytes of a job and of a report.
+/// The first bytes of each kind of message.
 const JOB_MAGIC: [u8; 8] = *b"WSCOMJOB";
 const REPORT_MAGIC: [u8; 8] = *b"WSCOMREP";
+const REQUEST_MAGIC: [u8; 8] = *b"WSCOMREQ";
+const ANSWER_MAGIC: [u8; 8] = *b"WSCOMANS";
 /// The bytes of the checksum at a message's end.
 const CHECKSUM_BYTES: usize = 4;
 

@@ -134,6 +134,112 @@ fn altered(message: &[u8], reader_min: u32, more: &[u8]) -> Vec<u8> {
     out
 }
 
+fn requests() -> [Request; 3] {
+    let request = |call| Request {
+        id: job().id,
+        attempt: 2,
+        call,
+    };
+    [
+        request(Call::Begin(Box::new(Begin {
+            directory: b"/data/cars".to_vec(),
+            job: job(),
+            lease_ms: 10_000,
+            bytes_max: 1 << 30,
+        }))),
+        request(Call::Watch(250)),
+        request(Call::Cancel),
+    ]
+}
+
+fn answers() -> [Answer; 3] {
+    let answer = |state| Answer {
+        id: job().id,
+        attempt: 2,
+        state,
+    };
+    [
+        answer(JobState::Waiting),
+        answer(JobState::Running(4096)),
+        answer(JobState::Over(report())),
+    ]
+}
+
+#[test]
+fn requests_and_answers_travel() {
+    for request in requests() {
+        assert_eq!(Request::decode(&request.encode()), Ok(request));
+    }
+    for answer in answers() {
+        assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
+    }
+}
+
+/// The messages of version 1, as they were recorded.
+#[test]
+fn recorded_requests_and_answers_are_read() {
+    let recorded: [&[u8]; 6] = [
+        include_bytes!("testdata/begin-1"),
+        include_bytes!("testdata/watch-1"),
+        include_bytes!("testdata/cancel-1"),
+        include_bytes!("testdata/waiting-1"),
+        include_bytes!("testdata/running-1"),
+        include_bytes!("testdata/over-1"),
+    ];
+    for (request, recorded) in requests().iter().zip(&recorded[..3]) {
+        assert_eq!(Request::decode(recorded).as_ref(), Ok(request));
+        assert_eq!(&*request.encode(), *recorded);
+    }
+    for (answer, recorded) in answers().iter().zip(&recorded[3..]) {
+        assert_eq!(Answer::decode(recorded).as_ref(), Ok(answer));
+        assert_eq!(&*answer.encode(), *recorded);
+    }
+}
+
+#[test]
+fn an_exchange_is_about_one_job_and_attempt() {
+    let [begin, ..] = requests();
+    let other = Request {
+        attempt: 3,
+        ..begin.clone()
+    };
+    assert!(Request::decode(&other.encode()).is_err());
+    let [_, _, over] = answers();
+    let other = Answer { attempt: 3, ..over };
+    assert!(Answer::decode(&other.encode()).is_err());
+    for kind in [0, 9] {
+        let mut fields = FieldWriter::default();
+        fields.number(3, kind);
+        assert!(Request::decode(&seal(REQUEST_MAGIC, fields.finish())).is_err());
+        assert!(Answer::decode(&seal(ANSWER_MAGIC, fields.finish())).is_err());
+    }
+    let mut empty = FieldWriter::default();
+    empty.number(3, 1).number(2, 1);
+    assert!(Request::decode(&seal(REQUEST_MAGIC, empty.finish())).is_err());
+    let mut empty = FieldWriter::default();
+    empty.number(3, 3).number(2, 1);
+    assert!(Answer::decode(&seal(ANSWER_MAGIC, empty.finish())).is_err());
+}
+
+#[test]
+fn directories_of_jobs_have_names_that_nothing_else_has() {
+    let name = job_directory_name(JobId(*b"sixteen bytes id"), 12);
+    assert_eq!(name, "compaction-7369787465656e206279746573206964-12");
+    assert!(is_job_directory_name(&name));
+    for other in [
+        "compaction-",
+        "compaction-7369787465656e206279746573206964",
+        "compaction-7369787465656e206279746573206964-",
+        "compaction-7369787465656e206279746573206964-x",
+        "compaction-7369787465656e206279746573206964-1/../..",
+        "compaction-7369-1",
+        "xcompaction-7369787465656e206279746573206964-1",
+        "000005.ldb",
+    ] {
+        assert!(!is_job_directory_name(other), "{other}");
+    }
+}
+
 #[test]
 fn fields_of_later_versions_are_skipped_and_readers_too_old_refuse() {
     let mut more = FieldWriter::default();
@@ -201,6 +307,14 @@ fn what_is_no_job_is_refused() {
 
 #[test]
 fn every_flipped_bit_and_every_cut_is_noticed() {
+    let exchanged = requests().map(|it| it.encode());
+    for message in exchanged.into_iter().chain(answers().map(|it| it.encode())) {
+        for bit in 0..message.len() * 8 {
+            let mut flipped = message.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(Request::decode(&flipped).is_err() && Answer::decode(&flipped).is_err());
+        }
+    }
     for message in [job().encode(), report().encode()] {
         for bit in 0..message.len() * 8 {
             let mut flipped = message.clone();
@@ -219,6 +333,12 @@ proptest! {
     fn any_fields_are_read_or_refused(fields in proptest::collection::vec(any::<u8>(), 0..300)) {
         if let Ok(job) = Job::decode(&seal(JOB_MAGIC, &fields)) {
             prop_assert_eq!(Job::decode(&job.encode()), Ok(job));
+        }
+        if let Ok(request) = Request::decode(&seal(REQUEST_MAGIC, &fields)) {
+            prop_assert_eq!(Request::decode(&request.encode()), Ok(request));
+        }
+        if let Ok(answer) = Answer::decode(&seal(ANSWER_MAGIC, &fields)) {
+            prop_assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
         }
         if let Ok(report) = Report::decode(&seal(REPORT_MAGIC, &fields)) {
             prop_assert_eq!(Report::decode(&report.encode()), Ok(report));

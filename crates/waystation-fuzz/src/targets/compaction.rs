@@ -1,15 +1,15 @@
-//! What travels when a compaction runs elsewhere: the job, and the report of it.
+//! What travels when a compaction runs elsewhere: the job, the report of it, and what is asked and answered meanwhile.
 
 use waystation_format::checksum::{crc32c, mask};
 use waystation_format::compaction::{
-    Counters, Facts, Failure, Grandparent, Graves, InputLevel, Job, JobId, Layout, Limits, Outcome,
-    Report, Table,
+    Answer, Begin, Call, Counters, Facts, Failure, Grandparent, Graves, InputLevel, Job, JobId,
+    JobState, Layout, Limits, Outcome, Report, Request, Table, is_job_directory_name,
 };
 
 /// Messages as they come, then the same bytes as the fields of messages whose checksums fit.
 pub(super) fn compaction(bytes: &[u8]) {
     read(bytes);
-    for magic in [b"WSCOMJOB", b"WSCOMREP"] {
+    for magic in [b"WSCOMJOB", b"WSCOMREP", b"WSCOMREQ", b"WSCOMANS"] {
         let mut message = magic.to_vec();
         message.extend_from_slice(&[1, 0, 0, 0, 1, 0, 0, 0]);
         message.extend_from_slice(bytes);
@@ -29,9 +29,20 @@ fn read(message: &[u8]) {
     if let Ok(report) = Report::decode(message) {
         assert_eq!(Report::decode(&report.encode()), Ok(report));
     }
+    if let Ok(request) = Request::decode(message) {
+        assert_eq!(Request::decode(&request.encode()), Ok(request));
+    }
+    if let Ok(answer) = Answer::decode(message) {
+        assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
+    }
+    if let Ok(name) = std::str::from_utf8(message)
+        && is_job_directory_name(name)
+    {
+        assert!(!name.contains(['/', '\\', '.', '\0']), "{name}");
+    }
 }
 
-/// A job and reports, and their fields alone.
+/// A job, reports, requests and answers, and their fields alone.
 pub(super) fn compaction_seeds() -> Vec<Vec<u8>> {
     let facts = Facts {
         smallest_sequence: 1,
@@ -95,6 +106,24 @@ pub(super) fn compaction_seeds() -> Vec<Vec<u8>> {
         "the disk is full".to_owned(),
     ));
     let mut seeds = vec![job.encode(), done.encode(), failed.encode()];
+    let begin = Call::Begin(Box::new(Begin {
+        directory: b"/data/cars".to_vec(),
+        job: job.clone(),
+        lease_ms: 10_000,
+        bytes_max: 1 << 30,
+    }));
+    for call in [begin, Call::Watch(250), Call::Cancel] {
+        let (id, attempt) = (job.id, 1);
+        seeds.push(Request { id, attempt, call }.encode());
+    }
+    for state in [
+        JobState::Waiting,
+        JobState::Running(4096),
+        JobState::Over(done),
+    ] {
+        let (id, attempt) = (job.id, 1);
+        seeds.push(Answer { id, attempt, state }.encode());
+    }
     for message in seeds.clone() {
         seeds.push(message[16..message.len() - 4].to_vec());
     }

@@ -20,6 +20,7 @@ use crate::devices::settle::note_settling;
 use crate::devices::upper::Upper;
 use crate::directory::{
     CHECKPOINT_NAME, DEVICES_STATE, DRAFTS, JOURNAL_NAME, LOCK_NAME, LOG_STATE, destroy,
+    remove_job_directories,
 };
 use crate::error::{Error, Result};
 use crate::log::{self, Log, LogBlocks, LogSettings, Record, Recovered, SegmentLengths};
@@ -244,7 +245,7 @@ fn make_room(storage: &dyn Storage, path: &Path) -> Result<()> {
             storage.remove(&path.join(entry.name))?;
         }
     }
-    Ok(())
+    remove_job_directories(storage, path)
 }
 
 /// How long segments of the log are, and short ones where there is little room.
@@ -338,6 +339,7 @@ pub(super) fn tree_settings(options: &Options) -> TreeSettings {
         shape: Shape::new(options.memtable_bytes as u64, options.table_bytes as u64),
         max_open_tables: options.max_open_tables,
         compaction_bytes_per_second: options.compaction_bytes_per_second,
+        offload: options.offload.clone(),
     }
 }
 

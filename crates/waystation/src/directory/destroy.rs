@@ -1,6 +1,6 @@
 //! Removing a database: its files by their names, and the directory if nothing else is in it.
 
-use super::{LOCK_NAME, is_of_database};
+use super::{LOCK_NAME, is_of_database, remove_job_directories};
 use crate::error::Result;
 use crate::storage::Storage;
 use std::path::Path;
@@ -16,6 +16,7 @@ pub(crate) fn destroy(storage: &dyn Storage, dir: &Path) -> Result<()> {
     let is_file = |entry: &&crate::storage::Entry| {
         !entry.is_dir && entry.name != LOCK_NAME && is_of_database(&entry.name)
     };
+    remove_job_directories(storage, dir)?;
     // What makes it a database goes first: half of one is never taken for a whole one.
     let (first, rest): (Vec<_>, Vec<_>) = entries
         .iter()

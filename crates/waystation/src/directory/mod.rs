@@ -5,10 +5,12 @@
 
 mod destroy;
 mod files;
+mod job;
 mod names;
 mod unfinished;
 
 pub(crate) use destroy::destroy;
 pub(crate) use files::{read_file, replace_file};
+pub(crate) use job::{JobDirectory, remove_job_directories};
 pub(crate) use names::*;
 pub(crate) use unfinished::{Unfinished, refuse_used, sync_parent};

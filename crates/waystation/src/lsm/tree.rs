@@ -29,6 +29,7 @@ pub(crate) use load::{Load, Place};
 pub use stats::{LevelStats, TreeStats, WorkStats};
 pub(crate) use tree_copy::{CopiedTable, TreeCopy};
 
+use super::compaction::offload::{Offload, RemoteExecutor};
 use super::compaction::{CompactionExecutor, Hidden, LocalExecutor, Running, Shape};
 use super::iter::{LevelIterator, Run, Source};
 use super::version::{LEVELS, State, UserRange, Version, VersionSet};
@@ -57,6 +58,8 @@ pub(crate) struct TreeSettings {
     pub max_open_tables: usize,
     /// What compactions may write (bytes per second), all together; 0 for no limit.
     pub compaction_bytes_per_second: usize,
+    /// What runs merges in another process.
+    pub offload: Option<Offload>,
 }
 
 /// Says which versions are hidden from all readers at a sequence number or later.
@@ -103,6 +106,10 @@ impl Tree {
         );
         let rate = settings.compaction_bytes_per_second;
         let compaction_rate = (rate > 0).then(|| Arc::new(RateLimit::new(rate)));
+        let executor: Box<dyn CompactionExecutor> = match settings.offload.clone() {
+            Some(offload) => Box::new(RemoteExecutor::new(offload, dir)),
+            None => Box::new(LocalExecutor),
+        };
         let tree = Self {
             compaction_rate,
             storage: Arc::clone(storage),
@@ -117,7 +124,7 @@ impl Tree {
             hidden: OnceLock::new(),
             last_snapshot: AtomicU64::new(0),
             totals: Mutex::new(Totals::default()),
-            executor: Box::new(LocalExecutor),
+            executor,
             seek_credit: SeekCredit::default(),
         };
         tree.take_over_logs(&found.foreign_logs)?;

@@ -2,6 +2,7 @@
 
 use crate::background::DiskSizes;
 use crate::error::{Error, Result};
+use crate::lsm::compaction::offload::Offload;
 use crate::lsm::version::may_be_named;
 use crate::storage::Transfer;
 use crate::storage::memory_bytes;
@@ -234,6 +235,9 @@ settings! {
         /// The most bytes that all compactions together write per second, where other programs use the drive too. Flushes are
         /// not held back. 0 for no limit, or at least 1 MiB; a low limit slows writers down.
         compaction_bytes_per_second: usize = 0, "0";
+        /// Have a worker in another process run merges; see `offload::Offload`. A limit on the rate of compactions keeps them
+        /// here.
+        offload: Option<Offload> = None, "none: merges run in this process";
     }
 }
 

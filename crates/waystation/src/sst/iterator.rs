@@ -13,7 +13,7 @@ use std::sync::Arc;
 use waystation_format::FormatError;
 use waystation_format::block::{Block, BlockIter};
 use waystation_format::key::split;
-use waystation_format::table::{BlockHandle, TRAILER_BYTES};
+use waystation_format::table::{BlockHandle, StoredBlock, TRAILER_BYTES};
 
 /// How many blocks in a row go through the cache.
 const CACHED_RUN: u32 = 4;
@@ -238,6 +238,20 @@ impl InternalIterator for TableIterator {
     #[inline]
     fn value(&self) -> &[u8] {
         self.block.as_ref().map_or(&[], BlockIter::value)
+    }
+}
+
+impl Table {
+    /// Reads every data block and compares its checksum, without unpacking it.
+    pub(crate) fn check_blocks(&self) -> Result<()> {
+        let mut ahead = ReadAhead::default();
+        for position in 0..self.index().len() {
+            let handle = self.index().handle(position);
+            let stored = ahead.read(self, handle)?;
+            StoredBlock::check(stored).map_err(|error| self.damaged(handle, &error))?;
+            ahead.step(Direction::Forward);
+        }
+        Ok(())
     }
 }
 

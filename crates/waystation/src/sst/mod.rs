@@ -18,6 +18,7 @@ mod reader;
 mod table_cache;
 #[cfg(test)]
 pub(crate) mod tests;
+mod walk;
 
 pub(crate) use block_cache::BlockCache;
 pub(crate) use builder::TableBuilder;
@@ -29,4 +30,5 @@ pub(crate) use merging::MergingIterator;
 pub(crate) use meta::{LearntFacts, TableFacts, TableMeta};
 pub(crate) use reader::Table;
 pub(crate) use table_cache::TableCache;
+pub(crate) use walk::Walk;
 pub(crate) use waystation_format::table::{Compression, TableOptions as TableSettings};

@@ -69,6 +69,13 @@ pub(crate) struct Margins {
 }
 
 impl Margins {
+    /// Where nothing is kept free.
+    pub(crate) const NONE: Self = Self {
+        short: 0,
+        ring: 0,
+        together: 0,
+    };
+
     /// What only the ring held, as an opening lays it out.
     fn laid_out(self) -> u64 {
         laid_out(self.ring + self.ring / ACROSS_SHARE)

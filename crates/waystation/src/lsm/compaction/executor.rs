@@ -8,6 +8,7 @@
 //! nothing.
 
 use super::message::{job_message, job_of, report_message, result_of};
+use super::offload::OffloadStats;
 use super::{Job, JobResult, Workplace, run};
 use crate::error::{Error, Result};
 use crate::lsm::iter::{LevelIterator, Run};
@@ -21,6 +22,11 @@ pub(crate) trait CompactionExecutor: Send + Sync {
     /// Runs `job`. Then its tables are complete, durable and known to the caller alone; or there are none, and an error
     /// tells why.
     fn execute(&self, job: &Job, place: &Workplace<'_>) -> Result<JobResult>;
+
+    /// What ran elsewhere; `None` if nothing can.
+    fn offload_stats(&self) -> Option<OffloadStats> {
+        None
+    }
 }
 
 /// The executor in this process, on the thread of its caller.
@@ -43,9 +49,10 @@ fn by_message(bytes: &[u8], place: &Workplace<'_>) -> Result<JobResult> {
     let message = message::Job::decode(bytes).map_err(|error| unreadable("job", &error))?;
     let job = job_of(&message, place.tables.order())?;
     let result = merge_tables(&job, place)?;
-    let report = report_message(&result, message.id).encode();
+    let run = (message.id, message.attempt);
+    let report = report_message(&result, run).encode();
     let report = Report::decode(&report).map_err(|error| unreadable("report", &error))?;
-    result_of(&report, message.id, &job)
+    result_of(&report, run, &job)
 }
 
 fn unreadable(what: &str, error: &FormatError) -> Error {
@@ -53,7 +60,7 @@ fn unreadable(what: &str, error: &FormatError) -> Error {
 }
 
 /// Merges the tables of `job`, without leaving their blocks in the cache.
-fn merge_tables(job: &Job, place: &Workplace<'_>) -> Result<JobResult> {
+pub(super) fn merge_tables(job: &Job, place: &Workplace<'_>) -> Result<JobResult> {
     let cursor = |run| LevelIterator::for_merge(Arc::clone(place.tables), run);
     let mut cursors = Vec::new();
     for input in &job.inputs {

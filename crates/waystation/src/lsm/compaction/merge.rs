@@ -9,7 +9,7 @@ use waystation_format::key::{TRAILER_BYTES, user_key};
 use waystation_format::order::Order;
 
 /// How many entries pass between two questions whether to give up.
-const CANCEL_INTERVAL: u64 = 1024;
+pub(super) const CANCEL_INTERVAL: u64 = 1024;
 
 /// Where kept entries go.
 pub(super) trait Output {

@@ -15,7 +15,7 @@ use crate::sync::Arc;
 use waystation_format::compaction::{self as message, JobId, Outcome, Report};
 use waystation_format::order::Order;
 
-/// The job as a message, or `None` if it cannot leave. Its user keys are in `order`.
+/// The job as a message of its first attempt, or `None` if it cannot leave. Its user keys are in `order`.
 pub(super) fn job_message(job: &Job, id: JobId, order: &Order) -> Option<message::Job> {
     let graves = &job.hidden.graves;
     if !order.is_bytewise() || !graves.spilled().is_empty() {
@@ -123,12 +123,12 @@ fn hidden_of(graves: &message::Graves) -> Option<Hidden> {
     Some(hidden)
 }
 
-/// The report of `result`, which is that of the job of this name.
-pub(super) fn report_message(result: &JobResult, id: JobId) -> Report {
+/// The report of `result`, which is that of this attempt at the job of this name.
+pub(super) fn report_message(result: &JobResult, (id, attempt): (JobId, u64)) -> Report {
     let counters = &result.counters;
     Report {
         id,
-        attempt: 1,
+        attempt,
         outcome: Outcome::Done(result.outputs.iter().map(table_message).collect()),
         counters: message::Counters {
             entries_in: counters.entries_in,
@@ -141,13 +141,13 @@ pub(super) fn report_message(result: &JobResult, id: JobId) -> Report {
     }
 }
 
-/// What a report says of `job`, which is the one of this name.
-pub(super) fn result_of(report: &Report, id: JobId, job: &Job) -> Result<JobResult> {
+/// What a report says of this attempt at `job`, which has this name.
+pub(super) fn result_of(report: &Report, run: (JobId, u64), job: &Job) -> Result<JobResult> {
     let refuse = |reason: &str| {
         let message = format!("the report of a compaction job {reason}");
         Err(Error::InvalidArgument(message))
     };
-    if (report.id, report.attempt) != (id, 1) {
+    if (report.id, report.attempt) != run {
         return refuse("is that of another job, or of an earlier attempt");
     }
     let outputs: Vec<TableMeta> = match &report.outcome {

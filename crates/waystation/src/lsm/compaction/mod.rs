@@ -3,7 +3,7 @@
 //! Two halves that never meet except through plain data:
 //! - [`pick`] is a pure function from a version, the settings and the running jobs to a [`Choice`];
 //! - [`Job`] describes a merge so fully that any [`CompactionExecutor`] that sees the files can run it;
-//!   [`LocalExecutor`] is the one in this process. Its result is a list of finished tables, which the tree verifies and
+//!   [`LocalExecutor`] is the one in this process, [`offload`] has the one that asks a worker. Its result is a list of finished tables, which the tree verifies and
 //!   installs.
 //!
 //! Several jobs may run at once. What keeps them apart is the [`Running`] set: no table is an input twice, and
@@ -23,6 +23,7 @@ mod hidden;
 mod job;
 mod merge;
 mod message;
+pub(crate) mod offload;
 mod pick;
 mod retain;
 mod run;

@@ -17,12 +17,16 @@ pub(crate) struct Workplace<'a> {
     pub storage: &'a Arc<dyn Storage>,
     /// The tables of the directory.
     pub tables: &'a Arc<TableCache>,
+    /// The tables of the directory that outputs are written to.
+    pub outputs: &'a Arc<TableCache>,
     /// How fast, if there is a limit.
     pub rate: Option<&'a Arc<RateLimit>>,
     /// Gives a file number that no file has.
     pub new_number: &'a dyn Fn() -> u64,
     /// Whether the job is to be given up.
     pub cancelled: &'a dyn Fn() -> bool,
+    /// Whether writers wait for level 0.
+    pub is_pressed: &'a dyn Fn() -> bool,
 }
 
 /// What a job made.
@@ -76,8 +80,8 @@ pub(crate) fn run<I: EntryStream>(
 /// Removes tables that no version knows. A file that stays is a leftover for the next open to remove.
 pub(crate) fn remove_outputs(place: &Workplace<'_>, outputs: &[TableMeta]) {
     for table in outputs {
-        place.tables.evict(table.number);
-        if let Err(error) = place.storage.remove(&place.tables.path(table.number)) {
+        place.outputs.evict(table.number);
+        if let Err(error) = place.storage.remove(&place.outputs.path(table.number)) {
             log::warn!("a table of a failed job stays for now: {error}");
         }
     }
@@ -87,10 +91,10 @@ pub(crate) fn remove_outputs(place: &Workplace<'_>, outputs: &[TableMeta]) {
 fn verify(place: &Workplace<'_>, outputs: &[TableMeta], counters: &Counters) -> Result<()> {
     let mut entries = 0;
     for table in outputs {
-        let found = place.tables.get(table)?.facts();
+        let found = place.outputs.get(table)?.facts();
         if found != table.facts() {
             let reason = "what the table says of itself is not what was written into it";
-            let path = place.tables.path(table.number);
+            let path = place.outputs.path(table.number);
             return Err(Error::corruption(path, table.file_bytes, reason));
         }
         entries += found.map_or(0, |facts| facts.entries);
@@ -100,8 +104,8 @@ fn verify(place: &Workplace<'_>, outputs: &[TableMeta], counters: &Counters) -> 
     }
     let written = counters.entries_out;
     let reason = format!("a merge wrote {written} entries, and its tables hold {entries}");
-    let path = outputs.first().map_or(place.tables.path(0), |table| {
-        place.tables.path(table.number)
+    let path = outputs.first().map_or(place.outputs.path(0), |table| {
+        place.outputs.path(table.number)
     });
     Err(Error::corruption(path, 0, reason))
 }
@@ -118,7 +122,7 @@ impl Outputs<'_> {
     #[cold]
     fn begin(&mut self) -> Result<&mut TableBuilder> {
         let number = (self.place.new_number)();
-        let path = self.place.tables.path(number);
+        let path = self.place.outputs.path(number);
         let settings = self.settings.clone();
         let builder = TableBuilder::create(self.place.storage, &path, number, settings)
             .map(|builder| builder.at_rate(self.place.rate.cloned()))

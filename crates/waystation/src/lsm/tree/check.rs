@@ -5,10 +5,9 @@ use crate::error::Result;
 use crate::lsm::iter::Source;
 use crate::lsm::version::{Change, Version};
 use crate::sst::InternalIterator;
-use crate::sst::{TableFacts, TableMeta};
+use crate::sst::Walk;
 use crate::sync::Arc;
-use std::cmp::Ordering;
-use waystation_format::key::{InternalKey, ValueKind, user_key};
+use waystation_format::key::user_key;
 use waystation_format::order::Order;
 
 /// What a check looked at, and what it found.
@@ -63,13 +62,17 @@ impl Tree {
                     reason,
                 });
             };
-            match self.walk(table) {
+            match self
+                .tables
+                .get(table)
+                .and_then(|opened| Walk::over(&opened))
+            {
                 Err(error) => problem(error.to_string()),
                 Ok(walk) => {
                     walk.compare(table, known_through)
                         .into_iter()
                         .for_each(&mut problem);
-                    report.entries += walk.facts.entries;
+                    report.entries += walk.entries();
                 }
             }
         }
@@ -77,22 +80,6 @@ impl Tree {
             self.check_depths(&version, &mut report)?;
         }
         Ok(report)
-    }
-
-    /// Reads all entries of a table.
-    fn walk(&self, table: &TableMeta) -> Result<Walk> {
-        let opened = self.tables.get(table)?;
-        let mut walk = Walk {
-            told: opened.facts(),
-            ..Walk::default()
-        };
-        let mut cursor = opened.scan();
-        cursor.seek_to_first()?;
-        while cursor.valid() {
-            walk.add(self.order(), cursor.key());
-            cursor.next()?;
-        }
-        Ok(walk)
     }
 
     /// For every key, a place that is looked at earlier holds newer versions than one looked at later: one pass
@@ -137,80 +124,4 @@ impl Tree {
 fn least(order: &Order, places: &[Source]) -> Option<usize> {
     let valid = (0..places.len()).filter(|&place| places[place].valid());
     valid.min_by(|&a, &b| order.compare_internal(places[a].key(), places[b].key()))
-}
-
-/// What walking over a table found.
-#[derive(Default)]
-struct Walk {
-    facts: TableFacts,
-    told: Option<TableFacts>,
-    smallest: Vec<u8>,
-    largest: Vec<u8>,
-    disorder: Option<u64>,
-    malformed: u64,
-}
-
-impl Walk {
-    fn add(&mut self, order: &Order, internal_key: &[u8]) {
-        let facts = &mut self.facts;
-        if facts.entries == 0 {
-            self.smallest = internal_key.to_vec();
-            facts.smallest_sequence = u64::MAX;
-        } else if order.compare_internal(&self.largest, internal_key) != Ordering::Less {
-            self.disorder.get_or_insert(facts.entries);
-        }
-        self.largest.clear();
-        self.largest.extend_from_slice(internal_key);
-        facts.entries += 1;
-        match InternalKey::parse(internal_key) {
-            Ok(key) => {
-                facts.deletions += u64::from(key.kind == ValueKind::Deletion);
-                facts.smallest_sequence = facts.smallest_sequence.min(key.sequence);
-                facts.largest_sequence = facts.largest_sequence.max(key.sequence);
-            }
-            Err(_) => self.malformed += 1,
-        }
-    }
-
-    /// Everything that does not hold, as sentences.
-    fn compare(&self, table: &TableMeta, known_through: u64) -> Vec<String> {
-        let mut problems = Vec::new();
-        let mut expect = |holds: bool, problem: &dyn Fn() -> String| {
-            if !holds {
-                problems.push(problem());
-            }
-        };
-        expect(self.facts.entries > 0, &|| "it has no entries".to_owned());
-        expect(self.malformed == 0, &|| {
-            format!("{} entries have malformed keys", self.malformed)
-        });
-        expect(self.disorder.is_none(), &|| {
-            format!(
-                "entry {} does not follow the one before",
-                self.disorder.unwrap_or(0)
-            )
-        });
-        expect(self.smallest == table.smallest, &|| {
-            "its first key is not the one the MANIFEST names".to_owned()
-        });
-        expect(self.largest == table.largest, &|| {
-            "its last key is not the one the MANIFEST names".to_owned()
-        });
-        expect(self.facts.largest_sequence <= known_through, &|| {
-            format!(
-                "it holds sequence number {}, and {known_through} is the last there was",
-                self.facts.largest_sequence
-            )
-        });
-        if let Some(told) = self.told {
-            let found = TableFacts {
-                purged_through: told.purged_through,
-                ..self.facts
-            };
-            expect(found == told, &|| {
-                format!("it says of itself {told:?}, and holds {found:?}")
-            });
-        }
-        problems
-    }
 }

@@ -3,6 +3,7 @@
 use super::Tree;
 use crate::background::Use;
 use crate::lsm::compaction::Counters;
+use crate::lsm::compaction::offload::OffloadStats;
 use crate::lsm::version::LEVELS;
 use crate::sync::lock;
 use serde::Serialize;
@@ -34,6 +35,8 @@ pub struct TreeStats {
     pub table_memory_bytes: u64,
     /// Memory that cached blocks take (bytes).
     pub cached_bytes: u64,
+    /// What a worker ran, in a database that has one.
+    pub offload: Option<OffloadStats>,
 }
 
 /// A level.
@@ -170,6 +173,7 @@ impl Tree {
             held_bytes,
             table_memory_bytes: account.bytes(Use::Tables),
             cached_bytes: account.bytes(Use::Cache),
+            offload: self.executor.offload_stats(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Compactions, from the choice to the removal of what they made needless.
 
 use super::Tree;
+use crate::background::LEVEL0_SLOW;
 use crate::error::{Error, Result};
 use crate::lsm::compaction::{
     Choice, Claim, Context, Hidden, Job, JobResult, OutputLayout, Running, Workplace,
@@ -265,7 +266,7 @@ impl Tree {
         }
     }
 
-    fn context<'a>(
+    pub(super) fn context<'a>(
         &'a self,
         version: &'a Version,
         running: &'a Running,
@@ -351,7 +352,11 @@ impl Tree {
     fn run_job(&self, job: &Job) -> Result<()> {
         let new_number = || self.versions.new_file_number();
         let cancelled = || self.is_cancelled();
-        let workplace = self.workplace(self.compaction_rate.as_ref(), &new_number, &cancelled);
+        let is_pressed = || self.version().level(0).len() >= LEVEL0_SLOW;
+        let workplace = Workplace {
+            is_pressed: &is_pressed,
+            ..self.workplace(self.compaction_rate.as_ref(), &new_number, &cancelled)
+        };
         let result = self.executor.execute(job, &workplace)?;
         if let Some(reason) = contradiction(job, &result, self.order()) {
             remove_outputs(&workplace, &result.outputs);
@@ -386,9 +391,11 @@ impl Tree {
         Workplace {
             storage: &self.storage,
             tables: &self.tables,
+            outputs: &self.tables,
             rate,
             new_number,
             cancelled,
+            is_pressed: &|| false,
         }
     }
 

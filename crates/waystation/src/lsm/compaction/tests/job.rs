@@ -120,9 +120,9 @@ fn result() -> JobResult {
 #[test]
 fn a_report_travels_whole_and_answers_one_job() {
     let id = JobId([7; 16]);
-    let report = report_message(&result(), id).encode();
+    let report = report_message(&result(), (id, 1)).encode();
     let report = Report::decode(&report).unwrap();
-    let received = result_of(&report, id, &job()).unwrap();
+    let received = result_of(&report, (id, 1), &job()).unwrap();
     assert_eq!(received.outputs, result().outputs);
     assert_eq!(received.counters.entries_in, 10);
     assert_eq!(
@@ -132,17 +132,17 @@ fn a_report_travels_whole_and_answers_one_job() {
         ),
         (150, 120)
     );
-    assert!(result_of(&report, JobId([8; 16]), &job()).is_err());
+    assert!(result_of(&report, (JobId([8; 16]), 1), &job()).is_err());
     let late = Report {
         attempt: 2,
         ..report.clone()
     };
-    assert!(result_of(&late, id, &job()).is_err());
+    assert!(result_of(&late, (id, 1), &job()).is_err());
     let failed = Report {
         outcome: Outcome::Failed(Failure::Space, "the disk is full".into()),
         ..report
     };
-    let error = result_of(&failed, id, &job()).unwrap_err().to_string();
+    let error = result_of(&failed, (id, 1), &job()).unwrap_err().to_string();
     assert!(error.contains("the disk is full"), "{error}");
 }
 

@@ -5,6 +5,7 @@ mod executor;
 mod foreign;
 mod leveldb;
 mod model;
+mod offload;
 mod work;
 
 use super::entries::Entries;
@@ -12,6 +13,7 @@ use super::{Tree, TreeSettings};
 use crate::error::Result;
 use crate::lsm::compaction::Hidden;
 use crate::lsm::compaction::Shape;
+use crate::lsm::compaction::offload::Offload;
 use crate::lsm::version::Version;
 use crate::sst::Lookup;
 use crate::sst::{Compression, TableMemory, TableSettings};
@@ -43,6 +45,7 @@ pub(super) fn small() -> TreeSettings {
         shape,
         max_open_tables: 20,
         compaction_bytes_per_second: 0,
+        offload: None,
     }
 }
 
@@ -59,6 +62,15 @@ pub(super) fn machine(seed: u64) -> Arc<SimStorage> {
 
 pub(super) fn open(storage: &Arc<dyn Storage>) -> Result<Tree> {
     Tree::open(storage, &dir(), &memory(), small())
+}
+
+/// The same, with merges that a worker runs.
+pub(super) fn open_offloading(storage: &Arc<dyn Storage>, offload: Offload) -> Result<Tree> {
+    let settings = TreeSettings {
+        offload: Some(offload),
+        ..small()
+    };
+    Tree::open(storage, &dir(), &memory(), settings)
 }
 
 /// Memory for the tables of a tree, with a cache of a mebibyte.

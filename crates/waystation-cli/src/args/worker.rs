@@ -1,0 +1,42 @@
+//! What `waystation compact-worker` is told, and what commands are told that have a worker merge.
+
+use clap::Args;
+use std::path::PathBuf;
+use waystation_nodes::compaction::Address;
+
+pub(super) const EXAMPLES: &str = "\
+The worker merges tables for databases that other processes have open, in directories that it sees under the same paths:
+docs/guides/compaction-worker.md. Worker and engines have to know the same token; on a Unix socket, which its directory
+protects, both may go without. The connection is not encrypted.
+
+Examples:
+  waystation compact-worker --listen unix:/run/waystation/worker --allow /data
+  waystation compact-worker --listen 10.0.0.7:5987 --token-file /etc/waystation/token --allow /mnt/shared --jobs 4
+  waystation import /data/cars readings.tsv --compact-worker unix:/run/waystation/worker";
+
+#[derive(Debug, Args)]
+pub(crate) struct CompactWorker {
+    /// Where to listen: ADDRESS:PORT (port 0 takes any that is free) or unix:PATH
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:5987")]
+    pub(crate) listen: Address,
+    /// A file with the token that engines have to know, 16 bytes or more; a Unix socket needs none
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// A directory that holds databases; the worker goes nowhere else
+    #[arg(long, value_name = "DIRECTORY", required = true)]
+    pub(crate) allow: Vec<PathBuf>,
+    /// Merges at once; others wait. Default: one for each processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) jobs: Option<u16>,
+}
+
+/// A worker that merges for the database of the command.
+#[derive(Debug, Args)]
+pub(crate) struct UseWorker {
+    /// Have the worker at this address merge tables (ADDRESS:PORT or unix:PATH); where it fails, this process does
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) compact_worker: Option<Address>,
+    /// A file with the token that the worker knows
+    #[arg(long, value_name = "FILE", requires = "compact_worker")]
+    pub(crate) compact_worker_token_file: Option<PathBuf>,
+}

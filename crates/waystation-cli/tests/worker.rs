@@ -1,0 +1,158 @@
+//! The compaction worker as a process: it merges for commands, and kill -9 in the middle costs a merge here and nothing
+//! that was written.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops where something is not as it should be"
+)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+const WAYSTATION: &str = env!("CARGO_BIN_EXE_waystation");
+
+/// A worker's process, and where it listens.
+struct Worker {
+    child: Child,
+    address: String,
+}
+
+impl Worker {
+    fn start(listen: &str, allow: &Path, token: Option<&Path>) -> Self {
+        let mut command = Command::new(WAYSTATION);
+        command.args(["compact-worker", "--listen", listen, "--jobs", "1"]);
+        command.arg("--allow").arg(allow).stdout(Stdio::piped());
+        if let Some(token) = token {
+            command.arg("--token-file").arg(token);
+        }
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        let output = child.stdout.take().unwrap();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+        Self { child, address }
+    }
+
+    fn kill(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(WAYSTATION).args(arguments).output().unwrap()
+}
+
+#[track_caller]
+fn succeeded(output: &Output) -> String {
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// So many lines for an import: keys come several times, in no order, so that there is something to merge.
+fn lines(count: u64) -> impl Iterator<Item = String> {
+    let value = "v".repeat(400);
+    (0..count).map(move |at| {
+        let key = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        format!("{key:08x}\t{at} {value}\n")
+    })
+}
+
+#[test]
+fn a_worker_merges_for_a_command_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
+    let worker = Worker::start("127.0.0.1:0", dir.path(), Some(&token));
+    let readings = dir.path().join("readings.tsv");
+    std::fs::write(&readings, lines(20_000).collect::<String>()).unwrap();
+    let db = dir.path().join("db");
+    let [db, readings] = [&db, &readings].map(|path| path.to_str().unwrap());
+    for _ in 0..2 {
+        succeeded(&run(&["import", db, readings]));
+    }
+    let known = ["--compact-worker-token-file", token.to_str().unwrap()];
+    let compact = ["compact", db, "--compact-worker", &worker.address];
+    let told = succeeded(&run(&[&compact[..], &known].concat()));
+    assert!(told.contains("100 % of the bytes"), "{told}");
+    let check = succeeded(&run(&["check", db]));
+    assert!(!check.is_empty());
+    // Without the token, and as JSON.
+    let refused = run(&[&["--json"], &compact[..]].concat());
+    let told = succeeded(&refused);
+    assert!(told.contains("\"jobs\":0"), "{told}");
+    assert!(told.contains("\"refused\":"), "{told}");
+    let warned = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(warned.contains("token"), "{warned}");
+}
+
+#[test]
+fn a_worker_that_is_not_allowed_or_has_no_token_does_not_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let here = dir.path().to_str().unwrap();
+    for arguments in [
+        &["compact-worker", "--listen", "127.0.0.1:0"][..],
+        &["compact-worker", "--listen", "127.0.0.1:0", "--allow", here],
+        &["compact-worker", "--listen", "nowhere", "--allow", here],
+        &["compact", here, "--compact-worker", "localhost"],
+        &["compact", here, "--compact-worker-token-file", here],
+    ] {
+        let output = run(arguments);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+    }
+}
+
+/// Kills the worker again and again while an import goes on, at moments that differ from round to round.
+#[test]
+fn a_worker_that_is_killed_in_mid_merge_costs_nothing_that_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = format!("unix:{}", dir.path().join("worker").display());
+    let db = dir.path().join("db");
+    let db = db.to_str().unwrap();
+    let mut import = Command::new(WAYSTATION)
+        .args(["--json", "import", db, "-", "--compact-worker", &socket])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = import.stdin.take().unwrap();
+    let written = std::thread::Builder::new().spawn(move || {
+        for line in lines(600_000) {
+            input.write_all(line.as_bytes()).unwrap();
+        }
+    });
+    let written = written.unwrap();
+    let mut kills = 0;
+    while !written.is_finished() {
+        let mut worker = Worker::start(&socket, dir.path(), None);
+        std::thread::sleep(Duration::from_millis(300 + 170 * (kills % 7)));
+        worker.kill();
+        kills += 1;
+    }
+    written.join().unwrap();
+    let output = import.wait_with_output().unwrap();
+    let told = succeeded(&output);
+    assert!(told.contains("\"lines\":600000"), "{told}");
+    assert!(kills > 2, "the import was too short: {kills}");
+    let check = run(&["check", db]);
+    succeeded(&check);
+    let all = succeeded(&run(&["scan", db, "--keys-only"]));
+    let mut expected: Vec<String> = lines(600_000).map(|line| line[..8].to_owned()).collect();
+    expected.sort_unstable();
+    expected.dedup();
+    assert!(all.lines().eq(expected.iter().map(String::as_str)));
+    let entries = std::fs::read_dir(db).unwrap();
+    let left = entries.filter(|it| it.as_ref().unwrap().file_type().unwrap().is_dir());
+    assert_eq!(left.count(), 0);
+}

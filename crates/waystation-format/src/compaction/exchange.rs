@@ -1,0 +1,246 @@
+//! What engine and worker say about a job: requests, and an answer to each.
+//!
+//! ```text
+//!   begin   directory, job, lease, room ──>   waiting | running | over
+//!   watch   wait at most so long        ──>   waiting | running | over
+//!   cancel                              ──>   over
+//! ```
+//!
+//! A request names the job and its attempt, and so does the answer: what belongs to another attempt does not count. The
+//! worker gives a job up when no request came for as long as the lease.
+
+use super::fields::FieldWriter;
+use super::{ANSWER_MAGIC, Job, JobId, REQUEST_MAGIC, Report, seal, unseal};
+use crate::FormatError;
+
+/// The longest message of any kind (bytes). A job that is longer stays in the engine.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// What the engine asks of a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The job it is about.
+    pub id: JobId,
+    /// Which run of it.
+    pub attempt: u64,
+    /// What is asked.
+    pub call: Call,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Call {
+    /// Run the job.
+    Begin(Box<Begin>),
+    /// Say how far the job is: once it is over, and after this time (milliseconds) at the latest.
+    Watch(u64),
+    /// Give the job up, and answer when its files are closed.
+    Cancel,
+}
+
+/// A job, and where it is run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Begin {
+    /// The directory of the database: the bytes of its absolute path.
+    pub directory: Vec<u8>,
+    /// The job. Its name and attempt are those of the request.
+    pub job: Job,
+    /// The worker gives the job up when no request came for so long (milliseconds).
+    pub lease_ms: u64,
+    /// The outputs may take so many bytes, all together.
+    pub bytes_max: u64,
+}
+
+/// What a worker says about a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The job it is about.
+    pub id: JobId,
+    /// Which run of it.
+    pub attempt: u64,
+    /// How far it is.
+    pub state: JobState,
+}
+
+/// How far a job is at a worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobState {
+    /// It waits for others.
+    Waiting,
+    /// It has read so many entries.
+    Running(u64),
+    /// It is over; the report is about this job and attempt.
+    Over(Report),
+}
+
+/// The tags of requests and answers. Never reuse a number.
+mod tag {
+    pub(super) const ID: u32 = 1;
+    pub(super) const ATTEMPT: u32 = 2;
+    /// What is asked, and how far a job is.
+    pub(super) const KIND: u32 = 3;
+    pub(super) const DIRECTORY: u32 = 4;
+    pub(super) const JOB: u32 = 5;
+    pub(super) const LEASE_MS: u32 = 6;
+    pub(super) const BYTES_MAX: u32 = 7;
+    pub(super) const WAIT_MS: u32 = 8;
+
+    pub(super) const ENTRIES: u32 = 4;
+    pub(super) const REPORT: u32 = 5;
+}
+
+/// What is asked. The numbers travel: never renumber.
+mod call {
+    pub(super) const BEGIN: u64 = 1;
+    pub(super) const WATCH: u64 = 2;
+    pub(super) const CANCEL: u64 = 3;
+}
+
+/// How far a job is. The numbers travel: never renumber.
+mod state {
+    pub(super) const WAITING: u64 = 1;
+    pub(super) const RUNNING: u64 = 2;
+    pub(super) const OVER: u64 = 3;
+}
+
+/// The name of the directory, in that of the database, that one run of a job makes its tables in.
+pub fn job_directory_name(id: JobId, attempt: u64) -> String {
+    let digits = id.0.iter().map(|byte| format!("{byte:02x}"));
+    format!("{JOB_DIRECTORY}{}-{attempt}", digits.collect::<String>())
+}
+
+/// Whether `name` is one that [`job_directory_name`] gives.
+pub fn is_job_directory_name(name: &str) -> bool {
+    let Some((digits, attempt)) = name
+        .strip_prefix(JOB_DIRECTORY)
+        .and_then(|rest| rest.split_once('-'))
+    else {
+        return false;
+    };
+    let are_digits = digits.len() == 32 && digits.bytes().all(|it| it.is_ascii_hexdigit());
+    are_digits && !attempt.is_empty() && attempt.bytes().all(|it| it.is_ascii_digit())
+}
+
+/// What the name of a job's directory begins with.
+const JOB_DIRECTORY: &str = "compaction-";
+
+impl Request {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = FieldWriter::default();
+        out.bytes(tag::ID, &self.id.0)
+            .number(tag::ATTEMPT, self.attempt);
+        match &self.call {
+            Call::Begin(begin) => {
+                out.number(tag::KIND, call::BEGIN)
+                    .bytes(tag::DIRECTORY, &begin.directory)
+                    .bytes(tag::JOB, &begin.job.encode())
+                    .number(tag::LEASE_MS, begin.lease_ms)
+                    .number(tag::BYTES_MAX, begin.bytes_max);
+            }
+            Call::Watch(wait_ms) => {
+                out.number(tag::KIND, call::WATCH)
+                    .number(tag::WAIT_MS, *wait_ms);
+            }
+            Call::Cancel => {
+                out.number(tag::KIND, call::CANCEL);
+            }
+        }
+        seal(REQUEST_MAGIC, out.finish())
+    }
+
+    /// The request of these bytes, or why they are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let mut fields = unseal(REQUEST_MAGIC, bytes)?;
+        let (mut id, mut attempt, mut kind, mut wait_ms) = (JobId::default(), 0, 0, 0);
+        let mut begin = Begin::default();
+        let mut job = None;
+        while let Some(field) = fields.next()? {
+            match field.tag {
+                tag::ID => id = JobId::take(&field)?,
+                tag::ATTEMPT => attempt = field.number()?,
+                tag::KIND => kind = field.number()?,
+                tag::DIRECTORY => begin.directory = field.bytes.to_vec(),
+                tag::JOB => job = Some(Job::decode(field.bytes)?),
+                tag::LEASE_MS => begin.lease_ms = field.number()?,
+                tag::BYTES_MAX => begin.bytes_max = field.number()?,
+                tag::WAIT_MS => wait_ms = field.number()?,
+                _ => {}
+            }
+        }
+        let malformed = |reason| Err(FormatError::malformed(bytes.len(), reason));
+        let call = match kind {
+            call::BEGIN => match job {
+                Some(job) if (job.id, job.attempt) == (id, attempt) => {
+                    Call::Begin(Box::new(Begin { job, ..begin }))
+                }
+                Some(_) => return malformed("a request is about one job and holds another"),
+                None => return malformed("a request to begin has no job"),
+            },
+            call::WATCH => Call::Watch(wait_ms),
+            call::CANCEL => Call::Cancel,
+            _ => {
+                let reason = "a request asks what no version before this one asked";
+                return Err(FormatError::unsupported(bytes.len(), reason));
+            }
+        };
+        Ok(Self { id, attempt, call })
+    }
+}
+
+impl Answer {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = FieldWriter::default();
+        out.bytes(tag::ID, &self.id.0)
+            .number(tag::ATTEMPT, self.attempt);
+        match &self.state {
+            JobState::Waiting => {
+                out.number(tag::KIND, state::WAITING);
+            }
+            JobState::Running(entries) => {
+                out.number(tag::KIND, state::RUNNING)
+                    .number(tag::ENTRIES, *entries);
+            }
+            JobState::Over(report) => {
+                out.number(tag::KIND, state::OVER)
+                    .bytes(tag::REPORT, &report.encode());
+            }
+        }
+        seal(ANSWER_MAGIC, out.finish())
+    }
+
+    /// The answer of these bytes, or why they are none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let mut fields = unseal(ANSWER_MAGIC, bytes)?;
+        let (mut id, mut attempt, mut kind, mut entries) = (JobId::default(), 0, 0, 0);
+        let mut report = None;
+        while let Some(field) = fields.next()? {
+            match field.tag {
+                tag::ID => id = JobId::take(&field)?,
+                tag::ATTEMPT => attempt = field.number()?,
+                tag::KIND => kind = field.number()?,
+                tag::ENTRIES => entries = field.number()?,
+                tag::REPORT => report = Some(Report::decode(field.bytes)?),
+                _ => {}
+            }
+        }
+        let malformed = |reason| Err(FormatError::malformed(bytes.len(), reason));
+        let state = match kind {
+            state::WAITING => JobState::Waiting,
+            state::RUNNING => JobState::Running(entries),
+            state::OVER => match report {
+                Some(report) if (report.id, report.attempt) == (id, attempt) => {
+                    JobState::Over(report)
+                }
+                Some(_) => return malformed("an answer is about one job and reports another"),
+                None => return malformed("a job is over, and there is no report"),
+            },
+            _ => {
+                let reason = "a job is as far as no version before this one knew";
+                return Err(FormatError::unsupported(bytes.len(), reason));
+            }
+        };
+        Ok(Self { id, attempt, state })
+    }
+}

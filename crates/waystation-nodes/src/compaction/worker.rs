@@ -1,0 +1,339 @@
+//! The worker that listens: it greets engines, and runs their jobs where it may.
+//!
+//! Each connection has a thread and one job. The thread answers requests, so it answers while the job waits for a device.
+//! An engine that says nothing for as long as its lease, or whose connection ends, has its job given up.
+
+use super::address::{Address, Listener, Stream};
+use super::queue::{Places, RunningJob, failed};
+use crate::error::{AgentError, Result};
+use crate::frame;
+use crate::greeting::{Refusal, Token, WORKERS};
+use std::ffi::OsStr;
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use waystation::offload::Worker;
+use waystation_format::compaction::{
+    Answer, Begin, Call, Failure, JobState, MESSAGE_BYTES_MAX, Request, job_directory_name,
+};
+
+/// An engine has so long to greet, and then to send its job.
+const GREETING: Duration = Duration::from_secs(10);
+/// The shortest and the longest lease that an engine may ask for.
+const LEASE_MIN: Duration = Duration::from_secs(1);
+const LEASE_MAX: Duration = Duration::from_secs(600);
+/// A request is answered after this time at the latest.
+const WATCH_MAX: Duration = Duration::from_secs(1);
+/// A pause after a connection could not be taken, as when there are no file descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How a worker works.
+#[derive(Debug, Clone)]
+pub struct WorkerSettings {
+    /// Where to listen. TCP port 0: any that is free.
+    pub listen: Address,
+    /// What engines have to know. On a Unix socket it may be left out.
+    pub token: Option<Token>,
+    /// Directories that hold databases: the worker goes nowhere else.
+    pub allowed: Vec<PathBuf>,
+    /// Jobs that run at once; others wait.
+    pub jobs_max: usize,
+    /// Connections at once; more are closed.
+    pub connections_max: usize,
+}
+
+impl WorkerSettings {
+    /// The defaults: as many jobs as there are processors.
+    pub fn new(listen: Address, token: Option<Token>, allowed: Vec<PathBuf>) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        Self {
+            listen,
+            token,
+            allowed,
+            jobs_max: processors,
+            connections_max: 256,
+        }
+    }
+}
+
+struct Inner {
+    worker: Arc<Worker>,
+    places: Arc<Places>,
+    token: Token,
+    /// As the file system resolves them.
+    allowed: Vec<PathBuf>,
+    connections_max: usize,
+    connections: AtomicUsize,
+    is_stopping: AtomicBool,
+    /// Streams of connections, to be shut down at the end.
+    streams: Mutex<Vec<Weak<Stream>>>,
+}
+
+/// A worker that listens. See the module.
+pub struct CompactionWorker {
+    inner: Arc<Inner>,
+    listener: Listener,
+    address: Address,
+}
+
+/// Stops a worker.
+#[derive(Clone)]
+pub struct WorkerStopper {
+    inner: Arc<Inner>,
+    address: Address,
+}
+
+impl WorkerStopper {
+    /// Has the worker take no more connections, and give up the jobs of those it has.
+    pub fn stop(&self) {
+        self.inner.is_stopping.store(true, Ordering::SeqCst);
+        for stream in self.inner.streams().iter().filter_map(Weak::upgrade) {
+            // It may be closed already.
+            let _ = stream.shutdown();
+        }
+        // The listener waits for a connection: this is one.
+        let _ = Stream::connect(&self.address);
+    }
+}
+
+impl CompactionWorker {
+    /// Listens.
+    ///
+    /// # Errors
+    /// [`AgentError`].
+    pub fn bind(settings: &WorkerSettings) -> Result<Self> {
+        let address = settings.listen.clone();
+        let token = match (&settings.token, &address) {
+            (Some(token), _) => token.clone(),
+            (None, Address::Unix(_)) => Token::none(),
+            (None, Address::Tcp(_)) => return Err(AgentError::NoToken(address)),
+        };
+        if settings.allowed.is_empty() {
+            return Err(AgentError::NoDirectory);
+        }
+        let resolve = |path: &PathBuf| {
+            let refused = |source| AgentError::Directory {
+                path: path.clone(),
+                source,
+            };
+            std::fs::canonicalize(path).map_err(refused)
+        };
+        let allowed: Result<Vec<_>> = settings.allowed.iter().map(resolve).collect();
+        let allowed = allowed?;
+        let refused = |source| AgentError::Listen {
+            address: address.clone(),
+            source,
+        };
+        let listener = Listener::bind(&address).map_err(refused)?;
+        let address = listener.address().map_err(refused)?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                worker: Arc::default(),
+                places: Arc::new(Places::new(settings.jobs_max)),
+                token,
+                allowed,
+                connections_max: settings.connections_max,
+                connections: AtomicUsize::new(0),
+                is_stopping: AtomicBool::new(false),
+                streams: Mutex::default(),
+            }),
+            listener,
+            address,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// What stops it.
+    pub fn stopper(&self) -> WorkerStopper {
+        WorkerStopper {
+            inner: Arc::clone(&self.inner),
+            address: self.address.clone(),
+        }
+    }
+
+    /// Runs the jobs of engines until it is told to stop.
+    pub fn run(self) {
+        loop {
+            let accepted = self.listener.accept();
+            if self.inner.is_stopping.load(Ordering::SeqCst) {
+                break;
+            }
+            match accepted {
+                Ok(stream) => self.inner.take(stream),
+                Err(error) => {
+                    log::warn!("a connection was not taken: {error}");
+                    std::thread::sleep(PAUSE);
+                }
+            }
+        }
+        while self.inner.connections.load(Ordering::SeqCst) > 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Counts a connection until it ends.
+struct Counted(Arc<Inner>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Inner {
+    fn streams(&self) -> MutexGuard<'_, Vec<Weak<Stream>>> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(self: &Arc<Self>, stream: Stream) {
+        let before = self.connections.fetch_add(1, Ordering::SeqCst);
+        let counted = Counted(Arc::clone(self));
+        if before >= self.connections_max {
+            log::warn!("an engine was refused: there are {before} connections");
+            return;
+        }
+        let stream = Arc::new(stream);
+        {
+            let mut streams = self.streams();
+            streams.retain(|it| it.strong_count() > 0);
+            streams.push(Arc::downgrade(&stream));
+        }
+        let thread = std::thread::Builder::new().name("waystation-worker".to_owned());
+        let started = thread.spawn(move || {
+            match counted.0.serve(&stream) {
+                Ok(()) => {}
+                Err(Refusal::Refused(reason)) => log::warn!("an engine was refused: {reason}"),
+                Err(Refusal::Io(error)) => {
+                    log::debug!("the connection of an engine ended: {error}");
+                }
+            }
+            drop(counted);
+        });
+        if let Err(error) = started {
+            log::warn!("an engine was refused: no thread can be started: {error}");
+        }
+    }
+
+    fn serve(&self, stream: &Stream) -> Result<(), Refusal> {
+        stream.hurry()?;
+        stream.set_patience(GREETING)?;
+        WORKERS.welcome(&mut &*stream, &self.token)?;
+        let mut running: Option<RunningJob> = None;
+        loop {
+            let patience = running.as_ref().map_or(GREETING, |running| running.lease);
+            stream.set_patience(patience)?;
+            let Some(message) = frame::read(&mut &*stream, MESSAGE_BYTES_MAX)? else {
+                return Ok(());
+            };
+            let request = Request::decode(&message);
+            let request = request.map_err(|error| Refusal::Refused(error.to_string()))?;
+            drop(message);
+            let (id, attempt) = (request.id, request.attempt);
+            let state = self.answer(request, &mut running)?;
+            let answer = Answer { id, attempt, state };
+            frame::write(&mut &*stream, &answer.encode())?;
+            if self.is_stopping.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn answer(
+        &self,
+        request: Request,
+        running: &mut Option<RunningJob>,
+    ) -> Result<JobState, Refusal> {
+        let named = (request.id, request.attempt);
+        match (request.call, running.as_mut()) {
+            (Call::Begin(begin), None) => {
+                let (job, state) = self.begin(*begin)?;
+                *running = job;
+                Ok(state)
+            }
+            (Call::Watch(wait_ms), Some(job)) if (job.id, job.attempt) == named => {
+                if job.has_died() {
+                    return Ok(job.cancel());
+                }
+                Ok(job.watch(Duration::from_millis(wait_ms).min(WATCH_MAX)))
+            }
+            (Call::Cancel, Some(job)) if (job.id, job.attempt) == named => Ok(job.cancel()),
+            _ => {
+                let reason = "it asked about a job that this connection does not have";
+                Err(Refusal::Refused(reason.to_owned()))
+            }
+        }
+    }
+
+    /// Begins a job, or says why not.
+    fn begin(&self, begin: Begin) -> io::Result<(Option<RunningJob>, JobState)> {
+        let named = (begin.job.id, begin.job.attempt);
+        let directory = match self.resolve(&begin) {
+            Ok(directory) => directory,
+            Err(reason) => {
+                log::warn!("a compaction job was refused: {reason}");
+                let report = failed(named, Failure::Unsupported, reason);
+                return Ok((None, JobState::Over(report)));
+            }
+        };
+        let lease = Duration::from_millis(begin.lease_ms).clamp(LEASE_MIN, LEASE_MAX);
+        let job = RunningJob::start(&self.worker, &self.places, directory, begin, lease)?;
+        let state = job.watch(Duration::ZERO);
+        Ok((Some(job), state))
+    }
+
+    /// The directory of the database, if the worker may work there, with no link on the way to the job's directory.
+    fn resolve(&self, begin: &Begin) -> Result<PathBuf, String> {
+        let path = Path::new(OsStr::from_bytes(&begin.directory));
+        let resolve = |path: &Path| {
+            let resolved = std::fs::canonicalize(path);
+            resolved.map_err(|error| {
+                format!(
+                    "the worker does not see {}: {error}; it has to have the same path here",
+                    path.display()
+                )
+            })
+        };
+        if !path.is_absolute() {
+            return Err(format!("{} is no absolute path", path.display()));
+        }
+        let directory = resolve(path)?;
+        if !self.allowed.iter().any(|it| directory.starts_with(it)) {
+            return Err(format!(
+                "the worker may not work in {}; allow the directory where it is started",
+                directory.display()
+            ));
+        }
+        let room = directory.join(job_directory_name(begin.job.id, begin.job.attempt));
+        if resolve(&room)? != room {
+            return Err(format!("{} is a link to another place", room.display()));
+        }
+        Ok(directory)
+    }
+}
+
+impl std::fmt::Debug for CompactionWorker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("CompactionWorker");
+        shown
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for WorkerStopper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("WorkerStopper");
+        shown
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,163 @@
+//! The worker's side of a job: from the message to tables in the job's directory, and the report.
+//!
+//! The tables of the database are opened for reading, by the numbers that the job lists. Everything that is written goes
+//! through a storage that knows the job's directory alone, and that counts what it may take.
+
+use crate::error::{Error, Result};
+use crate::lsm::compaction::executor::merge_tables;
+use crate::lsm::compaction::message::{job_of, report_message};
+use crate::lsm::compaction::{Job, JobResult, Workplace};
+use crate::sst::{TableCache, TableMemory};
+use crate::storage::{Capped, Growth, Margins, OsStorage, Storage};
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::fmt;
+use std::path::Path;
+use waystation_format::compaction::{
+    Begin, Counters, Failure, JobId, Outcome, Report, job_directory_name,
+};
+use waystation_format::order::Order;
+
+/// Tables that a job keeps open at once.
+const OPEN_TABLES: usize = 128;
+/// Memory for blocks of the tables that a job reads; a merge reads each of them once.
+const CACHE_BYTES: usize = 1 << 20;
+/// Entries between two looks at [`JobControl`].
+const LOOK_ENTRIES: u64 = crate::lsm::compaction::merge::CANCEL_INTERVAL;
+
+/// Runs jobs of engines that put their tables where this process sees them.
+pub struct Worker {
+    storage: Arc<dyn Storage>,
+}
+
+/// How far a job is, and whether it is to be given up: shared with the thread that runs it.
+#[derive(Debug, Default)]
+pub struct JobControl {
+    is_cancelled: AtomicBool,
+    entries: AtomicU64,
+}
+
+impl JobControl {
+    /// Has the job end soon, without tables.
+    pub fn cancel(&self) {
+        self.is_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Self::cancel`] was called.
+    pub fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Entries read so far, about.
+    pub fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        Self::over(OsStorage::new())
+    }
+}
+
+impl Worker {
+    /// A worker over `storage`.
+    pub(crate) fn over(storage: Arc<dyn Storage>) -> Self {
+        Self { storage }
+    }
+
+    /// Runs the job that `begin` holds, for the database in `directory`: the caller has looked whether the worker may go
+    /// there. Then there are tables in the job's directory, complete and durable; or the report says why not, and there are
+    /// none. Nothing else is written or removed.
+    pub fn run(&self, directory: &Path, begin: &Begin, control: &JobControl) -> Report {
+        let message = &begin.job;
+        let failed = |failure, reason: String| Report {
+            id: message.id,
+            attempt: message.attempt,
+            outcome: Outcome::Failed(failure, reason),
+            counters: Counters::default(),
+        };
+        let job = match job_of(message, &Order::Bytewise) {
+            Ok(job) => job,
+            Err(error) => return failed(Failure::Unsupported, error.to_string()),
+        };
+        match self.merge(directory, begin, &job, control) {
+            Ok(result) => report_message(&result, (message.id, message.attempt)),
+            Err(error) => failed(failure_of(&error), error.to_string()),
+        }
+    }
+
+    fn merge(
+        &self,
+        directory: &Path,
+        begin: &Begin,
+        job: &Job,
+        control: &JobControl,
+    ) -> Result<JobResult> {
+        let (id, attempt): (JobId, u64) = (begin.job.id, begin.job.attempt);
+        let room = directory.join(job_directory_name(id, attempt));
+        // It is the engine's to make: one that is gone means that the engine has given this run up.
+        self.storage.list(&room)?;
+        let inner = Arc::clone(&self.storage);
+        let capped = Capped::new(inner, &room, begin.bytes_max, Margins::NONE, |_| {
+            Growth::Vital
+        })?;
+        let outputs_storage: Arc<dyn Storage> = Arc::new(capped);
+        let inputs = Arc::new(open_tables(&self.storage, directory));
+        let outputs = Arc::new(open_tables(&outputs_storage, &room));
+        compare_inputs(job, &inputs)?;
+        let number = AtomicU64::new(0);
+        let place = Workplace {
+            storage: &outputs_storage,
+            tables: &inputs,
+            outputs: &outputs,
+            rate: None,
+            new_number: &|| number.fetch_add(1, Ordering::Relaxed) + 1,
+            cancelled: &|| {
+                control.entries.fetch_add(LOOK_ENTRIES, Ordering::Relaxed);
+                control.is_cancelled()
+            },
+            is_pressed: &|| false,
+        };
+        merge_tables(job, &place)
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").finish_non_exhaustive()
+    }
+}
+
+fn open_tables(storage: &Arc<dyn Storage>, directory: &Path) -> TableCache {
+    TableCache::new(
+        Arc::clone(storage),
+        directory,
+        OPEN_TABLES,
+        TableMemory::own(directory, CACHE_BYTES),
+        Order::Bytewise,
+    )
+}
+
+/// Refuses tables that say something else of themselves than the job says of them.
+fn compare_inputs(job: &Job, inputs: &Arc<TableCache>) -> Result<()> {
+    for table in job.tables() {
+        let found = inputs.get(table)?.facts();
+        if table.facts().is_some_and(|told| Some(told) != found) {
+            let reason = "the table is not the one that the job describes";
+            return Err(Error::corruption(inputs.path(table.number), 0, reason));
+        }
+    }
+    Ok(())
+}
+
+fn failure_of(error: &Error) -> Failure {
+    match error {
+        Error::Closed(_) => Failure::Cancelled,
+        Error::Corruption { .. } => Failure::Inputs,
+        Error::InvalidArgument(_) => Failure::Unsupported,
+        _ if error.is_out_of_space() => Failure::Space,
+        _ if error.is_not_found() => Failure::Inputs,
+        _ => Failure::Retryable,
+    }
+}
