@@ -240,8 +240,9 @@ impl Part {
             bytes,
             with_documents,
         };
-        let (rows, is_end) =
-            reply!(self, request, Reply::Listed { rows, is_end } => (rows, is_end))?;
+        let Reply::Listed { rows, is_end } = self.ask_fastest(request)? else {
+            return Err(self.lies("a reply that belongs to another request"));
+        };
         let before = options.from.as_deref().filter(|_| options.is_behind);
         let ids: Vec<&str> = before
             .into_iter()
@@ -359,9 +360,19 @@ impl Part {
 
     /// Identifiers at which pieces of it begin that are better scanned at once, but for the first one.
     pub(super) fn split(&self, shards: u64) -> Result<Vec<String>> {
-        let points = reply!(self, Request::Split { shards }, Reply::Points { ids } => ids)?;
+        let Reply::Points { ids: points } = self.ask_fastest(Request::Split { shards })? else {
+            return Err(self.lies("a reply that belongs to another request"));
+        };
         self.check(points.is_sorted(), "points out of their order")?;
         Ok(points)
+    }
+
+    /// Asks the copy that is likely to answer first, and another one if that takes long.
+    fn ask_fastest(&self, request: Request) -> Result<Reply> {
+        match &self.place {
+            Place::Here(shard) => shard.ask(request),
+            Place::Nodes(replicas) => replicas.ask_fastest(request),
+        }
     }
 
     pub(super) fn is_on_node_of(&self, other: &Self) -> bool {
