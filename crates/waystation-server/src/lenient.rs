@@ -188,7 +188,7 @@ impl Requests {
         let line = line.strip_suffix(b"\r").unwrap_or(&line);
         let is_too_long = std::mem::take(&mut self.is_line_too_long);
         self.at = match self.at {
-            At::Request if line.is_empty() => At::Request,
+            At::Request | At::Trailer if line.is_empty() => At::Request,
             At::Field if line.is_empty() => self.begin_body(),
             At::Request => At::Field,
             At::Field => {
@@ -203,7 +203,6 @@ impl Requests {
                     is_chunk: true,
                 },
             }),
-            At::Trailer if line.is_empty() => At::Request,
             other => other,
         };
     }

@@ -5,6 +5,7 @@ use super::serve::print_warnings;
 use super::{Context, require_path};
 use crate::args::{CompactWorker, UseWorker};
 use crate::failure::{CANNOT_OPEN, Failure};
+use std::fmt::Write as _;
 use waystation::offload::{LocalReason, Offload, OffloadSettings, OffloadStats};
 use waystation_nodes::compaction::{CompactionWorker, WorkerAddress, WorkerSettings};
 
@@ -57,7 +58,8 @@ pub(super) fn offload_text(stats: &OffloadStats) -> String {
     if stats.local_jobs > 0 {
         let reason = |(reason, jobs): (&LocalReason, &u64)| format!("{reason} {jobs}");
         let reasons: Vec<String> = stats.local.iter().map(reason).collect();
-        text += &format!("; {} ran here: {}", stats.local_jobs, reasons.join(", "));
+        let reasons = reasons.join(", ");
+        let _ = write!(text, "; {} ran here: {reasons}", stats.local_jobs);
     }
     text
 }

@@ -42,30 +42,33 @@ fn read(message: &[u8]) {
     }
 }
 
-/// A job, reports, requests and answers, and their fields alone.
-pub(super) fn compaction_seeds() -> Vec<Vec<u8>> {
-    let facts = Facts {
-        smallest_sequence: 1,
-        largest_sequence: 9,
-        purged_through: 3,
-        entries: 100,
-        deletions: 2,
-    };
-    let table = |number, facts| Table {
+const FACTS: Facts = Facts {
+    smallest_sequence: 1,
+    largest_sequence: 9,
+    purged_through: 3,
+    entries: 100,
+    deletions: 2,
+};
+
+fn table(number: u64, facts: Option<Facts>) -> Table {
+    Table {
         number,
         file_bytes: 4096,
         smallest: b"a\x01\x01\0\0\0\0\0\0".to_vec(),
         largest: b"q\x01\x09\0\0\0\0\0\0".to_vec(),
         facts,
-    };
+    }
+}
+
+fn job() -> Job {
     let level = |level, tables| InputLevel { level, tables };
-    let job = Job {
+    Job {
         id: JobId([3; 16]),
         attempt: 1,
         comparator: "leveldb.BytewiseComparator".to_owned(),
         inputs: vec![
-            level(0, vec![table(9, Some(facts)), table(8, None)]),
-            level(1, vec![table(5, Some(facts))]),
+            level(0, vec![table(9, Some(FACTS)), table(8, None)]),
+            level(1, vec![table(5, Some(FACTS))]),
         ],
         output_level: 1,
         smallest_snapshot: 500,
@@ -88,7 +91,12 @@ pub(super) fn compaction_seeds() -> Vec<Vec<u8>> {
             compression: 1,
             filter_bits_per_key: 10,
         },
-    };
+    }
+}
+
+/// A job, reports, requests and answers, and their fields alone.
+pub(super) fn compaction_seeds() -> Vec<Vec<u8>> {
+    let job = job();
     let report = |outcome| Report {
         id: job.id,
         attempt: 1,
@@ -100,7 +108,7 @@ pub(super) fn compaction_seeds() -> Vec<Vec<u8>> {
             ..Counters::default()
         },
     };
-    let done = report(Outcome::Done(vec![table(1, Some(facts))]));
+    let done = report(Outcome::Done(vec![table(1, Some(FACTS))]));
     let failed = report(Outcome::Failed(
         Failure::Space,
         "the disk is full".to_owned(),
