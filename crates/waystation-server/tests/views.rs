@@ -474,3 +474,46 @@ fn filters_judge_each_leaf_that_a_feed_tells_of() {
     );
     assert_eq!(wrong.error().2, "Selector error: expected a JSON object");
 }
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "that a deletion does not wait for a build is measured in real time"
+)]
+fn a_database_is_deleted_while_its_views_are_built() {
+    let server = Running::plain();
+    // All documents together take seconds.
+    let map = "function (doc) { var n = 0; for (var i = 0; i < 2000; i++) { n += i % 7; } emit(doc._id, n); }";
+    let design = json!({"views": {"slow": {"map": map}}}).to_string();
+    let fill = |count: usize| {
+        assert_eq!(server.json("PUT", "/cars?q=1", "").status, 201);
+        let docs: Vec<Value> = (0..count)
+            .map(|at| json!({"_id": format!("{at:05}")}))
+            .collect();
+        let body = json!({"docs": docs}).to_string();
+        assert_eq!(server.json("POST", "/cars/_bulk_docs", &body).status, 201);
+        server.put("/cars/_design/d", &design);
+    };
+    fill(20_000);
+    let view = server.send("GET", "/cars/_design/d/_view/slow", &[], b"");
+    let is_building = || {
+        let info = server.get("/cars/_design/d/_info").value();
+        let pending = &info["view_index"]["updates_pending"]["total"];
+        pending.as_u64().unwrap() < 20_000
+    };
+    while !is_building() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let begun = std::time::Instant::now();
+    assert_eq!(server.json("DELETE", "/cars", "").status, 200);
+    let waited = begun.elapsed();
+    assert!(waited < std::time::Duration::from_secs(10), "{waited:?}");
+    let mut view = std::io::BufReader::new(view);
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut view, &mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+    // The next one of the name has nothing of it.
+    fill(3);
+    let rows = server.get("/cars/_design/d/_view/slow").value();
+    assert_eq!(rows["total_rows"], 3);
+}

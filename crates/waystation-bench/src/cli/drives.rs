@@ -23,9 +23,12 @@ pub(crate) struct DrivesArgs {
     /// Measure the rows of one figure alone
     #[arg(long, value_enum, default_value_t = Figure::All)]
     pub(crate) figure: Figure,
-    /// Scans of each row; the median counts
+    /// Scans of each row, at least; the median counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) runs: u32,
+    /// The scans of a row go on for so long, at least
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    pub(crate) seconds: u32,
     /// Documents of the databases by which the drives are calibrated [default: a twentieth of --docs, at least 1,000]
     #[arg(long, value_name = "N")]
     pub(crate) calibration_docs: Option<u64>,

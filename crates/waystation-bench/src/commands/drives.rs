@@ -3,7 +3,8 @@
 use super::progress_bar;
 use crate::cli::DrivesArgs;
 use crate::drives::{
-    DrivesRow, Filter, Plan, Rig, RigSettings, Server, measure, plans, program_beside, single_plans,
+    DrivesRow, Filter, Plan, Rig, RigSettings, Server, Size, measure, plans, program_beside,
+    single_plans,
 };
 use crate::error::{Error, Result};
 use crate::machine::Machine;
@@ -11,6 +12,7 @@ use crate::place::Place;
 use crate::report::Report;
 use std::fmt::Write;
 use std::fs;
+use std::time::Duration;
 use waystation_plot::{Group, bar_picture, page_head, section};
 
 /// The directory of host and drives below the data directory.
@@ -64,11 +66,16 @@ fn measure_all(
     plans: &[Plan],
 ) -> Result<Vec<DrivesRow>> {
     let bar = progress_bar(plans.len() as u64);
-    let sizes = (args.docs, args.doc_bytes as usize);
+    let size = Size {
+        documents: args.docs,
+        document_bytes: args.doc_bytes as usize,
+        runs: args.runs as usize,
+        time: Duration::from_secs(u64::from(args.seconds)),
+    };
     let mut rows: Vec<DrivesRow> = Vec::new();
     for plan in plans {
         bar.set_message(plan.name());
-        let mut row = measure(server, rig, plan, sizes, args.runs as usize)?;
+        let mut row = measure(server, rig, plan, size)?;
         let alone = |are_busy: bool| {
             let is_alone = |it: &&DrivesRow| {
                 it.drives == 0 && it.filter == row.filter && it.drives_are_busy == are_busy
@@ -88,7 +95,7 @@ fn measure_all(
 
 fn table(rows: &[DrivesRow]) -> String {
     let mut text = format!(
-        "{:<11} {:<7} {:>6} {:>13} {:>9} {:>11} {:>8} {:>8} {:>10} {:>8}\n",
+        "{:<11} {:<7} {:>6} {:>13} {:>9} {:>11} {:>8} {:>8} {:>10} {:>8} {:>8} {:>8} {:>8}\n",
         "engine",
         "filter",
         "drives",
@@ -98,13 +105,16 @@ fn table(rows: &[DrivesRow]) -> String {
         "ratio",
         "coupled",
         "cpu us/doc",
+        "host",
+        "drives",
+        "stolen",
         "rss MB"
     );
     for row in rows {
         let filter = format!("{:?}", row.filter).to_lowercase();
         let _ = writeln!(
             text,
-            "{:<11} {filter:<7} {:>6} {:>13} {:>9} {:>11.0} {:>8.2} {:>8.2} {:>10.1} {:>8.0}",
+            "{:<11} {filter:<7} {:>6} {:>13} {:>9} {:>11.0} {:>8.2} {:>8.2} {:>10.1} {:>8.2} {:>8.2} {:>8.2} {:>8.0}",
             row.engine,
             row.drives,
             row.shards_per_drive,
@@ -113,6 +123,9 @@ fn table(rows: &[DrivesRow]) -> String {
             row.ratio_to_host.unwrap_or(f64::NAN),
             row.ratio_to_coupled_host.unwrap_or(f64::NAN),
             row.cpu_us_per_doc.unwrap_or(f64::NAN),
+            row.host_cores.unwrap_or(f64::NAN),
+            row.drive_cores.unwrap_or(f64::NAN),
+            row.stolen_cores.unwrap_or(f64::NAN),
             row.peak_rss_mb.unwrap_or(f64::NAN),
         );
     }

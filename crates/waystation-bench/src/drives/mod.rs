@@ -19,4 +19,4 @@ mod rows;
 pub(crate) use http::Server;
 pub(crate) use process::{cpu_seconds, peak_rss_mb};
 pub(crate) use rig::{Rig, RigSettings, program_beside};
-pub(crate) use rows::{DrivesRow, Figure, Filter, Plan, measure, plans, single_plans};
+pub(crate) use rows::{DrivesRow, Figure, Filter, Plan, Size, measure, plans, single_plans};

@@ -111,6 +111,14 @@ pub(crate) fn cpu_seconds(process: u32) -> f64 {
     (ticks(11) + ticks(12)) / TICKS
 }
 
+/// Seconds of processor time that a hypervisor has kept from this machine.
+pub(crate) fn stolen_seconds() -> f64 {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    let stolen = line.split_whitespace().nth(8);
+    stolen.and_then(|it| it.parse().ok()).unwrap_or(0.0) / TICKS
+}
+
 /// The most memory that `process` has had (10^6 bytes); pages of files that it maps count.
 pub(crate) fn peak_rss_mb(process: u32) -> f64 {
     let text = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The processes of the experiment, and their calibration.
 
 use super::http::Server;
-use super::process::{Held, Spinner};
+use super::process::{Held, Spinner, stolen_seconds};
 use super::rows::{Filter, load, scan};
 use crate::error::{Error, Result};
 use crate::stats::median;
@@ -57,6 +57,26 @@ pub(crate) fn program_beside(named: Option<&Path>) -> Result<PathBuf> {
         "{} is not there; build it with `cargo build --release -p waystation-cli`, or name it with --waystation",
         program.display()
     )))
+}
+
+/// Processor time so far (seconds), or in a while.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Used {
+    pub(crate) host: f64,
+    /// All drives together.
+    pub(crate) drives: f64,
+    /// What a hypervisor kept from the machine.
+    pub(crate) stolen: f64,
+}
+
+impl Used {
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            host: self.host - before.host,
+            drives: self.drives - before.drives,
+            stolen: self.stolen - before.stolen,
+        }
+    }
 }
 
 /// A host and its drives.
@@ -165,10 +185,19 @@ impl Rig {
         }
     }
 
+    /// Processor time so far.
+    pub(crate) fn used(&self) -> Used {
+        Used {
+            host: self.host.cpu_seconds(),
+            drives: self.drives.iter().map(Held::cpu_seconds).sum(),
+            stolen: stolen_seconds(),
+        }
+    }
+
     /// Processor time of host and drives so far (seconds).
-    pub(crate) fn cpu_seconds(&self) -> f64 {
-        let drives = self.drives.iter().map(Held::cpu_seconds);
-        self.host.cpu_seconds() + drives.sum::<f64>()
+    fn cpu_seconds(&self) -> f64 {
+        let used = self.used();
+        used.host + used.drives
     }
 
     /// The most memory that host and drives have had (10^6 bytes).

@@ -2,7 +2,7 @@
 
 use super::http::Server;
 use super::process::Spinner;
-use super::rig::{DRIVES, Rig};
+use super::rig::{DRIVES, Rig, Used};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::stats::median;
@@ -18,6 +18,8 @@ const REQUEST_BYTES: usize = 8 << 20;
 const LEARNED: &str = "learned";
 /// It has one document of so many.
 const LEARNED_OF: u64 = 8;
+/// It has at least so many bytes: of less, much would not have been written to tables.
+const LEARNED_BYTES_MIN: u64 = 1 << 30;
 /// Weights are measured for so long.
 const LEARNING: Duration = Duration::from_secs(8);
 /// The name of the database that a row is measured on.
@@ -111,7 +113,24 @@ pub(crate) struct DrivesRow {
     /// How many times the host's time the drives take.
     pub(crate) calibration: Option<f64>,
     pub(crate) cpu_us_per_doc: Option<f64>,
+    /// Cores that the host used, of the 0.85 that it has.
+    pub(crate) host_cores: Option<f64>,
+    /// Cores that all drives used together.
+    pub(crate) drive_cores: Option<f64>,
+    /// Cores that a hypervisor kept from the machine: the row is of a machine that was smaller by so much.
+    pub(crate) stolen_cores: Option<f64>,
     pub(crate) peak_rss_mb: Option<f64>,
+}
+
+/// How much a row measures.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) documents: u64,
+    pub(crate) document_bytes: usize,
+    /// Scans, at least.
+    pub(crate) runs: usize,
+    /// They go on for so long, at least.
+    pub(crate) time: Duration,
 }
 
 /// The rows of a server alone.
@@ -266,22 +285,27 @@ pub(crate) fn scan(server: &Server, name: &str, filter: Filter, documents: u64) 
     )))
 }
 
-/// Has the server learn the weights: scans go on, of the kind that is measured, until they have taken long enough.
-fn learn(server: &Server, rig: &Rig, plan: &Plan, sizes: (u64, usize)) -> Result<()> {
-    let documents = (sizes.0 / LEARNED_OF).max(FOUND_OF);
+/// Has the server learn the weights, by scans of the kind that is measured: with even shares, of which the host does its
+/// own in a third of the time, and then with those that this taught, so that all nodes are busy to the end.
+fn learn(server: &Server, rig: &Rig, plan: &Plan, size: Size) -> Result<()> {
+    let least = LEARNED_BYTES_MIN / size.document_bytes.max(1) as u64;
+    let documents = (size.documents / LEARNED_OF).max(least);
+    let documents = documents.min(size.documents).max(FOUND_OF);
     let path = format!("/{LEARNED}");
-    rig.hold(false)?;
-    server.ask("PUT", &format!("{path}?{}", plan.placement(1)), "")?;
-    load(server, LEARNED, documents, sizes.1)?;
-    rig.settle();
-    rig.hold(true)?;
-    let spinner = busy(Some(rig), plan)?;
-    let begin = clock::now();
-    while begin.elapsed() < LEARNING {
-        scan(server, LEARNED, plan.filter, documents)?;
+    for parameters in [plan.placement(1), plan.parameters(true)] {
+        rig.hold(false)?;
+        server.ask("PUT", &format!("{path}?{parameters}"), "")?;
+        load(server, LEARNED, documents, size.document_bytes)?;
+        rig.settle();
+        rig.hold(true)?;
+        let spinner = busy(Some(rig), plan)?;
+        let begin = clock::now();
+        while begin.elapsed() < LEARNING {
+            scan(server, LEARNED, plan.filter, documents)?;
+        }
+        drop(spinner);
+        server.ask("DELETE", &path, "")?;
     }
-    drop(spinner);
-    server.ask("DELETE", &path, "")?;
     Ok(())
 }
 
@@ -291,19 +315,43 @@ fn busy(rig: Option<&Rig>, plan: &Plan) -> Result<Option<Spinner>> {
     rig.map(Rig::busy).transpose()
 }
 
-/// Measures `plan` on `server`, with `rig` if its processes are known: the median of `runs` scans, after one that does
-/// not count.
+/// The times of scans, and what they took together.
+struct Scanned {
+    times: Vec<f64>,
+    seconds: f64,
+    used: Option<Used>,
+}
+
+/// Scans the database as often as `size` says, after one scan that does not count.
+fn scan_often(server: &Server, rig: Option<&Rig>, plan: &Plan, size: Size) -> Result<Scanned> {
+    scan(server, DATABASE, plan.filter, size.documents)?;
+    let (before, begin) = (rig.map(Rig::used), clock::now());
+    let mut times = Vec::new();
+    while times.len() < size.runs || begin.elapsed() < size.time {
+        let begin = clock::now();
+        scan(server, DATABASE, plan.filter, size.documents)?;
+        times.push(begin.elapsed().as_secs_f64());
+    }
+    let used = rig.map(Rig::used).zip(before);
+    Ok(Scanned {
+        times,
+        seconds: begin.elapsed().as_secs_f64(),
+        used: used.map(|(after, before)| after.since(before)),
+    })
+}
+
+/// Measures `plan` on `server`, with `rig` if its processes are known: the median of its scans.
 pub(crate) fn measure(
     server: &Server,
     rig: Option<&Rig>,
     plan: &Plan,
-    (documents, document_bytes): (u64, usize),
-    runs: usize,
+    size: Size,
 ) -> Result<DrivesRow> {
+    let (documents, document_bytes) = (size.documents, size.document_bytes);
     let path = format!("/{DATABASE}");
     let parameters = plan.parameters(rig.is_some());
     if let (Some(rig), Weights::Measured) = (rig, plan.weights) {
-        learn(server, rig, plan, (documents, document_bytes))?;
+        learn(server, rig, plan, size)?;
     }
     rig.map_or(Ok(()), |rig| rig.hold(false))?;
     server.ask("PUT", &format!("{path}?{parameters}"), "")?;
@@ -313,25 +361,15 @@ pub(crate) fn measure(
         rig.hold(true)?;
     }
     let spinner = busy(rig, plan)?;
-    let scans = || -> Result<(Vec<f64>, Option<f64>)> {
-        scan(server, DATABASE, plan.filter, documents)?;
-        let cpu_before = rig.map(Rig::cpu_seconds);
-        let mut times = Vec::new();
-        for _ in 0..runs {
-            let begin = clock::now();
-            scan(server, DATABASE, plan.filter, documents)?;
-            times.push(begin.elapsed().as_secs_f64());
-        }
-        let cpu = rig.map(Rig::cpu_seconds).zip(cpu_before);
-        Ok((times, cpu.map(|(after, before)| after - before)))
-    };
-    let (times, cpu) = match rig.filter(|_| plan.drives_are_busy) {
+    let scans = || scan_often(server, rig, plan, size);
+    let scanned = match rig.filter(|_| plan.drives_are_busy) {
         Some(rig) => rig.beside_busy_drives(scans)?,
         None => scans()?,
     };
     drop(spinner);
     server.ask("DELETE", &path, "")?;
-    let scanned = documents as f64 * runs as f64;
+    let cores = |seconds: fn(Used) -> f64| scanned.used.map(|used| seconds(used) / scanned.seconds);
+    let read = documents as f64 * scanned.times.len() as f64;
     Ok(DrivesRow {
         engine: if rig.is_some() {
             "waystation"
@@ -346,15 +384,19 @@ pub(crate) fn measure(
         weights: plan.weights.name(),
         documents,
         document_bytes,
-        docs_per_s: documents as f64 / median(&times),
+        docs_per_s: documents as f64 / median(&scanned.times),
         drives_are_busy: plan.drives_are_busy,
         ratio_to_host: None,
         ratio_to_coupled_host: None,
         calibration: rig.and_then(|rig| rig.slowness),
         // Busy drives take theirs for something else.
-        cpu_us_per_doc: cpu
+        cpu_us_per_doc: scanned
+            .used
             .filter(|_| !plan.drives_are_busy)
-            .map(|cpu| cpu * 1e6 / scanned),
+            .map(|used| (used.host + used.drives) * 1e6 / read),
+        host_cores: cores(|used| used.host),
+        drive_cores: cores(|used| used.drives),
+        stolen_cores: cores(|used| used.stolen),
         peak_rss_mb: rig.map(Rig::peak_rss_mb),
     })
 }
