@@ -54,7 +54,7 @@ fn start(work: impl FnOnce() + Send + 'static) {
 }
 
 fn pass(mut from: TcpStream, mut to: TcpStream, delay: &AtomicU64) {
-    let mut bytes = [0; 1 << 16];
+    let mut bytes = vec![0; 1 << 16];
     while let Ok(read @ 1..) = from.read(&mut bytes) {
         let wait = Duration::from_millis(delay.load(Ordering::SeqCst));
         std::thread::sleep(wait);
