@@ -112,7 +112,7 @@ fn settled(db: &Db, rounds: u32) -> OffloadStats {
             .expect("text")
             .parse()
             .expect("a key");
-        assert!(key % 10 != 0, "{key} was deleted");
+        assert!(!key.is_multiple_of(10), "{key} was deleted");
         assert_eq!(found, value(key, rounds - 1));
         entries += 1;
     }
@@ -259,9 +259,12 @@ fn frame(message: &[u8]) -> Vec<u8> {
     [&length[..], &mask(crc32c(message)).to_le_bytes(), message].concat()
 }
 
+/// What answers in place of a worker.
+type Impostor = fn(&mut std::net::TcpStream);
+
 #[test]
 fn what_is_no_worker_costs_a_merge_here_and_nothing_else() {
-    let impostors: [(fn(&mut std::net::TcpStream), LocalReason); 4] = [
+    let impostors: [(Impostor, LocalReason); 4] = [
         (
             |stream| {
                 let said = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
