@@ -173,7 +173,7 @@ fn a_write_on_too_few_copies_says_so() {
     assert!(gone.starts_with("HTTP/1.1 202"), "{gone}");
     let _second = drive(&first.address, &data, &token);
     let is_refilled = (0..200).any(|at| {
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(100));
         put(&format!("/pair/again-{at}")).starts_with("HTTP/1.1 201")
     });
     assert!(is_refilled, "the drive was not filled again");
