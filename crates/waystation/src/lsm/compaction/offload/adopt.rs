@@ -85,9 +85,11 @@ fn verify(
     verification: Verification,
 ) -> Result<(), Kept> {
     let damaged = |error: Error| Kept::by(LocalReason::Damaged, &error);
+    // Before it is opened, which notes what the table says.
+    let reported = table.facts();
     let opened = place.tables.get(table).map_err(damaged)?;
     let facts = opened.facts();
-    if facts.is_none() || facts != table.facts() {
+    if facts.is_none() || facts != reported {
         let reason = "what a table says of itself is not what was reported";
         return Err(Kept::by(LocalReason::Damaged, &reason));
     }
