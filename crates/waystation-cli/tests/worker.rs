@@ -90,7 +90,7 @@ fn a_worker_merges_for_a_command_and_says_so() {
     // Without the token, and as JSON.
     let refused = run(&[&["--json"], &compact[..]].concat());
     let told = succeeded(&refused);
-    assert!(told.contains("\"jobs\":0"), "{told}");
+    assert!(told.contains("\"jobs\": 0,"), "{told}");
     assert!(told.contains("\"refused\":"), "{told}");
     let warned = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(warned.contains("token"), "{warned}");
@@ -143,7 +143,7 @@ fn a_worker_that_is_killed_in_mid_merge_costs_nothing_that_was_written() {
     written.join().unwrap();
     let output = import.wait_with_output().unwrap();
     let told = succeeded(&output);
-    assert!(told.contains("\"lines\":600000"), "{told}");
+    assert!(told.contains("\"lines\": 600000"), "{told}");
     assert!(kills > 2, "the import was too short: {kills}");
     let check = run(&["check", db]);
     succeeded(&check);

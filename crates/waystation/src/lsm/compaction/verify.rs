@@ -1,9 +1,9 @@
 //! What the tree believes of a result before it installs it.
 //!
 //! Whatever ran a merge, its tables must lie where those of the job lay, in order and apart from each other; every entry
-//! read must have been written or left out for a reason; and no table may claim that more graves were applied to it
-//! than the job has: such a claim would let a grave retire too early. That the tables hold what they say of themselves
-//! was compared when they were opened.
+//! read must have been written or left out for a reason, and the tables must hold those that were written; and no table
+//! may claim that more graves were applied to it than the job has: such a claim would let a grave retire too early. That
+//! the tables hold what they say of themselves was compared when they were opened.
 
 use super::{Counters, Job, JobResult};
 use crate::lsm::version::UserRange;
@@ -25,12 +25,10 @@ pub(crate) fn contradiction(job: &Job, result: &JobResult, order: &Order) -> Opt
     if accounted != Some(entries_in) {
         return Some("not every entry that it read was written or left out for a reason");
     }
-    let known = job
-        .tables()
-        .map(TableMeta::facts)
-        .collect::<Option<Vec<_>>>();
-    let expected = known.map(|facts| facts.iter().map(|facts| facts.entries).sum::<u64>());
-    if expected.is_some_and(|expected| expected != entries_in) {
+    if entries(result.outputs.iter()).is_some_and(|entries| entries != entries_out) {
+        return Some("its tables hold more or fewer entries than it wrote");
+    }
+    if entries(job.tables()).is_some_and(|entries| entries != entries_in) {
         return Some("it read more or fewer entries than the tables of the job hold");
     }
     if job.tables().next().is_some() && !lies_within(job, &result.outputs, order) {
@@ -52,6 +50,11 @@ pub(crate) fn contradiction(job: &Job, result: &JobResult, order: &Order) -> Opt
         return Some("a table claims that more graves were applied than the job has");
     }
     None
+}
+
+/// The entries of all `tables`, if each of them tells.
+fn entries<'t>(mut tables: impl Iterator<Item = &'t TableMeta>) -> Option<u64> {
+    tables.try_fold(0_u64, |sum, table| sum.checked_add(table.facts()?.entries))
 }
 
 /// Whether each of `outputs` lies within the keys of the job's tables.

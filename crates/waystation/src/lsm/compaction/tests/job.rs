@@ -155,14 +155,18 @@ fn a_result_that_cannot_be_is_not_installed() {
         contradiction(&job, &result, &Order::Bytewise)
     };
     assert_eq!(against(&|_, _| ()), None);
-    let contradicted: [(&str, Change<'_>); 8] = [
+    let contradicted: [(&str, Change<'_>); 9] = [
         ("left out for a reason", &|_, result| {
             result.counters.entries_out = 8;
         }),
         ("left out for a reason", &|_, result| {
             result.counters.hidden = u64::MAX;
         }),
-        ("more or fewer entries", &|job, _| {
+        ("more or fewer entries than it wrote", &|_, result| {
+            result.counters.entries_out = 8;
+            result.counters.shadowed = 2;
+        }),
+        ("it read more or fewer entries", &|job, _| {
             job.inputs[1].tables[0].facts = Some(facts(11, 0, 3)).into();
         }),
         ("no table of the job held", &|_, result| {
