@@ -1,7 +1,7 @@
 //! What the tree believes of a result before it installs it.
 //!
 //! Whatever ran a merge, its tables must lie where those of the job lay, in order and apart from each other; every entry
-//! read must have been written or left out for a reason, and the tables must hold those that were written; and no table
+//! read must have been written or left out for a reason, and the tables must hold every written one; and no table
 //! may claim that more graves were applied to it than the job has: such a claim would let a grave retire too early. That
 //! the tables hold what they say of themselves was compared when they were opened.
 
