@@ -3,6 +3,7 @@
 //! Each connection has a thread, and one call at a time: a host that wants more at once opens more connections. So the
 //! host decides how parallel a query is on a drive, and the agent only bounds it.
 
+use crate::connections::Connections;
 use crate::error::{AgentError, Result};
 use crate::frame::{self, MESSAGE_BYTES_MAX};
 use crate::greeting::{DRIVES, Refusal, Token};
@@ -12,8 +13,7 @@ use crate::tls::Identity;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 use waystation::Options;
 use waystation_documents::shard::{CopySource, Shard, ShardSnapshot, ViewRows};
@@ -24,8 +24,8 @@ use waystation_documents::{Error, Result as DocumentResult};
 const GREETING: Duration = Duration::from_secs(10);
 /// A host that takes nothing of an answer for so long is cut off.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A pause after a connection could not be taken, as when there are no file descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
+/// A listener that does not take a connection in this time is busy with others, and looks whether to stop by itself.
+const WAKING: Duration = Duration::from_millis(100);
 /// Rows of a page.
 const PAGE_ROWS: usize = 512;
 /// A page of rows ends when it has this many bytes.
@@ -71,11 +71,7 @@ struct Inner {
     store: Store,
     token: Token,
     tls: Option<Identity>,
-    connections_max: usize,
-    connections: AtomicUsize,
-    is_stopping: AtomicBool,
-    /// Streams of connections, to be shut down at the end.
-    streams: Mutex<Vec<Weak<TcpStream>>>,
+    connections: Arc<Connections<TcpStream>>,
 }
 
 /// An agent that listens. See the module.
@@ -95,16 +91,9 @@ pub struct Stopper {
 impl Stopper {
     /// Has the agent take no more connections, and close those it has.
     pub fn stop(&self) {
-        self.inner.is_stopping.store(true, Ordering::SeqCst);
-        let streams = self.inner.streams.lock();
-        let streams = streams.unwrap_or_else(PoisonError::into_inner);
-        for stream in streams.iter().filter_map(Weak::upgrade) {
-            // It may be closed already.
-            let _ = stream.shutdown(std::net::Shutdown::Both);
-        }
-        drop(streams);
+        self.inner.connections.stop();
         // The listener waits for a connection: this is one.
-        let _ = TcpStream::connect_timeout(&self.address, PAUSE);
+        let _ = TcpStream::connect_timeout(&self.address, WAKING);
     }
 }
 
@@ -128,10 +117,7 @@ impl Agent {
                 store,
                 token: settings.token.clone(),
                 tls: settings.tls.clone(),
-                connections_max: settings.connections_max,
-                connections: AtomicUsize::new(0),
-                is_stopping: AtomicBool::new(false),
-                streams: Mutex::default(),
+                connections: Arc::new(Connections::new(settings.connections_max)),
             }),
             listener,
             address,
@@ -153,65 +139,22 @@ impl Agent {
 
     /// Answers hosts until it is told to stop.
     pub fn run(self) {
-        loop {
-            let accepted = self.listener.accept();
-            if self.inner.is_stopping.load(Ordering::SeqCst) {
-                break;
-            }
-            match accepted {
-                Ok((stream, host)) => self.inner.take(stream, host),
-                Err(error) => {
-                    log::warn!("a connection was not taken: {error}");
-                    std::thread::sleep(PAUSE);
-                }
-            }
-        }
-        while self.inner.connections.load(Ordering::SeqCst) > 0 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-/// Counts a connection until it ends.
-struct Place(Arc<Inner>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::SeqCst);
+        let Self {
+            inner, listener, ..
+        } = self;
+        let take = |(stream, host)| {
+            let thread = std::thread::Builder::new().name("waystation-drive".to_owned());
+            let thread = thread.stack_size(STACK_BYTES);
+            let serving = Arc::clone(&inner);
+            inner
+                .connections
+                .take(stream, host, thread, move |stream| serving.serve(stream));
+        };
+        inner.connections.run(|| listener.accept(), take);
     }
 }
 
 impl Inner {
-    fn take(self: &Arc<Self>, stream: TcpStream, host: SocketAddr) {
-        let before = self.connections.fetch_add(1, Ordering::SeqCst);
-        let place = Place(Arc::clone(self));
-        if before >= self.connections_max {
-            log::warn!("{host} was refused: there are {before} connections");
-            return;
-        }
-        let stream = Arc::new(stream);
-        {
-            let streams = self.streams.lock();
-            let mut streams = streams.unwrap_or_else(PoisonError::into_inner);
-            streams.retain(|it| it.strong_count() > 0);
-            streams.push(Arc::downgrade(&stream));
-        }
-        let thread = std::thread::Builder::new()
-            .name("waystation-drive".to_owned())
-            .stack_size(STACK_BYTES);
-        let started = thread.spawn(move || {
-            match place.0.serve(&stream) {
-                Ok(()) => {}
-                Err(Refusal::Refused(reason)) => log::warn!("{host} was refused: {reason}"),
-                Err(Refusal::Io(error)) => log::debug!("the connection of {host} ended: {error}"),
-            }
-            drop(place);
-        });
-        if let Err(error) = started {
-            log::warn!("{host} was refused: no thread can be started: {error}");
-        }
-    }
-
     fn serve(&self, stream: &TcpStream) -> Result<(), Refusal> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(GREETING))?;
@@ -232,7 +175,7 @@ impl Inner {
             drop(message);
             let answer = self.answer(call, &mut held);
             frame::write(&mut io, &encode(&answer))?;
-            if self.is_stopping.load(Ordering::SeqCst) {
+            if self.connections.is_stopping() {
                 break;
             }
         }

@@ -41,7 +41,7 @@ pub enum AgentError {
     Tls {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the file.
         reason: String,
     },
     /// A compaction worker listens on a network without a token.

@@ -21,7 +21,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 use waystation_documents::wire::VERSION;
 
-/// What is spoken behind the greeting.
+/// The protocol behind the greeting.
 #[derive(Debug)]
 pub(crate) struct Protocol {
     /// What the first frame begins with.

@@ -17,6 +17,7 @@
 
 mod agent;
 pub mod compaction;
+mod connections;
 mod cursor;
 mod drives;
 mod error;

@@ -1,6 +1,6 @@
 //! TLS between host and drive: what an agent shows, and whom a host trusts.
 //!
-//! The token tells who may call, with TLS and without; TLS keeps others from reading and changing what is said. A host
+//! The token tells who may call, with TLS and without; TLS keeps others from reading and changing messages. A host
 //! checks the agent's certificate for the address at which it reaches the agent. There is no way to skip the check.
 
 use crate::error::{AgentError, Result};

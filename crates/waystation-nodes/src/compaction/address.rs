@@ -1,5 +1,6 @@
 //! Where a worker listens: TCP or a Unix socket, and the connections of both.
 
+use crate::connections::Close;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -145,10 +146,12 @@ impl Stream {
                 .and_then(|()| stream.set_write_timeout(patience)),
         }
     }
+}
 
-    pub(super) fn shutdown(&self) -> io::Result<()> {
+impl Close for Stream {
+    fn close(&self) -> io::Result<()> {
         match self {
-            Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Self::Tcp(stream) => stream.close(),
             Self::Unix(stream) => stream.shutdown(Shutdown::Both),
         }
     }

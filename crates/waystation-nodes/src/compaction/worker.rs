@@ -5,6 +5,7 @@
 
 use super::address::{Address, Listener, Stream};
 use super::queue::{Places, RunningJob, failed};
+use crate::connections::Connections;
 use crate::error::{AgentError, Result};
 use crate::frame;
 use crate::greeting::{Refusal, Token, WORKERS};
@@ -13,8 +14,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 use waystation::offload::Worker;
 use waystation_format::compaction::{
@@ -28,8 +28,6 @@ const LEASE_MIN: Duration = Duration::from_secs(1);
 const LEASE_MAX: Duration = Duration::from_secs(600);
 /// A request is answered after this time at the latest.
 const WATCH_MAX: Duration = Duration::from_secs(1);
-/// A pause after a connection could not be taken, as when there are no file descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// How a worker works.
 #[derive(Debug, Clone)]
@@ -66,11 +64,7 @@ struct Inner {
     token: Token,
     /// As the file system resolves them.
     allowed: Vec<PathBuf>,
-    connections_max: usize,
-    connections: AtomicUsize,
-    is_stopping: AtomicBool,
-    /// Streams of connections, to be shut down at the end.
-    streams: Mutex<Vec<Weak<Stream>>>,
+    connections: Arc<Connections<Stream>>,
 }
 
 /// A worker that listens. See the module.
@@ -90,11 +84,7 @@ pub struct WorkerStopper {
 impl WorkerStopper {
     /// Has the worker take no more connections, and give up the jobs of those it has.
     pub fn stop(&self) {
-        self.inner.is_stopping.store(true, Ordering::SeqCst);
-        for stream in self.inner.streams().iter().filter_map(Weak::upgrade) {
-            // It may be closed already.
-            let _ = stream.shutdown();
-        }
+        self.inner.connections.stop();
         // The listener waits for a connection: this is one.
         let _ = Stream::connect(&self.address);
     }
@@ -136,10 +126,7 @@ impl CompactionWorker {
                 places: Arc::new(Places::new(settings.jobs_max)),
                 token,
                 allowed,
-                connections_max: settings.connections_max,
-                connections: AtomicUsize::new(0),
-                is_stopping: AtomicBool::new(false),
-                streams: Mutex::default(),
+                connections: Arc::new(Connections::new(settings.connections_max)),
             }),
             listener,
             address,
@@ -161,68 +148,23 @@ impl CompactionWorker {
 
     /// Runs the jobs of engines until it is told to stop.
     pub fn run(self) {
-        loop {
-            let accepted = self.listener.accept();
-            if self.inner.is_stopping.load(Ordering::SeqCst) {
-                break;
-            }
-            match accepted {
-                Ok(stream) => self.inner.take(stream),
-                Err(error) => {
-                    log::warn!("a connection was not taken: {error}");
-                    std::thread::sleep(PAUSE);
-                }
-            }
-        }
-        while self.inner.connections.load(Ordering::SeqCst) > 0 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
-/// Counts a connection until it ends.
-struct Counted(Arc<Inner>);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::SeqCst);
+        let Self {
+            inner, listener, ..
+        } = self;
+        let take = |stream| {
+            let thread = std::thread::Builder::new().name("waystation-worker".to_owned());
+            let serving = Arc::clone(&inner);
+            inner
+                .connections
+                .take(stream, "an engine", thread, move |stream| {
+                    serving.serve(stream)
+                });
+        };
+        inner.connections.run(|| listener.accept(), take);
     }
 }
 
 impl Inner {
-    fn streams(&self) -> MutexGuard<'_, Vec<Weak<Stream>>> {
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take(self: &Arc<Self>, stream: Stream) {
-        let before = self.connections.fetch_add(1, Ordering::SeqCst);
-        let counted = Counted(Arc::clone(self));
-        if before >= self.connections_max {
-            log::warn!("an engine was refused: there are {before} connections");
-            return;
-        }
-        let stream = Arc::new(stream);
-        {
-            let mut streams = self.streams();
-            streams.retain(|it| it.strong_count() > 0);
-            streams.push(Arc::downgrade(&stream));
-        }
-        let thread = std::thread::Builder::new().name("waystation-worker".to_owned());
-        let started = thread.spawn(move || {
-            match counted.0.serve(&stream) {
-                Ok(()) => {}
-                Err(Refusal::Refused(reason)) => log::warn!("an engine was refused: {reason}"),
-                Err(Refusal::Io(error)) => {
-                    log::debug!("the connection of an engine ended: {error}");
-                }
-            }
-            drop(counted);
-        });
-        if let Err(error) = started {
-            log::warn!("an engine was refused: no thread can be started: {error}");
-        }
-    }
-
     fn serve(&self, stream: &Stream) -> Result<(), Refusal> {
         stream.hurry()?;
         stream.set_patience(GREETING)?;
@@ -241,7 +183,7 @@ impl Inner {
             let state = self.answer(request, &mut running)?;
             let answer = Answer { id, attempt, state };
             frame::write(&mut &*stream, &answer.encode())?;
-            if self.is_stopping.load(Ordering::SeqCst) {
+            if self.connections.is_stopping() {
                 return Ok(());
             }
         }
