@@ -53,7 +53,8 @@ impl Log {
         let start = Start {
             lsn: cut,
             first_sequence: self.first_sequence_from(&mut state, &salvage, open_block),
-            durable_lsn: cut,
+            // All of it is synced before the segment has its name.
+            durable_lsn: end,
             previous: state.holder_of_bytes_before(cut),
         };
         drop(state);

@@ -353,6 +353,12 @@ fn errors_name_a_segment_that_was_drafted_by_its_own_name() {
     let (heals, healed, opened) = names();
     assert_eq!((heals, &healed), (1, &opened));
     assert_ne!(first, healed);
+    let state = lock(&running.log.writer);
+    let segment = &state.current;
+    assert!(segment.end_lsn > segment.file.header.start_lsn);
+    // Damage to what healing moved is told.
+    assert_eq!(segment.file.header.durable_lsn, segment.end_lsn);
+    drop(state);
     running.close();
 }
 
