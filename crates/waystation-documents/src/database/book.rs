@@ -20,7 +20,7 @@
 use crate::array;
 use crate::error::{Error, Result};
 use crate::json::{Json, canonical, quote};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use waystation::{Db, Durability, IterOptions, WriteBatch};
 
 /// What keys of shards with copies begin with.
@@ -88,13 +88,19 @@ pub(super) struct Left {
     pub(super) node: String,
 }
 
-/// The book. See the module.
+/// The book. See the module. It ends with the catalogue: a query's threads, which know their shard's book, may outlive that for a
+/// moment, and must not keep its directory.
 #[derive(Clone)]
-pub(super) struct Book(Arc<Db>);
+pub(super) struct Book(Weak<Db>);
 
 impl Book {
-    pub(super) fn new(db: Arc<Db>) -> Self {
-        Self(db)
+    pub(super) fn new(db: &Arc<Db>) -> Self {
+        Self(Arc::downgrade(db))
+    }
+
+    fn db(&self) -> Result<Arc<Db>> {
+        let closed = waystation::Error::Closed("the catalogue is closed");
+        self.0.upgrade().ok_or(Error::Engine(closed))
     }
 
     fn key(shard: &ShardKey) -> Vec<u8> {
@@ -108,7 +114,7 @@ impl Book {
 
     /// The copies of `shard`; `None`: the book does not name it.
     pub(super) fn copies(&self, shard: &ShardKey) -> Result<Option<Vec<ShardCopy>>> {
-        let record = self.0.get(&Self::key(shard))?;
+        let record = self.db()?.get(&Self::key(shard))?;
         record.map(|bytes| decode(shard, &bytes)).transpose()
     }
 
@@ -132,7 +138,7 @@ impl Book {
         if let Some(node) = removed {
             batch.put(&Self::left_key(shard, node), &[]);
         }
-        Ok(self.0.write(&batch, Durability::PowerLoss)?)
+        Ok(self.db()?.write(&batch, Durability::PowerLoss)?)
     }
 
     /// Has `batch` remove all that the book knows of the database `uuid`.
@@ -144,7 +150,8 @@ impl Book {
 
     /// The copies that may still be on their nodes and are not in the book.
     pub(super) fn left(&self) -> Result<Vec<Left>> {
-        let mut entries = self.0.iter(IterOptions::prefix([LEFT]))?;
+        let db = self.db()?;
+        let mut entries = db.iter(IterOptions::prefix([LEFT]))?;
         entries.seek_to_first()?;
         let mut left = Vec::new();
         while entries.valid() {
@@ -172,7 +179,7 @@ impl Book {
     pub(super) fn note_gone(&self, left: &Left) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.delete(&Self::left_key(&left.shard, &left.node));
-        Ok(self.0.write(&batch, Durability::ProcessCrash)?)
+        Ok(self.db()?.write(&batch, Durability::ProcessCrash)?)
     }
 }
 
@@ -215,8 +222,8 @@ mod tests {
     #[test]
     fn copies_are_read_back_and_what_was_left_is_known() -> Result<()> {
         let directory = tempfile::tempdir().expect("a directory");
-        let db = Db::open(directory.path(), Options::default())?;
-        let book = Book::new(Arc::new(db));
+        let db = Arc::new(Db::open(directory.path(), Options::default())?);
+        let book = Book::new(&db);
         let shard = ShardKey {
             database: "0".repeat(UUID_DIGITS),
             range: "00000000-ffffffff".to_owned(),
@@ -242,7 +249,7 @@ mod tests {
         book.save(&shard, &copies[..1], Some("two"))?;
         let mut batch = WriteBatch::new();
         Book::forget(&shard.database, &mut batch);
-        book.0.write(&batch, Durability::ProcessCrash)?;
+        db.write(&batch, Durability::ProcessCrash)?;
         assert_eq!(book.copies(&shard)?, None);
         assert!(book.left()?.is_empty());
         Ok(())

@@ -94,7 +94,7 @@ impl Catalogue {
         let catalogue = Self {
             directory,
             settings,
-            book: Book::new(Arc::clone(&db)),
+            book: Book::new(&db),
             fills: Fills::default(),
             db,
             databases: RwLock::default(),
