@@ -17,14 +17,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is kept of a line (bytes): the length of a body in a longer one counts as unclear.
+/// A line is kept up to this length (bytes): the length of a body in a longer one counts as unclear.
 const LINE_BYTES_MAX: usize = 1 << 10;
 
 /// See the module.
 pub(crate) struct Lenient<S> {
     stream: S,
     requests: Requests,
-    /// Bytes that did not fit into a reader's buffer once they were mended, the first one last.
+    /// Bytes that did not fit into a reader's buffer once they were mended.
     left: Vec<u8>,
 }
 
@@ -55,12 +55,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lenient<S> {
             };
             buffer.set_filled(begin);
             self.left = mended;
-            self.left.reverse();
         }
-        while buffer.remaining() > 0 {
-            let Some(byte) = self.left.pop() else { break };
-            buffer.put_slice(&[byte]);
-        }
+        let now = self.left.len().min(buffer.remaining());
+        buffer.put_slice(&self.left[..now]);
+        self.left.drain(..now);
         Poll::Ready(Ok(()))
     }
 }
@@ -127,7 +125,7 @@ enum Length {
 #[derive(Debug, Default)]
 struct Requests {
     at: At,
-    /// What is read of the line.
+    /// The line so far.
     line: Vec<u8>,
     is_line_too_long: bool,
     length: Length,
@@ -221,7 +219,7 @@ impl Requests {
 }
 
 impl Length {
-    /// What is known once the field `line` was read. A field of a length beside another one makes it unclear.
+    /// The length once the field `line` was read. A field of a length beside another one makes it unclear.
     fn after(self, line: &[u8], is_too_long: bool) -> Self {
         let colon = line.iter().position(|byte| *byte == b':');
         let (name, value) = line.split_at(colon.unwrap_or(line.len()));

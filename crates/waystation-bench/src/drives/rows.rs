@@ -286,7 +286,7 @@ pub(crate) fn scan(server: &Server, name: &str, filter: Filter, documents: u64) 
 }
 
 /// Has the server learn the weights, by scans of the kind that is measured: with even shares, of which the host does its
-/// own in a third of the time, and then with those that this taught, so that all nodes are busy to the end.
+/// own in a third of the time, and then with the shares learned from them, so that all nodes are busy to the end.
 fn learn(server: &Server, rig: &Rig, plan: &Plan, size: Size) -> Result<()> {
     let least = LEARNED_BYTES_MIN / size.document_bytes.max(1) as u64;
     let documents = (size.documents / LEARNED_OF).max(least);

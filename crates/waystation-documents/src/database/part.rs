@@ -42,7 +42,10 @@ pub(super) enum Place {
 /// The reply of one kind; others are an error.
 macro_rules! reply {
     ($part:expr, $request:expr, $kind:pat => $value:expr) => {
-        match $part.access().ask($request)? {
+        reply!($part, ask, $request, $kind => $value)
+    };
+    ($part:expr, $ask:ident, $request:expr, $kind:pat => $value:expr) => {
+        match $part.$ask($request)? {
             $kind => Ok($value),
             _ => Err($part.lies("a reply that belongs to another request")),
         }
@@ -240,9 +243,8 @@ impl Part {
             bytes,
             with_documents,
         };
-        let Reply::Listed { rows, is_end } = self.ask_fastest(request)? else {
-            return Err(self.lies("a reply that belongs to another request"));
-        };
+        let (rows, is_end) =
+            reply!(self, ask_fastest, request, Reply::Listed { rows, is_end } => (rows, is_end))?;
         let before = options.from.as_deref().filter(|_| options.is_behind);
         let ids: Vec<&str> = before
             .into_iter()
@@ -360,11 +362,14 @@ impl Part {
 
     /// Identifiers at which pieces of it begin that are better scanned at once, but for the first one.
     pub(super) fn split(&self, shards: u64) -> Result<Vec<String>> {
-        let Reply::Points { ids: points } = self.ask_fastest(Request::Split { shards })? else {
-            return Err(self.lies("a reply that belongs to another request"));
-        };
+        let request = Request::Split { shards };
+        let points = reply!(self, ask_fastest, request, Reply::Points { ids } => ids)?;
         self.check(points.is_sorted(), "points out of their order")?;
         Ok(points)
+    }
+
+    fn ask(&self, request: Request) -> Result<Reply> {
+        self.access().ask(request)
     }
 
     /// Asks the copy that is likely to answer first, and another one if that takes long.

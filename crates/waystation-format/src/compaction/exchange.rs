@@ -23,11 +23,11 @@ pub struct Request {
     pub id: JobId,
     /// Which run of it.
     pub attempt: u64,
-    /// What is asked.
+    /// The question.
     pub call: Call,
 }
 
-/// What is asked.
+/// A question about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
     /// Run the job.
@@ -77,7 +77,7 @@ pub enum JobState {
 mod tag {
     pub(super) const ID: u32 = 1;
     pub(super) const ATTEMPT: u32 = 2;
-    /// What is asked, and how far a job is.
+    /// The kind of a question, or how far a job is.
     pub(super) const KIND: u32 = 3;
     pub(super) const DIRECTORY: u32 = 4;
     pub(super) const JOB: u32 = 5;
@@ -89,7 +89,7 @@ mod tag {
     pub(super) const REPORT: u32 = 5;
 }
 
-/// What is asked. The numbers travel: never renumber.
+/// Kinds of questions. The numbers travel: never renumber.
 mod call {
     pub(super) const BEGIN: u64 = 1;
     pub(super) const WATCH: u64 = 2;

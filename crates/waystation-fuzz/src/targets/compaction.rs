@@ -1,4 +1,4 @@
-//! What travels when a compaction runs elsewhere: the job, the report of it, and what is asked and answered meanwhile.
+//! Messages of a compaction that runs elsewhere: the job, the report of it, and the questions and answers meanwhile.
 
 use waystation_format::checksum::{crc32c, mask};
 use waystation_format::compaction::{

@@ -11,7 +11,7 @@ pub(super) fn record(bytes: &[u8]) {
         return;
     };
     let (key, value) = rest.split_at(usize::from(*length).min(rest.len()));
-    // What is damaged is an error; the checker reads the rest in every way that a shard does.
+    // A damaged record is an error; the checker reads the rest in every way that a shard does.
     let _ = check_record(key, value);
 }
 

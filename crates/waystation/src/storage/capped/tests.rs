@@ -1,4 +1,4 @@
-//! Tests of what is counted, what is refused, and what each kind of growth leaves.
+//! Tests of the count, of refusals, and of the room that each kind of growth leaves.
 
 use super::super::SimStorage;
 use super::*;

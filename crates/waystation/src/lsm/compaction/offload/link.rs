@@ -30,7 +30,7 @@ pub enum LinkError {
     /// Worker and engine do not take each other: another version, another token.
     #[error("worker and engine refuse each other: {0}")]
     Refused(String),
-    /// The connection ended, or carried what is no message.
+    /// The connection ended, or carried bytes that are no message.
     #[error("the connection to the worker ended: {0}")]
     Broken(String),
     /// No answer came in time.

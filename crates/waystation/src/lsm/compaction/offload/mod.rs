@@ -54,7 +54,7 @@ pub enum Verification {
 /// Which merges a worker runs, and how far it is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OffloadSettings {
-    /// What is verified. Default: checksums.
+    /// How much of a worker's tables the engine verifies. Default: checksums.
     pub verification: Verification,
     /// Merges into this level and deeper ones go to the worker. Default: 1, all of them.
     pub level_min: usize,

@@ -59,8 +59,7 @@ impl From<LinkError> for Kept {
 
 /// Microseconds since `started`.
 pub(super) fn micros_since(place: &Workplace<'_>, started: Duration) -> u64 {
-    let elapsed = place.storage.now().saturating_sub(started);
-    u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)
+    as_micros(place.storage.now().saturating_sub(started))
 }
 
 /// When the worker may be asked again.
@@ -116,8 +115,9 @@ impl RemoteExecutor {
                 bytes_max: bytes_max(job, place, &self.dir)?,
             })),
         };
-        for attempt in 1..=ATTEMPTS {
-            request.attempt = attempt;
+        loop {
+            request.attempt += 1;
+            let attempt = request.attempt;
             if let Call::Begin(begin) = &mut request.call {
                 begin.job.attempt = attempt;
             }
@@ -133,7 +133,6 @@ impl RemoteExecutor {
                 outcome => return outcome,
             }
         }
-        Err(unfit("it was never tried"))
     }
 
     /// Whether the worker is to be asked at all.
