@@ -60,6 +60,7 @@ soak: ## Kills, simulated crashes and random histories for hours (SEEDS=, KILLS=
 	WAYSTATION_METAMORPHIC_LISTS=$(or $(LISTS),20000) $(CARGO) test --release -p waystation --test metamorphic -- --nocapture
 	WAYSTATION_HISTORIES=$(or $(HISTORIES),2000) $(CARGO) test --release -p waystation --test tombstones -- --nocapture
 	WAYSTATION_SEEDS=$(or $(SEEDS),100000) $(CARGO) test --release -p waystation --test settled_graves -- --nocapture
+	$(CARGO) test -p waystation-cli --test rig -- --ignored
 	$(MAKE) fuzz
 	$(MAKE) sanitize
 

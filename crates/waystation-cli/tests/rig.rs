@@ -110,7 +110,7 @@ fn a_laboratory_that_is_interrupted_or_killed_leaves_nothing() {
 
 /// Every few milliseconds of building one: some minutes.
 #[test]
-#[ignore = "takes some minutes: cargo test -p waystation-cli --test rig -- --ignored"]
+#[ignore = "takes some minutes; make soak runs it"]
 fn a_laboratory_killed_at_any_moment_leaves_nothing() {
     if !is_root() {
         return;
