@@ -130,6 +130,8 @@ pub struct Database {
     security: Mutex<String>,
     options: Options,
     state: RwLock<State>,
+    /// The database is being deleted: what comes now is refused, or it could keep the deletion waiting by coming again.
+    is_retired: AtomicBool,
     /// Indexes may differ from what the design documents define.
     indexes_are_stale: AtomicBool,
     /// Held while indexes are made equal to the definitions.
@@ -166,6 +168,7 @@ impl Database {
             security: Mutex::new(definition.security.clone()),
             options,
             state: RwLock::new(State::Closed),
+            is_retired: AtomicBool::new(false),
             indexes_are_stale: AtomicBool::new(true),
             indexing: Mutex::new(()),
             compactions: AtomicUsize::new(0),
@@ -254,6 +257,10 @@ impl Database {
     /// The shards; they are opened if they are not.
     fn shards(&self) -> Result<Shards<'_>> {
         loop {
+            // The gate lets a reader pass who comes before the deletion wakes.
+            if self.is_retired.load(Ordering::SeqCst) {
+                return Err(Error::NoDatabase);
+            }
             let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
             match &*state {
                 State::Open(_) => {
@@ -369,8 +376,9 @@ impl Database {
         matches!(*state, State::Open(_))
     }
 
-    /// Waits for what uses the shards, closes them, and refuses all that comes.
+    /// Refuses all that comes, waits for what uses the shards, and closes them.
     fn retire(&self) {
+        self.is_retired.store(true, Ordering::SeqCst);
         if let State::Open(parts) = &*self.state.read().unwrap_or_else(PoisonError::into_inner) {
             for replicas in parts.iter().filter_map(Part::replicas) {
                 replicas.is_retired.store(true, Ordering::SeqCst);
