@@ -39,7 +39,8 @@ pub use index_scan::IndexScan;
 pub use local::LocalDocument;
 pub use read::{Opened, Revisions, Version};
 pub use request::{
-    ListedDocument, ReadChange, Replica, Reply, Request, Scope, ShardAccess, WantedChanges,
+    ListedDocument, ReadChange, Replica, Reply, Request, Scope, ShardAccess, ViewSource,
+    WantedChanges,
 };
 pub use scan::{Scan, ScanOptions, ScanStats, StoredDocument};
 pub use turns::{Told, Turn, Turns};
