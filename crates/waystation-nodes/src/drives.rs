@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use waystation_documents::database::{LOCAL_NODE, Meter, NodeState, Nodes, ShardPlace};
-use waystation_documents::shard::{CopySource, Replica, Request, Told, Turn, ViewRows};
+use waystation_documents::shard::{CopySource, Replica, Request, Told, Turn, ViewRows, ViewSource};
 use waystation_documents::views::{DesignDocument, Limits, ViewQuery};
 use waystation_documents::{Error, NodeFault, Result};
 
@@ -207,6 +207,32 @@ impl Replica for RemoteShard {
         })
     }
 
+    fn begin_copy(&self) -> Result<Box<dyn CopySource>> {
+        let shard = self.name.clone();
+        let (answer, connection) =
+            self.link
+                .call(&Call::Copy { shard }, self.patience.usual, true)?;
+        match answer {
+            Answer::Done { outcome: Ok(()) } => {
+                let link = Arc::clone(&self.link);
+                Ok(Box::new(RemoteCopy::new(
+                    link,
+                    connection,
+                    self.patience.usual,
+                )))
+            }
+            Answer::Done {
+                outcome: Err(error),
+            } => {
+                self.link.give_back(connection);
+                Err(self.named(error))
+            }
+            _ => Err(self.link.confused()),
+        }
+    }
+}
+
+impl ViewSource for RemoteShard {
     fn view_rows(
         &self,
         design: &DesignDocument,
@@ -236,30 +262,6 @@ impl Replica for RemoteShard {
         let rows = RemoteRows::new(Arc::clone(&self.link), connection, self.patience.usual);
         let rows = Box::new(rows);
         Ok(ViewRows::over(rows, design, begun.total, begun.sequence))
-    }
-
-    fn begin_copy(&self) -> Result<Box<dyn CopySource>> {
-        let shard = self.name.clone();
-        let (answer, connection) =
-            self.link
-                .call(&Call::Copy { shard }, self.patience.usual, true)?;
-        match answer {
-            Answer::Done { outcome: Ok(()) } => {
-                let link = Arc::clone(&self.link);
-                Ok(Box::new(RemoteCopy::new(
-                    link,
-                    connection,
-                    self.patience.usual,
-                )))
-            }
-            Answer::Done {
-                outcome: Err(error),
-            } => {
-                self.link.give_back(connection);
-                Err(self.named(error))
-            }
-            _ => Err(self.link.confused()),
-        }
     }
 
     fn is_remote(&self) -> bool {

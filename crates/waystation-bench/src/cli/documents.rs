@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(
     after_help = "The document server on one machine, as its clients see it: `waystation serve` runs as a process of its own, and this \
-    program speaks HTTP with it. Filters without an index over documents of one long string, of 200 fields and of 3,276 fields; loads \
+    program speaks HTTP with it. Filters without an index over documents of one long string and of many fields, of 8 KB and of 116 KB; loads \
     of documents by one and two connections; memory while the server is idle, scans, and has feeds.\n\n\
     Example:\n  waystation-bench documents --json target/documents.json\n  \
     waystation-bench documents --measure memory --scan-docs 100000 --scan-doc-bytes 131072 --json target/memory.json\n  \

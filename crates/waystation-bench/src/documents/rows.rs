@@ -181,6 +181,7 @@ pub(crate) fn find_rows(
     let shapes = [
         (Shape::String, BODY_BYTES, docs),
         (Shape::Fields, BODY_BYTES, docs),
+        (Shape::String, LARGE_BODY_BYTES, large_docs),
         (Shape::Fields, LARGE_BODY_BYTES, large_docs),
     ];
     let mut rows = Vec::new();

@@ -19,7 +19,7 @@ const LEARNED: &str = "learned";
 /// It has one document of so many.
 const LEARNED_OF: u64 = 8;
 /// It has at least so many bytes: of less, much would not have been written to tables.
-const LEARNED_BYTES_MIN: u64 = 1 << 30;
+const LEARNED_BYTES_MIN: u64 = 2 << 30;
 /// Weights are measured for so long.
 const LEARNING: Duration = Duration::from_secs(8);
 /// The name of the database that a row is measured on.

@@ -5,7 +5,7 @@
 
 use super::meter::Meter;
 use crate::error::{Error, NodeFault, Result};
-use crate::shard::{CopySource, Replica, Request, Told, Turn, ViewRows};
+use crate::shard::{CopySource, Replica, Request, Told, Turn, ViewRows, ViewSource};
 use crate::views::{DesignDocument, Limits, ViewQuery};
 use std::sync::Arc;
 
@@ -85,6 +85,12 @@ impl Replica for Unknown {
         Err(unknown(&self.0))
     }
 
+    fn begin_copy(&self) -> Result<Box<dyn CopySource>> {
+        Err(unknown(&self.0))
+    }
+}
+
+impl ViewSource for Unknown {
     fn view_rows(
         &self,
         _design: &DesignDocument,
@@ -92,10 +98,6 @@ impl Replica for Unknown {
         _query: &ViewQuery,
         _limits: Limits,
     ) -> Result<ViewRows> {
-        Err(unknown(&self.0))
-    }
-
-    fn begin_copy(&self) -> Result<Box<dyn CopySource>> {
         Err(unknown(&self.0))
     }
 

@@ -21,7 +21,9 @@ use super::book::{Book, ShardCopy, ShardKey, Standing};
 use super::fill::Backlog;
 use super::member::{Member, at_once};
 use crate::error::{Error, NodeFault, Result};
-use crate::shard::{Clock, Reply, Request, Scope, ShardAccess, Told, Turn, Turns, ViewRows};
+use crate::shard::{
+    Clock, Reply, Request, Scope, ShardAccess, Told, Turn, Turns, ViewRows, ViewSource,
+};
 use crate::views::{DesignDocument, Limits, ViewQuery};
 use crate::wire::encode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -495,7 +497,9 @@ impl ShardAccess for Replicas {
             Scope::Any => self.read(|member| self.ask_of(member, request.clone())),
         }
     }
+}
 
+impl ViewSource for Replicas {
     fn view_rows(
         &self,
         design: &DesignDocument,

@@ -14,4 +14,5 @@ mod text;
 
 pub use canonical::{DEPTH_MAX, JsonError, canonical};
 pub use number::compare_numbers;
+pub(crate) use text::member_of_run;
 pub use text::{Json, Kind, quote, unquote};

@@ -107,11 +107,7 @@ impl<'a> Json<'a> {
     /// The members of an object: names as they stand, with quotes, and values. None for other values.
     pub fn members(self) -> impl Iterator<Item = (&'a str, Json<'a>)> {
         let mut walk = Walk::into(self.0, b'{');
-        std::iter::from_fn(move || {
-            let name = walk.value()?;
-            walk.at += 1;
-            Some((name, Json(walk.value()?)))
-        })
+        std::iter::from_fn(move || walk.member())
     }
 
     /// The elements of an array; none for other values.
@@ -119,6 +115,16 @@ impl<'a> Json<'a> {
         let mut walk = Walk::into(self.0, b'[');
         std::iter::from_fn(move || walk.value().map(Json))
     }
+}
+
+/// The member at place `at` of `run`, members as they stand in an object, if it is called `name`.
+pub(crate) fn member_of_run<'a>(run: &'a str, at: usize, name: &str) -> Option<Json<'a>> {
+    let mut walk = Walk { text: run, at: 0 };
+    for _ in 0..at {
+        walk.member()?;
+    }
+    let (other, value) = walk.member()?;
+    is_called(other, name).then_some(value)
 }
 
 /// A walk over what stands in a container.
@@ -132,6 +138,13 @@ impl<'a> Walk<'a> {
         let is_such = text.as_bytes().first() == Some(&bracket);
         let at = if is_such { 1 } else { text.len() };
         Self { text, at }
+    }
+
+    /// The next member of an object: its name as it stands, and its value.
+    fn member(&mut self) -> Option<(&'a str, Json<'a>)> {
+        let name = self.value()?;
+        self.at += 1;
+        Some((name, Json(self.value()?)))
     }
 
     /// The text of the next value, or name; goes behind it and a comma.

@@ -28,6 +28,12 @@ pub trait Fields {
     /// The value of the top-level field `name`.
     fn field(&self, name: &str) -> Option<Json<'_>>;
 
+    /// Goes along `steps`, of which there is one at least, as far as that reads less than the values on the way: what
+    /// stands there, if anything does, and how many steps were gone.
+    fn go(&self, steps: &[String]) -> (Option<Json<'_>>, usize) {
+        (steps.first().and_then(|name| self.field(name)), 1)
+    }
+
     /// All of it as one value, for conditions that name no field.
     fn whole(&self) -> Json<'_>;
 

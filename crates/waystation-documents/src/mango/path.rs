@@ -70,15 +70,16 @@ impl FieldPath {
 
     /// Goes there in `document`.
     pub(super) fn find<'a>(&self, document: &'a (impl Fields + ?Sized)) -> Found<'a> {
-        let Some((first, rest)) = self.0.split_first() else {
+        let Some(first) = self.0.first() else {
             return Found::Value(document.whole());
         };
-        let mut found = match document.field(first) {
+        let (value, gone) = document.go(&self.0);
+        let mut found = match value {
             Some(value) => Found::Value(value),
             None if document.is_object() => return Found::Absent,
             None => return step(document.whole(), first),
         };
-        for name in rest {
+        for name in self.0.iter().skip(gone) {
             match found {
                 Found::Value(value) => found = step(value, name),
                 other => return other,

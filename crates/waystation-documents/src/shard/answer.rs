@@ -1,16 +1,12 @@
 //! How a shard in this process answers: each request is a call of [`Shard`].
 
-use super::request::{Replica, Reply, Request, ShardAccess};
+use super::request::{Replica, Reply, Request, ShardAccess, ViewSource};
 use super::{CopySource, Shard, Told, Turn, ViewRows};
 use crate::error::Result;
 use crate::views::{DesignDocument, Limits, ViewQuery};
 use std::ops::Bound;
 
-impl ShardAccess for Shard {
-    fn ask(&self, request: Request) -> Result<Reply> {
-        self.answer(request)
-    }
-
+impl ViewSource for Shard {
     fn view_rows(
         &self,
         design: &DesignDocument,
@@ -26,27 +22,19 @@ impl ShardAccess for Shard {
     }
 }
 
+impl ShardAccess for Shard {
+    fn ask(&self, request: Request) -> Result<Reply> {
+        self.answer(request)
+    }
+}
+
 impl Replica for Shard {
     fn follow(&self, turn: Turn, request: Request) -> Result<Told> {
         Ok(Self::follow(self, turn, request))
     }
 
-    fn view_rows(
-        &self,
-        design: &DesignDocument,
-        name: &str,
-        query: &ViewQuery,
-        limits: Limits,
-    ) -> Result<ViewRows> {
-        Self::view_rows(self, design, name, query, limits)
-    }
-
     fn begin_copy(&self) -> Result<Box<dyn CopySource>> {
         Ok(Box::new(Self::begin_copy(self)?))
-    }
-
-    fn is_remote(&self) -> bool {
-        false
     }
 }
 

@@ -1,7 +1,8 @@
 //! Checks of single records: what tools and fuzzers ask about bytes that a shard may hold.
 
 use super::index::Index;
-use super::record::{Body, Head, StoredHead};
+use super::outline::Outline;
+use super::record::{Head, StoredBody, StoredHead, StoredText};
 use super::{State, Turns, index, keys, local, views};
 use crate::error::{Error, Result};
 use waystation_format::FormatError;
@@ -29,7 +30,16 @@ pub fn check_record(key: &[u8], value: &[u8]) -> Result<()> {
         ),
         Some(keys::BODY) => {
             named()?;
-            read(Body::decode(value.to_vec()).map(drop))
+            read(check_body(value))
+        }
+        Some(keys::PIECE) => {
+            named()?;
+            is_true(!value.is_empty(), "a piece of a body is empty")
+        }
+        Some(keys::OUTLINE) => {
+            named()?;
+            let outline = Outline::decode(value);
+            read(outline.map(|outline| drop(outline.way(&["car", "number"]))))
         }
         Some(keys::HEAD) => {
             named()?;
@@ -53,6 +63,14 @@ pub fn check_record(key: &[u8], value: &[u8]) -> Result<()> {
         _ if key == keys::SHARD => read(State::decode(value).map(drop)),
         _ if key == keys::TURNS => read(Turns::decode(value).map(drop)),
         _ => Err(damaged(&"the key is of no known space")),
+    }
+}
+
+fn check_body(value: &[u8]) -> Result<(), FormatError> {
+    let body = StoredBody::read(value.to_vec())?;
+    match &body.text {
+        StoredText::Here { .. } => body.text.all().map(drop),
+        StoredText::Pieces { .. } => Ok(()),
     }
 }
 

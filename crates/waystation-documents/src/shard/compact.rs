@@ -4,7 +4,7 @@ use super::update::Pending;
 use super::{Shard, decode_head, keys};
 use crate::error::{Error, Result};
 use crate::revision::Revision;
-use crate::shard::record::{Body, FieldTable};
+use crate::shard::record::StoredBody;
 use std::collections::HashSet;
 use std::sync::PoisonError;
 use waystation::{IterOptions, WriteBatch};
@@ -67,7 +67,7 @@ impl Shard {
             }
             bodies += superseded.len() as u64;
             for revision in superseded {
-                batch.delete(&keys::body(id, revision));
+                self.delete_body(&mut batch, id, revision)?;
             }
             head.tree.forget_superseded();
             batch.put(&keys::head(id), &head.encode());
@@ -92,7 +92,7 @@ impl Shard {
         let mut bodies = self.db.iter(IterOptions::prefix([keys::BODY]))?;
         bodies.seek_to_first()?;
         while bodies.valid() {
-            let body = Body::decode(bodies.value().to_vec())
+            let body = StoredBody::read(bodies.value().to_vec())
                 .map_err(|error| Error::damaged("a body", &error))?;
             named.extend(body.attachments.iter().map(|attachment| attachment.digest));
             bodies.next()?;
@@ -131,7 +131,7 @@ impl Shard {
                 purged.push(revision.clone());
             }
             for gone in gone {
-                pending.batch.delete(&keys::body(id, &gone));
+                self.delete_body(&mut pending.batch, id, &gone)?;
             }
         }
         if purged.is_empty() {
@@ -154,8 +154,8 @@ impl Shard {
                 pending.state.sequence = self.clock.next();
             }
             Some((winner, _)) => {
-                let body = super::decode_body(id, self.db.get(&keys::body(id, &winner))?)?;
-                head.fields = FieldTable::of(&body.text);
+                let body = self.body_at(id, &winner, &self.db.snapshot())?;
+                head.fields = pending.refreshed_fields(id, &winner, body);
                 let sequence = self.clock.next();
                 pending.move_change(id, head.sequence, sequence);
                 head.sequence = sequence;

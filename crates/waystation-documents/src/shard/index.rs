@@ -7,7 +7,7 @@
 
 use super::record::Head;
 use super::update::Pending;
-use super::{Shard, State, decode_body, decode_head, keys};
+use super::{Shard, State, decode_head, keys};
 use crate::collate::{KEY_VERSION, put_key};
 use crate::error::{Error, Result};
 use crate::json::{Json, canonical, quote};
@@ -337,12 +337,10 @@ impl Shard {
         revision: &crate::Revision,
         pending: &Pending,
     ) -> Result<super::record::Body> {
-        let key = keys::body(id, revision);
-        let written = pending.bodies.get(&key).cloned();
-        decode_body(
-            id,
-            written.map_or_else(|| self.db.get(&key), |body| Ok(Some(body)))?,
-        )
+        match pending.bodies.get(&keys::body(id, revision)) {
+            Some(written) => Ok(written.clone()),
+            None => self.body_at(id, revision, &self.db.snapshot()),
+        }
     }
 }
 

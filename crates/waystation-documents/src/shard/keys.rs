@@ -3,7 +3,9 @@
 //! ```text
 //!   a digest place      a part of an attachment's bytes
 //!   b id revision       the body of one revision
+//!   c id revision place a piece of the text of a long body
 //!   d id                the head of a document: its revisions, and the fields of the winner
+//!   f id revision       the outline of a long body
 //!   i index keys 00 id length   an entry of an index: the values' sort keys, the identifier's length at the end
 //!   k id                the keys of a document's entries in indexes
 //!   l id                a local document
@@ -27,7 +29,9 @@ use crate::revision::Revision;
 
 pub(super) const ATTACHMENT: u8 = b'a';
 pub(super) const BODY: u8 = b'b';
+pub(super) const PIECE: u8 = b'c';
 pub(super) const HEAD: u8 = b'd';
+pub(super) const OUTLINE: u8 = b'f';
 pub(super) const INDEX: u8 = b'i';
 pub(super) const ENTRIES: u8 = b'k';
 pub(super) const LOCAL: u8 = b'l';
@@ -110,7 +114,23 @@ pub(super) fn id_of_entry(key: &[u8]) -> Option<String> {
 
 /// The key of the body of `revision` of document `id`.
 pub(super) fn body(id: &str, revision: &Revision) -> Vec<u8> {
-    let mut key = named(BODY, id);
+    of_revision(BODY, id, revision)
+}
+
+/// The key of piece `place` of its text.
+pub(super) fn piece(id: &str, revision: &Revision, place: usize) -> Vec<u8> {
+    let mut key = of_revision(PIECE, id, revision);
+    key.extend_from_slice(&(place as u32).to_be_bytes());
+    key
+}
+
+/// The key of its outline.
+pub(super) fn outline(id: &str, revision: &Revision) -> Vec<u8> {
+    of_revision(OUTLINE, id, revision)
+}
+
+fn of_revision(space: u8, id: &str, revision: &Revision) -> Vec<u8> {
+    let mut key = named(space, id);
     revision.put(&mut key);
     key
 }

@@ -9,6 +9,7 @@
 //! body; sequences are handed out once, in order, by a clock that the shards of a database share.
 
 mod answer;
+mod bodies;
 mod changes;
 mod check;
 mod compact;
@@ -18,6 +19,7 @@ mod index;
 mod index_scan;
 mod keys;
 mod local;
+mod outline;
 mod pages;
 mod read;
 mod record;
@@ -39,7 +41,8 @@ pub use index_scan::IndexScan;
 pub use local::LocalDocument;
 pub use read::{Opened, Revisions, Version};
 pub use request::{
-    ListedDocument, ReadChange, Replica, Reply, Request, Scope, ShardAccess, WantedChanges,
+    ListedDocument, ReadChange, Replica, Reply, Request, Scope, ShardAccess, ViewSource,
+    WantedChanges,
 };
 pub use scan::{Scan, ScanOptions, ScanStats, StoredDocument};
 pub use turns::{Told, Turn, Turns};
@@ -48,7 +51,7 @@ pub use views::{RowSource, ViewRows, ViewsInfo};
 
 use crate::error::{Error, Result};
 use index::{Index, Indexes};
-use record::{Body, Head};
+use record::Head;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -290,23 +293,11 @@ impl Shard {
     fn head_at(&self, id: &str, snapshot: &Snapshot) -> Result<Option<Head>> {
         decode_head(id, self.db.get_at(&keys::head(id), snapshot)?)
     }
-
-    /// The body of `revision`, which the head says is stored.
-    fn body_at(&self, id: &str, revision: &crate::Revision, snapshot: &Snapshot) -> Result<Body> {
-        decode_body(id, self.db.get_at(&keys::body(id, revision), snapshot)?)
-    }
 }
 
 fn decode_head(id: &str, bytes: Option<Vec<u8>>) -> Result<Option<Head>> {
     let head = bytes.map(|bytes| Head::decode(&bytes)).transpose();
     head.map_err(|error| Error::damaged(format!("document {id}"), &error))
-}
-
-fn decode_body(id: &str, bytes: Option<Vec<u8>>) -> Result<Body> {
-    let bytes =
-        bytes.ok_or_else(|| Error::damaged(format!("document {id}"), "a body is missing"))?;
-    Body::decode(bytes)
-        .map_err(|error| Error::damaged(format!("the body of document {id}"), &error))
 }
 
 impl std::fmt::Debug for Shard {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   head    version u8 | sequence | tree | winner's table of fields
-//!   body    version u8 | attachments | text
+//!   body    version u8 | attachments | text, or its length
 //!   table   count | (name, kind u8, offset, length, [value])*
 //! ```
 //!
@@ -10,6 +10,11 @@
 //! only what lies behind an offset, if anything. Short scalars stand in the table itself, and longer ones up to
 //! [`INLINE_BYTES_MAX`] bytes until they have [`INLINE_BYTES_SUM`] together: of a document with many strings the table is
 //! its names and offsets.
+//!
+//! A body whose text is longer than [`WHOLE_BYTES_MAX`] is kept in pieces, and has an outline
+//! ([`Outline`](super::outline)). Its table ends at [`TABLE_BYTES_MAX`]: of the other fields the outline tells. Both
+//! records are then of version 2.
+//!
 //! Numbers are varints where no width is named. Never renumber the kinds.
 
 use crate::attachment::AttachmentInfo;
@@ -18,16 +23,22 @@ use crate::tree::RevisionTree;
 use waystation_format::FormatError;
 use waystation_format::varint::{Reader, put_length_prefixed, put_u64};
 
-/// The version of both records.
+/// The version of both records of a short body.
 const VERSION: u8 = 1;
+/// Their version if the body is in pieces.
+const VERSION_OF_PIECES: u8 = 2;
+/// A text up to this long stands in the record of its body.
+pub(super) const WHOLE_BYTES_MAX: usize = 16 << 10;
+/// The pieces of a longer one are so long, but for the last.
+pub(super) const PIECE_BYTES: usize = 8 << 10;
+/// The table of a body in pieces has about so many bytes at most.
+const TABLE_BYTES_MAX: usize = 1024;
 /// Texts of values up to this long stand in the table (bytes).
 const INLINE_BYTES_MAX: usize = 48;
 /// So many bytes of them stand in one table.
 const INLINE_BYTES_SUM: usize = 1024;
 /// Texts up to this long, as those of numbers, stand there in any case: an offset and a length are hardly shorter.
 const SHORT_BYTES_MAX: usize = 12;
-/// A table names at most this many fields; of the others the body tells.
-const FIELDS_MAX: usize = 4096;
 
 /// A top-level field of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +63,8 @@ pub(super) struct FieldTable {
     pub(super) fields: Vec<Field>,
     /// Whether it names all of them.
     pub(super) is_complete: bool,
+    /// Whether the body is in pieces.
+    pub(super) is_of_pieces: bool,
 }
 
 impl FieldTable {
@@ -59,7 +72,7 @@ impl FieldTable {
     pub(super) fn of(body: &str) -> Self {
         let begin = body.as_ptr().addr();
         let mut left = INLINE_BYTES_SUM;
-        let field = |(name, value): (&str, Json<'_>)| {
+        let mut field = |(name, value): (&str, Json<'_>)| {
             let text = value.text();
             let is_scalar = !matches!(value.kind(), Kind::Array | Kind::Object);
             let is_short = text.len() <= SHORT_BYTES_MAX;
@@ -72,11 +85,25 @@ impl FieldTable {
             let name = unquote(name).into_owned();
             Field { name, place }
         };
+        let is_of_pieces = body.len() > WHOLE_BYTES_MAX;
+        let mut table_left = if is_of_pieces {
+            TABLE_BYTES_MAX
+        } else {
+            usize::MAX
+        };
         let mut members = Json::new(body).members();
-        let fields = members.by_ref().take(FIELDS_MAX).map(field).collect();
+        let mut fields = Vec::new();
+        while table_left > 0
+            && let Some(member) = members.next()
+        {
+            let field = field(member);
+            table_left = table_left.saturating_sub(field.stored_bytes());
+            fields.push(field);
+        }
         Self {
             fields,
             is_complete: members.next().is_none(),
+            is_of_pieces,
         }
     }
 
@@ -99,7 +126,7 @@ impl FieldTable {
         }
     }
 
-    fn take(reader: &mut Reader<'_>) -> Result<Self, FormatError> {
+    fn take(reader: &mut Reader<'_>, is_of_pieces: bool) -> Result<Self, FormatError> {
         let is_complete = reader.u8("flag of a table")? != 0;
         let count = reader.var_u64("count of fields")?;
         let mut fields = Vec::new();
@@ -116,7 +143,19 @@ impl FieldTable {
         Ok(Self {
             fields,
             is_complete,
+            is_of_pieces,
         })
+    }
+}
+
+impl Field {
+    /// About how long it is in a table.
+    fn stored_bytes(&self) -> usize {
+        let place = match &self.place {
+            Place::Inline(text) => text.len(),
+            Place::Body(..) => 4,
+        };
+        self.name.len() + place + 3
     }
 }
 
@@ -137,6 +176,8 @@ pub(super) enum Lookup<'a> {
 #[derive(Debug)]
 pub(super) struct StoredHead {
     pub(super) tree: RevisionTree,
+    /// Whether the winner's body is in pieces.
+    pub(super) is_of_pieces: bool,
     /// Where the table begins.
     table_at: usize,
 }
@@ -144,9 +185,12 @@ pub(super) struct StoredHead {
 impl StoredHead {
     pub(super) fn read(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut reader = Reader::new(bytes);
-        let (_, tree) = Head::take_begin(&mut reader)?;
-        let table_at = reader.offset();
-        Ok(Self { tree, table_at })
+        let (is_of_pieces, _, tree) = Head::take_begin(&mut reader)?;
+        Ok(Self {
+            tree,
+            is_of_pieces,
+            table_at: reader.offset(),
+        })
     }
 
     /// Looks for the field `name` in `bytes`, from which the head was read.
@@ -193,7 +237,7 @@ pub(super) struct Head {
 
 impl Head {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let mut out = vec![version(self.fields.is_of_pieces)];
         put_u64(&mut out, self.sequence);
         self.tree.put(&mut out);
         self.fields.put(&mut out);
@@ -202,21 +246,21 @@ impl Head {
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut reader = Reader::new(bytes);
-        let (sequence, tree) = Self::take_begin(&mut reader)?;
+        let (is_of_pieces, sequence, tree) = Self::take_begin(&mut reader)?;
         let head = Self {
             sequence,
             tree,
-            fields: FieldTable::take(&mut reader)?,
+            fields: FieldTable::take(&mut reader, is_of_pieces)?,
         };
         check_end(&reader)?;
         Ok(head)
     }
 
-    /// Reads what stands before the table.
-    fn take_begin(reader: &mut Reader<'_>) -> Result<(u64, RevisionTree), FormatError> {
-        check_version(reader)?;
+    /// Reads what stands before the table, and whether the body is in pieces.
+    fn take_begin(reader: &mut Reader<'_>) -> Result<(bool, u64, RevisionTree), FormatError> {
+        let is_of_pieces = take_version(reader)?;
         let sequence = reader.var_u64("sequence of a document")?;
-        Ok((sequence, RevisionTree::take(reader)?))
+        Ok((is_of_pieces, sequence, RevisionTree::take(reader)?))
     }
 }
 
@@ -228,19 +272,27 @@ pub(super) struct Body {
 }
 
 impl Body {
+    /// Whether its text stands in records of its own.
+    pub(super) fn is_in_pieces(&self) -> bool {
+        self.text.len() > WHOLE_BYTES_MAX
+    }
+
+    /// Its record, without pieces.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.text.len() + 16);
-        out.push(VERSION);
+        let is_in_pieces = self.is_in_pieces();
+        let room = if is_in_pieces { 0 } else { self.text.len() };
+        let mut out = Vec::with_capacity(room + 16);
+        out.push(version(is_in_pieces));
         put_u64(&mut out, self.attachments.len() as u64);
         for attachment in &self.attachments {
             attachment.put(&mut out);
         }
-        out.extend_from_slice(self.text.as_bytes());
+        if is_in_pieces {
+            put_u64(&mut out, self.text.len() as u64);
+        } else {
+            out.extend_from_slice(self.text.as_bytes());
+        }
         out
-    }
-
-    pub(super) fn decode(bytes: Vec<u8>) -> Result<Self, FormatError> {
-        StoredBody::read(bytes)?.into_body()
     }
 }
 
@@ -248,33 +300,67 @@ impl Body {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StoredBody {
     pub(super) attachments: Vec<AttachmentInfo>,
-    bytes: Vec<u8>,
-    /// Where the text begins.
-    text_at: usize,
+    pub(super) text: StoredText,
+}
+
+/// Where the text of a body is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum StoredText {
+    /// In this record.
+    Here {
+        record: Vec<u8>,
+        /// Where it begins.
+        begin: usize,
+    },
+    /// In pieces.
+    Pieces { length: usize },
 }
 
 impl StoredBody {
     /// Reads what stands before the text.
     pub(super) fn read(bytes: Vec<u8>) -> Result<Self, FormatError> {
         let mut reader = Reader::new(&bytes);
-        check_version(&mut reader)?;
+        let is_in_pieces = take_version(&mut reader)?;
         let count = reader.var_u64("count of attachments")?;
         let mut attachments = Vec::new();
         for _ in 0..count {
             attachments.push(AttachmentInfo::take(&mut reader)?);
         }
-        let text_at = reader.offset();
-        Ok(Self {
-            attachments,
-            bytes,
-            text_at,
-        })
+        let text = if is_in_pieces {
+            let length = reader.var_u64("length of a body")? as usize;
+            check_end(&reader)?;
+            StoredText::Pieces { length }
+        } else {
+            StoredText::Here {
+                begin: reader.offset(),
+                record: bytes,
+            }
+        };
+        Ok(Self { attachments, text })
     }
 
-    /// The text from `offset` on for `length` bytes.
+    /// The body, if its text is here.
+    pub(super) fn into_body(self) -> Result<Body, FormatError> {
+        let attachments = self.attachments;
+        match self.text {
+            StoredText::Here { mut record, begin } => {
+                record.drain(..begin);
+                let text = String::from_utf8(record).map_err(|_| no_text(begin))?;
+                Ok(Body { attachments, text })
+            }
+            StoredText::Pieces { .. } => Err(in_pieces()),
+        }
+    }
+}
+
+impl StoredText {
+    /// What is here from `offset` on for `length` bytes.
     pub(super) fn slice(&self, offset: usize, length: usize) -> Result<&str, FormatError> {
-        let begin = self.text_at.saturating_add(offset);
-        let bytes = self.bytes.get(begin..begin.saturating_add(length));
+        let Self::Here { record, begin } = self else {
+            return Err(in_pieces());
+        };
+        let begin = begin.saturating_add(offset);
+        let bytes = record.get(begin..begin.saturating_add(length));
         let malformed = |reason| FormatError::Malformed {
             offset: begin as u64,
             reason,
@@ -283,35 +369,52 @@ impl StoredBody {
         std::str::from_utf8(bytes).map_err(|_| malformed("a field is no text"))
     }
 
-    /// All of it.
-    pub(super) fn text(&self) -> Result<&str, FormatError> {
-        let bytes = self.bytes.get(self.text_at..).unwrap_or_default();
-        std::str::from_utf8(bytes).map_err(|_| self.no_text())
-    }
-
-    fn no_text(&self) -> FormatError {
-        FormatError::Malformed {
-            offset: self.text_at as u64,
-            reason: "a body is no text",
-        }
-    }
-
-    fn into_body(mut self) -> Result<Body, FormatError> {
-        let no_text = self.no_text();
-        self.bytes.drain(..self.text_at);
-        let text = String::from_utf8(self.bytes).map_err(|_| no_text)?;
-        let attachments = self.attachments;
-        Ok(Body { attachments, text })
+    /// All of it, if it is here.
+    pub(super) fn all(&self) -> Result<&str, FormatError> {
+        let Self::Here { record, begin } = self else {
+            return Err(in_pieces());
+        };
+        let bytes = record.get(*begin..).unwrap_or_default();
+        std::str::from_utf8(bytes).map_err(|_| no_text(*begin))
     }
 }
 
-fn check_version(reader: &mut Reader<'_>) -> Result<(), FormatError> {
+fn no_text(at: usize) -> FormatError {
+    FormatError::Malformed {
+        offset: at as u64,
+        reason: "a body is no text",
+    }
+}
+
+fn in_pieces() -> FormatError {
+    FormatError::Malformed {
+        offset: 0,
+        reason: "the body is in pieces, and its head says that it is not",
+    }
+}
+
+fn version(is_of_pieces: bool) -> u8 {
+    if is_of_pieces {
+        VERSION_OF_PIECES
+    } else {
+        VERSION
+    }
+}
+
+/// Whether the version is that of a body in pieces.
+fn take_version(reader: &mut Reader<'_>) -> Result<bool, FormatError> {
     match reader.u8("version")? {
-        VERSION => Ok(()),
-        _ => Err(FormatError::Malformed {
-            offset: 0,
-            reason: "the record is of a newer version",
-        }),
+        VERSION => Ok(false),
+        VERSION_OF_PIECES => Ok(true),
+        _ => Err(newer_version()),
+    }
+}
+
+/// What stands at the beginning of a record that this version cannot read.
+pub(super) fn newer_version() -> FormatError {
+    FormatError::Malformed {
+        offset: 0,
+        reason: "the record is of a newer version",
     }
 }
 
@@ -325,7 +428,10 @@ fn check_end(reader: &Reader<'_>) -> Result<(), FormatError> {
     })
 }
 
-fn take_text(reader: &mut Reader<'_>, what: &'static str) -> Result<String, FormatError> {
+pub(super) fn take_text(
+    reader: &mut Reader<'_>,
+    what: &'static str,
+) -> Result<String, FormatError> {
     let offset = reader.offset() as u64;
     let bytes = reader.length_prefixed(what)?.to_vec();
     let reason = "a field is no text";
@@ -381,12 +487,13 @@ mod tests {
             }],
             text,
         };
-        assert_eq!(Body::decode(body.encode()), Ok(body));
+        let stored = StoredBody::read(body.encode());
+        assert_eq!(stored.and_then(StoredBody::into_body), Ok(body));
     }
 
     #[test]
     fn long_strings_of_a_document_with_many_stay_in_the_body() {
-        let members = (0..2000).map(|at| format!("\"f{at}\":\"{at:040}\""));
+        let members = (0..300).map(|at| format!("\"f{at}\":\"{at:040}\""));
         let members: Vec<String> = members.chain(["\"n\":7".to_owned()]).collect();
         let text = format!("{{{}}}", members.join(","));
         let head = Head {
@@ -404,26 +511,29 @@ mod tests {
         assert_eq!(stored.find(&bytes, "n"), Ok(Lookup::Here("7")));
         let first = format!("\"{:040}\"", 0);
         assert_eq!(stored.find(&bytes, "f0"), Ok(Lookup::Here(first.as_str())));
-        let Ok(Lookup::InBody(offset, length)) = stored.find(&bytes, "f1999") else {
+        let Ok(Lookup::InBody(offset, length)) = stored.find(&bytes, "f299") else {
             panic!("a long string behind many others");
         };
-        assert_eq!(text[offset..offset + length], format!("\"{:040}\"", 1999));
+        assert_eq!(text[offset..offset + length], format!("\"{:040}\"", 299));
     }
 
     #[test]
     fn a_table_names_no_more_than_it_may() {
-        let members: Vec<String> = (0..=FIELDS_MAX)
-            .map(|at| format!("\"f{at}\":{at}"))
-            .collect();
+        let members: Vec<String> = (0..2000).map(|at| format!("\"f{at}\":{at}")).collect();
         let table = FieldTable::of(&format!("{{{}}}", members.join(",")));
-        assert_eq!((table.fields.len(), table.is_complete), (FIELDS_MAX, false));
+        assert!(table.is_of_pieces && !table.is_complete);
+        let named = table.fields.len();
+        assert!((110..140).contains(&named), "{named}");
         let head = Head {
             fields: table,
             ..Head::default()
         };
         let bytes = head.encode();
         let stored = StoredHead::read(&bytes).expect("a head");
-        assert_eq!(stored.find(&bytes, "f4095"), Ok(Lookup::Here("4095")));
-        assert_eq!(stored.find(&bytes, "f4096"), Ok(Lookup::Unknown));
+        let last = (named - 1).to_string();
+        let found = stored.find(&bytes, &format!("f{last}"));
+        assert_eq!(found, Ok(Lookup::Here(&last)));
+        let found = stored.find(&bytes, &format!("f{named}"));
+        assert_eq!(found, Ok(Lookup::Unknown));
     }
 }

@@ -21,14 +21,8 @@ use crate::views::{DesignDocument, Limits, Signature, ViewQuery};
 use crate::wire::{wire_enum, wire_struct};
 use waystation::Durability;
 
-/// What holds a shard, and answers for it.
-pub trait ShardAccess: Send + Sync {
-    /// Answers `request`.
-    ///
-    /// # Errors
-    /// What the request fails of; [`Error::Node`](crate::Error::Node) if a drive does not do its part.
-    fn ask(&self, request: Request) -> Result<Reply>;
-
+/// What has the rows of a shard's views, here or on a drive.
+pub trait ViewSource: Send + Sync {
     /// The rows of the view `name` of `design`, as [`Shard::view_rows`].
     ///
     /// # Errors
@@ -45,34 +39,28 @@ pub trait ShardAccess: Send + Sync {
     fn is_remote(&self) -> bool;
 }
 
+/// What holds a shard, and answers for it.
+pub trait ShardAccess: ViewSource {
+    /// Answers `request`.
+    ///
+    /// # Errors
+    /// What the request fails of; [`Error::Node`](crate::Error::Node) if a drive does not do its part.
+    fn ask(&self, request: Request) -> Result<Reply>;
+}
+
 /// One copy of a shard, wherever it is.
-pub trait Replica: Send + Sync {
+pub trait Replica: ViewSource {
     /// Answers `request` when it is its turn.
     ///
     /// # Errors
     /// [`Error::Node`](crate::Error::Node) if no answer comes.
     fn follow(&self, turn: Turn, request: Request) -> Result<Told>;
 
-    /// As [`ShardAccess::view_rows`].
-    ///
-    /// # Errors
-    /// As [`ShardAccess::view_rows`].
-    fn view_rows(
-        &self,
-        design: &DesignDocument,
-        name: &str,
-        query: &ViewQuery,
-        limits: Limits,
-    ) -> Result<ViewRows>;
-
     /// Begins to copy it as it stands now.
     ///
     /// # Errors
     /// What reading fails of; [`Error::Node`](crate::Error::Node).
     fn begin_copy(&self) -> Result<Box<dyn CopySource>>;
-
-    /// As [`ShardAccess::is_remote`].
-    fn is_remote(&self) -> bool;
 }
 
 /// Which copies of a shard a request is for.

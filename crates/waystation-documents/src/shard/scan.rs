@@ -1,18 +1,24 @@
 //! Scans: documents in the order of their identifiers, by what a selector asks of them.
 //!
-//! A scan reads heads. A field that stands in a head's table costs nothing more; for another one the body is read,
-//! once, and of its text no more is checked than the field. So a filter on top-level scalars reads tens of bytes of a document, however large it is.
+//! A scan reads heads. A field that stands in a head's table costs nothing more; for another one a short body is read,
+//! once, and of its text no more is checked than the field; of a long body, its outline and the pieces that have the field.
+//! So a filter on top-level scalars mostly reads tens of bytes of a document, and one on any other field some kilobytes,
+//! however large it is.
 
-use super::record::{Lookup, StoredBody, StoredHead};
+use super::outline::{Outline, Span, Way};
+use super::record::{Lookup, PIECE_BYTES, StoredBody, StoredHead, StoredText};
 use super::{Opened, Shard, Version, keys};
 use crate::error::{Error, Result};
-use crate::json::{Json, Kind, quote};
+use crate::json::{Json, Kind, member_of_run, quote};
 use crate::mango::{Fields, Selector};
 use crate::partition::partition_of;
 use crate::revision::Revision;
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell, RefCell};
 use waystation::{DbIterator, IterOptions, Snapshot};
+
+/// So many parts of a body in pieces are read by themselves; then all of it is.
+const PARTS_MAX: usize = 8;
 
 /// What a scan goes through.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -40,7 +46,7 @@ pub struct ScanOptions {
 pub struct ScanStats {
     /// Documents whose head was read.
     pub examined: u64,
-    /// Documents of which the body was read, too.
+    /// Documents of which the body, or a part of it, was read, too.
     pub bodies: u64,
     /// Bytes of heads and bodies.
     pub bytes: u64,
@@ -68,6 +74,13 @@ pub struct StoredDocument<'a> {
     quoted_revision: OnceCell<String>,
     quoted_partition: OnceCell<Option<String>>,
     body: OnceCell<StoredBody>,
+    outline: OnceCell<Outline>,
+    /// Parts that were read of a body in pieces.
+    parts: [OnceCell<String>; PARTS_MAX],
+    /// All of it.
+    text: OnceCell<String>,
+    /// Whether anything of the body was read.
+    is_body_read: Cell<bool>,
     whole: OnceCell<String>,
     failure: RefCell<Option<Error>>,
 }
@@ -88,8 +101,10 @@ impl StoredDocument<'_> {
     /// # Errors
     /// [`Error::Engine`], [`Error::Damaged`].
     pub fn body(&self) -> Result<&str> {
-        let text = self.read_body()?.text();
-        text.map_err(|error| self.damaged(&error))
+        match &self.read_body()?.text {
+            StoredText::Pieces { length } => self.read_all(*length),
+            here @ StoredText::Here { .. } => here.all().map_err(|error| self.damaged(&error)),
+        }
     }
 
     /// The document whole.
@@ -120,17 +135,115 @@ impl StoredDocument<'_> {
         if let Some(body) = self.body.get() {
             return Ok(body);
         }
-        let key = keys::body(&self.id, &self.revision);
-        let bytes = self.source.shard.db.get_at(&key, &self.source.snapshot)?;
-        let length = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        let (shard, snapshot) = (self.source.shard, &self.source.snapshot);
+        let body = shard.stored_body_at(&self.id, &self.revision, snapshot)?;
+        match &body.text {
+            StoredText::Here { record, .. } => self.count_body(record.len()),
+            StoredText::Pieces { .. } => {}
+        }
+        Ok(self.body.get_or_init(|| body))
+    }
+
+    fn read_outline(&self) -> Result<&Outline> {
+        if let Some(outline) = self.outline.get() {
+            return Ok(outline);
+        }
+        let (shard, snapshot) = (self.source.shard, &self.source.snapshot);
+        let (outline, bytes) = shard.outline_at(&self.id, &self.revision, snapshot)?;
+        self.count_body(bytes);
+        Ok(self.outline.get_or_init(|| outline))
+    }
+
+    /// Reads what stands at `span` in a body in pieces.
+    fn read_pieces(&self, span: Span) -> Result<&str> {
+        if self.text.get().is_none() {
+            let mut parts = self.parts.iter();
+            if let Some(part) = parts.find(|part| part.get().is_none()) {
+                let text = self.read_text(span)?;
+                return Ok(part.get_or_init(|| text));
+            }
+        }
+        let part = self
+            .body()?
+            .get(span.offset..span.offset.saturating_add(span.length));
+        part.ok_or_else(|| self.damaged(&"a field lies outside of the body"))
+    }
+
+    /// All of a body in pieces, which has `length` bytes.
+    fn read_all(&self, length: usize) -> Result<&str> {
+        if let Some(text) = self.text.get() {
+            return Ok(text);
+        }
+        let text = self.read_text(Span { offset: 0, length })?;
+        Ok(self.text.get_or_init(|| text))
+    }
+
+    fn read_text(&self, span: Span) -> Result<String> {
+        let (shard, snapshot) = (self.source.shard, &self.source.snapshot);
+        let text = shard.text_at(&self.id, &self.revision, span, snapshot)?;
+        self.count_body(text.len());
+        Ok(text)
+    }
+
+    /// Notes that so many `bytes` of the body were read.
+    fn count_body(&self, bytes: usize) {
         self.source.count(ScanStats {
-            bodies: 1,
-            bytes: length,
+            bodies: u64::from(!self.is_body_read.replace(true)),
+            bytes: bytes as u64,
             ..ScanStats::default()
         });
-        let bytes = bytes.ok_or_else(|| self.damaged(&"a body is missing"))?;
-        let body = StoredBody::read(bytes).map_err(|error| self.damaged(&error))?;
-        Ok(self.body.get_or_init(|| body))
+    }
+
+    /// Goes along `steps` in a body in pieces, by its outline.
+    fn go_in_pieces(&self, steps: &[impl AsRef<str>]) -> Result<(Option<Json<'_>>, usize)> {
+        let way = self.read_outline()?.way(steps);
+        let way = way.ok_or_else(|| self.damaged(&"its outline is of no object"))?;
+        let (step, runs) = match way {
+            Way::Object(span) => {
+                let text = self.read_pieces(span)?;
+                return Ok((Some(Json::new(text)), steps.len()));
+            }
+            Way::Runs { step, runs } => (step, runs),
+        };
+        for (span, member) in runs {
+            let run = self.read_pieces(span)?;
+            if let Some(value) = member_of_run(run, member, steps[step].as_ref()) {
+                return Ok((Some(value), step + 1));
+            }
+        }
+        Ok((None, step + 1))
+    }
+
+    /// The value of a field at `offset` of the body, which is so long.
+    fn value_at(&self, offset: usize, length: usize) -> Result<Json<'_>> {
+        if self.head.is_of_pieces {
+            return self.read_pieces(Span { offset, length }).map(Json::new);
+        }
+        let value = self.read_body()?.text.slice(offset, length);
+        value.map(Json::new).map_err(|error| self.damaged(&error))
+    }
+
+    /// As [`Fields::go`], but for the fields that are not of the body.
+    fn go_in_body(&self, steps: &[impl AsRef<str>]) -> Result<(Option<Json<'_>>, usize)> {
+        let Some(name) = steps.first() else {
+            return Ok((None, 0));
+        };
+        let name = name.as_ref();
+        let found = self.head.find(&self.head_bytes, name);
+        let found = match found.map_err(|error| self.damaged(&error))? {
+            Lookup::Here(text) => Some(Json::new(text)),
+            Lookup::Absent => None,
+            Lookup::Unknown if self.head.is_of_pieces => return self.go_in_pieces(steps),
+            Lookup::Unknown => Json::new(self.body()?).member(name),
+            // The outline knows the way through a long value.
+            Lookup::InBody(_, length)
+                if self.head.is_of_pieces && steps.len() > 1 && length > PIECE_BYTES =>
+            {
+                return self.go_in_pieces(steps);
+            }
+            Lookup::InBody(offset, length) => Some(self.value_at(offset, length)?),
+        };
+        Ok((found, 1))
     }
 
     /// What was read for a selector, which takes no errors: they are kept for the end of the match.
@@ -189,18 +302,15 @@ impl Fields for StoredDocument<'_> {
             "_partition" => return self.quoted_partition().map(Json::new),
             _ => {}
         }
-        let found = self.head.find(&self.head_bytes, name);
-        let found = found.map_err(|error| self.damaged(&error));
-        match self.kept(found)? {
-            Lookup::Here(text) => Some(Json::new(text)),
-            Lookup::InBody(offset, length) => {
-                let body = self.kept(self.read_body())?;
-                let value = body.slice(offset, length);
-                let value = value.map_err(|error| self.damaged(&error));
-                self.kept(value).map(Json::new)
+        self.kept(self.go_in_body(&[name]))?.0
+    }
+
+    fn go(&self, steps: &[String]) -> (Option<Json<'_>>, usize) {
+        match steps {
+            [name, _, ..] if !name.starts_with('_') => {
+                self.kept(self.go_in_body(steps)).unwrap_or((None, 1))
             }
-            Lookup::Absent => None,
-            Lookup::Unknown => Json::new(self.text()?).member(name),
+            steps => (steps.first().and_then(|name| self.field(name)), 1),
         }
     }
 
@@ -291,6 +401,10 @@ impl<'a> Source<'a> {
             quoted_revision: OnceCell::new(),
             quoted_partition: OnceCell::new(),
             body: OnceCell::new(),
+            is_body_read: Cell::new(false),
+            outline: OnceCell::new(),
+            parts: Default::default(),
+            text: OnceCell::new(),
             whole: OnceCell::new(),
             failure: RefCell::new(None),
         }

@@ -11,6 +11,7 @@ use waystation::storage::{SimStorage, Storage};
 mod fixture;
 mod histories;
 mod indexes;
+mod pieces;
 
 pub(super) fn shard() -> (tempfile::TempDir, Shard) {
     let dir = tempfile::tempdir().expect("a directory");

@@ -8,7 +8,7 @@
 //! The name of a new revision is a digest of all that makes it up, so that equal edits on two replicas are one.
 
 use super::record::{Body, FieldTable, Head};
-use super::{Shard, State, decode_head, keys};
+use super::{Shard, State, bodies, decode_head, keys};
 use crate::attachment::{AttachmentInfo, ContentDigest, Given};
 use crate::document::{Document, check_id};
 use crate::error::{Error, Result};
@@ -224,7 +224,7 @@ impl Shard {
         assert_ne!(merged, Merged::Known, "known revisions are answered before");
         let limit = usize::try_from(pending.state.revs_limit).unwrap_or(usize::MAX);
         for forgotten in head.tree.stem(limit) {
-            pending.batch.delete(&keys::body(id, &forgotten));
+            self.delete_pending_body(pending, id, &forgotten)?;
         }
         let revision = plan.path[0].clone();
         let body = Body {
@@ -238,9 +238,10 @@ impl Shard {
             .as_ref()
             .is_none_or(|(before, _)| *before != winner.0)
         {
-            head.fields = FieldTable::of(&self.pending_body(id, &winner.0, pending)?.text);
+            let body = self.pending_body(id, &winner.0, pending)?;
+            head.fields = pending.refreshed_fields(id, &winner.0, body);
         }
-        pending.put_body(keys::body(id, &revision), body.encode());
+        pending.put_body(id, &revision, body);
         pending
             .state
             .count(before.map(|(_, deleted)| deleted), Some(winner.1));
@@ -279,7 +280,7 @@ pub(super) struct Pending {
     pub(super) batch: WriteBatch,
     heads: HashMap<String, Head>,
     /// By their keys.
-    pub(super) bodies: HashMap<Vec<u8>, Vec<u8>>,
+    pub(super) bodies: HashMap<Vec<u8>, Body>,
     /// The keys of documents' entries in indexes.
     pub(super) entries: HashMap<String, Vec<Vec<u8>>>,
 }
@@ -295,9 +296,24 @@ impl Pending {
         }
     }
 
-    fn put_body(&mut self, key: Vec<u8>, body: Vec<u8>) {
-        self.batch.put(&key, &body);
-        self.bodies.insert(key, body);
+    /// The fields of the body of `revision`, which has become the winner.
+    pub(super) fn refreshed_fields(
+        &mut self,
+        id: &str,
+        revision: &Revision,
+        body: Body,
+    ) -> FieldTable {
+        let fields = FieldTable::of(&body.text);
+        if body.is_in_pieces() {
+            // An earlier version may have kept it whole.
+            self.put_body(id, revision, body);
+        }
+        fields
+    }
+
+    fn put_body(&mut self, id: &str, revision: &Revision, body: Body) {
+        bodies::put_body(&mut self.batch, id, revision, &body);
+        self.bodies.insert(keys::body(id, revision), body);
     }
 
     /// Moves the change of document `id` from `before` (0: it has none) to `sequence`, the latest.

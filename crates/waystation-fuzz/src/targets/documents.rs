@@ -3,7 +3,10 @@
 use waystation_documents::shard::check_record;
 
 /// Records as they were kept when their version was fixed.
-const KEPT: &str = include_str!("../../../waystation-documents/testdata/records-1.txt");
+const KEPT: [&str; 2] = [
+    include_str!("../../../waystation-documents/testdata/records-1.txt"),
+    include_str!("../../../waystation-documents/testdata/records-2.txt"),
+];
 
 /// The length of a key (u8), the key and a value.
 pub(super) fn record(bytes: &[u8]) {
@@ -22,8 +25,9 @@ pub(super) fn record_seeds() -> Vec<Vec<u8>> {
         let length = u8::try_from(key.len()).ok()?;
         Some([&[length], &key[..], &value].concat())
     };
-    let seeds: Vec<Vec<u8>> = KEPT.lines().filter_map(seed).collect();
-    assert_eq!(seeds.len(), KEPT.lines().count(), "every record is a seed");
+    let lines = || KEPT.iter().flat_map(|kept| kept.lines());
+    let seeds: Vec<Vec<u8>> = lines().filter_map(seed).collect();
+    assert_eq!(seeds.len(), lines().count(), "every record is a seed");
     seeds
 }
 

@@ -14,8 +14,9 @@ use std::path::PathBuf;
 /// A key and a value.
 type Record = (Vec<u8>, Vec<u8>);
 
-fn path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/records-1.txt")
+/// The file of the records of `version`.
+fn path(version: u8) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("testdata/records-{version}.txt"))
 }
 
 fn by_number() -> DesignDocument {
@@ -58,6 +59,17 @@ fn write_history(shard: &Shard) -> Result<()> {
     shard.set_turn(300)
 }
 
+/// A shard with a body in pieces, whose records are of version 2.
+fn write_long_history(shard: &Shard) -> Result<()> {
+    let members = |count: usize| -> String {
+        let members = (0..count).map(|at| format!("\"f{at}\":\"{at:040}\","));
+        members.collect::<Vec<_>>().concat()
+    };
+    let (top, car) = (members(250), members(90));
+    let json = format!(r#"{{"_id":"a",{top}"car":{{{car}"n":[1,null]}},"n":2.50}}"#);
+    put(shard, &json).map(drop)
+}
+
 fn records(shard: &Shard) -> Result<Vec<Record>> {
     let mut entries = shard.db().iter(waystation::IterOptions::default())?;
     let mut records = Vec::new();
@@ -83,8 +95,8 @@ fn bytes(hexadecimal: &str) -> Vec<u8> {
     digits.map(|pair| byte(pair).expect("two digits")).collect()
 }
 
-fn kept() -> Vec<Record> {
-    let text = std::fs::read_to_string(path()).expect("the file");
+fn kept(version: u8) -> Vec<Record> {
+    let text = std::fs::read_to_string(path(version)).expect("the file");
     let lines = text.lines().map(|line| line.split_once(' '));
     lines
         .map(|line| line.expect("a key and a value"))
@@ -94,35 +106,58 @@ fn kept() -> Vec<Record> {
 
 #[test]
 fn the_same_history_writes_what_was_kept() -> Result<()> {
+    compare(1, write_history)?;
+    compare(2, write_long_history)
+}
+
+fn compare(version: u8, write: fn(&Shard) -> Result<()>) -> Result<()> {
     let (_dir, shard) = shard();
-    write_history(&shard)?;
+    write(&shard)?;
     let written = records(&shard)?;
     if std::env::var_os("WAYSTATION_REWRITE").is_some() {
         let line = |(key, value): &Record| format!("{} {}\n", hexadecimal(key), hexadecimal(value));
-        std::fs::write(path(), written.iter().map(line).collect::<String>()).expect("written");
+        std::fs::write(path(version), written.iter().map(line).collect::<String>())
+            .expect("written");
     }
     let shown = |records: Vec<Record>| -> Vec<String> {
         let shown =
             |(key, value): Record| format!("{} {}", key.escape_ascii(), value.escape_ascii());
         records.into_iter().map(shown).collect()
     };
-    assert_eq!(shown(written), shown(kept()));
+    assert_eq!(shown(written), shown(kept(version)));
+    Ok(())
+}
+
+/// A shard that holds the records of `version`, which are of `spaces`.
+fn shard_of(version: u8, spaces: &str) -> Result<(tempfile::TempDir, Shard)> {
+    let dir = tempfile::tempdir().expect("a directory");
+    let db = Arc::new(Db::open(dir.path(), Options::default())?);
+    let mut seen = Vec::new();
+    for (key, value) in kept(version) {
+        check_record(&key, &value)?;
+        seen.extend(key.first().copied());
+        db.put(&key, &value)?;
+    }
+    seen.dedup();
+    assert_eq!(String::from_utf8_lossy(&seen), spaces);
+    Ok((dir, Shard::over(db, Clock::default())?))
+}
+
+#[test]
+fn a_body_that_was_kept_in_pieces_is_read() -> Result<()> {
+    let (_dir, shard) = shard_of(2, "bcdfms")?;
+    let body = shard.open_winner("a")?.version.body;
+    assert!(body.ends_with(r#""n":[1,null]},"n":2.50}"#), "{body}");
+    let selector = Selector::parse(Json::new(r#"{"car.n.0":1,"n":2.5}"#))?;
+    let mut scan = shard.scan(&ScanOptions::default())?;
+    let document = scan.next_document()?.expect("a document");
+    assert!(document.is_matched_by(&selector)?);
     Ok(())
 }
 
 #[test]
 fn what_was_kept_is_read() -> Result<()> {
-    let dir = tempfile::tempdir().expect("a directory");
-    let db = Arc::new(Db::open(dir.path(), Options::default())?);
-    let mut spaces = Vec::new();
-    for (key, value) in kept() {
-        check_record(&key, &value)?;
-        spaces.extend(key.first().copied());
-        db.put(&key, &value)?;
-    }
-    spaces.dedup();
-    assert_eq!(String::from_utf8_lossy(&spaces), "abdiklmsvwxy");
-    let shard = Shard::over(db, Clock::default())?;
+    let (_dir, shard) = shard_of(1, "abdiklmsvwxy")?;
     let opened = shard.open_winner("a\0b")?;
     assert_eq!(
         opened.version.body,
