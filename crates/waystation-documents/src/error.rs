@@ -5,6 +5,7 @@
 
 use crate::views::ScriptError;
 use std::borrow::Cow;
+use std::path::Path;
 
 /// The result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -173,6 +174,15 @@ impl Error {
 
     pub(crate) fn missing() -> Self {
         Self::NotFound(Absence::Missing)
+    }
+
+    /// An error of the file system outside of the engine.
+    pub(crate) fn file(operation: &'static str, path: &Path, error: &std::io::Error) -> Self {
+        Self::File {
+            operation,
+            path: path.to_owned(),
+            reason: error.to_string(),
+        }
     }
 
     pub(crate) fn damaged(what: impl Into<String>, reason: &(impl ToString + ?Sized)) -> Self {

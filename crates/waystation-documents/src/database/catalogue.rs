@@ -12,7 +12,7 @@
 use super::book::{Book, ShardCopy, ShardKey, Standing};
 use super::definition::{Definition, SHARDS_MAX, decode, encode};
 use super::mend::Fills;
-use super::{Database, LOCAL_NODE, NodeState, Nodes, ShardPlace, file_error, layout, ring};
+use super::{Database, LOCAL_NODE, NodeState, Nodes, ShardPlace, layout, ring};
 use crate::error::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -137,7 +137,7 @@ impl Catalogue {
     /// Removes what creations and deletions left that a crash interrupted.
     fn remove_unnamed(&self, named: &BTreeMap<String, Arc<Database>>) -> Result<()> {
         let parent = self.directory.join("databases");
-        let refused = |error: &std::io::Error| file_error("list", &parent, error);
+        let refused = |error: &std::io::Error| Error::file("list", &parent, error);
         for entry in std::fs::read_dir(&parent).map_err(|error| refused(&error))? {
             let path = entry.map_err(|error| refused(&error))?.path();
             if !named.values().any(|database| database.directory == path) {
@@ -567,18 +567,18 @@ fn random_uuid() -> Result<String> {
 }
 
 fn make_directory(path: &Path) -> Result<()> {
-    std::fs::create_dir_all(path).map_err(|error| file_error("create", path, &error))
+    std::fs::create_dir_all(path).map_err(|error| Error::file("create", path, &error))
 }
 
 fn sync_directory(path: &Path) -> Result<()> {
     let synced = std::fs::File::open(path).and_then(|directory| directory.sync_all());
-    synced.map_err(|error| file_error("sync", path, &error))
+    synced.map_err(|error| Error::file("sync", path, &error))
 }
 
 pub(super) fn remove_directory(path: &Path) -> Result<()> {
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(file_error("remove", path, &error))
+            Err(Error::file("remove", path, &error))
         }
         _ => Ok(()),
     }

@@ -50,7 +50,7 @@ pub(super) struct Backlog {
 impl Backlog {
     fn new(directory: &Path, range: &str) -> Result<Self> {
         let path = directory.join(format!("backlog-{range}"));
-        let refused = |error: std::io::Error| super::file_error("create", &path, &error);
+        let refused = |error: std::io::Error| Error::file("create", &path, &error);
         std::fs::create_dir_all(directory).map_err(refused)?;
         let file = File::options()
             .read(true)
@@ -83,7 +83,7 @@ impl Backlog {
         match written {
             Ok(()) => self.written += length.len() as u64 + change.len() as u64,
             Err(error) => {
-                self.failure = Some(super::file_error("write", &self.path, &error));
+                self.failure = Some(Error::file("write", &self.path, &error));
             }
         }
     }
@@ -100,7 +100,7 @@ impl Backlog {
         if self.left() == 0 {
             return Ok(None);
         }
-        let refused = |error: std::io::Error| super::file_error("read", &self.path, &error);
+        let refused = |error: std::io::Error| Error::file("read", &self.path, &error);
         let mut length = [0; 8];
         self.file
             .read_exact_at(&mut length, self.read)

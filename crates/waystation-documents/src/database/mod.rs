@@ -86,7 +86,7 @@ use open_shards::Shards;
 use part::{Part, Place, each};
 use partition::placed_by;
 use replicas::Replicas;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use validate::Validators;
@@ -587,15 +587,6 @@ impl std::fmt::Debug for Database {
             .field("name", &self.name)
             .field("directory", &self.directory)
             .finish_non_exhaustive()
-    }
-}
-
-/// An error of the file system outside of the engine.
-fn file_error(operation: &'static str, path: &Path, error: &std::io::Error) -> Error {
-    Error::File {
-        operation,
-        path: path.to_owned(),
-        reason: error.to_string(),
     }
 }
 
