@@ -36,8 +36,8 @@ demo: ## Build, and take a tour through the commands
 	$(CARGO) build --release --locked -p waystation-cli
 	scripts/demo.sh $(TARGET)/release/waystation
 
-test: setup ## Every test (under 30 minutes on two cores)
-	WAYSTATION_FLIP_PART=1 WAYSTATION_FUZZ_SECONDS=60 WAYSTATION_METAMORPHIC_LISTS=300 $(CARGO) test --workspace --locked --no-fail-fast
+test: setup ## Every test (under 40 minutes on two cores, with all that is built for them)
+	WAYSTATION_FLIP_PART=1 WAYSTATION_FUZZ_SECONDS=60 WAYSTATION_METAMORPHIC_LISTS=200 WAYSTATION_MODEL_SEEDS=30 WAYSTATION_HISTORIES=30 $(CARGO) test --workspace --locked --no-fail-fast
 	$(MAKE) models
 	$(MAKE) restless
 	$(MAKE) bindings

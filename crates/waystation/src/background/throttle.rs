@@ -114,13 +114,29 @@ impl Throttle {
     }
 
     /// Admits a write of `bytes` while the active memtable is `active_fill` full (0 to 1), perhaps after a
-    /// sleep.
-    pub(crate) fn admit(&self, bytes: usize, active_fill: f64, storage: &dyn Storage) {
+    /// sleep. That is asked only where something waits.
+    #[inline]
+    pub(crate) fn admit(
+        &self,
+        bytes: usize,
+        active_fill: impl FnOnce() -> f64,
+        storage: &dyn Storage,
+    ) {
         let full = self.full_memtables.load(Relaxed);
         let level0 = self.level0_tables.load(Relaxed);
-        if full == 0 && level0 <= LEVEL0_SLOW {
-            return;
+        if full > 0 || level0 > LEVEL0_SLOW {
+            self.admit_behind(bytes, (full, active_fill()), level0, storage);
         }
+    }
+
+    /// The same, where `full` memtables or `level0` tables wait.
+    fn admit_behind(
+        &self,
+        bytes: usize,
+        (full, active_fill): (usize, f64),
+        level0: usize,
+        storage: &dyn Storage,
+    ) {
         let fill = (full as f64 + active_fill) / (FULL_MEMTABLES_MAX + 1) as f64;
         let Some(share) = admitted_share(fill, level0) else {
             return;

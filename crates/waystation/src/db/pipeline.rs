@@ -114,7 +114,7 @@ impl Core {
         }
         let payload = changes.payload();
         self.throttle
-            .admit(payload.len(), self.active_fill(), &*self.storage);
+            .admit(payload.len(), || self.active_fill(), &*self.storage);
         let record = NewRecord::new(RecordKind::Batch, payload, changes.count());
         let growth = self.growth(payload.len(), room);
         let logged = loop {
@@ -279,6 +279,7 @@ impl Core {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn active_fill(&self) -> f64 {
         self.active_reserved.load(Relaxed) as f64 / self.options.memtable_bytes as f64
     }
@@ -341,6 +342,7 @@ pub(super) fn check_limits(batch: &WriteBatch, order: &Order) -> Result<Limits> 
 }
 
 /// The bytes of memtable that `operation` needs, if it is within the documented limits.
+#[inline]
 pub(super) fn checked_room(operation: &Operation<'_>, order: &Order) -> Result<usize> {
     let value_bytes = operation.value.unwrap_or_default().len();
     check_key(operation.key)?;

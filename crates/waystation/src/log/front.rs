@@ -18,7 +18,7 @@ use super::layout::{Layout, Place};
 use super::ring::{RingBuffer, Span};
 use super::{Log, Suspension};
 use crate::error::{Error, Result};
-use crate::sync::atomic::Ordering::SeqCst;
+use crate::sync::atomic::Ordering::{Release, SeqCst};
 use crate::sync::{MutexGuard, lock, may_be_held_up, wait};
 use waystation_format::log::{
     BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordKind, Seal,
@@ -107,7 +107,7 @@ impl Log {
         front.next_ticket += 1;
         front.next_sequence += u64::from(operations);
         self.assigned_sequence
-            .store(front.next_sequence - 1, SeqCst);
+            .store(front.next_sequence - 1, Release);
         let room_end = self.released_lsn.load(SeqCst) + self.ring.len();
         let mut ahead = Vec::new();
         let mut records_end = front.closed_records_end;

@@ -31,6 +31,7 @@ pub(crate) struct NewRecord<'a> {
 
 impl<'a> NewRecord<'a> {
     /// A record of `kind` that takes as many sequence numbers as it has `operations`.
+    #[inline]
     pub(crate) fn new(kind: RecordKind, payload: &'a [u8], operations: u32) -> Self {
         Self {
             kind,

@@ -17,7 +17,10 @@
 //! Invariants: `visible_sequence` and `copied_lsn` never pass a ticket that is not finished; what is acknowledged is
 //! finished.
 
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use crate::sync::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, SeqCst},
+};
 use crate::sync::{Condvar, Mutex, hint, lock, raise, wait};
 
 /// How often a thread looks again before it sleeps: about as long as a neighbour's copy takes. It does not yield: a
@@ -136,8 +139,8 @@ impl Publication {
     /// Marks `ticket`, whose last operation has `last_sequence`, finished; publishes whatever is finished from the head on.
     pub(crate) fn finish(&self, ticket: u64, end_lsn: u64, last_sequence: u64) {
         let slot = self.slot(ticket);
-        slot.end_lsn.store(end_lsn, SeqCst);
-        slot.last_sequence.store(last_sequence, SeqCst);
+        slot.end_lsn.store(end_lsn, Relaxed);
+        slot.last_sequence.store(last_sequence, Relaxed);
         slot.finished.store(ticket + 1, SeqCst);
         // Either this thread sees its predecessor's mark below, or the predecessor sees this one: sequential
         // consistency leaves no third way, so no finished ticket is left behind.
@@ -148,8 +151,9 @@ impl Publication {
             if slot.finished.load(SeqCst) != head + 1 {
                 break;
             }
-            let (lsn, sequence) = (slot.end_lsn.load(SeqCst), slot.last_sequence.load(SeqCst));
-            // The slot is used again only after the head has passed it, so a won exchange proves the values.
+            let (lsn, sequence) = (slot.end_lsn.load(Relaxed), slot.last_sequence.load(Relaxed));
+            // The mark was stored after the values. The slot is used again only after the head has passed it, so a won
+            // exchange proves that they are those of this ticket.
             if self
                 .head
                 .compare_exchange(head, head + 1, SeqCst, SeqCst)

@@ -34,6 +34,8 @@ pub(super) struct Settled {
 /// The mapped window.
 pub(super) struct RingBuffer {
     ring: Arc<dyn Ring>,
+    /// The window's length in bytes, which each write needs several times.
+    len: usize,
 }
 
 impl RingBuffer {
@@ -42,12 +44,14 @@ impl RingBuffer {
             !ring.is_empty() && ring.len().is_multiple_of(UNIT_BYTES),
             "the ring is made of whole units"
         );
-        Self { ring }
+        let len = ring.len();
+        Self { ring, len }
     }
 
     /// The window's length in bytes.
+    #[inline]
     pub(super) fn len(&self) -> u64 {
-        self.ring.len() as u64
+        self.len as u64
     }
 
     /// Copies `bytes` to the start of `span` and cuts what was written off its front.
@@ -55,7 +59,9 @@ impl RingBuffer {
         assert!(bytes.len() <= span.len, "a writer stays within its span");
         let (first, second) = self.split(span.lsn, bytes.len());
         self.copy(first.0, &bytes[..first.1]);
-        self.copy(second.0, &bytes[first.1..]);
+        if second.1 > 0 {
+            self.copy(second.0, &bytes[first.1..]);
+        }
         span.lsn += bytes.len() as u64;
         span.len -= bytes.len();
     }
@@ -97,34 +103,36 @@ impl RingBuffer {
 
     /// What lies in the window from `lsn` on, as an earlier life left it. For recovery, before any writer.
     pub(super) fn leftover(&self, lsn: u64) -> Vec<u8> {
-        let all = Settled {
-            lsn,
-            len: self.ring.len(),
-        };
+        let all = Settled { lsn, len: self.len };
         self.chunks(&all).concat()
     }
 
     #[expect(unsafe_code, reason = "raw copy into the mapped ring")]
     fn copy(&self, offset: usize, bytes: &[u8]) {
-        assert!(offset + bytes.len() <= self.ring.len(), "within the window");
+        assert!(offset + bytes.len() <= self.len, "within the window");
         // SAFETY: in bounds by the assertion; the caller holds the only token for these bytes, so no other
         // thread reads or writes them; `bytes` is ordinary memory, since slices of the mapping are only lent out for
         // settled ranges, and only to be written to files.
         unsafe { self.ring.store(offset, bytes) };
     }
 
+    #[inline]
     fn offset(&self, lsn: u64) -> usize {
-        (lsn % self.len()) as usize
+        let len = self.len();
+        // A division takes longer than the copy of a short record.
+        let offset = if len.is_power_of_two() {
+            lsn & (len - 1)
+        } else {
+            lsn % len
+        };
+        offset as usize
     }
 
     /// The span as (offset, length) before and after the window's end.
     fn split(&self, lsn: u64, len: usize) -> ((usize, usize), (usize, usize)) {
-        assert!(
-            len <= self.ring.len(),
-            "a span is no longer than the window"
-        );
+        assert!(len <= self.len, "a span is no longer than the window");
         let offset = self.offset(lsn);
-        let first = len.min(self.ring.len() - offset);
+        let first = len.min(self.len - offset);
         ((offset, first), (0, len - first))
     }
 }

@@ -19,7 +19,7 @@ use super::{Log, LogStats, Suspension};
 use crate::background::Next;
 use crate::directory::segment_name;
 use crate::error::{Error, Result};
-use crate::sync::atomic::Ordering::SeqCst;
+use crate::sync::atomic::Ordering::{Acquire, SeqCst};
 use crate::sync::{Arc, MutexGuard, lock, wait};
 use waystation_format::log::{BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, IndexEntry, Seal, finish_block};
 
@@ -299,7 +299,7 @@ impl Log {
         let footer = Footer {
             blocks: full.blocks.clone(),
             end_lsn: full.end_lsn,
-            last_sequence: self.assigned_sequence.load(SeqCst),
+            last_sequence: self.assigned_sequence.load(Acquire),
             durable_lsn: state.durable_lsn,
             next: next_number,
         };

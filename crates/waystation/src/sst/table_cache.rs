@@ -4,17 +4,23 @@ use super::memory::TableMemory;
 use super::{Table, TableMeta};
 use crate::error::Result;
 use crate::storage::{Area, File, OpenMode, Storage, Transfer};
+use crate::sync::{Arc, Mutex, lock};
 use quick_cache::sync::Cache;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use waystation_format::filename::{legacy_table_name, table_name};
 use waystation_format::order::Order;
+
+/// So many tables can be opened at once.
+const OPENINGS: usize = 16;
 
 /// The open tables of one directory.
 pub(crate) struct TableCache {
     storage: Arc<dyn Storage>,
     directory: PathBuf,
     tables: Cache<u64, Arc<Table>>,
+    /// Held while a table is opened: the one of its number's remainder. The cache has locks of its own for that, which the
+    /// model checkers do not see.
+    openings: [Mutex<()>; OPENINGS],
     memory: TableMemory,
     order: Order,
 }
@@ -33,6 +39,7 @@ impl TableCache {
             storage,
             directory: directory.to_owned(),
             tables: Cache::new(max_open_tables.max(1)),
+            openings: std::array::from_fn(|_| Mutex::new(())),
             memory,
             order,
         }
@@ -47,8 +54,21 @@ impl TableCache {
     /// The table that `meta` describes. Threads that ask at once open it once.
     #[inline]
     pub(crate) fn get(&self, meta: &TableMeta) -> Result<Arc<Table>> {
-        self.tables
-            .get_or_insert_with(&meta.number, || self.open(meta).map(Arc::new))
+        match self.tables.get(&meta.number) {
+            Some(table) => Ok(table),
+            None => self.get_or_open(meta),
+        }
+    }
+
+    #[cold]
+    fn get_or_open(&self, meta: &TableMeta) -> Result<Arc<Table>> {
+        let _opening = lock(&self.openings[meta.number as usize % OPENINGS]);
+        if let Some(table) = self.tables.get(&meta.number) {
+            return Ok(table);
+        }
+        let table = Arc::new(self.open(meta)?);
+        self.tables.insert(meta.number, Arc::clone(&table));
+        Ok(table)
     }
 
     /// Closes table `number` once no reader uses it any more: its file is about to go.
@@ -66,7 +86,6 @@ impl TableCache {
         &self.memory
     }
 
-    #[cold]
     fn open(&self, meta: &TableMeta) -> Result<Table> {
         let file = match self.open_file(&self.path(meta.number)) {
             Err(error) if error.is_not_found() => {
