@@ -174,6 +174,7 @@ impl Rig {
             } => start()?,
             _ => on_core(first, start)??,
         };
+        #[expect(clippy::cast_sign_loss, reason = "a share is not negative")]
         let mut told = |share: f64| bar.set_position(begun + (share * STEPS as f64) as u64);
         let figures = match worker.ask_long(&Command::Offload(load), &mut told)? {
             Reply::OffloadRan(figures) => *figures,
