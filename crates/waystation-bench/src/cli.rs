@@ -13,12 +13,14 @@ mod depart;
 mod documents;
 mod drives;
 mod iot;
+mod offload;
 mod ycsb;
 
 pub(crate) use depart::DepartArgs;
 pub(crate) use documents::{DocumentsArgs, DocumentsMeasure};
 pub(crate) use drives::DrivesArgs;
 pub(crate) use iot::IotArgs;
+pub(crate) use offload::{ExecutorKind, MergerArgs, OffloadArgs};
 pub(crate) use ycsb::YcsbArgs;
 
 /// Numbers of keys that leave room in LevelDB's 31-bit random numbers.
@@ -40,6 +42,7 @@ const MAX_VALUE_BYTES: u64 = 1 << 30;
         waystation-bench iot --engines waystation,leveldb,rocksdb --threads 12 --seconds 20 --departing 0.9\n  \
         waystation-bench documents --json target/documents.json\n  \
         waystation-bench drives --docs 20000 --doc-bytes 8192 --json target/drives.json\n  \
+        waystation-bench offload --executors local,worker --json target/offload.json\n  \
         waystation-bench ycsb --engines waystation,leveldb,rocksdb --workloads a,b,c,d,e,f\n  \
         waystation-bench reopen --engines waystation --log-bytes 2GB\n  \
         waystation-bench plot target/deletions.json --to docs/figures\n\n\
@@ -69,6 +72,8 @@ pub(crate) enum Measure {
     Documents(DocumentsArgs),
     /// Filters of the document server over a host and three drives
     Drives(DrivesArgs),
+    /// Random puts while a worker on another core merges, beside merges in the engine's process
+    Offload(OffloadArgs),
     /// YCSB's core workloads on every engine
     Ycsb(YcsbArgs),
     /// How long opening takes after kill -9 with much in the log
@@ -81,6 +86,9 @@ pub(crate) enum Measure {
         /// What to open, as JSON.
         settings: String,
     },
+    /// Merges for an engine; started by the program itself
+    #[command(name = "merger", hide = true)]
+    Merger(MergerArgs),
 }
 
 /// What is drawn, and where to.

@@ -18,6 +18,7 @@
 mod cli;
 mod clock;
 mod commands;
+mod cores;
 mod documents;
 mod drives;
 mod engines;
@@ -25,6 +26,7 @@ mod error;
 mod interrupt;
 mod machine;
 mod measure;
+mod offload;
 mod place;
 mod protocol;
 mod raw;
@@ -53,6 +55,9 @@ fn run(measure: &Measure) -> error::Result<()> {
     if let Measure::Worker { settings } = measure {
         return worker::work(settings);
     }
+    if let Measure::Merger(args) = measure {
+        return offload::merge_for(args);
+    }
     interrupt::install()?;
     match measure {
         Measure::Db(args) => commands::db(args),
@@ -62,9 +67,11 @@ fn run(measure: &Measure) -> error::Result<()> {
         Measure::Depart(args) => commands::depart(args),
         Measure::Documents(args) => commands::documents(args),
         Measure::Drives(args) => commands::drives(args),
+        Measure::Offload(args) => commands::offload(args),
         Measure::Ycsb(args) => commands::ycsb(args),
         Measure::Reopen(args) => commands::reopen(args),
         Measure::Plot(args) => commands::plot(args),
         Measure::Worker { settings } => worker::work(settings),
+        Measure::Merger(args) => offload::merge_for(args),
     }
 }

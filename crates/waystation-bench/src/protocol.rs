@@ -5,7 +5,7 @@
 
 use crate::workload::{
     Benchmark, DeletionLoad, DeletionRow, DepartureFigures, DepartureLoad, IotFigures, IotLoad,
-    PauseFigures, PauseLoad, YcsbFigures, YcsbLoad, YcsbPhase,
+    OffloadFigures, OffloadLoad, PauseFigures, PauseLoad, YcsbFigures, YcsbLoad, YcsbPhase,
 };
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,8 @@ pub(crate) enum Command {
     Run(RunCommand),
     /// Puts at full speed, in search of pauses.
     Pauses(PauseLoad),
+    /// Random puts while merges run, here or elsewhere.
+    Offload(OffloadLoad),
     /// Devices that come, settle or leave, in a fresh database.
     Iot(IotLoad),
     /// A device with very much data departs.
@@ -91,6 +93,8 @@ pub(crate) enum Reply {
     Ran(Box<Figures>),
     /// Puts at full speed were done.
     Paused(PauseFigures),
+    /// Random puts were done while merges ran.
+    OffloadRan(Box<OffloadFigures>),
     /// Devices came, settled or left.
     IotRan(Box<IotFigures>),
     /// The device has departed.

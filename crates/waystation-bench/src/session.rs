@@ -88,12 +88,23 @@ impl Worker {
         command: RunCommand,
         mut on_progress: impl FnMut(f64),
     ) -> Result<Figures> {
-        self.send(&Command::Run(command))?;
+        match self.ask_long(&Command::Run(command), &mut on_progress)? {
+            Reply::Ran(figures) => Ok(*figures),
+            other => Err(self.nonsense(&other)),
+        }
+    }
+
+    /// A command that tells the share that is done before its one reply.
+    pub(crate) fn ask_long(
+        &mut self,
+        command: &Command,
+        on_progress: &mut dyn FnMut(f64),
+    ) -> Result<Reply> {
+        self.send(command)?;
         loop {
             match self.reply()? {
                 Reply::Progress { done, total } => on_progress(done as f64 / total.max(1) as f64),
-                Reply::Ran(figures) => return Ok(*figures),
-                other => return Err(self.nonsense(&other)),
+                other => return Ok(other),
             }
         }
     }

@@ -10,8 +10,8 @@ use crate::measure::{self, Meter};
 use crate::protocol::{Command, Figures, Reply, RunCommand};
 use crate::workload::{
     self, Benchmark, IotFigures, IotLevels, IotLoad, Load, Outcome, YcsbFigures, YcsbLoad,
-    YcsbPhase, count_missing, fill_scattered, run_deletions, run_departure, run_iot, run_pauses,
-    run_ycsb,
+    YcsbPhase, count_missing, fill_scattered, run_deletions, run_departure, run_iot, run_offload,
+    run_pauses, run_ycsb,
 };
 use std::fs;
 use std::io::{self, BufRead, Write};
@@ -116,6 +116,10 @@ fn serve<E: Engine>(settings: &OpenSettings, commands: &Receiver<Command>) -> Re
                 Reply::Ran(Box::new(run::<E>(&engine, settings, command)?))
             }
             Command::Pauses(load) => Reply::Paused(run_pauses(&engine, load)?),
+            Command::Offload(load) => {
+                let progress = |done, total| say(&Reply::Progress { done, total });
+                Reply::OffloadRan(Box::new(run_offload(&engine, load, progress)?))
+            }
             Command::Iot(load) => Reply::IotRan(Box::new(iot(&engine, &settings.directory, load)?)),
             Command::Departure(load) => Reply::Departed(Box::new(run_departure(&engine, load)?)),
             Command::Ycsb { phase, load } => {

@@ -21,9 +21,14 @@ struct Worker {
 
 impl Worker {
     fn start(listen: &str, allow: &Path, token: Option<&Path>) -> Self {
+        Self::with(listen, allow, token, &[])
+    }
+
+    fn with(listen: &str, allow: &Path, token: Option<&Path>, flags: &[&str]) -> Self {
         let mut command = Command::new(WAYSTATION);
         command.args(["compact-worker", "--listen", listen, "--jobs", "1"]);
         command.arg("--allow").arg(allow).stdout(Stdio::piped());
+        command.args(flags);
         if let Some(token) = token {
             command.arg("--token-file").arg(token);
         }
@@ -107,11 +112,69 @@ fn a_worker_that_is_not_allowed_or_has_no_token_does_not_start() {
         &["compact-worker", "--listen", "nowhere", "--allow", here],
         &["compact", here, "--compact-worker", "localhost"],
         &["compact", here, "--compact-worker-token-file", here],
+        &["serve", here, "--compact-worker", "localhost"],
+        &[
+            "compact-worker",
+            "--allow",
+            here,
+            "--engine",
+            "drive",
+            "--stages",
+        ],
+        &["compact-worker", "--allow", here, "--decoders", "4"],
+        &[
+            "compact-worker",
+            "--allow",
+            here,
+            "--engine",
+            "drive",
+            "--decoders",
+            "14",
+        ],
     ] {
         let output = run(arguments);
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
     }
+}
+
+/// Imports twice and compacts with the worker at `address` and these flags; what the command says.
+fn compacted(dir: &Path, address: &str, flags: &[&str]) -> String {
+    let readings = dir.join("readings.tsv");
+    std::fs::write(&readings, lines(2000).collect::<String>()).unwrap();
+    let db = dir.join("db");
+    let [db, readings] = [&db, &readings].map(|path| path.to_str().unwrap());
+    for _ in 0..2 {
+        succeeded(&run(&["import", db, readings]));
+    }
+    let compact = ["compact", db, "--compact-worker", address];
+    let told = succeeded(&run(&[&compact[..], flags].concat()));
+    succeeded(&run(&["check", db]));
+    told
+}
+
+#[test]
+fn a_worker_with_a_modelled_drive_merges() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = format!("unix:{}", dir.path().join("worker").display());
+    let flags = ["--engine", "drive", "--decoders", "4"];
+    let worker = Worker::with(&socket, dir.path(), None, &flags);
+    let told = compacted(dir.path(), &worker.address, &[]);
+    assert!(told.contains("100 % of the bytes"), "{told}");
+}
+
+#[test]
+fn merges_that_run_twice_are_compared() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = format!("unix:{}", dir.path().join("worker").display());
+    let worker = Worker::start(&socket, dir.path(), None);
+    let told = compacted(
+        dir.path(),
+        &worker.address,
+        &["--compact-worker-shadow", "100"],
+    );
+    let compared = "ran here as well, 0 of them with another result";
+    assert!(told.contains(compared), "{told}");
 }
 
 /// Kills the worker again and again while an import goes on, at moments that differ from round to round.

@@ -8,3 +8,4 @@
 pub mod command;
 pub mod ip;
 pub mod model;
+pub mod offload;

@@ -53,11 +53,12 @@ impl App {
         stopping: watch::Receiver<bool>,
     ) -> Result<Self, ServerError> {
         let outgoing = Outgoing::new(settings.replication_trust.as_deref())?;
-        let databases = DatabaseSettings {
+        let mut databases = DatabaseSettings {
             nodes: settings.nodes.clone(),
             copy_bytes_per_second: settings.copy_bytes_per_second,
             ..DatabaseSettings::default()
         };
+        databases.options.offload.clone_from(&settings.offload);
         let catalogue = Catalogue::open(&settings.directory, databases)?;
         for name in SYSTEM_DATABASES {
             if matches!(catalogue.get(name), Err(Error::NoDatabase)) {

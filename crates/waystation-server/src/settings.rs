@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use waystation::offload::Offload;
 use waystation_documents::database::Nodes;
 
 /// A server administrator, who may do everything.
@@ -56,6 +57,8 @@ pub struct Settings {
     pub nodes: Option<Arc<dyn Nodes>>,
     /// Bytes that copies of shards are filled with in a second, at most.
     pub copy_bytes_per_second: u64,
+    /// What merges for the databases here, in another process.
+    pub offload: Option<Offload>,
     /// Whether each write survives a power cut before it is answered, and not only the death of the process.
     pub sync: bool,
     /// Origins that browsers may call from; `*` for all.
@@ -97,6 +100,7 @@ impl Settings {
             shards: 2,
             nodes: None,
             copy_bytes_per_second: 64 << 20,
+            offload: None,
             sync: false,
             cors_origins: Vec::new(),
             connections_max: 1024,

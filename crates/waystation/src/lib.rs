@@ -51,9 +51,11 @@ mod sync;
 /// Merges in another process: what the engine needs of a way to a worker, and what a worker runs.
 pub mod offload {
     pub use crate::lsm::compaction::offload::{
-        JobControl, Link, LinkError, LocalReason, Offload, OffloadSettings, OffloadStats, Session,
-        Verification, Worker,
+        EngineError, EngineTask, JobControl, Link, LinkError, LocalReason, MergeEngine, Merged,
+        Offload, OffloadSettings, OffloadStats, Session, Verification, Worker,
     };
+    #[cfg(any(test, feature = "test-storage"))]
+    pub use crate::lsm::tree::check_engine;
 }
 
 pub use db::{

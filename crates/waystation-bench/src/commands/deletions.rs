@@ -2,7 +2,7 @@
 
 use super::progress_bar;
 use crate::cli::DbArgs;
-use crate::engines::{EngineKind, OpenSettings};
+use crate::engines::{EngineKind, ExecutorSettings, OpenSettings};
 use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::place::Place;
@@ -104,6 +104,7 @@ fn run(place: &Place, engine: EngineKind, load: DeletionLoad, round: u32) -> Res
         engine,
         directory: place.path(engine.name()),
         memtable_bytes: None,
+        executor: ExecutorSettings::default(),
         residency: None,
     };
     place.settle()?;

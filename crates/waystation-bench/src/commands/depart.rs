@@ -2,7 +2,7 @@
 
 use super::progress_bar;
 use crate::cli::DepartArgs;
-use crate::engines::{EngineKind, OpenSettings};
+use crate::engines::{EngineKind, ExecutorSettings, OpenSettings};
 use crate::error::Result;
 use crate::machine::Machine;
 use crate::place::Place;
@@ -74,6 +74,7 @@ fn depart_once(engine: EngineKind, load: DepartureLoad, place: &Place) -> Result
         engine,
         directory: place.path(engine.name()),
         memtable_bytes: None,
+        executor: ExecutorSettings::default(),
         // Nothing settles by itself: what is measured is the departure.
         residency: Some(Duration::MAX),
     })?;

@@ -6,7 +6,7 @@
 
 use super::progress_bar;
 use crate::cli::IotArgs;
-use crate::engines::{EngineKind, OpenSettings};
+use crate::engines::{EngineKind, ExecutorSettings, OpenSettings};
 use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::place::Place;
@@ -135,6 +135,7 @@ impl Bench<'_> {
             engine,
             directory: self.place.path(engine.name()),
             memtable_bytes: None,
+            executor: ExecutorSettings::default(),
             residency: Some(load.residency()),
         })?;
         let figures = match worker.ask(&Command::Iot(load))? {

@@ -6,7 +6,7 @@
 
 use super::progress_bar;
 use crate::cli::ReopenArgs;
-use crate::engines::{EngineKind, OpenSettings};
+use crate::engines::{EngineKind, ExecutorSettings, OpenSettings};
 use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::measure::disk_mb;
@@ -103,6 +103,7 @@ fn open_once(
         directory,
         // The memtable is for keys without devices.
         memtable_bytes: memtable_bytes.filter(|_| devices == 0),
+        executor: ExecutorSettings::default(),
         residency: (devices > 0).then_some(Duration::MAX),
     };
 

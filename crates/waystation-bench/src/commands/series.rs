@@ -6,7 +6,7 @@
 //! page cache is written back, so that neither the device nor the next figure is charged with what this one left.
 
 use crate::cli::Load;
-use crate::engines::{EngineKind, OpenSettings};
+use crate::engines::{EngineKind, ExecutorSettings, OpenSettings};
 use crate::error::Result;
 use crate::place::Place;
 use crate::protocol::{Figures, RunCommand};
@@ -60,6 +60,7 @@ impl<'a> Series<'a> {
             engine: which.engine,
             directory: self.place.path(name),
             memtable_bytes: None,
+            executor: ExecutorSettings::default(),
             residency: None,
         };
         let mut worker = Worker::start(&settings)?;

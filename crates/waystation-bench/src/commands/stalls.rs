@@ -2,7 +2,7 @@
 
 use super::progress_bar;
 use crate::cli::StallsArgs;
-use crate::engines::{EngineKind, OpenSettings};
+use crate::engines::{EngineKind, ExecutorSettings, OpenSettings};
 use crate::error::Result;
 use crate::machine::Machine;
 use crate::place::Place;
@@ -43,6 +43,7 @@ pub(crate) fn stalls(args: &StallsArgs) -> Result<()> {
             engine,
             directory,
             memtable_bytes: None,
+            executor: ExecutorSettings::default(),
             residency: None,
         })?;
         let figures = match worker.ask(&Command::Pauses(load))? {

@@ -5,7 +5,7 @@
 
 use super::progress_bar;
 use crate::cli::YcsbArgs;
-use crate::engines::{EngineKind, OpenSettings};
+use crate::engines::{EngineKind, ExecutorSettings, OpenSettings};
 use crate::error::Result;
 use crate::machine::Machine;
 use crate::place::Place;
@@ -118,6 +118,7 @@ fn run_chain(
         engine,
         directory: place.path(engine.name()),
         memtable_bytes: None,
+        executor: ExecutorSettings::default(),
         residency: None,
     })?;
     let phases = [YcsbPhase::Load].into_iter();

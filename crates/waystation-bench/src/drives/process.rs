@@ -1,10 +1,10 @@
 //! The server and its agents: processes on one core each, with a share of it.
 
 use super::cgroup::ControlGroup;
+use crate::cores::on_core;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use rustix::process::Pid;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -35,16 +35,14 @@ impl Held {
         let group = ControlGroup::new(name)?;
         group.set_share(share)?;
         let refused = |source| Error::io("start", program, source);
-        // A child begins on the cores of its parent.
-        let before = pin(core)?;
-        let spawned = Command::new(program)
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stdin(Stdio::null())
-            .spawn();
-        let restored = sched_setaffinity(None, &before);
-        let mut child = spawned.map_err(refused)?;
-        restored.map_err(|error| Error::io("unpin from", "a core", error.into()))?;
+        let spawn = || {
+            Command::new(program)
+                .args(arguments)
+                .stdout(Stdio::piped())
+                .stdin(Stdio::null())
+                .spawn()
+        };
+        let mut child = on_core(core, spawn)?.map_err(refused)?;
         let process = child.id();
         let output = child.stdout.take();
         let child = Arc::new(Mutex::new(child));
@@ -78,13 +76,12 @@ impl Held {
 
     /// Starts a process that spins in the same group, on the same core, until the result is dropped.
     pub(crate) fn spin(&self, core: usize) -> Result<Spinner> {
-        let before = pin(core)?;
-        let spawned = Command::new("sh")
-            .args(["-c", "while :; do :; done"])
-            .spawn();
-        let restored = sched_setaffinity(None, &before);
-        let child = spawned.map_err(|source| Error::io("start", "sh", source))?;
-        restored.map_err(|error| Error::io("unpin from", "a core", error.into()))?;
+        let spawn = || {
+            Command::new("sh")
+                .args(["-c", "while :; do :; done"])
+                .spawn()
+        };
+        let child = on_core(core, spawn)?.map_err(|source| Error::io("start", "sh", source))?;
         let spinner = Spinner(child);
         self.group.add(spinner.0.id())?;
         Ok(spinner)
@@ -149,15 +146,4 @@ impl Drop for Spinner {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Binds this process to `core`, and returns what it was bound to.
-fn pin(core: usize) -> Result<CpuSet> {
-    let refused =
-        |error: rustix::io::Errno| Error::io("bind to", format!("core {core}"), error.into());
-    let before = sched_getaffinity(None).map_err(refused)?;
-    let mut one = CpuSet::new();
-    one.set(core);
-    sched_setaffinity(None, &one).map_err(refused)?;
-    Ok(before)
 }

@@ -15,6 +15,7 @@ mod waystation;
 use crate::error::{Error, Result};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -192,6 +193,36 @@ pub(crate) fn check_built(engines: &[EngineKind]) -> Result<()> {
     }
 }
 
+/// What runs compactions.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ExecutorSettings {
+    /// The engine's own threads.
+    #[default]
+    Local,
+    /// The worker that listens here.
+    Worker(String),
+}
+
+/// What an engine says of its compactions so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Merges {
+    /// Processor time that they took in the engine's process.
+    pub(crate) cpu: Duration,
+    /// Bytes read by merges that level 0 had a part in, and how long they took.
+    pub(crate) level0: (u64, Duration),
+    /// The same of merges below level 0.
+    pub(crate) deeper: (u64, Duration),
+    /// Bytes over what the levels should hold.
+    pub(crate) debt_bytes: u64,
+    /// Bytes read by merges elsewhere, and by merges in the process of an engine that could have them run elsewhere.
+    pub(crate) read_bytes: (u64, u64),
+    /// How many merges ran in the process for each reason.
+    pub(crate) local: BTreeMap<String, u64>,
+    /// Where the time of merges elsewhere went: waiting, running, verifying, installing.
+    pub(crate) elsewhere: [Duration; 4],
+}
+
 /// Where and how to open.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct OpenSettings {
@@ -201,6 +232,9 @@ pub(crate) struct OpenSettings {
     pub(crate) directory: PathBuf,
     /// A memtable (write buffer) of this many bytes instead of the engine's own choice.
     pub(crate) memtable_bytes: Option<usize>,
+    /// What runs its compactions, where there is a choice.
+    #[serde(default)]
+    pub(crate) executor: ExecutorSettings,
     /// Keys begin with a device and `:`, and a device settles after this time; never, and however much there is, after
     /// [`Duration::MAX`]. Only Waystation tells devices apart;
     /// the tuned RocksDB leaves out compression, which cannot shrink what devices send in that workload.
@@ -297,6 +331,10 @@ pub(crate) trait Engine: Sized + Sync {
     /// What the engine's two levels hold and have done; nothing from an engine that has no devices.
     fn levels(&self) -> Result<Option<Levels>> {
         Ok(None)
+    }
+    /// What the engine's compactions have done; nothing from an engine that does not tell.
+    fn merges(&self) -> Option<Merges> {
+        None
     }
     /// Returns when no flush and no compaction is running or due, with the time for which that has been so.
     fn wait_idle(&self) -> Result<Duration>;

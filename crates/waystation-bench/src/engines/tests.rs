@@ -9,6 +9,7 @@ fn settings(engine: EngineKind, directory: &tempfile::TempDir) -> OpenSettings {
         engine,
         directory,
         memtable_bytes: None,
+        executor: ExecutorSettings::default(),
         residency: None,
     }
 }

@@ -1,13 +1,15 @@
 //! Waystation itself, through its public interface only.
 
-use super::{Cursor, Engine, EngineKind, Group, Levels, OpenSettings};
+use super::{Cursor, Engine, EngineKind, ExecutorSettings, Group, Levels, Merges, OpenSettings};
 use crate::error::{Error, Result};
 use std::time::Duration;
+use waystation::offload::{Offload, OffloadSettings};
 use waystation::storage::{Area, AreaMeter};
 use waystation::{
-    Db, DbIterator, DeviceLevel, DeviceOptions, Durability, Extractor, IterOptions, Options,
-    PutOptions, WriteBatch,
+    Db, DbIterator, DeviceLevel, DeviceOptions, Durability, Extractor, IterOptions, LevelStats,
+    Options, PutOptions, WriteBatch,
 };
+use waystation_nodes::compaction::WorkerAddress;
 
 const MB: usize = 1 << 20;
 /// Nothing in a benchmark lasts this long.
@@ -38,6 +40,7 @@ impl Engine for Waystation {
         if let Some(bytes) = settings.memtable_bytes {
             options.memtable_bytes = bytes;
         }
+        options.offload = offload(&settings.executor)?;
         let is_plain = settings.engine == EngineKind::WaystationPlain;
         let residency = settings.residency.filter(|_| !is_plain);
         options.devices = residency.map(|residency| {
@@ -161,6 +164,34 @@ impl Engine for Waystation {
         }))
     }
 
+    fn merges(&self) -> Option<Merges> {
+        let tree = self.db.stats().tree;
+        let offload = tree.offload.unwrap_or_default();
+        let all = |levels: &[LevelStats]| {
+            let sum = |of: fn(&LevelStats) -> u64| levels.iter().map(of).sum::<u64>();
+            let elapsed = Duration::from_micros(sum(|it| it.merges.elapsed_us));
+            (sum(|it| it.merges.read_bytes), elapsed)
+        };
+        let cpu_us = tree.levels.iter().map(|it| it.merges.cpu_us).sum();
+        let times = [
+            offload.wait_us,
+            offload.run_us,
+            offload.verify_us,
+            offload.install_us,
+        ];
+        let local = offload.local.iter();
+        Some(Merges {
+            cpu: Duration::from_micros(cpu_us),
+            // What goes to level 1 comes from level 0.
+            level0: all(&tree.levels[..2]),
+            deeper: all(&tree.levels[2..]),
+            debt_bytes: tree.debt_bytes,
+            read_bytes: (offload.read_bytes, offload.local_read_bytes),
+            local: local.map(|(why, jobs)| (why.to_string(), *jobs)).collect(),
+            elsewhere: times.map(Duration::from_micros),
+        })
+    }
+
     fn wait_idle(&self) -> Result<Duration> {
         failed("come to rest", self.db.wait_idle())?;
         Ok(Duration::ZERO)
@@ -168,6 +199,18 @@ impl Engine for Waystation {
 
     fn close(self) -> Result<()> {
         failed("close", self.db.close())
+    }
+}
+
+/// What merges for a database with these settings, if not its own threads.
+fn offload(settings: &ExecutorSettings) -> Result<Option<Offload>> {
+    match settings {
+        ExecutorSettings::Local => Ok(None),
+        ExecutorSettings::Worker(address) => {
+            let address = address.parse().map_err(Error::Refused)?;
+            let worker = WorkerAddress::new(address, None);
+            Ok(Some(Offload::new(worker, OffloadSettings::default())))
+        }
     }
 }
 

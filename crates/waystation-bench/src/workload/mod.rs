@@ -13,6 +13,7 @@ mod departure;
 mod generator;
 mod iot;
 mod list;
+mod offload;
 mod pace;
 mod pauses;
 mod random;
@@ -27,6 +28,9 @@ pub(crate) use iot::{
     IOT_VALUE_BYTES, IotFigures, IotLevels, IotLoad, IotMode, IotValues, run_iot,
 };
 pub(crate) use list::{Benchmark, check_order, replay_before};
+#[cfg(test)]
+pub(crate) use offload::between;
+pub(crate) use offload::{OffloadFigures, OffloadLoad, run_offload};
 pub(crate) use pauses::{PauseFigures, PauseLoad, run_pauses};
 pub(crate) use random::Random;
 pub(crate) use run::{Load, Outcome, run};

@@ -73,6 +73,8 @@ pub(crate) struct Serve {
     /// Speak TLS with the drives, whose certificates these authorities (PEM) signed
     #[arg(long, value_name = "FILE", requires = "drive_token_file")]
     pub(crate) drive_ca: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) worker: super::UseWorker,
 }
 
 /// Reads `NAME=ADDRESS:PORT`.

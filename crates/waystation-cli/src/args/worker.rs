@@ -2,6 +2,7 @@
 
 use clap::Args;
 use std::path::PathBuf;
+use waystation_drive::command::engine::EngineArgs;
 use waystation_nodes::compaction::Address;
 
 pub(super) const EXAMPLES: &str = "\
@@ -12,6 +13,7 @@ protects, both may go without. The connection is not encrypted.
 Examples:
   waystation compact-worker --listen unix:/run/waystation/worker --allow /data
   waystation compact-worker --listen 10.0.0.7:5987 --token-file /etc/waystation/token --allow /mnt/shared --jobs 4
+  waystation compact-worker --listen unix:/run/waystation/drive --allow /data --engine drive --decoders 4
   waystation import /data/cars readings.tsv --compact-worker unix:/run/waystation/worker";
 
 #[derive(Debug, Args)]
@@ -25,9 +27,12 @@ pub(crate) struct CompactWorker {
     /// A directory that holds databases; the worker goes nowhere else
     #[arg(long, value_name = "DIRECTORY", required = true)]
     pub(crate) allow: Vec<PathBuf>,
-    /// Merges at once; others wait. Default: one for each processor
+    /// Merges at once; others wait. Default: one for each processor, and two at least
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) jobs: Option<u16>,
+    /// What merges.
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
 }
 
 /// A worker that merges for the database of the command.
@@ -39,4 +44,7 @@ pub(crate) struct UseWorker {
     /// A file with the token that the worker knows
     #[arg(long, value_name = "FILE", requires = "compact_worker")]
     pub(crate) compact_worker_token_file: Option<PathBuf>,
+    /// So many percent of the worker's merges run here as well: they are compared, and what was made here stays
+    #[arg(long, value_name = "PERCENT", requires = "compact_worker", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) compact_worker_shadow: u8,
 }

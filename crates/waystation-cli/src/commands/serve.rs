@@ -1,6 +1,6 @@
 //! `serve`: the document server, until a signal stops it.
 
-use super::{Context, drive, require_path};
+use super::{Context, drive, require_path, worker};
 use crate::args::Serve;
 use crate::failure::{CANNOT_OPEN, DAMAGED, Failure, USAGE};
 use std::collections::HashSet;
@@ -81,6 +81,7 @@ pub(super) fn serve(context: &mut Context, args: Serve) -> Result<(), Failure> {
     let settings = Settings {
         nodes: nodes(&args)?,
         copy_bytes_per_second: u64::from(args.copy_rate) << 20,
+        offload: worker::offload(&args.worker)?,
         listen: args.listen,
         admins: admins(&args)?,
         tls: tls(&args),

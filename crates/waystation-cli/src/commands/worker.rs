@@ -4,9 +4,11 @@ use super::drive::{failure, token};
 use super::serve::print_warnings;
 use super::{Context, require_path};
 use crate::args::{CompactWorker, UseWorker};
-use crate::failure::{CANNOT_OPEN, Failure};
+use crate::failure::{CANNOT_OPEN, Failure, USAGE};
 use std::fmt::Write as _;
-use waystation::offload::{LocalReason, Offload, OffloadSettings, OffloadStats};
+use std::sync::Arc;
+use waystation::offload::{LocalReason, Offload, OffloadSettings, OffloadStats, Worker};
+use waystation_drive::command::engine::EngineArgsError;
 use waystation_nodes::compaction::{CompactionWorker, WorkerAddress, WorkerSettings};
 
 pub(super) fn compact_worker(context: &mut Context, args: CompactWorker) -> Result<(), Failure> {
@@ -16,6 +18,16 @@ pub(super) fn compact_worker(context: &mut Context, args: CompactWorker) -> Resu
     print_warnings();
     let token = args.token_file.as_deref().map(token).transpose()?;
     let mut settings = WorkerSettings::new(args.listen, token, args.allow);
+    let refused = |error: EngineArgsError| {
+        let code = match error {
+            EngineArgsError::Foreign(_) => USAGE,
+            _ => CANNOT_OPEN,
+        };
+        Failure::new(code, error.to_string())
+    };
+    if let Some(engine) = args.engine.engine().map_err(refused)? {
+        settings.worker = Arc::new(Worker::default().with_engine(engine));
+    }
     if let Some(jobs) = args.jobs {
         settings.jobs_max = jobs.into();
     }
@@ -40,7 +52,11 @@ pub(super) fn offload(args: &UseWorker) -> Result<Option<Offload>, Failure> {
     print_warnings();
     let file = args.compact_worker_token_file.as_deref();
     let worker = WorkerAddress::new(address, file.map(token).transpose()?);
-    Ok(Some(Offload::new(worker, OffloadSettings::default())))
+    let settings = OffloadSettings {
+        shadow_percent: args.compact_worker_shadow,
+        ..OffloadSettings::default()
+    };
+    Ok(Some(Offload::new(worker, settings)))
 }
 
 /// What a worker did, in words.
@@ -55,6 +71,13 @@ pub(super) fn offload_text(stats: &OffloadStats) -> String {
         seconds(stats.verify_us),
         seconds(stats.install_us),
     );
+    if stats.shadowed > 0 {
+        let (shadowed, different) = (stats.shadowed, stats.different);
+        let _ = write!(
+            text,
+            "; {shadowed} ran here as well, {different} of them with another result"
+        );
+    }
     if stats.local_jobs > 0 {
         let reason = |(reason, jobs): (&LocalReason, &u64)| format!("{reason} {jobs}");
         let reasons: Vec<String> = stats.local.iter().map(reason).collect();

@@ -2,6 +2,7 @@
 //!
 //! The command line mounts [`IpCommand`] as a subcommand and calls [`IpCommand::run`].
 
+pub mod engine;
 pub mod model;
 mod report;
 

@@ -216,11 +216,23 @@ impl Engine {
         job: &Job,
         mut report: impl FnMut(Progress),
     ) -> Result<(Output, Traffic), IpError> {
+        self.run_while(job, |progress| {
+            report(progress);
+            true
+        })
+    }
+
+    /// The same, until `goes_on` says no: then the job is given up by a soft reset, and fails as [`IpError::Stopped`].
+    pub fn run_while(
+        &mut self,
+        job: &Job,
+        mut goes_on: impl FnMut(Progress) -> bool,
+    ) -> Result<(Output, Traffic), IpError> {
         let input_bytes = job.input_bytes() as usize;
         let mut room = input_bytes + input_bytes / 4 + (64 << 10);
         loop {
             let image = image::build(job, room)?;
-            let result = self.run_image(job, &image, &mut report);
+            let result = self.run_image_while(job, &image, &mut goes_on);
             match result {
                 Err(IpError::Failed(failure))
                     if failure.kind == FailureKind::Space && room / 32 <= input_bytes =>
@@ -239,6 +251,18 @@ impl Engine {
         image: &Image,
         report: &mut dyn FnMut(Progress),
     ) -> Result<(Output, Traffic), IpError> {
+        self.run_image_while(job, image, &mut |progress| {
+            report(progress);
+            true
+        })
+    }
+
+    fn run_image_while(
+        &mut self,
+        job: &Job,
+        image: &Image,
+        goes_on: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<(Output, Traffic), IpError> {
         let bytes_total = image::block_bytes(job);
         // Far above the slowest job: some hundred cycles per byte.
         let cycles_max = 10_000_000 + 400 * bytes_total;
@@ -250,11 +274,15 @@ impl Engine {
                 return Err(IpError::Hanging(cycles_max));
             }
             let bytes_in = u64::from(self.read(register::COUNTERS + 4));
-            report(Progress {
+            let progress = Progress {
                 cycles,
                 bytes_in,
                 bytes_total,
-            });
+            };
+            if !goes_on(progress) {
+                self.reset()?;
+                return Err(IpError::Stopped);
+            }
         }
         self.collect(image)
     }
@@ -264,6 +292,11 @@ impl Engine {
     pub fn interrupt(&mut self, job: &Job, image: &Image, cycles: u64) -> Result<(), IpError> {
         self.begin(job, image)?;
         self.advance(cycles);
+        self.reset()
+    }
+
+    /// Stops what runs.
+    fn reset(&mut self) -> Result<(), IpError> {
         self.write(register::CONTROL, SOFT_RESET);
         if self.advance(1 << 20) {
             return Err(IpError::Hanging(1 << 20));

@@ -231,6 +231,9 @@ pub enum IpError {
     /// The engine found something wrong.
     #[error("the engine stopped: {0}")]
     Failed(Failure),
+    /// The job was given up, as its owner wished.
+    #[error("the job was given up")]
+    Stopped,
     /// The engine did not come to an end.
     #[error("the engine did not finish within {0} cycles")]
     Hanging(u64),

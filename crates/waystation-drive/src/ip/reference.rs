@@ -109,7 +109,7 @@ impl<'a> Cursor<'a> {
 }
 
 /// The bytes of a block with its trailer.
-pub(super) fn stored(bytes: &[u8], handle: BlockHandle) -> Result<&[u8], IpError> {
+pub(crate) fn stored(bytes: &[u8], handle: BlockHandle) -> Result<&[u8], IpError> {
     let end = handle.end().and_then(|end| usize::try_from(end).ok());
     end.and_then(|end| bytes.get(handle.offset as usize..end))
         .ok_or_else(|| IpError::Refused("a block does not lie within its table".to_owned()))

@@ -24,6 +24,7 @@ mod job;
 mod layout;
 pub mod report;
 pub mod shape;
+pub mod single;
 pub mod staging;
 pub mod study;
 

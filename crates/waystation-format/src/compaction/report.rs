@@ -76,6 +76,8 @@ pub enum Failure {
     Space = 4,
     /// The job was cancelled.
     Cancelled = 5,
+    /// The executor does not take this job, and may take others.
+    Unfit = 6,
 }
 
 impl Failure {
@@ -86,6 +88,7 @@ impl Failure {
             Self::Unsupported,
             Self::Space,
             Self::Cancelled,
+            Self::Unfit,
         ];
         known.into_iter().find(|failure| *failure as u64 == number)
     }

@@ -22,7 +22,7 @@ pub(super) struct Places {
 }
 
 /// A place, given back when this is dropped.
-struct Place<'a>(&'a Places);
+struct Place(Arc<Places>);
 
 impl Places {
     pub(super) fn new(places: usize) -> Self {
@@ -32,8 +32,15 @@ impl Places {
         }
     }
 
+    /// Takes a place, if one is free.
+    fn try_take(self: &Arc<Self>) -> Option<Place> {
+        let mut free = lock(&self.free);
+        *free = free.checked_sub(1)?;
+        Some(Place(Arc::clone(self)))
+    }
+
     /// Waits for a place; `None` if the job was given up meanwhile.
-    fn take(&self, control: &JobControl) -> Option<Place<'_>> {
+    fn take(self: &Arc<Self>, control: &JobControl) -> Option<Place> {
         let mut free = lock(&self.free);
         loop {
             if control.is_cancelled() {
@@ -41,7 +48,7 @@ impl Places {
             }
             if *free > 0 {
                 *free -= 1;
-                return Some(Place(self));
+                return Some(Place(Arc::clone(self)));
             }
             let waited = self.freed.wait_timeout(free, LOOK);
             free = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -49,7 +56,7 @@ impl Places {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Place {
     fn drop(&mut self) {
         *lock(&self.0.free) += 1;
         self.0.freed.notify_one();
@@ -82,7 +89,8 @@ pub(super) struct RunningJob {
 }
 
 impl RunningJob {
-    /// Has the job of `begin` run in `directory` as soon as there is a place.
+    /// Has the job of `begin` run in `directory` as soon as there is a place. If one is free it runs by now: an engine whose
+    /// writers wait would take a job that waits, be it for a moment, for one that has to be merged elsewhere.
     pub(super) fn start(
         worker: &Arc<Worker>,
         places: &Arc<Places>,
@@ -90,9 +98,14 @@ impl RunningJob {
         begin: Begin,
         lease: Duration,
     ) -> std::io::Result<Self> {
+        let place = places.try_take();
+        let stage = match place {
+            Some(_) => Stage::Running,
+            None => Stage::Waiting,
+        };
         let shared = Arc::new(Shared {
             control: JobControl::default(),
-            stage: Mutex::new(Stage::Waiting),
+            stage: Mutex::new(stage),
             is_over: Condvar::new(),
         });
         let (id, attempt) = (begin.job.id, begin.job.attempt);
@@ -100,7 +113,8 @@ impl RunningJob {
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("waystation-merge".to_owned());
         let thread = thread.spawn(move || {
-            let report = match places.take(&of_thread.control) {
+            let place = place.or_else(|| places.take(&of_thread.control));
+            let report = match place {
                 Some(_place) => {
                     *lock(&of_thread.stage) = Stage::Running;
                     worker.run(&directory, &begin, &of_thread.control)

@@ -29,6 +29,9 @@ const LEASE_MAX: Duration = Duration::from_secs(600);
 /// A request is answered after this time at the latest.
 const WATCH_MAX: Duration = Duration::from_secs(1);
 
+/// Jobs at once, on a machine of one processor.
+const JOBS_MIN: usize = 2;
+
 /// How a worker works.
 #[derive(Debug, Clone)]
 pub struct WorkerSettings {
@@ -42,18 +45,22 @@ pub struct WorkerSettings {
     pub jobs_max: usize,
     /// Connections at once; more are closed.
     pub connections_max: usize,
+    /// What runs the jobs. Default: the processor.
+    pub worker: Arc<Worker>,
 }
 
 impl WorkerSettings {
-    /// The defaults: as many jobs as there are processors.
+    /// The defaults: as many jobs as there are processors, and two at least: one of level 0, which writers may wait for, goes
+    /// on beside a long one.
     pub fn new(listen: Address, token: Option<Token>, allowed: Vec<PathBuf>) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Self {
             listen,
             token,
             allowed,
-            jobs_max: processors,
+            jobs_max: processors.max(JOBS_MIN),
             connections_max: 256,
+            worker: Arc::default(),
         }
     }
 }
@@ -122,7 +129,7 @@ impl CompactionWorker {
         let address = listener.address().map_err(refused)?;
         Ok(Self {
             inner: Arc::new(Inner {
-                worker: Arc::default(),
+                worker: Arc::clone(&settings.worker),
                 places: Arc::new(Places::new(settings.jobs_max)),
                 token,
                 allowed,

@@ -11,6 +11,8 @@
 
 mod check;
 mod checkpoint;
+#[cfg(any(test, feature = "test-storage"))]
+mod conformance;
 mod entries;
 mod flush;
 mod foreign_log;
@@ -25,6 +27,8 @@ mod work;
 
 pub use check::{CheckReport, Problem};
 pub(crate) use checkpoint::link_or_copy;
+#[cfg(any(test, feature = "test-storage"))]
+pub use conformance::check_engine;
 pub(crate) use load::{Load, Place};
 pub use stats::{LevelStats, TreeStats, WorkStats};
 pub(crate) use tree_copy::{CopiedTable, TreeCopy};

@@ -399,6 +399,7 @@ impl Storage for Capped {
         fn sync_dir(path: &Path) -> Result<()>;
         fn lock(path: &Path) -> Result<Box<dyn DirectoryLock>>;
         fn now() -> Duration;
+        fn thread_cpu() -> Duration;
         fn wall_clock() -> Duration;
         fn random() -> u64;
         fn sleep(duration: Duration);

@@ -426,6 +426,10 @@ impl<R: RawStorage> RawStorage for Faulty<R> {
         self.inner.boot_id()
     }
 
+    fn thread_cpu(&self) -> Duration {
+        self.inner.thread_cpu()
+    }
+
     fn wall_clock(&self) -> Duration {
         self.inner.wall_clock()
     }

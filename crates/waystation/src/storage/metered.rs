@@ -136,6 +136,10 @@ impl<R: RawStorage> Storage for Metered<R> {
         self.raw.boot_id()
     }
 
+    fn thread_cpu(&self) -> Duration {
+        self.raw.thread_cpu()
+    }
+
     fn wall_clock(&self) -> Duration {
         self.raw.wall_clock()
     }

@@ -207,6 +207,11 @@ pub trait Storage: Send + Sync {
     fn boot_id(&self) -> Option<[u8; 16]> {
         None
     }
+    /// Processor time, user and system, that the calling thread has taken so far. Default: none, as on a machine that is
+    /// simulated.
+    fn thread_cpu(&self) -> Duration {
+        Duration::ZERO
+    }
     /// Time since the Unix epoch, as the wall clock has it.
     fn wall_clock(&self) -> Duration;
     /// A random number.

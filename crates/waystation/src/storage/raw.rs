@@ -62,6 +62,9 @@ pub trait RawStorage: Send + Sync + 'static {
     fn boot_id(&self) -> Option<[u8; 16]> {
         None
     }
+    fn thread_cpu(&self) -> Duration {
+        Duration::ZERO
+    }
     fn wall_clock(&self) -> Duration;
     fn random(&self) -> u64;
     fn sleep(&self, duration: Duration);

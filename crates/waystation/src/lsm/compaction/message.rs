@@ -166,6 +166,8 @@ pub(super) fn result_of(report: &Report, run: (JobId, u64), job: &Job) -> Result
             dead_deletions: counters.dead_deletions,
             hidden: counters.hidden,
             elapsed_us: counters.elapsed_us,
+            // What a worker spends is not spent by this process.
+            cpu_us: 0,
         },
         outputs,
     })

@@ -111,6 +111,9 @@ pub(crate) struct Counters {
     pub hidden: u64,
     /// Microseconds spent.
     pub elapsed_us: u64,
+    /// Microseconds of processor time that this process spent on it, wherever it ran.
+    #[serde(default)]
+    pub cpu_us: u64,
 }
 
 impl Counters {
@@ -125,5 +128,6 @@ impl Counters {
         self.dead_deletions += other.dead_deletions;
         self.hidden += other.hidden;
         self.elapsed_us += other.elapsed_us;
+        self.cpu_us += other.cpu_us;
     }
 }

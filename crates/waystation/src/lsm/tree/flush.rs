@@ -9,7 +9,8 @@ use super::Tree;
 use super::work::Claimed;
 use crate::error::Result;
 use crate::lsm::compaction::{
-    Claim, Hidden, Job, JobResult, OutputLayout, OutputLimits, grandparents, ranges_from, run,
+    Claim, Counters, Hidden, Job, JobResult, OutputLayout, OutputLimits, grandparents, ranges_from,
+    run,
 };
 use crate::lsm::version::{Change, Progress, UserRange, Version};
 use crate::sst::InternalIterator;
@@ -39,6 +40,7 @@ impl Tree {
             flushed_through: Some(last_sequence),
             log_number: None,
         };
+        let started = self.storage.thread_cpu();
         memtable.seek_to_last()?;
         if !memtable.valid() {
             return self.versions.apply(&Change::default(), progress);
@@ -69,6 +71,10 @@ impl Tree {
             progress,
         )?;
         drop(claimed);
+        let counters = Counters {
+            cpu_us: self.cpu_us_since(started),
+            ..counters
+        };
         lock(&self.totals).flushed(&counters);
         drop(version);
         self.remove_garbage();

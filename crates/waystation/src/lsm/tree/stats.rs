@@ -69,6 +69,8 @@ pub struct WorkStats {
     pub dead_deletions: u64,
     /// Time they took, each one's counted in full (microseconds).
     pub elapsed_us: u64,
+    /// Processor time that they took in this process, wherever they ran (microseconds).
+    pub cpu_us: u64,
 }
 
 impl From<Counters> for WorkStats {
@@ -81,6 +83,7 @@ impl From<Counters> for WorkStats {
             entries_out: counters.entries_out,
             dead_deletions: counters.dead_deletions,
             elapsed_us: counters.elapsed_us,
+            cpu_us: counters.cpu_us,
         }
     }
 }

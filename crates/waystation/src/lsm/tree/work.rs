@@ -4,7 +4,7 @@ use super::Tree;
 use crate::background::LEVEL0_SLOW;
 use crate::error::{Error, Result};
 use crate::lsm::compaction::{
-    Choice, Claim, Context, Hidden, Job, JobResult, OutputLayout, Running, Workplace,
+    Choice, Claim, Context, Counters, Hidden, Job, JobResult, OutputLayout, Running, Workplace,
     contradiction, pick, pick_burdened, pick_clean, pick_range, remove_outputs,
 };
 use crate::lsm::version::{Change, LEVELS, Progress, UserRange, Version};
@@ -12,6 +12,7 @@ use crate::sst::TableMeta;
 use crate::storage::{RateLimit, at_low_priority};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock, wait};
+use std::time::Duration;
 
 /// How many tables are opened between two looks for something to do.
 const TABLES_TO_LEARN: usize = 16;
@@ -357,6 +358,7 @@ impl Tree {
             is_pressed: &is_pressed,
             ..self.workplace(self.compaction_rate.as_ref(), &new_number, &cancelled)
         };
+        let started = self.storage.thread_cpu();
         let result = self.executor.execute(job, &workplace)?;
         if let Some(reason) = contradiction(job, &result, self.order()) {
             remove_outputs(&workplace, &result.outputs);
@@ -378,8 +380,18 @@ impl Tree {
             .map(|table| (job.output_level, Arc::new(table)))
             .collect();
         self.versions.apply(&change, Progress::default())?;
+        let counters = Counters {
+            cpu_us: self.cpu_us_since(started),
+            ..counters
+        };
         lock(&self.totals).merged(job.output_level, &counters);
         Ok(())
+    }
+
+    /// Processor time of this thread since it was `started` (microseconds).
+    pub(super) fn cpu_us_since(&self, started: Duration) -> u64 {
+        let spent = self.storage.thread_cpu().saturating_sub(started);
+        u64::try_from(spent.as_micros()).unwrap_or(u64::MAX)
     }
 
     pub(super) fn workplace<'a>(

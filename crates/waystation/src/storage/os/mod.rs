@@ -127,6 +127,10 @@ impl RawStorage for Kernel {
             .map(u128::to_le_bytes)
     }
 
+    fn thread_cpu(&self) -> Duration {
+        time(ClockId::ThreadCPUTime)
+    }
+
     fn wall_clock(&self) -> Duration {
         time(ClockId::Realtime)
     }

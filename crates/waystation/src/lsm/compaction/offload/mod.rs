@@ -21,14 +21,17 @@
 //!   notices: the thread that waits for a worker is the one that would merge.
 //!
 //! The engine opens no sockets. It speaks through a [`Link`], which the program gives; `waystation-nodes` has one for TCP and
-//! Unix sockets. A worker's program gives each job to a [`Worker`].
+//! Unix sockets. A worker's program gives each job to a [`Worker`], which may have another [`MergeEngine`] than its processor.
 
 mod adopt;
+mod engine;
 mod link;
 mod remote;
+mod shadow;
 mod stats;
 mod worker;
 
+pub use engine::{EngineError, EngineTask, MergeEngine, Merged};
 pub use link::{Link, LinkError, Session};
 pub(crate) use remote::RemoteExecutor;
 pub use stats::{LocalReason, OffloadStats};
@@ -61,6 +64,9 @@ pub struct OffloadSettings {
     /// The engine takes a worker for dead that says nothing for so long, and a worker gives a job up whose engine says
     /// nothing for so long. At least 1 s. Default: 10 s.
     pub lease: Duration,
+    /// So many of a hundred merges of the worker, drawn at random, run in this process as well. The two are compared entry by
+    /// entry, and the tables of this process are installed. Default: 0.
+    pub shadow_percent: u8,
 }
 
 impl Default for OffloadSettings {
@@ -69,6 +75,7 @@ impl Default for OffloadSettings {
             verification: Verification::default(),
             level_min: 1,
             lease: Duration::from_secs(10),
+            shadow_percent: 0,
         }
     }
 }

@@ -77,7 +77,7 @@ pub(crate) struct RemoteExecutor {
     /// The same as a worker knows it.
     absolute: Vec<u8>,
     pause: Mutex<Pause>,
-    stats: Mutex<OffloadStats>,
+    pub(super) stats: Mutex<OffloadStats>,
 }
 
 impl RemoteExecutor {
@@ -93,9 +93,13 @@ impl RemoteExecutor {
         }
     }
 
+    pub(super) fn settings(&self) -> &OffloadSettings {
+        self.offload.settings()
+    }
+
     /// Runs the job at the worker, or says why it has to run here.
     fn offloaded(&self, job: &Job, place: &Workplace<'_>) -> Result<JobResult, Kept> {
-        let settings = self.offload.settings();
+        let settings = self.settings();
         self.admit(job, place, settings)?;
         let unfit = |detail: &str| Kept::by(LocalReason::Unfit, &detail);
         let mut id = [0; 16];
@@ -170,7 +174,7 @@ impl RemoteExecutor {
         job: &Job,
         place: &Workplace<'_>,
     ) -> Result<JobResult, Kept> {
-        let settings = self.offload.settings();
+        let settings = self.settings();
         let mut times = Times::default();
         let session = self.offload.link().connect()?;
         let started = place.storage.now();
@@ -230,6 +234,9 @@ impl CompactionExecutor for RemoteExecutor {
         let kept = match self.offloaded(job, place) {
             Ok(result) => {
                 self.note(None, place);
+                if self.is_shadowed(place) {
+                    return self.shadow(job, &result, place);
+                }
                 return Ok(result);
             }
             Err(kept) => kept,

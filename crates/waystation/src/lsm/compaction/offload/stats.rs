@@ -15,7 +15,7 @@ pub enum LocalReason {
     /// The merge goes to a level above the least one that is offloaded.
     Level,
     /// The job cannot leave: graves in spill files, an order of keys that only the program knows, a limit on the rate of
-    /// compactions, or a job that is too long.
+    /// compactions, or a job that is too long. Or the worker's engine does not take it.
     Unfit,
     /// The worker failed a moment ago.
     Pause,
@@ -109,6 +109,7 @@ impl From<Failure> for LocalReason {
             Failure::Retryable | Failure::Cancelled => Self::Failed,
             Failure::Inputs => Self::Inputs,
             Failure::Unsupported => Self::Unsupported,
+            Failure::Unfit => Self::Unfit,
             Failure::Space => Self::Space,
         }
     }
@@ -133,6 +134,10 @@ pub struct OffloadStats {
     pub verify_us: u64,
     /// Time in which the engine took their tables over: directories, names, syncs (microseconds).
     pub install_us: u64,
+    /// Merges of the worker that this process ran as well, for comparison; the tables of this process were installed.
+    pub shadowed: u64,
+    /// Of these, merges in which the worker's entries were others.
+    pub different: u64,
     /// Attempts that failed and were made anew at the worker.
     pub repeated: u64,
     /// Merges that ran in this process.

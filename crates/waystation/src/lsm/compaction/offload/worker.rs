@@ -3,12 +3,13 @@
 //! The tables of the database are opened for reading, by the numbers that the job lists. Everything that is written goes
 //! through a storage that knows the job's directory alone, and that counts what it may take.
 
+use super::engine::{Ended, EngineError, MergeEngine, merge_by};
 use crate::error::{Error, Result};
 use crate::lsm::compaction::executor::merge_tables;
 use crate::lsm::compaction::message::{job_of, report_message};
 use crate::lsm::compaction::{Job, JobResult, Workplace};
 use crate::sst::{TableCache, TableMemory};
-use crate::storage::{Capped, Growth, Margins, OsStorage, Storage};
+use crate::storage::{Capped, Growth, Margins, OsStorage, Storage, stand_back};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::fmt;
@@ -25,9 +26,11 @@ const CACHE_BYTES: usize = 1 << 20;
 /// Entries between two looks at [`JobControl`].
 const LOOK_ENTRIES: u64 = crate::lsm::compaction::merge::CANCEL_INTERVAL;
 
-/// Runs jobs of engines that put their tables where this process sees them.
+/// Runs jobs of databases that put their tables where this process sees them.
 pub struct Worker {
     storage: Arc<dyn Storage>,
+    /// What merges records; without one, this process's own code.
+    engine: Option<Box<dyn MergeEngine>>,
 }
 
 /// How far a job is, and whether it is to be given up: shared with the thread that runs it.
@@ -48,6 +51,11 @@ impl JobControl {
         self.is_cancelled.load(Ordering::Relaxed)
     }
 
+    /// Notes that so many entries more were read, about: a job that does not move is given up where writers wait.
+    pub fn advance(&self, entries: u64) {
+        self.entries.fetch_add(entries, Ordering::Relaxed);
+    }
+
     /// Entries read so far, about.
     pub fn entries(&self) -> u64 {
         self.entries.load(Ordering::Relaxed)
@@ -63,12 +71,25 @@ impl Default for Worker {
 impl Worker {
     /// A worker over `storage`.
     pub(crate) fn over(storage: Arc<dyn Storage>) -> Self {
-        Self { storage }
+        Self {
+            storage,
+            engine: None,
+        }
+    }
+
+    /// The same, with `engine` to merge records.
+    #[must_use]
+    pub fn with_engine(self, engine: Box<dyn MergeEngine>) -> Self {
+        Self {
+            engine: Some(engine),
+            ..self
+        }
     }
 
     /// Runs the job that `begin` holds, for the database in `directory`: the caller has looked whether the worker may go
     /// there. Then there are tables in the job's directory, complete and durable; or the report says why not, and there are
-    /// none. Nothing else is written or removed.
+    /// none. Nothing else is written or removed. The thread is for this job alone: it stands back behind others from then on
+    /// if the job reads nothing of level 0.
     pub fn run(&self, directory: &Path, begin: &Begin, control: &JobControl) -> Report {
         let message = &begin.job;
         let failed = |failure, reason: String| Report {
@@ -81,9 +102,15 @@ impl Worker {
             Ok(job) => job,
             Err(error) => return failed(Failure::Unsupported, error.to_string()),
         };
+        let is_urgent = job.inputs.iter().any(|input| input.level == 0);
+        if !is_urgent && self.storage.has_machine_clock() {
+            // Writers may wait for level 0; nothing waits for what is deeper.
+            stand_back();
+        }
         match self.merge(directory, begin, &job, control) {
             Ok(result) => report_message(&result, (message.id, message.attempt)),
-            Err(error) => failed(failure_of(&error), error.to_string()),
+            Err(Ended::ByTables(error)) => failed(failure_of(&error), error.to_string()),
+            Err(Ended::ByEngine(error)) => failed(failure_by(&error), error.to_string()),
         }
     }
 
@@ -93,7 +120,7 @@ impl Worker {
         begin: &Begin,
         job: &Job,
         control: &JobControl,
-    ) -> Result<JobResult> {
+    ) -> Result<JobResult, Ended> {
         let (id, attempt): (JobId, u64) = (begin.job.id, begin.job.attempt);
         let room = directory.join(job_directory_name(id, attempt));
         // It is the engine's to make: one that is gone means that the engine has given this run up.
@@ -114,12 +141,15 @@ impl Worker {
             rate: None,
             new_number: &|| number.fetch_add(1, Ordering::Relaxed) + 1,
             cancelled: &|| {
-                control.entries.fetch_add(LOOK_ENTRIES, Ordering::Relaxed);
+                control.advance(LOOK_ENTRIES);
                 control.is_cancelled()
             },
             is_pressed: &|| false,
         };
-        merge_tables(job, &place)
+        match &self.engine {
+            None => Ok(merge_tables(job, &place)?),
+            Some(engine) => merge_by(&**engine, &*self.storage, job, &place, control),
+        }
     }
 }
 
@@ -149,6 +179,15 @@ fn compare_inputs(job: &Job, inputs: &Arc<TableCache>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn failure_by(error: &EngineError) -> Failure {
+    match error {
+        EngineError::Unfit(_) => Failure::Unfit,
+        EngineError::Inputs(_) => Failure::Inputs,
+        EngineError::Cancelled => Failure::Cancelled,
+        EngineError::Failed(_) => Failure::Retryable,
+    }
 }
 
 fn failure_of(error: &Error) -> Failure {

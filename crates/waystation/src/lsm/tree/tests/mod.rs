@@ -8,61 +8,20 @@ mod model;
 mod offload;
 mod work;
 
+use super::conformance::{dir, machine, memory, open, small, table_files};
 use super::entries::Entries;
 use super::{Tree, TreeSettings};
 use crate::error::Result;
 use crate::lsm::compaction::Hidden;
-use crate::lsm::compaction::Shape;
 use crate::lsm::compaction::offload::Offload;
 use crate::lsm::version::Version;
 use crate::sst::Lookup;
-use crate::sst::{Compression, TableMemory, TableSettings};
 use crate::sst::{InternalIterator, MergingIterator};
 use crate::storage::Storage;
-use crate::storage::sim::SimStorage;
 use crate::sync::Arc;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use waystation_format::filename::{FileKind, parse};
 use waystation_format::key::{InternalKey, ValueKind};
 use waystation_format::order::Order;
-
-/// A tree whose tables hold a few kilobytes and whose levels fill quickly.
-pub(super) fn small() -> TreeSettings {
-    let table = TableSettings {
-        block_bytes: 512,
-        compression: Compression::None,
-        ..TableSettings::default()
-    };
-    let shape = Shape {
-        level0_trigger: 3,
-        level_base_bytes: 8 << 10,
-        fan_out: 4,
-        table_bytes: 2 << 10,
-    };
-    TreeSettings {
-        table,
-        shape,
-        max_open_tables: 20,
-        compaction_bytes_per_second: 0,
-        offload: None,
-    }
-}
-
-pub(super) fn dir() -> PathBuf {
-    PathBuf::from("/db")
-}
-
-pub(super) fn machine(seed: u64) -> Arc<SimStorage> {
-    let storage = SimStorage::new(seed);
-    storage.create_dir(&dir()).unwrap();
-    storage.sync_dir(Path::new("/")).unwrap();
-    storage
-}
-
-pub(super) fn open(storage: &Arc<dyn Storage>) -> Result<Tree> {
-    Tree::open(storage, &dir(), &memory(), small())
-}
 
 /// The same, with merges that a worker runs.
 pub(super) fn open_offloading(storage: &Arc<dyn Storage>, offload: Offload) -> Result<Tree> {
@@ -71,25 +30,6 @@ pub(super) fn open_offloading(storage: &Arc<dyn Storage>, offload: Offload) -> R
         ..small()
     };
     Tree::open(storage, &dir(), &memory(), settings)
-}
-
-/// Memory for the tables of a tree, with a cache of a mebibyte.
-pub(super) fn memory() -> TableMemory {
-    TableMemory::own(&dir(), 1 << 20)
-}
-
-/// The names of all table files.
-pub(super) fn table_files(storage: &dyn Storage) -> Vec<u64> {
-    let entries = storage.list(&dir()).unwrap();
-    let mut numbers: Vec<u64> = entries
-        .iter()
-        .filter_map(|entry| match parse(&entry.name)? {
-            FileKind::Table(number) => Some(number),
-            _ => None,
-        })
-        .collect();
-    numbers.sort_unstable();
-    numbers
 }
 
 pub(super) fn listed_tables(version: &Version) -> Vec<u64> {
