@@ -164,23 +164,26 @@ fn tables_of_the_modelled_drive_are_those_of_the_processor() {
     is_like_local(|| modelled(4));
 }
 
-/// Merges of a database like this are refused, counted, and made in its process.
+/// Merges of a database like this are refused, counted, and made in its process. How many were not refused.
 #[track_caller]
-fn is_refused(engine: Box<dyn MergeEngine>, options: &Options, rounds: u32) {
+fn taken_of_refused(engine: Box<dyn MergeEngine>, options: &Options, rounds: u32) -> u64 {
     let worker = Running::start(engine);
     let (tables, stats) = worker.merged(options, rounds);
     assert!(!tables.is_empty());
-    assert_eq!(stats.jobs, 0, "{stats:?}");
     let kept = stats.local.get(&LocalReason::Unfit).copied();
     assert_eq!(kept, Some(stats.local_jobs), "{stats:?}");
     assert!(stats.local_jobs > 0);
+    stats.jobs
 }
 
 #[test]
 #[cfg_attr(not(verilator), ignore = "verilator is not installed")]
 fn what_the_hardware_does_not_take_is_merged_by_the_database() {
-    is_refused(hardware(9, true), &options(Compression::Zstd), 5);
-    is_refused(hardware(1, false), &options(Compression::None), 5);
+    let taken = taken_of_refused(hardware(9, true), &options(Compression::Zstd), 5);
+    assert_eq!(taken, 0);
+    // A merge of one table alone, for graves, it takes.
+    let taken = taken_of_refused(hardware(1, false), &options(Compression::None), 5);
+    assert!(taken <= 1, "{taken}");
 }
 
 /// A table with one key of so many bytes.
@@ -233,10 +236,7 @@ fn a_cancelled_job_stops_and_the_hardware_goes_on_with_the_next() {
         ..EngineTask::default()
     };
     let stopped = engine.merge(&task, &cancelled);
-    assert!(
-        matches!(stopped, Err(EngineError::Cancelled)),
-        "{stopped:?}"
-    );
+    assert_eq!(stopped.err(), Some(EngineError::Cancelled));
     assert_eq!(
         merge_one(&*engine, table_with_key(9)).unwrap().blocks.len(),
         1
@@ -247,8 +247,12 @@ fn a_cancelled_job_stops_and_the_hardware_goes_on_with_the_next() {
 fn big_table() -> Vec<u8> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("db");
-    let db = Db::open(&path, options(Compression::None)).unwrap();
-    for key in 0..20_000_u32 {
+    let options = Options {
+        memtable_bytes: 16 << 20,
+        ..options(Compression::None)
+    };
+    let db = Db::open(&path, options).unwrap();
+    for key in 0..80_000_u32 {
         db.put(format!("{key:08}").as_bytes(), &[b'v'; 30]).unwrap();
     }
     db.flush().unwrap();

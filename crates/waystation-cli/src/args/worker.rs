@@ -37,6 +37,10 @@ pub(crate) struct CompactWorker {
 
 /// A worker that merges for the database of the command.
 #[derive(Debug, Args)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "flags stand beside those of the commands that have them"
+)]
 pub(crate) struct UseWorker {
     /// Have the worker at this address merge tables (ADDRESS:PORT or unix:PATH); where it fails, this process does
     #[arg(long, value_name = "ADDRESS")]
