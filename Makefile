@@ -37,7 +37,7 @@ demo: ## Build, and take a tour through the commands
 	scripts/demo.sh $(TARGET)/release/waystation
 
 test: setup ## Every test (under 40 minutes on two cores, with all that is built for them)
-	WAYSTATION_FLIP_PART=1 WAYSTATION_FUZZ_SECONDS=60 WAYSTATION_METAMORPHIC_LISTS=200 WAYSTATION_MODEL_SEEDS=30 WAYSTATION_HISTORIES=30 $(CARGO) test --workspace --locked --no-fail-fast
+	WAYSTATION_FLIP_PART=4 WAYSTATION_FUZZ_SECONDS=60 WAYSTATION_METAMORPHIC_LISTS=200 WAYSTATION_MODEL_SEEDS=30 WAYSTATION_HISTORIES=30 $(CARGO) test --workspace --locked --no-fail-fast
 	$(MAKE) models
 	$(MAKE) restless
 	$(MAKE) bindings
@@ -60,6 +60,7 @@ soak: ## Kills, simulated crashes and random histories for hours (SEEDS=, KILLS=
 	WAYSTATION_METAMORPHIC_LISTS=$(or $(LISTS),20000) $(CARGO) test --release -p waystation --test metamorphic -- --nocapture
 	WAYSTATION_HISTORIES=$(or $(HISTORIES),2000) $(CARGO) test --release -p waystation --test tombstones -- --nocapture
 	WAYSTATION_SEEDS=$(or $(SEEDS),100000) $(CARGO) test --release -p waystation --test settled_graves -- --nocapture
+	WAYSTATION_FLIP_PART=1 $(CARGO) test --release -p waystation-fuzz --test flips -- --nocapture
 	$(CARGO) test -p waystation-cli --test rig -- --ignored
 	$(MAKE) fuzz
 	$(MAKE) sanitize

@@ -1,7 +1,7 @@
 //! Single flipped bits: each detected or harmless.
 //!
-//! Every 16th by default; `WAYSTATION_FLIP_PART=1` takes all of them, as `make test` does: about two minutes on two
-//! cores.
+//! Every 16th by default; `WAYSTATION_FLIP_PART=4` takes every fourth, as `make test` does, and `WAYSTATION_FLIP_PART=1` all
+//! of them, as `make soak` does: some minutes on two cores.
 
 use std::path::Path;
 use std::thread;
