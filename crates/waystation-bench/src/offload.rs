@@ -32,7 +32,7 @@ pub(crate) fn merge_for(args: &MergerArgs) -> Result<()> {
         .map_err(|error| Error::Refused(format!("the worker cannot listen: {error}")))?;
     let stopper = worker.stopper();
     let until_parent_ends = move || {
-        // Nothing is ever said: what is read is the end.
+        // The parent writes nothing: the read returns when the parent ends.
         let _ = io::stdin().lock().read(&mut [0]);
         stopper.stop();
     };

@@ -28,7 +28,7 @@ enum Cores {
     Both,
 }
 
-/// Who merges, and where the engine runs.
+/// The executor of merges, and the cores of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Case {
     executor: ExecutorKind,
@@ -149,12 +149,11 @@ impl Rig {
         bar: &ProgressBar,
     ) -> Result<OffloadRow> {
         let engine = EngineKind::Waystation;
-        let [first, second] = self.cores;
         let begun = bar.position();
         self.place.settle()?;
         let start = |engine| {
             let (socket, allowed) = (self.place.path("worker"), self.place.path(""));
-            Merger::start(&socket, &allowed, engine, second)
+            Merger::start(&socket, &allowed, engine, self.cores[1])
         };
         let merger = case.engine().map(start).transpose()?;
         let settings = OpenSettings {
@@ -166,16 +165,17 @@ impl Rig {
             }),
             residency: None,
         };
-        let start = || Worker::start(&settings);
-        let mut worker = match case {
-            Case {
-                executor: ExecutorKind::Local,
-                cores: Cores::Both,
-            } => start()?,
-            _ => on_core(first, start)??,
-        };
+        let mut worker = self.start_engine(case, &settings)?;
+        // Processor seconds of the worker when the counted half of the puts begins, and now.
+        let mut spent_s: Option<(f64, f64)> = None;
         #[expect(clippy::cast_sign_loss, reason = "a share is not negative")]
-        let mut told = |share: f64| bar.set_position(begun + (share * STEPS as f64) as u64);
+        let mut told = |share: f64| {
+            bar.set_position(begun + (share * STEPS as f64) as u64);
+            if share >= 0.5 {
+                let now_s = merger.as_ref().map_or(0.0, Merger::cpu_s);
+                spent_s = Some((spent_s.map_or(now_s, |spent| spent.0), now_s));
+            }
+        };
         let figures = match worker.ask_long(&Command::Offload(load), &mut told)? {
             Reply::OffloadRan(figures) => *figures,
             other => return Err(worker.nonsense(&other)),
@@ -183,16 +183,28 @@ impl Rig {
         worker.quit()?;
         self.place.clear(engine.name())?;
         bar.set_position(begun + STEPS);
-        // The puts that fill the tree are merged for, too.
-        let worker_cpu_s = merger.map_or(0.0, |merger| merger.cpu_s() / 2.0);
+        let worker_cpu_s = spent_s.map_or(0.0, |(from, to)| to - from);
         Ok(OffloadRow {
             memtable_bytes: self.memtable_bytes,
             run,
             ..row_of(case, load.value_bytes, figures, worker_cpu_s)
         })
     }
+
+    /// Starts the engine's process on the cores of `case`.
+    fn start_engine(&self, case: Case, settings: &OpenSettings) -> Result<Worker> {
+        let start = || Worker::start(settings);
+        match case {
+            Case {
+                executor: ExecutorKind::Local,
+                cores: Cores::Both,
+            } => start(),
+            _ => on_core(self.cores[0], start)?,
+        }
+    }
 }
 
+/// The figures of a run, before it is placed among others.
 fn row_of(
     case: Case,
     value_bytes: usize,

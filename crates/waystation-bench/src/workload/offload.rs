@@ -1,7 +1,7 @@
 //! Random puts for so long that merging is a steady part of the work, and what merging took of it.
 //!
-//! The first puts fill the tree and are not counted: as many as are counted then. Nothing waits in between, so what is
-//! counted begins with as much left to merge as it ends with, about.
+//! The first puts fill the tree and are not counted: as many as are counted then. Nothing waits in between, so
+//! the counted puts begin with about as much left to merge as they end with.
 
 use super::{Benchmark, Load, run};
 use crate::clock;
@@ -53,7 +53,7 @@ pub(crate) struct OffloadFigures {
     pub(crate) idle_after_s: f64,
 }
 
-/// Puts twice as much as counts, telling `on_progress` (done, total) now and then.
+/// Puts twice as much as counts. Tells `on_progress` (done, total) now and then, and when the counted half begins and ends.
 pub(crate) fn run_offload<E: Engine>(
     engine: &E,
     load: OffloadLoad,
@@ -69,14 +69,17 @@ pub(crate) fn run_offload<E: Engine>(
         let untold = || Error::engine(E::NAME, "tell of its merges", "it does not");
         engine.merges().ok_or_else(untold)
     };
-    let all = 2 * u64::from(load.num);
+    let half = u64::from(load.num);
+    let all = 2 * half;
     run(engine, Benchmark::FillRandom, of(0), |done, _| {
         on_progress(done, all);
     })?;
     let before = merges()?;
-    let (outcome, meter) = run(engine, Benchmark::FillRandom, of(1), |done, half| {
+    on_progress(half, all);
+    let (outcome, meter) = run(engine, Benchmark::FillRandom, of(1), |done, _| {
         on_progress(half + done, all);
     })?;
+    on_progress(all, all);
     let host_cpu_s = meter.cpu_s();
     let after = merges()?;
     let finished = clock::now();

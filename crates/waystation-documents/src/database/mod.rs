@@ -257,7 +257,7 @@ impl Database {
     /// The shards; they are opened if they are not.
     fn shards(&self) -> Result<Shards<'_>> {
         loop {
-            // The gate lets a reader pass who comes before the deletion wakes.
+            // The gate lets a reader pass before the waiting deletion wakes.
             if self.is_retired.load(Ordering::SeqCst) {
                 return Err(Error::NoDatabase);
             }

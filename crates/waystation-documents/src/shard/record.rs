@@ -354,7 +354,7 @@ impl StoredBody {
 }
 
 impl StoredText {
-    /// What is here from `offset` on for `length` bytes.
+    /// The `length` bytes of the text from `offset` on, if the text is here.
     pub(super) fn slice(&self, offset: usize, length: usize) -> Result<&str, FormatError> {
         let Self::Here { record, begin } = self else {
             return Err(in_pieces());

@@ -53,7 +53,7 @@ pub enum EngineArgsError {
     Model {
         /// The file, or the name of the machine.
         path: String,
-        /// What is wrong.
+        /// The mistake.
         source: ModelError,
     },
     /// The description cannot be read.

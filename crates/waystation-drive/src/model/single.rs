@@ -97,7 +97,7 @@ fn with_room(machine: &Machine, pages: usize) -> Machine {
     small
 }
 
-/// The fewest blocks of a die that are simulated: enough for those that are being written and for spare ones.
+/// The fewest blocks of a die that are simulated: enough to write and to have spare ones.
 const BLOCKS_MIN: usize = 16;
 
 #[cfg(test)]

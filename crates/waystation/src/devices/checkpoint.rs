@@ -41,7 +41,7 @@ use super::table::{DeviceState, DeviceTable};
 use crate::directory::{CHECKPOINT_NAME, read_file};
 use crate::error::{Error, Result};
 use crate::options::Extractor;
-use crate::storage::{Duty, Storage};
+use crate::storage::{Duty, Storage, as_micros};
 use std::path::Path;
 use std::time::Duration;
 use waystation_format::FormatError;
@@ -179,7 +179,7 @@ pub(crate) fn encode<'a>(
     for number in [
         directory.begun_after,
         directory.released,
-        micros(directory.clock),
+        as_micros(directory.clock),
     ] {
         out.extend_from_slice(&number.to_le_bytes());
     }
@@ -224,7 +224,7 @@ fn put_device(out: &mut Vec<u8>, device: &SavedDevice) {
     put_u64(out, device.settled.1);
     if let Some((sequence, arrival)) = device.residency {
         out.extend_from_slice(&sequence.to_le_bytes());
-        out.extend_from_slice(&micros(arrival).to_le_bytes());
+        out.extend_from_slice(&as_micros(arrival).to_le_bytes());
     }
     if let Some(frozen) = &device.frozen {
         out.extend_from_slice(&frozen.ticket.to_le_bytes());
@@ -353,10 +353,6 @@ pub(super) fn sequence(number: u64) -> Result<u64, FormatError> {
         });
     }
     Ok(number)
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Reads the device table's checkpoint; `None` if there is none.

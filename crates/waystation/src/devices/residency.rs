@@ -15,6 +15,7 @@
 //! writer that holds a place in the log knows from its sequence number alone where it belongs.
 
 use super::index::{Entry, Index, Leaves, Window};
+use crate::storage::as_micros;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use crate::sync::{Mutex, lock, lower};
 use std::time::Duration;
@@ -73,8 +74,8 @@ impl Residency {
             first_sequence: AtomicU64::new(NEVER),
             first_lsn: AtomicU64::new(NEVER),
             published: AtomicU64::new(NEVER),
-            arrival: AtomicU64::new(micros(arrival)),
-            last_write: AtomicU64::new(micros(arrival)),
+            arrival: AtomicU64::new(as_micros(arrival)),
+            last_write: AtomicU64::new(as_micros(arrival)),
             switch: AtomicU64::new(NEVER),
             gone: AtomicU64::new(NEVER),
             departed: AtomicU64::new(NEVER),
@@ -132,7 +133,7 @@ impl Residency {
     }
 
     pub(crate) fn note_write(&self, now: Duration) {
-        self.last_write.store(micros(now), SeqCst);
+        self.last_write.store(as_micros(now), SeqCst);
     }
 
     /// Whether a part of it has come from another engine, and the rest is awaited.
@@ -142,7 +143,8 @@ impl Residency {
 
     /// Notes that the stream is waited for with which it comes, or not.
     pub(crate) fn note_waiting(&self, since: Option<Duration>) {
-        self.last_write.store(since.map_or(NEVER, micros), SeqCst);
+        self.last_write
+            .store(since.map_or(NEVER, as_micros), SeqCst);
     }
 
     /// Since when its stream is waited for, if it is coming and that is so.
@@ -302,8 +304,4 @@ impl Residency {
     pub(crate) fn is_reaped(&self) -> bool {
         self.reaped.load(SeqCst)
     }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

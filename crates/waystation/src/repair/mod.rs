@@ -33,7 +33,7 @@ use crate::inspect::Inspection;
 use crate::inspect::log::walk_leveldb_batches;
 use crate::inspect::source::Source;
 use crate::options::{DeviceOptions, Durability, Options};
-use crate::storage::{Area, Storage};
+use crate::storage::{Area, Storage, as_micros};
 use collect::{Census, Collected};
 use journal::{Event, Journal};
 use merge::{Input, Merge};
@@ -123,7 +123,7 @@ impl Job<'_> {
         refuse(self.dir, &losses, accepted)?;
         let has_devices = survey.saved.is_some() || survey.lacks_devices;
         let collected = self.collect(&survey, census, &mut losses)?;
-        let now = u64::try_from(self.storage.wall_clock().as_micros()).unwrap_or(u64::MAX);
+        let now = as_micros(self.storage.wall_clock());
         let (runs, graves, time) = collected.finish(&survey.graves, survey.saved.as_ref(), now)?;
         let of = |is_log| move |table| Input { table, is_log };
         let tables = std::mem::take(&mut survey.tables).into_iter();

@@ -58,6 +58,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A duration in whole microseconds, as counters and formats have it.
+#[inline]
+pub(crate) fn as_micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
 /// What a file is for. All input and output is metered by area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]

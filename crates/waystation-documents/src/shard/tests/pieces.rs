@@ -133,6 +133,13 @@ fn a_long_body_that_is_superseded_in_its_own_batch_is_forgotten() -> Result<()> 
     Ok(())
 }
 
+/// Gives document `a` the revision 2-b, which is long.
+fn replicate_long_branch(shard: &Shard) -> Result<()> {
+    let revisions = r#","_rev":"2-b","_revisions":{"start":2,"ids":["b","0"]}"#;
+    replicate(shard, &long("a", revisions))?;
+    Ok(())
+}
+
 #[test]
 fn a_long_branch_that_wins_is_filtered() -> Result<()> {
     let (_dir, shard) = shard();
@@ -140,13 +147,7 @@ fn a_long_branch_that_wins_is_filtered() -> Result<()> {
         &shard,
         r#"{"_id":"a","_rev":"2-x","_revisions":{"start":2,"ids":["x","0"]},"n":1}"#,
     )?;
-    replicate(
-        &shard,
-        &long(
-            "a",
-            r#","_rev":"2-b","_revisions":{"start":2,"ids":["b","0"]}"#,
-        ),
-    )?;
+    replicate_long_branch(&shard)?;
     assert_eq!(find(&shard, r#"{"car.number":7}"#)?.0, 0);
     replicate(
         &shard,
@@ -193,13 +194,7 @@ fn a_long_document_of_an_earlier_version_is_read_and_updated() -> Result<()> {
 fn a_long_body_that_an_earlier_version_kept_whole_may_win() -> Result<()> {
     let (_dir, shard) = shard();
     let loser: Revision = "2-b".parse()?;
-    replicate(
-        &shard,
-        &long(
-            "a",
-            r#","_rev":"2-b","_revisions":{"start":2,"ids":["b","0"]}"#,
-        ),
-    )?;
+    replicate_long_branch(&shard)?;
     replicate(
         &shard,
         r#"{"_id":"a","_rev":"2-x","_revisions":{"start":2,"ids":["x","0"]},"n":1}"#,

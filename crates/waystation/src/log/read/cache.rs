@@ -64,7 +64,7 @@ impl LogBlocks {
     }
 
     /// A cache of its own of `bytes`.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn own(bytes: usize) -> Self {
         let account = Account::own(std::path::Path::new("/log"));
         Self::new(&Arc::new(LogCache::new(bytes)), &account)

@@ -8,7 +8,7 @@ use super::{Counters, Job};
 use crate::error::{Error, Result};
 use crate::sst::EntryStream;
 use crate::sst::{TableBuilder, TableCache, TableMeta, TableSettings};
-use crate::storage::{RateLimit, Storage};
+use crate::storage::{RateLimit, Storage, as_micros};
 use crate::sync::Arc;
 
 /// What a job needs besides its description.
@@ -67,7 +67,7 @@ pub(crate) fn run<I: EntryStream>(
             counters.read_bytes = job.input_bytes();
             counters.written_bytes = outputs.iter().map(|table| table.file_bytes).sum();
             let elapsed = place.storage.now().saturating_sub(started);
-            counters.elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+            counters.elapsed_us = as_micros(elapsed);
             Ok(JobResult { outputs, counters })
         }
         Err(error) => {

@@ -9,7 +9,7 @@ use crate::lsm::compaction::{
 };
 use crate::lsm::version::{Change, LEVELS, Progress, UserRange, Version};
 use crate::sst::TableMeta;
-use crate::storage::{RateLimit, at_low_priority};
+use crate::storage::{RateLimit, as_micros, at_low_priority};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock, wait};
 use std::time::Duration;
@@ -390,8 +390,7 @@ impl Tree {
 
     /// Processor time of this thread since it was `started` (microseconds).
     pub(super) fn cpu_us_since(&self, started: Duration) -> u64 {
-        let spent = self.storage.thread_cpu().saturating_sub(started);
-        u64::try_from(spent.as_micros()).unwrap_or(u64::MAX)
+        as_micros(self.storage.thread_cpu().saturating_sub(started))
     }
 
     pub(super) fn workplace<'a>(

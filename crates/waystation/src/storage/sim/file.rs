@@ -112,7 +112,7 @@ impl RawFile for SimFile {
             disk.write_back();
             Ok(())
         });
-        // Under a model checker the wrapper of the storage says where others go on; the processor is given to nobody.
+        // Under a model checker the wrapper of the storage says where other threads go on.
         #[cfg(not(any(loom, shuttle)))]
         std::thread::yield_now();
         synced

@@ -10,6 +10,7 @@ use crate::lsm::compaction::message::{job_message, result_of};
 use crate::lsm::compaction::{
     CompactionExecutor, Job, JobResult, LocalExecutor, Workplace, contradiction,
 };
+use crate::storage::as_micros;
 use crate::sync::{Mutex, lock};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -362,8 +363,4 @@ impl Watched {
         }
         Ok(answer.state)
     }
-}
-
-fn as_micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

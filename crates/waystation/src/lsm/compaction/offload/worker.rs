@@ -104,7 +104,7 @@ impl Worker {
         };
         let is_urgent = job.inputs.iter().any(|input| input.level == 0);
         if !is_urgent && self.storage.has_machine_clock() {
-            // Writers may wait for level 0; nothing waits for what is deeper.
+            // Writers may wait for level 0; nothing waits for deeper levels.
             stand_back();
         }
         match self.merge(directory, begin, &job, control) {
