@@ -18,8 +18,11 @@ const SLOWNESS: f64 = 2.9;
 const SLOWNESS_RANGE: std::ops::RangeInclusive<f64> = 2.8..=3.0;
 /// Corrections of the quotas before the machine counts as unfit.
 const CORRECTIONS: usize = 12;
-/// Scans of one calibration; their median counts.
-const SCANS: usize = 3;
+/// Takes of one calibration; their median counts.
+const TAKES: usize = 3;
+/// In a take all four scan again and again for so long: a single scan ends within a few of the quotas' periods, and its
+/// time depends on where in one it began.
+const TAKE: Duration = Duration::from_secs(2);
 /// How often it is looked whether host and drives rest.
 const LOOK: Duration = Duration::from_millis(300);
 /// They rest once they took less than a tenth of the time in so many looks.
@@ -225,7 +228,7 @@ impl Rig {
         let mut seen = Vec::new();
         for _ in 0..CORRECTIONS {
             self.hold(true)?;
-            let ratios: Result<Vec<f64>> = (0..SCANS)
+            let ratios: Result<Vec<f64>> = (0..TAKES)
                 .map(|_| self.slowness_of(&names, documents))
                 .collect();
             let slowness = median(&ratios?);
@@ -268,23 +271,13 @@ impl Rig {
         })
     }
 
-    /// How many times the host's time the drives take for the same scan, all at once; the mean of the drives.
+    /// How many times the host's time the drives take for the same scan, all at work; the mean of the drives.
     fn slowness_of(&self, names: &[String], documents: u64) -> Result<f64> {
         let times: Result<Vec<f64>> = std::thread::scope(|scope| {
-            let begun: Vec<_> = names
+            let scans = names
                 .iter()
-                .map(|name| {
-                    scope.spawn(move || {
-                        let begin = crate::clock::now();
-                        // The host is done first, and goes on so that all four stay at work.
-                        let rounds = if name.ends_with("-0") { 3 } else { 1 };
-                        for _ in 0..rounds {
-                            scan(&self.server, name, Filter::Nested, documents)?;
-                        }
-                        Ok(begin.elapsed().as_secs_f64() / f64::from(rounds))
-                    })
-                })
-                .collect();
+                .map(|name| scope.spawn(|| self.time_of_scan(name, documents)));
+            let begun: Vec<_> = scans.collect();
             let done = begun.into_iter().map(|thread| match thread.join() {
                 Ok(time) => time,
                 Err(panic) => std::panic::resume_unwind(panic),
@@ -294,5 +287,15 @@ impl Rig {
         let times = times?;
         let drives: f64 = times[1..].iter().sum::<f64>() / DRIVES as f64;
         Ok(drives / times[0])
+    }
+
+    /// How long a scan of `name` takes (seconds), in the mean of a take.
+    fn time_of_scan(&self, name: &str, documents: u64) -> Result<f64> {
+        let (begin, mut scans) = (crate::clock::now(), 0);
+        while begin.elapsed() < TAKE {
+            scan(&self.server, name, Filter::Nested, documents)?;
+            scans += 1;
+        }
+        Ok(begin.elapsed().as_secs_f64() / f64::from(scans))
     }
 }
