@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::time::Duration;
-use waystation::{Db, DeviceLevel, DeviceOptions, Extractor, Options};
+use waystation::{Db, DeviceLevel, DeviceOptions, Durability, Extractor, Options, WriteBatch};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
@@ -16,9 +16,15 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     };
     let db = Db::open(directory.path(), options)?;
 
-    for second in 0..1_000 {
-        for car in ["car16", "car17"] {
-            db.put(format!("{car}:speed:{second:04}").as_bytes(), b"50")?;
+    // The readings of a car that arrive together are one batch.
+    let mut batch = WriteBatch::new();
+    for car in ["car16", "car17"] {
+        for second in 0..1_000 {
+            batch.put(format!("{car}:speed:{second:04}").as_bytes(), b"50");
+            if batch.len() == 100 {
+                db.write(&batch, Durability::ProcessCrash)?;
+                batch.clear();
+            }
         }
     }
     for device in db.devices().list()? {
