@@ -161,8 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<'_, S> {
         loop {
             let event = self.wait().await?;
             match event {
-                Event::Killed => return Ok(()),
-                Event::Arrived(0) => return Ok(()),
+                Event::Killed | Event::Arrived(0) => return Ok(()),
                 Event::Message(message) => self.pass_on(message).await?,
                 Event::Arrived(_) => {
                     let now = self.shared.clock.millis();

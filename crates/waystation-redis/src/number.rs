@@ -113,6 +113,10 @@ fn decimal(text: &str) -> Option<i128> {
 
 /// The sum of two numbers with fractions, as `INCRBYFLOAT` writes it: exact up to 17 places, without zeros at the end. The
 /// outer `None`: one of them is no number; the inner one: the sum is none.
+#[expect(
+    clippy::option_option,
+    reason = "two ways to fail, which callers tell apart"
+)]
 pub(crate) fn add_fractions(one: &[u8], other: &[u8]) -> Option<Option<String>> {
     let (first, second) = (parse_double(one)?, parse_double(other)?);
     let exact = |text: &[u8]| decimal(std::str::from_utf8(text).ok()?);

@@ -96,7 +96,9 @@ impl PubSub {
         };
         let mut receivers = 0;
         if let Some(listeners) = tables.channels.get(channel) {
-            listeners.values().for_each(|it| it.send(message.clone()));
+            for listener in listeners.values() {
+                listener.send(message.clone());
+            }
             receivers += listeners.len();
         }
         let fitting = tables
@@ -105,7 +107,9 @@ impl PubSub {
             .filter(|it| glob::matches(it.0, channel));
         for (pattern, listeners) in fitting {
             message.pattern = Some(pattern.as_slice().into());
-            listeners.values().for_each(|it| it.send(message.clone()));
+            for listener in listeners.values() {
+                listener.send(message.clone());
+            }
             receivers += listeners.len();
         }
         receivers

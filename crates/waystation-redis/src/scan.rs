@@ -58,16 +58,14 @@ impl Scan {
 
     /// Goes to the next entry, if there is one.
     pub(crate) fn advance(&mut self) -> Outcome<bool> {
-        if !self.is_begun {
-            self.is_begun = true;
-            if self.is_backward {
-                self.cursor.seek_to_last()?;
-            } else {
-                self.cursor.seek_to_first()?;
-            }
-        } else {
+        if self.is_begun {
             self.leave()?;
+        } else if self.is_backward {
+            self.cursor.seek_to_last()?;
+        } else {
+            self.cursor.seek_to_first()?;
         }
+        self.is_begun = true;
         self.settle()
     }
 

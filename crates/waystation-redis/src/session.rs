@@ -192,15 +192,6 @@ impl Session {
         if let Some(user) = &client.user {
             user.check(spec, args)?;
         }
-        const WHILE_LISTENING: [&str; 7] = [
-            "SUBSCRIBE",
-            "PSUBSCRIBE",
-            "UNSUBSCRIBE",
-            "PUNSUBSCRIBE",
-            "PING",
-            "QUIT",
-            "RESET",
-        ];
         if client.is_listening() && !out.is_third && !WHILE_LISTENING.contains(&spec.name) {
             let name = spec.name.to_ascii_lowercase();
             return Err(Failure::of(format!(
@@ -210,7 +201,6 @@ impl Session {
         let Some(transaction) = &mut client.transaction else {
             return Ok(Some(spec));
         };
-        const AT_ONCE: [&str; 6] = ["MULTI", "EXEC", "DISCARD", "WATCH", "QUIT", "RESET"];
         match spec.run {
             Run::Connection(_) if AT_ONCE.contains(&spec.name) => return Ok(Some(spec)),
             Run::Connection(_) => {
@@ -271,6 +261,20 @@ impl Session {
     }
 }
 
+/// What a client of the second version may say while it listens.
+const WHILE_LISTENING: [&str; 7] = [
+    "SUBSCRIBE",
+    "PSUBSCRIBE",
+    "UNSUBSCRIBE",
+    "PUNSUBSCRIBE",
+    "PING",
+    "QUIT",
+    "RESET",
+];
+
+/// What is not put off in a transaction.
+const AT_ONCE: [&str; 6] = ["MULTI", "EXEC", "DISCARD", "WATCH", "QUIT", "RESET"];
+
 const NO_AUTH: Failure = Failure::new("NOAUTH Authentication required.");
 
 /// Puts a refusal in the place of each of these answers.
@@ -317,7 +321,8 @@ fn unknown(args: &[&[u8]]) -> Failure {
         if shown.len() >= SHOWN {
             break;
         }
-        shown.push_str(&format!("'{}' ", cut(argument, SHOWN - shown.len())));
+        let room = SHOWN - shown.len();
+        shown.extend(["'", &cut(argument, room), "' "]);
     }
     let name = cut(args[0], SHOWN);
     Failure::of(format!(

@@ -46,7 +46,11 @@ impl Unit {
     /// The time that `argument` names (milliseconds since 1970), which may have passed; below zero is zero.
     pub(crate) fn time(self, argument: &[u8], now: u64, command: &str) -> Outcome<u64> {
         let number = parse_integer(argument).ok_or(NOT_INTEGER)?;
-        let start = if self.is_absolute { 0 } else { now as i64 };
+        let start = if self.is_absolute {
+            0
+        } else {
+            now.cast_signed()
+        };
         let time = number
             .checked_mul(self.millis)
             .and_then(|it| it.checked_add(start))

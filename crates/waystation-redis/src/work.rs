@@ -47,6 +47,7 @@ impl Overlay {
     }
 
     /// What it says of `key`; `None`: nothing.
+    #[expect(clippy::option_option, reason = "a deletion is something that it says")]
     fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         if let Some(value) = self.keys.get(key) {
             return Some(value.as_deref());
@@ -334,20 +335,20 @@ impl<'s> Work<'s> {
             return Err(WRONG_TYPE);
         }
         let (lower, upper) = self.under(key)?;
-        self.clear(lower, upper)
+        self.clear(&lower, &upper)
     }
 
     /// The same for a series, which keeps samples that are there.
     pub(crate) fn begin_series(&mut self, key: &[u8]) -> Outcome {
         let (lower, _) = self.under(key)?;
         let upper = self.engine_key(key, Tag::Sample, b"")?;
-        self.clear(lower, upper)
+        self.clear(&lower, &upper)
     }
 
-    fn clear(&mut self, lower: Vec<u8>, upper: Vec<u8>) -> Outcome {
-        let mut left = self.scan(lower.clone(), Some(upper.clone()), false)?;
+    fn clear(&mut self, lower: &[u8], upper: &[u8]) -> Outcome {
+        let mut left = self.scan(lower.to_vec(), Some(upper.to_vec()), false)?;
         if left.advance()? {
-            self.delete_range(&lower, Some(&upper));
+            self.delete_range(lower, Some(upper));
         }
         Ok(())
     }
@@ -383,7 +384,7 @@ impl<'s> Work<'s> {
         let (lower, upper) = self.under(key)?;
         if kind == Kind::String {
             // What the string was put over.
-            return self.clear(lower, upper);
+            return self.clear(&lower, &upper);
         }
         self.delete_range(&lower, Some(&upper));
         Ok(())
@@ -428,15 +429,14 @@ impl<'s> Work<'s> {
         is_backward: bool,
     ) -> Outcome<Scan> {
         let low = self.engine_key(key, tag, lower)?;
-        let high = match upper {
-            Some(upper) => self.engine_key(key, tag, upper)?,
-            None => {
-                let mut end = self.engine_key(key, tag, b"")?;
-                if let Some(last) = end.last_mut() {
-                    *last += 1;
-                }
-                end
+        let high = if let Some(upper) = upper {
+            self.engine_key(key, tag, upper)?
+        } else {
+            let mut end = self.engine_key(key, tag, b"")?;
+            if let Some(last) = end.last_mut() {
+                *last += 1;
             }
+            end
         };
         self.scan(low, Some(high), is_backward)
     }

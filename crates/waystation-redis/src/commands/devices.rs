@@ -27,12 +27,12 @@ fn show(call: &mut Call<'_, '_>, device: &DeviceInfo, name: &[u8]) {
     call.out.bulk(b"level");
     call.out.bulk(level.as_bytes());
     call.out.bulk(b"records");
-    call.out.integer(device.records as i64);
+    call.out.integer(device.records.cast_signed());
     call.out.bulk(b"bytes");
-    call.out.integer(device.bytes as i64);
+    call.out.integer(device.bytes.cast_signed());
     call.out.bulk(b"age_seconds");
     match device.age {
-        Some(age) => call.out.integer(age.as_secs() as i64),
+        Some(age) => call.out.integer(age.as_secs().cast_signed()),
         None => call.out.null(),
     }
     call.out.bulk(b"moving_to");

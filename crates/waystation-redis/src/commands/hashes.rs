@@ -44,7 +44,7 @@ fn pairs<'a, 'b>(args: &'b [&'a [u8]], command: &str) -> Outcome<&'b [[&'a [u8];
 pub(super) fn hset(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     let pairs = pairs(args, "hset")?;
     let added = put(call, args[1], pairs)?;
-    call.out.integer(added as i64);
+    call.out.integer(added.cast_signed());
     Ok(())
 }
 
@@ -98,7 +98,8 @@ pub(super) fn hstrlen(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 
 pub(super) fn hlen(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     let head = head(call, args[1])?;
-    call.out.integer(head.map_or(0, |it| it.count() as i64));
+    call.out
+        .integer(head.map_or(0, |it| it.count().cast_signed()));
     Ok(())
 }
 
@@ -116,7 +117,7 @@ pub(super) fn hdel(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
         call.work
             .put_count(args[1], Kind::Hash, Some(before), count)?;
     }
-    call.out.integer(deleted as i64);
+    call.out.integer(deleted.cast_signed());
     Ok(())
 }
 

@@ -118,7 +118,9 @@ pub(super) fn persist(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 fn time_left(call: &mut Call<'_, '_>, key: &[u8], say: impl Fn(u64, u64) -> u64) -> Outcome {
     let left = match call.work.head(key)? {
         None => -2,
-        Some(head) => head.over_at.map_or(-1, |it| say(it, call.work.now) as i64),
+        Some(head) => head
+            .over_at
+            .map_or(-1, |it| say(it, call.work.now).cast_signed()),
     };
     call.out.integer(left);
     Ok(())
@@ -255,7 +257,9 @@ pub(super) fn object(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
             "    Tells about a key.",
         ];
         call.out.array(lines.len());
-        lines.iter().for_each(|it| call.out.simple(it));
+        for line in lines {
+            call.out.simple(line);
+        }
         return Ok(());
     }
     let key = *args.get(2).ok_or_else(|| Failure::arguments("object"))?;

@@ -62,7 +62,8 @@ fn slice(start: i64, end: i64, length: usize) -> Option<(usize, usize)> {
         }
     };
     let (start, end) = (from_end(start).max(0), from_end(end).min(length - 1));
-    (start <= end).then_some((start as usize, end as usize))
+    let ends = usize::try_from(start).ok().zip(usize::try_from(end).ok());
+    ends.filter(|_| start <= end)
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -107,15 +107,14 @@ pub(super) fn flushall(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 pub(super) fn select(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     let mut stores = call.shared.stores.iter();
     let by_name = stores.position(|it| it.name.as_bytes() == args[1]);
-    let number = match by_name {
-        Some(number) => number,
-        None => {
-            let number = integer(args[1]).map_err(|_| Failure::new("ERR invalid DB index"))?;
-            usize::try_from(number)
-                .ok()
-                .filter(|it| *it < call.shared.stores.len())
-                .ok_or(Failure::new("ERR DB index is out of range"))?
-        }
+    let number = if let Some(number) = by_name {
+        number
+    } else {
+        let number = integer(args[1]).map_err(|_| Failure::new("ERR invalid DB index"))?;
+        usize::try_from(number)
+            .ok()
+            .filter(|it| *it < call.shared.stores.len())
+            .ok_or(Failure::new("ERR DB index is out of range"))?
     };
     call.client.database = number;
     call.client.info.database.store(number, SeqCst);
@@ -229,7 +228,7 @@ pub(super) fn hello(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     out.bulk(b"proto");
     out.integer(if out.is_third { 3 } else { 2 });
     out.bulk(b"id");
-    out.integer(call.client.info.id as i64);
+    out.integer(call.client.info.id.cast_signed());
     for (key, value) in [("mode", "standalone"), ("role", "master")] {
         out.bulk(key.as_bytes());
         out.bulk(value.as_bytes());
@@ -378,7 +377,7 @@ fn line(info: &Info, now: u64) -> String {
     } else {
         shown.command
     };
-    let queued = shown.queued.map_or(-1, |it| it as i64);
+    let queued = shown.queued.map_or(-1, |it| it.cast_signed());
     // Writing to a string does not fail.
     let _ = write!(
         line,
@@ -402,7 +401,7 @@ pub(super) fn client(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     let info = Arc::clone(&call.client.info);
     let now = call.shared.clock.millis();
     match (args[1], &args[2..]) {
-        (it, []) if is(it, "ID") => call.out.integer(info.id as i64),
+        (it, []) if is(it, "ID") => call.out.integer(info.id.cast_signed()),
         (it, []) if is(it, "GETNAME") => {
             let name = lock(&info.shown).name.clone();
             call.out.bulk_or_null((!name.is_empty()).then_some(&name));
@@ -476,6 +475,9 @@ fn reply(call: &mut Call<'_, '_>, how: &[u8]) -> Outcome {
     Ok(())
 }
 
+/// Whether a client is one that is meant.
+type Test = Box<dyn Fn(&Info) -> bool>;
+
 fn kill(call: &mut Call<'_, '_>, rest: &[&[u8]]) -> Outcome {
     let clients: Vec<_> = lock(&call.shared.clients).values().cloned().collect();
     let own = call.client.info.id;
@@ -492,7 +494,7 @@ fn kill(call: &mut Call<'_, '_>, rest: &[&[u8]]) -> Outcome {
         return Err(SYNTAX);
     }
     let mut spares_self = true;
-    let mut tests: Vec<Box<dyn Fn(&Info) -> bool>> = Vec::new();
+    let mut tests: Vec<Test> = Vec::new();
     for [option, value] in pairs {
         let wanted = value.to_vec();
         match option {

@@ -301,7 +301,7 @@ pub(super) fn ts_add(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     let value = number(args[3])?;
     let (made, once) = Series::default().with(&args[4..])?;
     add(call, args[1], (millis, value), &made, once)?;
-    call.out.integer(millis as i64);
+    call.out.integer(millis.cast_signed());
     Ok(())
 }
 
@@ -318,7 +318,7 @@ pub(super) fn ts_madd(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
             Ok(sample.0)
         });
         match added {
-            Ok(millis) => call.out.integer(millis as i64),
+            Ok(millis) => call.out.integer(millis.cast_signed()),
             Err(failure) => call.out.error(&failure.0),
         }
     }

@@ -177,19 +177,19 @@ impl<'a> Asked<'a> {
         }
         Ok(asked)
     }
+}
 
-    /// Where the window of a time begins.
-    fn window_of(&self, time: u64, (length, start): (u64, u64)) -> u64 {
-        if time < start {
-            return 0;
-        }
-        (time - start) / length * length + start
+/// Where the window of a time begins, of windows that are so long and begin at `start`.
+fn window_of(time: u64, length: u64, start: u64) -> u64 {
+    if time < start {
+        return 0;
     }
+    (time - start) / length * length + start
 }
 
 fn show_sample(call: &mut Call<'_, '_>, time: u64, value: f64) {
     call.out.array(2);
-    call.out.integer(time as i64);
+    call.out.integer(time.cast_signed());
     if call.out.is_third {
         call.out.double(value);
     } else {
@@ -231,7 +231,7 @@ fn show_range(call: &mut Call<'_, '_>, key: &[u8], series: &Series, asked: &Aske
                 call.shared.check_answer(call.out.bytes.len() - begun)?;
                 continue;
             };
-            let start = asked.window_of(time, (length, start));
+            let start = window_of(time, length, start);
             match &mut window {
                 Some(window) if window.start == start => window.take(value, asked.is_backward),
                 _ => {
@@ -369,7 +369,9 @@ pub(super) fn ts_mrevrange(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 pub(super) fn ts_queryindex(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     let found = matching(call, &args[1..])?;
     call.out.array(found.len());
-    found.iter().for_each(|(key, _)| call.out.bulk(key));
+    for (key, _) in found {
+        call.out.bulk(&key);
+    }
     Ok(())
 }
 
@@ -407,7 +409,7 @@ pub(super) fn ts_info(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     ];
     for (name, number) in numbers {
         call.out.simple(name);
-        call.out.integer(number as i64);
+        call.out.integer(number.cast_signed());
     }
     call.out.simple("duplicatePolicy");
     call.out.simple(series.policy.name());

@@ -68,7 +68,9 @@ pub(super) fn pubsub(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
         (it, rest @ ([] | [_])) if is(it, "CHANNELS") => {
             let channels = pubsub.channels(rest.first().copied());
             call.out.array(channels.len());
-            channels.iter().for_each(|it| call.out.bulk(it));
+            for channel in channels {
+                call.out.bulk(&channel);
+            }
         }
         (it, channels) if is(it, "NUMSUB") => {
             call.out.map(channels.len());
@@ -90,10 +92,13 @@ pub(super) fn pubsub(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 
 fn show_spec(call: &mut Call<'_, '_>, spec: &Spec) {
     let (first, last, step) = match spec.places {
-        Places::None => (0, 0, 0),
-        Places::Range(first, last, step) => (first as i64, i64::from(last), step as i64),
+        Places::Range(first, last, step) => (
+            first.cast_signed() as i64,
+            i64::from(last),
+            step.cast_signed() as i64,
+        ),
         Places::Numbered(2) => (1, 1, 1),
-        Places::Numbered(_) => (0, 0, 0),
+        Places::None | Places::Numbered(_) => (0, 0, 0),
     };
     let flags: &[&str] = match spec.access {
         Access::Read => &["readonly", "fast"],
@@ -109,7 +114,9 @@ fn show_spec(call: &mut Call<'_, '_>, spec: &Spec) {
     out.bulk(spec.name.to_ascii_lowercase().as_bytes());
     out.integer(spec.arity.into());
     out.array(flags.len());
-    flags.iter().for_each(|it| out.simple(it));
+    for flag in flags {
+        out.simple(flag);
+    }
     for number in [first, last, step] {
         out.integer(number);
     }
@@ -125,7 +132,9 @@ pub(super) fn command(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
         Some(it) if is(it, "COUNT") => call.out.count(specs().count()),
         Some(it) if is(it, "LIST") => {
             call.out.array(specs().count());
-            specs().for_each(|it| call.out.bulk(it.name.to_ascii_lowercase().as_bytes()));
+            for spec in specs() {
+                call.out.bulk(spec.name.to_ascii_lowercase().as_bytes());
+            }
         }
         Some(it) if is(it, "INFO") => {
             call.out.array(args.len() - 2);
@@ -269,100 +278,95 @@ fn resident_bytes() -> u64 {
     pages.unwrap_or(0) * 4096
 }
 
-fn section(call: &Call<'_, '_>, name: &str) -> String {
-    let shared = call.shared;
-    let mut lines = String::new();
-    let mut say = |key: &str, value: String| {
+/// The lines of a section.
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn say(&mut self, key: &str, value: impl std::fmt::Display) {
         // Writing to a string does not fail.
-        let _ = write!(lines, "{key}:{value}\r\n");
-    };
-    match name {
-        "Server" => {
-            let uptime = shared.clock.uptime().as_secs();
-            say("redis_version", REDIS_VERSION.to_owned());
-            say("waystation_version", env!("CARGO_PKG_VERSION").to_owned());
-            say("redis_mode", "standalone".to_owned());
-            say("os", std::env::consts::OS.to_owned());
-            say("arch_bits", usize::BITS.to_string());
-            say("process_id", std::process::id().to_string());
-            say("tcp_port", shared.address.port().to_string());
-            say("uptime_in_seconds", uptime.to_string());
-            say("uptime_in_days", (uptime / 86_400).to_string());
-        }
-        "Clients" => {
-            say("connected_clients", lock(&shared.clients).len().to_string());
-            say("maxclients", shared.live().clients_max.to_string());
-            say("client_buffers_bytes", shared.held.load(SeqCst).to_string());
-        }
-        "Memory" => {
-            let resident = resident_bytes();
-            say("used_memory", resident.to_string());
-            say("used_memory_rss", resident.to_string());
-            say("maxmemory", "0".to_owned());
-        }
-        "Persistence" => {
-            say("loading", "0".to_owned());
-            say("aof_enabled", "1".to_owned());
-            let failures = shared
-                .stores
-                .iter()
-                .filter_map(|it| it.db.stats().failure)
-                .count();
-            let status = if failures == 0 { "ok" } else { "err" };
-            say("aof_last_write_status", status.to_owned());
-            say(
-                "appendfsync",
-                shared.live().durability.redis_name().to_owned(),
-            );
-        }
-        "Stats" => {
-            say(
-                "total_connections_received",
-                shared.connections.load(SeqCst).to_string(),
-            );
-            say(
-                "total_commands_processed",
-                shared.commands.load(SeqCst).to_string(),
-            );
-            say(
-                "rejected_connections",
-                shared.refused.load(SeqCst).to_string(),
-            );
-            let batches: u64 = shared.stores.iter().map(|it| it.commits.load(SeqCst)).sum();
-            say("total_batches", batches.to_string());
-            say(
-                "pubsub_channels",
-                shared.pubsub.channels(None).len().to_string(),
-            );
-            say("pubsub_patterns", shared.pubsub.patterns().to_string());
-        }
-        "Replication" => {
-            say("role", "master".to_owned());
-            say("connected_slaves", "0".to_owned());
-        }
-        _ => {
-            for (number, store) in shared.stores.iter().enumerate() {
-                let stats = store.db.stats();
-                let tables: u64 = stats.tree.levels.iter().map(|it| it.bytes).sum();
-                let devices = stats.devices.map_or(0, |it| it.devices);
-                let value = format!("name={},devices={devices},table_bytes={tables}", store.name);
-                say(&format!("db{number}"), value);
-            }
-        }
+        let _ = write!(self.0, "{key}:{value}\r\n");
     }
-    format!("# {name}\r\n{lines}")
 }
 
+fn about_server(call: &Call<'_, '_>, lines: &mut Lines) {
+    let uptime = call.shared.clock.uptime().as_secs();
+    lines.say("redis_version", REDIS_VERSION);
+    lines.say("waystation_version", env!("CARGO_PKG_VERSION"));
+    lines.say("redis_mode", "standalone");
+    lines.say("os", std::env::consts::OS);
+    lines.say("arch_bits", usize::BITS);
+    lines.say("process_id", std::process::id());
+    lines.say("tcp_port", call.shared.address.port());
+    lines.say("uptime_in_seconds", uptime);
+    lines.say("uptime_in_days", uptime / 86_400);
+}
+
+fn about_clients(call: &Call<'_, '_>, lines: &mut Lines) {
+    let shared = call.shared;
+    lines.say("connected_clients", lock(&shared.clients).len());
+    lines.say("maxclients", shared.live().clients_max);
+    lines.say("client_buffers_bytes", shared.held.load(SeqCst));
+}
+
+fn about_memory(_: &Call<'_, '_>, lines: &mut Lines) {
+    let resident = resident_bytes();
+    lines.say("used_memory", resident);
+    lines.say("used_memory_rss", resident);
+    lines.say("maxmemory", 0);
+}
+
+fn about_persistence(call: &Call<'_, '_>, lines: &mut Lines) {
+    let mut stores = call.shared.stores.iter();
+    let fails = stores.any(|it| it.db.stats().failure.is_some());
+    lines.say("loading", 0);
+    lines.say("aof_enabled", 1);
+    lines.say("aof_last_write_status", if fails { "err" } else { "ok" });
+    lines.say("appendfsync", call.shared.live().durability.redis_name());
+}
+
+fn about_stats(call: &Call<'_, '_>, lines: &mut Lines) {
+    let shared = call.shared;
+    let batches: u64 = shared.stores.iter().map(|it| it.commits.load(SeqCst)).sum();
+    lines.say(
+        "total_connections_received",
+        shared.connections.load(SeqCst),
+    );
+    lines.say("total_commands_processed", shared.commands.load(SeqCst));
+    lines.say("rejected_connections", shared.refused.load(SeqCst));
+    lines.say("total_batches", batches);
+    lines.say("pubsub_channels", shared.pubsub.channels(None).len());
+    lines.say("pubsub_patterns", shared.pubsub.patterns());
+}
+
+fn about_replication(_: &Call<'_, '_>, lines: &mut Lines) {
+    lines.say("role", "master");
+    lines.say("connected_slaves", 0);
+}
+
+fn about_keyspace(call: &Call<'_, '_>, lines: &mut Lines) {
+    for (number, store) in call.shared.stores.iter().enumerate() {
+        let stats = store.db.stats();
+        let tables: u64 = stats.tree.levels.iter().map(|it| it.bytes).sum();
+        let devices = stats.devices.map_or(0, |it| it.devices);
+        let value = format!("name={},devices={devices},table_bytes={tables}", store.name);
+        lines.say(&format!("db{number}"), value);
+    }
+}
+
+type About = fn(&Call<'_, '_>, &mut Lines);
+
+const SECTIONS: [(&str, About); 7] = [
+    ("Server", about_server),
+    ("Clients", about_clients),
+    ("Memory", about_memory),
+    ("Persistence", about_persistence),
+    ("Stats", about_stats),
+    ("Replication", about_replication),
+    ("Keyspace", about_keyspace),
+];
+
 pub(super) fn info(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
-    const SECTIONS: [&str; 7] = [
-        "Server",
-        "Clients",
-        "Memory",
-        "Persistence",
-        "Stats",
-        "Replication",
-        "Keyspace",
-    ];
     const ALL: [&str; 3] = ["all", "everything", "default"];
     let is_asked = |name: &str| {
         args.len() == 1
@@ -370,8 +374,13 @@ pub(super) fn info(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
                 .iter()
                 .any(|it| is(it, name) || ALL.iter().any(|all| is(it, all)))
     };
-    let asked = SECTIONS.iter().filter(|it| is_asked(it));
-    let sections: Vec<String> = asked.map(|it| section(call, it)).collect();
+    let asked = SECTIONS.iter().filter(|it| is_asked(it.0));
+    let show = |(name, about): &(&str, About)| {
+        let mut lines = Lines::default();
+        about(call, &mut lines);
+        format!("# {name}\r\n{}", lines.0)
+    };
+    let sections: Vec<String> = asked.map(show).collect();
     call.out.verbatim(&sections.join("\r\n"));
     Ok(())
 }

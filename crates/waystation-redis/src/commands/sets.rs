@@ -20,7 +20,7 @@ pub(super) fn sadd(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     let count = before.as_ref().map_or(0, Head::count) + added;
     call.work
         .put_count(args[1], Kind::Set, before.as_ref(), count)?;
-    call.out.integer(added as i64);
+    call.out.integer(added.cast_signed());
     Ok(())
 }
 
@@ -38,13 +38,14 @@ pub(super) fn srem(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
         call.work
             .put_count(args[1], Kind::Set, Some(before), count)?;
     }
-    call.out.integer(deleted as i64);
+    call.out.integer(deleted.cast_signed());
     Ok(())
 }
 
 pub(super) fn scard(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     let head = call.work.head_of(args[1], Kind::Set)?;
-    call.out.integer(head.map_or(0, |it| it.count() as i64));
+    call.out
+        .integer(head.map_or(0, |it| it.count().cast_signed()));
     Ok(())
 }
 

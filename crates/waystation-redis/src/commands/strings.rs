@@ -15,6 +15,7 @@ pub(super) fn get(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 
 /// The options of `SET`.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "they are the command's own")]
 struct SetOptions {
     over_at: Option<u64>,
     keeps_time: bool,

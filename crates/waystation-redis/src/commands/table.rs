@@ -133,6 +133,7 @@ const KEYS: &[Row] = &[
     ("DBSIZE", 1, ReadMany, NONE, scans::dbsize),
     ("RANDOMKEY", 1, ReadMany, NONE, scans::randomkey),
     ("FLUSHDB", -1, WriteAll, NONE, keys::flush),
+    ("FLUSHALL", -1, WriteAll, NONE, multi::flushall),
 ];
 
 const HASHES: &[Row] = &[
@@ -280,15 +281,14 @@ const CONTROL: &[Row] = &[
     ("CONFIG", -2, Admin, NONE, server::config),
     ("WAIT", 3, Control, NONE, multi::wait),
     ("WAITAOF", 4, Control, NONE, multi::waitaof),
-    ("SELECT", 2, Control, NONE, multi::select),
+    ("UNWATCH", 1, Control, NONE, multi::unwatch),
     ("CLIENT", -2, Control, NONE, multi::client),
 ];
 
 const CONNECTION: &[Row] = &[
-    ("FLUSHALL", -1, WriteAll, NONE, multi::flushall),
     ("MULTI", 1, Control, NONE, multi::begin),
     ("WATCH", -2, Read, EACH, multi::watch),
-    ("UNWATCH", 1, Control, NONE, multi::unwatch),
+    ("SELECT", 2, Control, NONE, multi::select),
     ("DISCARD", 1, Control, NONE, multi::discard),
     ("EXEC", 1, Control, NONE, multi::exec),
     ("SUBSCRIBE", -2, Control, NONE, multi::subscribe),

@@ -200,7 +200,7 @@ fn add(
         return Ok(());
     }
     let counted = if options.counts_changed { changed } else { 0 };
-    call.out.integer(added as i64 + counted);
+    call.out.integer(added.cast_signed() + counted);
     Ok(())
 }
 
@@ -239,13 +239,14 @@ pub(super) fn zrem(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
         }
         note_deleted(call, args[1], before, deleted)?;
     }
-    call.out.integer(deleted as i64);
+    call.out.integer(deleted.cast_signed());
     Ok(())
 }
 
 pub(super) fn zcard(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     let head = head(call, args[1])?;
-    call.out.integer(head.map_or(0, |it| it.count() as i64));
+    call.out
+        .integer(head.map_or(0, |it| it.count().cast_signed()));
     Ok(())
 }
 

@@ -285,7 +285,7 @@ pub(super) fn zrevrangebylex(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome
 
 fn count(call: &mut Call<'_, '_>, args: &[&[u8]], range: Range) -> Outcome {
     let found = Query::whole(range).each(call, args[1], |_, _, _| Ok(()))?;
-    call.out.integer(found as i64);
+    call.out.integer(found.cast_signed());
     Ok(())
 }
 

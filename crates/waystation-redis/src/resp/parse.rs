@@ -13,9 +13,9 @@ use std::fmt;
 use std::ops::Range;
 
 /// The longest line (bytes): a command in words, or the length of an array or a bulk string.
-pub const LINE_BYTES_MAX: usize = 64 << 10;
+pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
 /// The most arguments of a command.
-pub const ARGUMENTS_MAX: usize = 1 << 20;
+pub(crate) const ARGUMENTS_MAX: usize = 1 << 20;
 /// The most arguments, and the longest of them (bytes), of a client that has not said who it is.
 const STRANGER: Limits = Limits {
     arguments_max: 10,
@@ -148,30 +148,29 @@ impl Parser {
 
     /// Reads one argument; `false`: it is not whole.
     fn parse_bulk(&mut self, input: &[u8], limits: Limits) -> Result<bool, ProtocolError> {
-        let length = match self.bulk {
-            Some(length) => length,
-            None => {
-                match input.get(self.at) {
-                    None => return Ok(false),
-                    Some(b'$') => {}
-                    Some(other) => return Err(ProtocolError::NoBulk(*other)),
-                }
-                let Some(line) = self.line(input, "bulk count string")? else {
-                    return Ok(false);
-                };
-                let length = number(&input[line.start + 1..line.end])
-                    .and_then(|it| usize::try_from(it).ok())
-                    .ok_or(ProtocolError::BulkLength)?;
-                if length > limits.bulk_bytes_max {
-                    return Err(if limits.is_stranger {
-                        ProtocolError::Stranger("bulk")
-                    } else {
-                        ProtocolError::BulkLength
-                    });
-                }
-                self.bulk = Some(length);
-                length
+        let length = if let Some(length) = self.bulk {
+            length
+        } else {
+            match input.get(self.at) {
+                None => return Ok(false),
+                Some(b'$') => {}
+                Some(other) => return Err(ProtocolError::NoBulk(*other)),
             }
+            let Some(line) = self.line(input, "bulk count string")? else {
+                return Ok(false);
+            };
+            let length = number(&input[line.start + 1..line.end])
+                .and_then(|it| usize::try_from(it).ok())
+                .ok_or(ProtocolError::BulkLength)?;
+            if length > limits.bulk_bytes_max {
+                return Err(if limits.is_stranger {
+                    ProtocolError::Stranger("bulk")
+                } else {
+                    ProtocolError::BulkLength
+                });
+            }
+            self.bulk = Some(length);
+            length
         };
         let end = self.at + length;
         if input.len() < end + 2 {
