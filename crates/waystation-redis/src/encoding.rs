@@ -26,7 +26,7 @@ pub(crate) enum Tag {
     Scored = 0x04,
     /// A score and its member.
     Score = 0x05,
-    /// A sample of a time series: a reading, as docs/formats/readings.md has it. The tag is the first byte of its time.
+    /// A sample of a time series: a reading of a device's sensor. The tag is the first byte of its time.
     Sample = 0x80,
 }
 

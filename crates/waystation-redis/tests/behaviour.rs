@@ -32,7 +32,9 @@ fn a_pipeline_is_one_batch() {
     let mut client = served.client();
     client.say("PING");
     let before = served.handle.figures().batches;
-    let pipeline: Vec<u8> = (0..100).flat_map(|it| encode(&["SET", &format!("key{it}"), "value"])).collect();
+    let pipeline: Vec<u8> = (0..100)
+        .flat_map(|it| encode(&["SET", &format!("key{it}"), "value"]))
+        .collect();
     client.stream.write_all(&pipeline).unwrap();
     for _ in 0..100 {
         assert_eq!(client.read(), ok());
@@ -51,7 +53,11 @@ fn increments_of_many_clients_add_up() {
             scope.spawn(|| {
                 let mut client = served.client();
                 for round in 0..50 {
-                    let pipeline = [encode(&["INCR", "count"]), encode(&["HINCRBY", "hash", "field", "1"])].concat();
+                    let pipeline = [
+                        encode(&["INCR", "count"]),
+                        encode(&["HINCRBY", "hash", "field", "1"]),
+                    ]
+                    .concat();
                     client.stream.write_all(&pipeline).unwrap();
                     client.read();
                     client.read();
@@ -108,7 +114,10 @@ fn devices_leave_with_all_their_keys() {
     assert!(error(&client.say("DEVICE.INFO bus1")).starts_with("NODEVICE"));
     assert_eq!(client.say("DEVICE.DEPART car1 bus1"), Answer::Integer(1));
     assert_eq!(client.say("DEVICE.LIST").texts(), ["car2"]);
-    assert_eq!(client.say("EXISTS car1:speed car1:state car1:trips"), Answer::Integer(0));
+    assert_eq!(
+        client.say("EXISTS car1:speed car1:state car1:trips"),
+        Answer::Integer(0)
+    );
     assert_eq!(client.say("HGET car2:state doors:front").text(), "open");
     assert_eq!(client.say("HGET limits car1:speed").text(), "130");
     assert_eq!(client.say("GET settings").text(), "plain");
@@ -118,7 +127,10 @@ fn devices_leave_with_all_their_keys() {
 #[test]
 fn a_device_moves_through_clients() {
     let directory = tempfile::tempdir().unwrap();
-    let (north, south) = (directory.path().join("north"), directory.path().join("south"));
+    let (north, south) = (
+        directory.path().join("north"),
+        directory.path().join("south"),
+    );
     std::fs::create_dir_all(&north).unwrap();
     std::fs::create_dir_all(&south).unwrap();
     let (north, south) = (Served::start(&north), Served::start(&south));
@@ -126,9 +138,13 @@ fn a_device_moves_through_clients() {
     from.say("SELECT fleet");
     to.say("SELECT fleet");
     from.say("SET car1:speed 50");
-    let Answer::Bulk(stream) = from.say("DEVICE.EXPORT car1 south") else { panic!("no stream") };
+    let Answer::Bulk(stream) = from.say("DEVICE.EXPORT car1 south") else {
+        panic!("no stream")
+    };
     assert!(error(&from.say("SET car1:speed 51")).starts_with("TRYAGAIN"));
-    let Answer::Bulk(receipt) = to.ask(&[&b"DEVICE.ADMIT"[..], &stream]) else { panic!("no receipt") };
+    let Answer::Bulk(receipt) = to.ask(&[&b"DEVICE.ADMIT"[..], &stream]) else {
+        panic!("no receipt")
+    };
     assert_eq!(from.ask(&[&b"DEVICE.COMPLETE"[..], &receipt]), ok());
     assert!(error(&from.say("SET car1:speed 51")).starts_with("GONE"));
     assert_eq!(to.say("GET car1:speed").text(), "50");
@@ -141,12 +157,23 @@ fn series_answer_ranges_and_windows() {
     let mut client = served.client();
     client.say("SELECT fleet");
     for time in 0..10 {
-        let words = format!("TS.ADD car1:speed {} {time} LABELS kind speed", 1000 + time * 100);
+        let words = format!(
+            "TS.ADD car1:speed {} {time} LABELS kind speed",
+            1000 + time * 100
+        );
         assert_eq!(client.say(&words), Answer::Integer(1000 + time * 100));
     }
     assert!(error(&client.say("TS.ADD car1:speed 1000 5")).contains("BLOCK"));
-    assert_eq!(client.say("TS.ADD car1:speed 1000 5 ON_DUPLICATE MAX"), Answer::Integer(1000));
-    let pair = |time: i64, value: &str| Answer::Array(vec![Answer::Integer(time), Answer::Simple(value.to_owned())]);
+    assert_eq!(
+        client.say("TS.ADD car1:speed 1000 5 ON_DUPLICATE MAX"),
+        Answer::Integer(1000)
+    );
+    let pair = |time: i64, value: &str| {
+        Answer::Array(vec![
+            Answer::Integer(time),
+            Answer::Simple(value.to_owned()),
+        ])
+    };
     assert_eq!(client.say("TS.GET car1:speed"), pair(1900, "9"));
     assert_eq!(
         client.say("TS.RANGE car1:speed 1700 + COUNT 2"),
@@ -162,16 +189,25 @@ fn series_answer_ranges_and_windows() {
     );
     client.say("TS.CREATE car2:speed LABELS kind speed");
     client.say("TS.MADD car2:speed 5 1.5 nothing:x 6 2");
-    assert_eq!(client.say("TS.QUERYINDEX kind=speed").texts(), ["car1:speed", "car2:speed"]);
+    assert_eq!(
+        client.say("TS.QUERYINDEX kind=speed").texts(),
+        ["car1:speed", "car2:speed"]
+    );
     assert_eq!(client.say("TYPE car1:speed").text(), "TSDB-TYPE");
-    assert_eq!(client.say("TS.DEL car1:speed 1000 1400"), Answer::Integer(5));
+    assert_eq!(
+        client.say("TS.DEL car1:speed 1000 1400"),
+        Answer::Integer(5)
+    );
     assert_eq!(client.say("DEVICE.DEPART car1"), Answer::Integer(1));
     assert!(error(&client.say("TS.GET car1:speed")).contains("does not exist"));
     client.say("TS.CREATE t RETENTION 1000");
     for time in [1000, 1500, 3000] {
         client.say(&format!("TS.ADD t {time} 1"));
     }
-    assert_eq!(client.say("TS.RANGE t - +"), Answer::Array(vec![pair(3000, "1")]));
+    assert_eq!(
+        client.say("TS.RANGE t - +"),
+        Answer::Array(vec![pair(3000, "1")])
+    );
     assert!(error(&client.say("TS.ADD t 1999 1")).contains("retention"));
 }
 
@@ -182,16 +218,25 @@ fn readings_are_series() {
     let served = Served::start(directory.path());
     let time = 1_700_000_000_123_000u64 | 1 << 63;
     let key = [&b"car9:speed\0"[..], &time.to_be_bytes()].concat();
-    served.fleet.put(&key, &[&[2][..], &42i64.to_le_bytes()].concat()).unwrap();
+    served
+        .fleet
+        .put(&key, &[&[2][..], &42i64.to_le_bytes()].concat())
+        .unwrap();
     let mut client = served.client();
     client.say("SELECT fleet");
-    let sample = Answer::Array(vec![Answer::Integer(1_700_000_000_123), Answer::Simple("42".to_owned())]);
+    let sample = Answer::Array(vec![
+        Answer::Integer(1_700_000_000_123),
+        Answer::Simple("42".to_owned()),
+    ]);
     assert_eq!(client.say("TS.GET car9:speed"), sample);
     assert_eq!(client.say("KEYS car9*").texts(), ["car9:speed"]);
     assert_eq!(client.say("SCAN 0 TYPE TSDB-TYPE"), client.say("SCAN 0"));
     assert_eq!(client.say("TYPE car9:speed").text(), "TSDB-TYPE");
     assert!(error(&client.say("HSET car9:speed f 1")).starts_with("WRONGTYPE"));
-    assert_eq!(client.say("TS.ADD car9:speed 1700000000124 43"), Answer::Integer(1_700_000_000_124));
+    assert_eq!(
+        client.say("TS.ADD car9:speed 1700000000124 43"),
+        Answer::Integer(1_700_000_000_124)
+    );
     assert_eq!(client.say("DEL car9:speed"), Answer::Integer(1));
     assert_eq!(served.fleet.get(&key).unwrap(), None);
 }
@@ -249,7 +294,9 @@ fn scans_show_every_key_once() {
     for (pattern, expected) in [("*", 600), ("car1*", 111), ("hash?", 10), ("car29?:x", 10)] {
         let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
         loop {
-            let Answer::Array(parts) = client.ask(&["SCAN", &cursor, "MATCH", pattern, "COUNT", "7"]) else {
+            let Answer::Array(parts) =
+                client.ask(&["SCAN", &cursor, "MATCH", pattern, "COUNT", "7"])
+            else {
                 panic!("no answer")
             };
             found.extend(parts[1].texts());
@@ -275,12 +322,22 @@ fn what_was_acknowledged_is_there_after_an_opening() {
         let mut client = served.client();
         client.say("SET a 1");
         client.say("ZADD z 1.5 m");
-        assert_eq!(client.say("WAITAOF 1 0 1000"), Answer::Array(vec![Answer::Integer(1), Answer::Integer(0)]));
+        assert_eq!(
+            client.say("WAITAOF 1 0 1000"),
+            Answer::Array(vec![Answer::Integer(1), Answer::Integer(0)])
+        );
         client.say("CONFIG SET appendfsync always");
         assert_eq!(client.say("SET b 2"), ok());
-        assert_eq!(client.say("CONFIG GET appendfsync").texts(), ["appendfsync", "always"]);
+        assert_eq!(
+            client.say("CONFIG GET appendfsync").texts(),
+            ["appendfsync", "always"]
+        );
     }
-    let db = Db::open(directory.path().join("plain"), waystation::Options::default()).unwrap();
+    let db = Db::open(
+        directory.path().join("plain"),
+        waystation::Options::default(),
+    )
+    .unwrap();
     assert_eq!(db.get(b"b\0\0").unwrap().as_deref(), Some(&b"\x002"[..]));
     assert_eq!(db.range::<&[u8]>(..).count(), 5);
 }
@@ -290,8 +347,14 @@ fn messages_reach_who_listens() {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path());
     let (mut listener, mut speaker) = (served.client(), served.client());
-    assert_eq!(listener.say("SUBSCRIBE news").texts(), ["subscribe", "news", "1"]);
-    assert_eq!(listener.say("PSUBSCRIBE n*").texts(), ["psubscribe", "n*", "2"]);
+    assert_eq!(
+        listener.say("SUBSCRIBE news").texts(),
+        ["subscribe", "news", "1"]
+    );
+    assert_eq!(
+        listener.say("PSUBSCRIBE n*").texts(),
+        ["psubscribe", "n*", "2"]
+    );
     assert!(error(&listener.say("GET a")).contains("allowed in this context"));
     assert_eq!(speaker.say("PUBLISH news hello"), Answer::Integer(2));
     assert_eq!(listener.read().texts(), ["message", "news", "hello"]);
@@ -326,8 +389,19 @@ fn users_do_what_they_may() {
     assert!(error(&client.say("AUTH ann wrong")).starts_with("WRONGPASS"));
     assert_eq!(client.say("AUTH ann secret"), ok());
     assert_eq!(client.say("SET car1:x 1"), ok());
-    for refused in ["SET car2:x 1", "KEYS *", "FLUSHALL", "CONFIG GET *", "DEVICE.DEPART car1", "CLIENT LIST", "PUBLISH bus x"] {
-        assert!(error(&client.say(refused)).starts_with("NOPERM"), "{refused}");
+    for refused in [
+        "SET car2:x 1",
+        "KEYS *",
+        "FLUSHALL",
+        "CONFIG GET *",
+        "DEVICE.DEPART car1",
+        "CLIENT LIST",
+        "PUBLISH bus x",
+    ] {
+        assert!(
+            error(&client.say(refused)).starts_with("NOPERM"),
+            "{refused}"
+        );
     }
     client.say("MULTI");
     assert!(error(&client.say("SET car2:x 1")).starts_with("NOPERM"));
@@ -335,7 +409,9 @@ fn users_do_what_they_may() {
     assert_eq!(client.say("AUTH secret"), ok());
     assert_eq!(client.say("GET car1:x").text(), "1");
     let mut third = served.client();
-    let Answer::Map(hello) = third.say("HELLO 3 AUTH default secret SETNAME me") else { panic!("no map") };
+    let Answer::Map(hello) = third.say("HELLO 3 AUTH default secret SETNAME me") else {
+        panic!("no map")
+    };
     assert_eq!(hello.len(), 7);
     assert_eq!(third.say("ZSCORE none m"), Answer::Null);
 }
@@ -373,7 +449,11 @@ fn hostile_clients_disturb_no_other() {
     assert!(error(&client.read()).contains("too big inline request"));
     // Many arguments that never end, from many clients: more than all may have in memory.
     let mut greedy: Vec<Client> = (0..20).map(|_| served.client()).collect();
-    let half = [&b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n"[..], &vec![b'x'; 900_000]].concat();
+    let half = [
+        &b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n"[..],
+        &vec![b'x'; 900_000],
+    ]
+    .concat();
     for client in &mut greedy {
         // One that was ended already does not take it.
         let _ = client.stream.write_all(&half);
@@ -387,12 +467,18 @@ fn hostile_clients_disturb_no_other() {
     let mut deaf = served.client();
     let asks: Vec<u8> = (0..2000).flat_map(|_| encode(&["GET", "large"])).collect();
     // The server stops reading, and ends the connection.
-    deaf.stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    deaf.stream
+        .set_write_timeout(Some(Duration::from_secs(1)))
+        .unwrap();
     let _ = deaf.stream.write_all(&asks);
     check("a slow reader");
     sleep(Duration::from_secs(5));
     assert_eq!(served.handle.figures().buffers_bytes, 0);
-    assert!(served.handle.figures().clients <= 2, "{:?}", served.handle.figures());
+    assert!(
+        served.handle.figures().clients <= 2,
+        "{:?}",
+        served.handle.figures()
+    );
     // Too many clients.
     let mut crowd: Vec<Client> = (0..60).map(|_| served.client()).collect();
     let refused = error(&crowd.last_mut().unwrap().read()).to_owned();

@@ -40,7 +40,10 @@ fn the_tools_of_redis_work() {
     let served = Served::start(databases.path());
     let port = served.address.port().to_string();
     let cli = |args: &[&str]| {
-        let run = Command::new("redis-cli").args(["-p", &port]).args(args).output();
+        let run = Command::new("redis-cli")
+            .args(["-p", &port])
+            .args(args)
+            .output();
         text(&run.expect("redis-cli runs: scripts/setup-test.sh installs it"))
     };
     assert_eq!(cli(&["SET", "a", "1"]).trim(), "OK");
@@ -53,6 +56,9 @@ fn the_tools_of_redis_work() {
         .output()
         .unwrap();
     let printed = text(&bench);
-    assert!(bench.status.success() && printed.matches("requests per second").count() >= 7, "{printed}");
+    assert!(
+        bench.status.success() && printed.matches("requests per second").count() >= 7,
+        "{printed}"
+    );
     assert!(!printed.contains("ERR"), "{printed}");
 }

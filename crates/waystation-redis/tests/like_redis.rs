@@ -29,9 +29,20 @@ struct Real {
 impl Real {
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let child = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--save", "", "--bind", "127.0.0.1"])
+            .args([
+                "--port",
+                &port.to_string(),
+                "--save",
+                "",
+                "--bind",
+                "127.0.0.1",
+            ])
             .arg("--dir")
             .arg(directory.path())
             .stdout(Stdio::null())
@@ -75,10 +86,30 @@ impl Random {
     }
 }
 
-const KEYS: &[&str] = &["a", "b", "car1:x", "car1:y", "car2:x", "long:key:with:parts"];
-const NUMBERS: &[&str] = &["0", "1", "-1", "2", "-3", "7", "100", "x", "9223372036854775807", "-9223372036854775808"];
+const KEYS: &[&str] = &[
+    "a",
+    "b",
+    "car1:x",
+    "car1:y",
+    "car2:x",
+    "long:key:with:parts",
+];
+const NUMBERS: &[&str] = &[
+    "0",
+    "1",
+    "-1",
+    "2",
+    "-3",
+    "7",
+    "100",
+    "x",
+    "9223372036854775807",
+    "-9223372036854775808",
+];
 const WORDS: &[&str] = &["", "v", "17", "-5", "hello", "3.5", "wörter", "10"];
-const SCORES: &[&str] = &["0", "1", "-1", "2.5", "-2.5", "inf", "-inf", "3", "nan", "x"];
+const SCORES: &[&str] = &[
+    "0", "1", "-1", "2.5", "-2.5", "inf", "-inf", "3", "nan", "x",
+];
 const ENDS: &[&str] = &["-inf", "+inf", "0", "(1", "2.5", "(-1", "3", "x"];
 const LEX: &[&str] = &["-", "+", "[m1", "(m2", "[m3", "x"];
 const MEMBERS: &[&str] = &["m1", "m2", "m3", "m4", ""];
@@ -86,33 +117,155 @@ const MEMBERS: &[&str] = &["m1", "m2", "m3", "m4", ""];
 /// Words in capitals, and what stands for the rest: k a key, n a number, v a value, s a score, e an end of a range of
 /// scores, l one of members, m a member or a field.
 const FORMS: &[&str] = &[
-    "SET k v", "SET k v NX", "SET k v XX", "SET k v GET", "SET k v EX 100", "SET k v KEEPTTL", "SET k v EX n",
-    "SET k v NX GET", "SET k v NX XX", "GET k", "GETDEL k", "GETSET k v", "GETEX k PERSIST", "GETEX k EX 100",
-    "SETNX k v", "SETEX k 100 v", "SETEX k n v", "PSETEX k 100000 v", "MGET k k k", "MSET k v k v", "MSET k v k",
-    "MSETNX k v k v", "APPEND k v", "STRLEN k", "GETRANGE k n n", "SETRANGE k 3 v", "SETRANGE k n v", "INCR k",
-    "DECR k", "INCRBY k n", "DECRBY k n", "INCRBYFLOAT k 0.5", "INCRBYFLOAT k v", "DEL k", "DEL k k", "UNLINK k",
-    "EXISTS k k", "TYPE k", "EXPIRE k 100", "EXPIRE k n", "EXPIRE k 100 NX", "EXPIRE k 200 GT", "EXPIRE k 50 LT",
-    "EXPIRE k 5 NX GT", "PEXPIRE k 100000", "EXPIREAT k 4000000000", "EXPIRETIME k", "PERSIST k", "TTL k",
-    "RENAME k k", "RENAMENX k k", "COPY k k", "COPY k k REPLACE", "TOUCH k k", "DBSIZE", "OBJECT REFCOUNT k",
-    "HSET k m v", "HSET k m v m v", "HSET k m", "HMSET k m v", "HSETNX k m v", "HGET k m", "HMGET k m m", "HGETALL k",
-    "HDEL k m", "HDEL k m m", "HLEN k", "HEXISTS k m", "HKEYS k", "HVALS k", "HSTRLEN k m", "HINCRBY k m n",
-    "HINCRBYFLOAT k m 1.5", "SADD k m m", "SREM k m", "SCARD k", "SISMEMBER k m", "SMISMEMBER k m m", "SMEMBERS k",
-    "ZADD k s m", "ZADD k s m s m", "ZADD k NX s m", "ZADD k XX s m", "ZADD k GT CH s m", "ZADD k LT s m",
-    "ZADD k INCR s m", "ZADD k NX GT s m", "ZADD k XX INCR s m", "ZINCRBY k s m", "ZREM k m m", "ZCARD k",
-    "ZSCORE k m", "ZMSCORE k m m", "ZRANK k m", "ZREVRANK k m", "ZRANGE k n n", "ZRANGE k 0 -1 WITHSCORES",
-    "ZRANGE k n n REV", "ZRANGE k e e BYSCORE", "ZRANGE k e e BYSCORE REV", "ZRANGE k e e BYSCORE LIMIT 1 2",
-    "ZRANGE k 0 -1 LIMIT 1 2", "ZREVRANGE k 0 -1 WITHSCORES", "ZREVRANGE k n n", "ZRANGEBYSCORE k e e",
-    "ZRANGEBYSCORE k e e WITHSCORES LIMIT n 2", "ZREVRANGEBYSCORE k e e", "ZCOUNT k e e", "ZREMRANGEBYSCORE k e e",
-    "ZREMRANGEBYRANK k n n", "ZPOPMIN k", "ZPOPMAX k 2", "ZPOPMIN k n", "ZUNIONSTORE k 2 k k",
-    "ZUNIONSTORE k 2 k k WEIGHTS 2 3 AGGREGATE MAX", "ZINTERSTORE k 2 k k", "ZINTERSTORE k 2 k k AGGREGATE MIN",
-    "ZDIFFSTORE k 2 k k", "ZUNION 2 k k WITHSCORES", "ZINTER 2 k k", "ZUNIONSTORE k 0 k", "MULTI", "EXEC", "DISCARD",
-    "WATCH k", "UNWATCH", "PING", "PING v", "ECHO v", "NOSUCH k v", "GET", "FLUSHDB", "LPUSH_NOT_HERE k",
-    "SELECT 99", "WAIT 0 0",
+    "SET k v",
+    "SET k v NX",
+    "SET k v XX",
+    "SET k v GET",
+    "SET k v EX 100",
+    "SET k v KEEPTTL",
+    "SET k v EX n",
+    "SET k v NX GET",
+    "SET k v NX XX",
+    "GET k",
+    "GETDEL k",
+    "GETSET k v",
+    "GETEX k PERSIST",
+    "GETEX k EX 100",
+    "SETNX k v",
+    "SETEX k 100 v",
+    "SETEX k n v",
+    "PSETEX k 100000 v",
+    "MGET k k k",
+    "MSET k v k v",
+    "MSET k v k",
+    "MSETNX k v k v",
+    "APPEND k v",
+    "STRLEN k",
+    "GETRANGE k n n",
+    "SETRANGE k 3 v",
+    "SETRANGE k n v",
+    "INCR k",
+    "DECR k",
+    "INCRBY k n",
+    "DECRBY k n",
+    "INCRBYFLOAT k 0.5",
+    "INCRBYFLOAT k v",
+    "DEL k",
+    "DEL k k",
+    "UNLINK k",
+    "EXISTS k k",
+    "TYPE k",
+    "EXPIRE k 100",
+    "EXPIRE k n",
+    "EXPIRE k 100 NX",
+    "EXPIRE k 200 GT",
+    "EXPIRE k 50 LT",
+    "EXPIRE k 5 NX GT",
+    "PEXPIRE k 100000",
+    "EXPIREAT k 4000000000",
+    "EXPIRETIME k",
+    "PERSIST k",
+    "TTL k",
+    "RENAME k k",
+    "RENAMENX k k",
+    "COPY k k",
+    "COPY k k REPLACE",
+    "TOUCH k k",
+    "DBSIZE",
+    "OBJECT REFCOUNT k",
+    "HSET k m v",
+    "HSET k m v m v",
+    "HSET k m",
+    "HMSET k m v",
+    "HSETNX k m v",
+    "HGET k m",
+    "HMGET k m m",
+    "HGETALL k",
+    "HDEL k m",
+    "HDEL k m m",
+    "HLEN k",
+    "HEXISTS k m",
+    "HKEYS k",
+    "HVALS k",
+    "HSTRLEN k m",
+    "HINCRBY k m n",
+    "HINCRBYFLOAT k m 1.5",
+    "SADD k m m",
+    "SREM k m",
+    "SCARD k",
+    "SISMEMBER k m",
+    "SMISMEMBER k m m",
+    "SMEMBERS k",
+    "ZADD k s m",
+    "ZADD k s m s m",
+    "ZADD k NX s m",
+    "ZADD k XX s m",
+    "ZADD k GT CH s m",
+    "ZADD k LT s m",
+    "ZADD k INCR s m",
+    "ZADD k NX GT s m",
+    "ZADD k XX INCR s m",
+    "ZINCRBY k s m",
+    "ZREM k m m",
+    "ZCARD k",
+    "ZSCORE k m",
+    "ZMSCORE k m m",
+    "ZRANK k m",
+    "ZREVRANK k m",
+    "ZRANGE k n n",
+    "ZRANGE k 0 -1 WITHSCORES",
+    "ZRANGE k n n REV",
+    "ZRANGE k e e BYSCORE",
+    "ZRANGE k e e BYSCORE REV",
+    "ZRANGE k e e BYSCORE LIMIT 1 2",
+    "ZRANGE k 0 -1 LIMIT 1 2",
+    "ZREVRANGE k 0 -1 WITHSCORES",
+    "ZREVRANGE k n n",
+    "ZRANGEBYSCORE k e e",
+    "ZRANGEBYSCORE k e e WITHSCORES LIMIT n 2",
+    "ZREVRANGEBYSCORE k e e",
+    "ZCOUNT k e e",
+    "ZREMRANGEBYSCORE k e e",
+    "ZREMRANGEBYRANK k n n",
+    "ZPOPMIN k",
+    "ZPOPMAX k 2",
+    "ZPOPMIN k n",
+    "ZUNIONSTORE k 2 k k",
+    "ZUNIONSTORE k 2 k k WEIGHTS 2 3 AGGREGATE MAX",
+    "ZINTERSTORE k 2 k k",
+    "ZINTERSTORE k 2 k k AGGREGATE MIN",
+    "ZDIFFSTORE k 2 k k",
+    "ZUNION 2 k k WITHSCORES",
+    "ZINTER 2 k k",
+    "ZUNIONSTORE k 0 k",
+    "MULTI",
+    "EXEC",
+    "DISCARD",
+    "WATCH k",
+    "UNWATCH",
+    "PING",
+    "PING v",
+    "ECHO v",
+    "NOSUCH k v",
+    "GET",
+    "FLUSHDB",
+    "LPUSH_NOT_HERE k",
+    "SELECT 99",
+    "WAIT 0 0",
 ];
 /// Forms for members in order, whose scores have to be the same.
 const LEX_FORMS: &[&str] = &[
-    "ZADD k 0 m 0 m", "ZADD k 0 m", "ZRANGEBYLEX k l l", "ZREVRANGEBYLEX k l l", "ZLEXCOUNT k l l",
-    "ZRANGE k l l BYLEX", "ZRANGE k l l BYLEX REV LIMIT 0 2", "ZREMRANGEBYLEX k l l", "DEL k", "ZREM k m", "ZCARD k",
+    "ZADD k 0 m 0 m",
+    "ZADD k 0 m",
+    "ZRANGEBYLEX k l l",
+    "ZREVRANGEBYLEX k l l",
+    "ZLEXCOUNT k l l",
+    "ZRANGE k l l BYLEX",
+    "ZRANGE k l l BYLEX REV LIMIT 0 2",
+    "ZREMRANGEBYLEX k l l",
+    "DEL k",
+    "ZREM k m",
+    "ZCARD k",
 ];
 
 fn command(random: &mut Random, forms: &[&str]) -> Vec<String> {
@@ -138,8 +291,10 @@ fn in_order(command: &str, answer: Answer) -> Answer {
     match command {
         "HKEYS" | "HVALS" | "SMEMBERS" | "KEYS" => parts.sort_by_key(Answer::text),
         "HGETALL" => {
-            let mut pairs: Vec<(String, String)> =
-                parts.chunks(2).map(|it| (it[0].text(), it[1].text())).collect();
+            let mut pairs: Vec<(String, String)> = parts
+                .chunks(2)
+                .map(|it| (it[0].text(), it[1].text()))
+                .collect();
             pairs.sort();
             let flat = pairs.into_iter().flat_map(|(key, value)| [key, value]);
             return Answer::Array(flat.map(|it| Answer::Bulk(it.into_bytes())).collect());
@@ -165,7 +320,10 @@ fn compare(seed: u64, forms: &[&str], real: &mut Client, own: &mut Client, datab
     }
     real.say("FLUSHALL");
     own.say("FLUSHALL");
-    assert_eq!(own.say(&format!("SELECT {database}")), Answer::Simple("OK".to_owned()));
+    assert_eq!(
+        own.say(&format!("SELECT {database}")),
+        Answer::Simple("OK".to_owned())
+    );
     let mut history = Vec::new();
     for _ in 0..COMMANDS {
         let args = command(&mut random, forms);
@@ -174,7 +332,9 @@ fn compare(seed: u64, forms: &[&str], real: &mut Client, own: &mut Client, datab
         let found = in_order(&args[0], own.ask(&args));
         let is_alike = match (&expected, &found) {
             // The same time to live, but for the moment that passed in between.
-            (Answer::Integer(one), Answer::Integer(other)) if args[0].contains("TTL") => (one - other).abs() <= 1,
+            (Answer::Integer(one), Answer::Integer(other)) if args[0].contains("TTL") => {
+                (one - other).abs() <= 1
+            }
             (one, other) => one == other,
         };
         assert!(
@@ -185,7 +345,9 @@ fn compare(seed: u64, forms: &[&str], real: &mut Client, own: &mut Client, datab
 }
 
 fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().map_or(default, |it| it.parse().unwrap())
+    std::env::var(variable)
+        .ok()
+        .map_or(default, |it| it.parse().unwrap())
 }
 
 #[test]
@@ -214,7 +376,8 @@ fn pipelines_are_answered_as_redis_answers_them() {
         let mut random = Random(seed | 1 << 40);
         one.say("FLUSHALL");
         other.say("FLUSHALL");
-        let commands: Vec<Vec<String>> = (0..COMMANDS).map(|_| command(&mut random, FORMS)).collect();
+        let commands: Vec<Vec<String>> =
+            (0..COMMANDS).map(|_| command(&mut random, FORMS)).collect();
         for args in &commands {
             one.send(args);
         }

@@ -5,7 +5,7 @@
 //! docs/reference/daemon.md describes every key; a test compares the page with these structures.
 
 use crate::failure::{Failure, USAGE};
-use serde::de::{Deserializer, Error as _, Unexpected, Visitor};
+use serde::de::{Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;

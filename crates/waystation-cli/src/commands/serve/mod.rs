@@ -12,7 +12,7 @@ mod daemon;
 mod notify;
 mod plan;
 
-use super::{Context, drive, require_path, worker};
+use super::{Context, drive, worker};
 use crate::args::Serve;
 use crate::failure::{CANNOT_OPEN, DAMAGED, Failure, USAGE};
 use std::collections::HashSet;
