@@ -172,7 +172,6 @@ const FORMS: &[&str] = &[
     "COPY k k REPLACE",
     "TOUCH k k",
     "DBSIZE",
-    "OBJECT REFCOUNT k",
     "HSET k m v",
     "HSET k m v m v",
     "HSET k m",

@@ -6,7 +6,7 @@
 use super::{Call, text};
 use crate::failure::{Failure, Outcome};
 use std::io::Read;
-use waystation::{DeviceInfo, Durability, Export, Extractor, Receipt, Refusal};
+use waystation::{DeviceInfo, DeviceLevel, Durability, Export, Extractor, Receipt, Refusal};
 
 /// The extractor of the database, after what was written before.
 fn begin(call: &mut Call<'_, '_>) -> Outcome<Extractor> {
@@ -43,7 +43,8 @@ fn show(call: &mut Call<'_, '_>, device: &DeviceInfo, name: &[u8]) {
 /// `DEVICE.LIST [pattern]`: the names of devices that have data.
 pub(super) fn list(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     begin(call)?;
-    let devices = call.work.store.db.devices().list()?;
+    let mut devices = call.work.store.db.devices().list()?;
+    devices.retain(|it| it.level != DeviceLevel::Departed);
     let begun = call.out.begin_array();
     let mut found = 0;
     for device in devices {
@@ -66,7 +67,9 @@ pub(super) fn info(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     begin(call)?;
     let name = call.work.store.encoding.device(args[1]);
     let devices = call.work.store.db.devices().list()?;
-    let device = devices.into_iter().find(|it| it.name == name);
+    let device = devices
+        .into_iter()
+        .find(|it| it.name == name && it.level != DeviceLevel::Departed);
     let device = device.ok_or_else(|| unknown(args[1]))?;
     show(call, &device, args[1]);
     Ok(())

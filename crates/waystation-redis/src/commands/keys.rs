@@ -263,7 +263,10 @@ pub(super) fn object(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
         return Ok(());
     }
     let key = *args.get(2).ok_or_else(|| Failure::arguments("object"))?;
-    let head = call.work.head(key)?.ok_or(NO_KEY)?;
+    let Some(head) = call.work.head(key)? else {
+        call.out.null();
+        return Ok(());
+    };
     match args[1] {
         it if is(it, "ENCODING") => call.out.bulk(encoding_name(&head).as_bytes()),
         it if is(it, "REFCOUNT") => call.out.integer(1),

@@ -237,6 +237,9 @@ pub(super) fn getrange(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     let value = head.as_ref().map(Head::rest).unwrap_or_default();
     // Redis takes two negative ends in the wrong order for nothing before it looks at the length.
     let is_void = start < 0 && end < 0 && start > end;
+    // An end before the first byte is the first byte.
+    let length = i64::try_from(value.len()).unwrap_or(i64::MAX);
+    let end = end.max(-length);
     let part = slice(start, end, value.len()).filter(|_| !is_void);
     call.out
         .bulk(part.map_or(&[][..], |(start, end)| &value[start..=end]));

@@ -341,13 +341,9 @@ pub(super) fn zremrangebylex(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome
 }
 
 fn pop(call: &mut Call<'_, '_>, args: &[&[u8]], is_backward: bool) -> Outcome {
-    let count = match args.get(2) {
-        Some(count) => integer(count)?,
-        None => 1,
-    };
-    if count < 0 {
-        return Err(Failure::new("ERR value is out of range, must be positive"));
-    }
+    let invalid = Failure::new("ERR value is out of range, must be positive");
+    let count = args.get(2).map_or(Ok(1), |it| integer(it));
+    let count = count.ok().filter(|it| *it >= 0).ok_or(invalid)?;
     let (low, high) = (Vec::new(), None);
     let query = Query {
         range: Range::Score(low, high),
