@@ -1,6 +1,11 @@
 //! A server in this process, and clients that see every byte.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(
+    clippy::unwrap_used,
+    dead_code,
+    unreachable_pub,
+    reason = "each test uses a part of it, and stops where something is not as it should be"
+)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
