@@ -12,7 +12,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 MIRI_TESTS := lsm::memtable::tests storage::aligned log::ring the_ring_of_one_moment a_dead_ring simulated_machine::ring
 TSAN_TESTS := lsm::memtable log:: storage:: db::
 
-.PHONY: help run demo test models restless mutants fuzz sanitize soak bench-build bench lint docs book setup clean city-rivals
+.PHONY: help run install deb demo test models restless mutants fuzz sanitize soak bench-build bench lint docs book setup clean city-rivals
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -21,7 +21,7 @@ setup: ## Install what the tests need
 	scripts/setup-test.sh
 
 # The sizes of the compaction engine that are simulated: two of them build faster than all that the tests take.
-run city-rivals: export WAYSTATION_IP_SIZES ?= 2,4
+run city-rivals install deb: export WAYSTATION_IP_SIZES ?= 2,4
 run: ## Build, and drive an hour of a real city through thirty engines; plots in target/city.html
 	$(CARGO) build --release --locked -p waystation-cli
 	$(TARGET)/release/waystation city --dir $(TARGET)/city --html $(TARGET)/city.html --json $(TARGET)/city.json
@@ -30,6 +30,16 @@ city-rivals: ## The city on Waystation, LevelDB and RocksDB (builds those two fi
 	crates/waystation-rivals/build.sh
 	$(CARGO) build --release --locked -p waystation-cli --features rivals
 	$(TARGET)/release/waystation city --against leveldb,rocksdb --dir $(TARGET)/city --html $(TARGET)/city.html --json $(TARGET)/city.json
+
+install: ## Build, and install the command, the systemd unit and the example configuration (PREFIX=, DESTDIR=)
+	$(CARGO) build --release --locked -p waystation-cli
+	install -Dm755 $(TARGET)/release/waystation $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/waystation
+	install -Dm644 packaging/waystation.toml $(DESTDIR)/etc/waystation/waystation.toml.example
+	sed 's|/usr/bin/|$(or $(PREFIX),/usr/local)/bin/|' packaging/waystation.service | install -Dm644 /dev/stdin $(DESTDIR)/etc/systemd/system/waystation.service
+
+deb: ## Build, and make a Debian package in target/
+	$(CARGO) build --release --locked -p waystation-cli
+	packaging/deb.sh $(TARGET)/release/waystation $(TARGET)
 
 demo: export WAYSTATION_IP_SIZES ?= 2,4
 demo: ## Build, and take a tour through the commands

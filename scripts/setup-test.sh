@@ -3,23 +3,26 @@
 #   libleveldb-dev, libsnappy-dev   the real LevelDB: written by one, read by the other, and back
 #   g++                             the linker, and C++ of build scripts
 #   verilator                       the compaction engine, simulated
-#   nodejs, npm                     CouchDB's JavaScript clients against the document server
+#   nodejs, npm                     JavaScript clients against the document server, and the server for Redis clients
+#   redis-server, redis-tools       the real Redis, and its tools
 # With arguments: these packages instead (`make area` asks for yosys so).
 set -euo pipefail
 exec </dev/null
-packages=(g++ make libleveldb-dev libsnappy-dev verilator)
+packages=(g++ make libleveldb-dev libsnappy-dev verilator redis-server redis-tools)
 # Node may have come another way than through apt.
 command -v node >/dev/null && command -v npm >/dev/null || packages+=(nodejs npm)
 [ $# -eq 0 ] || packages=("$@")
 
 # The JavaScript clients, as package-lock.json names them; nothing is done when they are there.
 install_clients() {
-    local clients lock
-    clients="$(dirname "$0")/../crates/waystation-server/tests/js"
-    lock="$clients/node_modules/.package-lock.json"
-    [ ! -e "$lock" ] || [ "$clients/package-lock.json" -nt "$lock" ] || return 0
-    echo "setup: installing JavaScript clients" >&2
-    (cd "$clients" && npm ci --silent --no-audit --no-fund >/dev/null)
+    local crate clients lock
+    for crate in waystation-server waystation-redis; do
+        clients="$(dirname "$0")/../crates/$crate/tests/js"
+        lock="$clients/node_modules/.package-lock.json"
+        [ ! -e "$lock" ] || [ "$clients/package-lock.json" -nt "$lock" ] || continue
+        echo "setup: installing JavaScript clients" >&2
+        (cd "$clients" && npm ci --silent --no-audit --no-fund >/dev/null)
+    done
 }
 
 if ! command -v dpkg-query >/dev/null; then

@@ -197,7 +197,7 @@ Examples:
   waystation city --html city.html --json city.json
   waystation city grid.csv.gz --readings-per-second 2 --value-bytes 1000 --until 600")]
     City(crate::city::args::City),
-    /// Serve databases of documents over HTTP, as CouchDB does
+    /// Serve databases of documents over HTTP, as CouchDB does, and key-value databases to Redis clients
     #[command(after_help = serve::EXAMPLES)]
     Serve(Serve),
     /// Hold shards of a server's databases on a drive, and evaluate queries beside them

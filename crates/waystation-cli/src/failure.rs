@@ -73,6 +73,11 @@ impl Failure {
         self.code
     }
 
+    /// The sentence, if the output has not said it.
+    pub(crate) fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+
     /// Says it on standard error; the exit code.
     pub(crate) fn report(self) -> ExitCode {
         if let Some(message) = self.message {

@@ -11,7 +11,6 @@ use crate::mending;
 use crate::replicator::documents;
 use crate::route;
 use crate::settings::Settings;
-use crate::tls;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -100,7 +99,8 @@ impl Server {
     /// [`ServerError`].
     pub async fn bind(settings: Settings) -> Result<Self, ServerError> {
         let address = settings.listen;
-        let acceptor = settings.tls.as_ref().map(tls::acceptor).transpose()?;
+        let acceptor = settings.tls.as_ref().map(|it| it.acceptor(&[b"http/1.1"]));
+        let acceptor = acceptor.transpose()?;
         let refused = |source| ServerError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(refused)?;
         let address = listener.local_addr().map_err(refused)?;

@@ -34,8 +34,17 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServerError
     Ok(found)
 }
 
-/// What the listener needs to speak TLS.
-pub(crate) fn acceptor(tls: &Tls) -> Result<TlsAcceptor, ServerError> {
+impl Tls {
+    /// What a listener needs to speak TLS, with these protocols in it.
+    ///
+    /// # Errors
+    /// [`ServerError::Tls`] if a file cannot be used.
+    pub fn acceptor(&self, protocols: &[&[u8]]) -> Result<TlsAcceptor, ServerError> {
+        acceptor(self, protocols)
+    }
+}
+
+fn acceptor(tls: &Tls, protocols: &[&[u8]]) -> Result<TlsAcceptor, ServerError> {
     let chain = certificates(&tls.certificate)?;
     let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|error| refused(&tls.key, &error))?;
     let mut config = ServerConfig::builder_with_provider(provider())
@@ -44,7 +53,7 @@ pub(crate) fn acceptor(tls: &Tls) -> Result<TlsAcceptor, ServerError> {
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .map_err(|error| refused(&tls.certificate, &error))?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

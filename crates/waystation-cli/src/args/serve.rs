@@ -14,6 +14,8 @@ SIGTERM) lets requests end, and stops; a second one stops at once.
 Examples:
   waystation serve /data/documents
   curl -X PUT http://127.0.0.1:5984/cars
+  waystation serve /data/edge --redis 127.0.0.1:6379 --extractor until/3a
+  waystation serve --config /etc/waystation/waystation.toml
   waystation serve /data/documents --listen 0.0.0.0:5984 --admin-file /etc/waystation/admin
   waystation serve /data/documents --listen 0.0.0.0:6984 --admin-file /etc/waystation/admin --tls-cert edge.pem --tls-key edge.key
   WAYSTATION_ADMIN=ann:secret waystation serve /data/documents --sync --cors-origin https://app.example
@@ -29,8 +31,23 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// The directory of the databases, made if it is missing
-    pub(crate) directory: PathBuf,
+    /// The directory of the databases, made if it is missing; the file of --config may name it
+    #[arg(required_unless_present = "config")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Read the settings from this file (docs/reference/daemon.md); SIGHUP has it read again
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "listen", "admin", "admin_file", "tls_cert", "jwt_file", "replication_ca", "q", "sync", "cors_origin", "redis",
+    ])]
+    pub(crate) config: Option<PathBuf>,
+    /// Say whether the file of --config is sound, and serve nothing
+    #[arg(long, requires = "config")]
+    pub(crate) check_config: bool,
+    /// Serve Redis clients here, too, from a key-value database in the directory; only loopback addresses
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) redis: Option<SocketAddr>,
+    /// What names the devices of a new key-value database: until/3a (up to a colon), fixed/8 (the first eight bytes)
+    #[arg(long, value_name = "EXTRACTOR", requires = "redis")]
+    pub(crate) extractor: Option<String>,
     /// Where to listen; port 0 takes any that is free
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5984")]
     pub(crate) listen: SocketAddr,

@@ -1,26 +1,29 @@
-//! `serve`: the document server, until a signal stops it.
+//! `serve`: the daemon, until a signal stops it.
+//!
+//! ```text
+//!   config   the file and the environment
+//!   plan     from the file, or from the command line, to settings of all parts
+//!   daemon   opens databases, starts the parts, and ends them in order
+//!   notify   what the service manager is told
+//! ```
 
-use super::{Context, drive, require_path, worker};
+mod config;
+mod daemon;
+mod notify;
+mod plan;
+
+use super::{Context, drive, worker};
 use crate::args::Serve;
 use crate::failure::{CANNOT_OPEN, DAMAGED, Failure, USAGE};
 use std::collections::HashSet;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::runtime::{Builder, Runtime};
-use tokio::signal::unix::{SignalKind, signal};
 use waystation_documents::Error;
 use waystation_documents::database::{LOCAL_NODE, Nodes};
 use waystation_nodes::{Authorities, DriveSettings, Drives};
-use waystation_server::{Admin, Jwt, Server, ServerError, Settings, Stopper, Tls};
-
-/// The exit code of a command that a second signal ended.
-const INTERRUPTED: i32 = 130;
-/// Threads for blocking work beside those of requests: opening and closing.
-const SPARE_THREADS: usize = 4;
-/// How long the databases may take to close.
-const CLOSING: Duration = Duration::from_secs(10);
+use waystation_server::{Admin, Jwt, ServerError, Settings, Tls};
 
 /// Prints the warnings of engine, server and agent.
 struct Log;
@@ -76,79 +79,35 @@ fn nodes(args: &Serve) -> Result<Option<Arc<dyn Nodes>>, Failure> {
 }
 
 pub(super) fn serve(context: &mut Context, args: Serve) -> Result<(), Failure> {
-    require_path(&args.directory)?;
     print_warnings();
-    let settings = Settings {
+    let plan = match args.config.clone() {
+        Some(file) => plan::of_file(&file, args.directory, args.check_config)?,
+        None => plan::of_arguments(args)?,
+    };
+    daemon::run(context, plan)
+}
+
+/// The document server that the command line asks for.
+fn documents(args: Serve, directory: &Path) -> Result<Settings, Failure> {
+    Ok(Settings {
         nodes: nodes(&args)?,
         copy_bytes_per_second: u64::from(args.copy_rate) << 20,
         offload: worker::offload(&args.worker)?,
         listen: args.listen,
-        admins: admins(&args)?,
-        tls: tls(&args),
-        jwt: jwt(&args)?,
+        admins: admins(args.admin.clone(), args.admin_file.as_deref())?,
+        tls: tls(args.tls_cert.as_deref(), args.tls_key.as_deref()),
+        jwt: jwt(args.jwt_file.as_deref())?,
         replication_trust: args.replication_ca,
         shards: usize::from(args.q),
         sync: args.sync,
         cors_origins: args.cors_origin,
-        ..Settings::new(args.directory)
-    };
-    let runtime = Builder::new_multi_thread()
-        .enable_all()
-        .max_blocking_threads(settings.workers + SPARE_THREADS)
-        .build()
-        .map_err(|error| {
-            Failure::new(CANNOT_OPEN, format!("no threads can be started: {error}"))
-        })?;
-    let served = run(context, &runtime, settings);
-    runtime.shutdown_timeout(CLOSING);
-    served
+        ..Settings::new(directory)
+    })
 }
 
-fn run(context: &mut Context, runtime: &Runtime, settings: Settings) -> Result<(), Failure> {
-    let scheme = if settings.tls.is_some() {
-        "https"
-    } else {
-        "http"
-    };
-    let server = runtime.block_on(Server::bind(settings)).map_err(failure)?;
-    {
-        // Signals are heard by the runtime's driver.
-        let _entered = runtime.enter();
-        stop_at_signals(server.stopper())?;
-    }
-    let url = format!("{scheme}://{}/", server.address());
-    context
-        .output
-        .line(format!("Waystation listens at {url}"))?;
-    context.output.flush()?;
-    runtime.block_on(server.run());
-    Ok(())
-}
-
-/// Has the first signal stop the server, and the second one end the process.
-fn stop_at_signals(stopper: Stopper) -> Result<(), Failure> {
-    let refused = |error| Failure::new(CANNOT_OPEN, format!("signals cannot be heard: {error}"));
-    let mut interrupts = signal(SignalKind::interrupt()).map_err(refused)?;
-    let mut terminations = signal(SignalKind::terminate()).map_err(refused)?;
-    tokio::spawn(async move {
-        for is_second in [false, true] {
-            tokio::select! {
-                _ = interrupts.recv() => {}
-                _ = terminations.recv() => {}
-            }
-            if is_second {
-                std::process::exit(INTERRUPTED);
-            }
-            stopper.stop();
-        }
-    });
-    Ok(())
-}
-
-fn admins(args: &Serve) -> Result<Vec<Admin>, Failure> {
-    let mut lines = args.admin.clone();
+fn admins(mut lines: Vec<String>, file: Option<&Path>) -> Result<Vec<Admin>, Failure> {
     lines.extend(std::env::var("WAYSTATION_ADMIN").ok());
-    if let Some(path) = &args.admin_file {
+    if let Some(path) = file {
         let text = std::fs::read_to_string(path);
         let text = text.map_err(|error| Failure::file("read", path, error))?;
         lines.extend(
@@ -170,15 +129,15 @@ fn admins(args: &Serve) -> Result<Vec<Admin>, Failure> {
     lines.into_iter().map(admin).collect()
 }
 
-fn tls(args: &Serve) -> Option<Tls> {
+fn tls(certificate: Option<&Path>, key: Option<&Path>) -> Option<Tls> {
     Some(Tls {
-        certificate: args.tls_cert.clone()?,
-        key: args.tls_key.clone()?,
+        certificate: certificate?.to_owned(),
+        key: key?.to_owned(),
     })
 }
 
-fn jwt(args: &Serve) -> Result<Option<Jwt>, Failure> {
-    let Some(path) = &args.jwt_file else {
+fn jwt(file: Option<&Path>) -> Result<Option<Jwt>, Failure> {
+    let Some(path) = file else {
         return Ok(None);
     };
     let text = std::fs::read_to_string(path);

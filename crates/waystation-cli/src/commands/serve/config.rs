@@ -1,0 +1,420 @@
+//! The configuration file: what every section may say, and how the environment overrides it.
+//!
+//! The file is TOML. A key that is not known is refused with its line and the keys that are. `WAYSTATION_REDIS_LISTEN` in
+//! the environment stands for `listen` in the section `[redis]`, and so on for every key of a section.
+//! docs/reference/daemon.md describes every key; a test compares the page with these structures.
+
+use crate::failure::{Failure, USAGE};
+use serde::de::{Deserializer, Unexpected, Visitor};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Variables of the environment that override the file begin with this.
+const PREFIX: &str = "WAYSTATION_";
+/// Sections whose keys the environment can override.
+const SECTIONS: [&str; 3] = ["HTTP", "REDIS", "MEMORY"];
+
+/// The whole file.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Config {
+    pub(super) directory: Option<PathBuf>,
+    pub(super) stop_timeout: Span,
+    pub(super) memory: Memory,
+    pub(super) http: Http,
+    pub(super) redis: Option<Redis>,
+    pub(super) database: Vec<Database>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            stop_timeout: Span(Duration::from_secs(10)),
+            memory: Memory::default(),
+            http: Http::default(),
+            redis: None,
+            database: Vec::new(),
+        }
+    }
+}
+
+/// What all key-value databases share.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Memory {
+    pub(super) ceiling: Option<Bytes>,
+    pub(super) cache: Option<Bytes>,
+}
+
+/// The document server.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Http {
+    pub(super) enabled: bool,
+    pub(super) listen: SocketAddr,
+    pub(super) admin_file: Option<PathBuf>,
+    pub(super) tls_cert: Option<PathBuf>,
+    pub(super) tls_key: Option<PathBuf>,
+    pub(super) jwt_file: Option<PathBuf>,
+    pub(super) replication_ca: Option<PathBuf>,
+    pub(super) shards: u8,
+    pub(super) sync: bool,
+    pub(super) cors_origins: Vec<String>,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            listen: SocketAddr::from(([127, 0, 0, 1], 5984)),
+            admin_file: None,
+            tls_cert: None,
+            tls_key: None,
+            jwt_file: None,
+            replication_ca: None,
+            shards: 2,
+            sync: false,
+            cors_origins: Vec::new(),
+        }
+    }
+}
+
+/// The server for Redis clients.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Redis {
+    pub(super) listen: SocketAddr,
+    pub(super) tls_cert: Option<PathBuf>,
+    pub(super) tls_key: Option<PathBuf>,
+    pub(super) password_file: Option<PathBuf>,
+    pub(super) durability: Durability,
+    pub(super) clients_max: usize,
+    pub(super) idle_timeout: Span,
+    pub(super) stall_timeout: Span,
+    pub(super) bulk_bytes_max: Bytes,
+    pub(super) answer_bytes_max: Bytes,
+    pub(super) buffers_bytes_max: Bytes,
+    pub(super) user: Vec<User>,
+}
+
+impl Default for Redis {
+    fn default() -> Self {
+        let live = waystation_redis::Live::default();
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 6379)),
+            tls_cert: None,
+            tls_key: None,
+            password_file: None,
+            durability: Durability::Process,
+            clients_max: live.clients_max,
+            idle_timeout: Span(live.idle_timeout),
+            stall_timeout: Span(live.stall_timeout),
+            bulk_bytes_max: Bytes(live.bulk_bytes_max as u64),
+            answer_bytes_max: Bytes(live.answer_bytes_max as u64),
+            buffers_bytes_max: Bytes(live.buffers_bytes_max as u64),
+            user: Vec::new(),
+        }
+    }
+}
+
+/// What an acknowledged write of a Redis client survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Durability {
+    Process,
+    EverySecond,
+    Power,
+}
+
+/// A user of the Redis protocol.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct User {
+    pub(super) name: String,
+    pub(super) password_file: Option<PathBuf>,
+    pub(super) password_sha256: Option<String>,
+    #[serde(default)]
+    pub(super) admin: bool,
+    #[serde(default)]
+    pub(super) right: Vec<Right>,
+}
+
+/// What a user may do with keys that begin with `prefix`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Right {
+    #[serde(default)]
+    pub(super) prefix: String,
+    pub(super) allow: Vec<Allowed>,
+}
+
+/// One thing that a right allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Allowed {
+    Read,
+    Write,
+    Depart,
+}
+
+/// A key-value database.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Database {
+    pub(super) name: String,
+    pub(super) path: Option<PathBuf>,
+    pub(super) extractor: Option<String>,
+    pub(super) residency: Option<Span>,
+    pub(super) idle_departure: Option<Span>,
+    pub(super) upper_bytes: Option<Bytes>,
+    pub(super) index_bytes: Option<Bytes>,
+    pub(super) disk_bytes_max: Option<Bytes>,
+    pub(super) memtable_bytes: Option<Bytes>,
+    pub(super) cache_bytes: Option<Bytes>,
+    pub(super) ring_bytes: Option<Bytes>,
+    pub(super) deletion_deadline: Option<Span>,
+}
+
+impl Database {
+    /// A database that says no more than its name.
+    pub(super) fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            path: None,
+            extractor: None,
+            residency: None,
+            idle_departure: None,
+            upper_bytes: None,
+            index_bytes: None,
+            disk_bytes_max: None,
+            memtable_bytes: None,
+            cache_bytes: None,
+            ring_bytes: None,
+            deletion_deadline: None,
+        }
+    }
+}
+
+/// A number of bytes: `4096`, `"64 MiB"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) struct Bytes(pub(super) u64);
+
+/// A time: seconds, or `"500ms"`, `"5m"`, `"2h"`, `"7d"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(super) struct Span(pub(super) Duration);
+
+/// A number with a unit behind it.
+fn number_and_unit(text: &str) -> Option<(u64, &str)> {
+    let end = text.find(|it: char| !it.is_ascii_digit());
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    Some((number.parse().ok()?, unit.trim()))
+}
+
+impl Bytes {
+    fn parse(text: &str) -> Option<Self> {
+        let (number, unit) = number_and_unit(text)?;
+        let factor: u64 = match unit {
+            "" | "B" => 1,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            "TiB" => 1 << 40,
+            "KB" => 1_000,
+            "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
+            "TB" => 1_000_000_000_000,
+            _ => return None,
+        };
+        number.checked_mul(factor).map(Self)
+    }
+
+    pub(super) fn size(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl Span {
+    fn parse(text: &str) -> Option<Self> {
+        let (number, unit) = number_and_unit(text)?;
+        let millis: u64 = match unit {
+            "ms" => 1,
+            "" | "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return None,
+        };
+        let millis = number.checked_mul(millis)?;
+        Some(Self(Duration::from_millis(millis)))
+    }
+}
+
+/// Reads a whole number, or text with a unit.
+struct Quantity<T> {
+    parse: fn(&str) -> Option<T>,
+    expected: &'static str,
+}
+
+impl<T> Visitor<'_> for Quantity<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<T, E> {
+        let parsed = (self.parse)(&number.to_string());
+        parsed.ok_or_else(|| E::invalid_value(Unexpected::Signed(number), &self.expected))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        let parsed = (self.parse)(text);
+        parsed.ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self.expected))
+    }
+}
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Quantity {
+            parse: Self::parse,
+            expected: "a number of bytes, such as 4096 or \"64 MiB\"",
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Quantity {
+            parse: Self::parse,
+            expected: "a time, such as 30 (seconds), \"500ms\", \"5m\", \"2h\" or \"7d\"",
+        })
+    }
+}
+
+/// Reads the file, with what the environment says.
+pub(super) fn read(path: &Path) -> Result<Config, Failure> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| Failure::file("read", path, error))?;
+    parse(path, &text, std::env::vars())
+}
+
+fn parse(
+    path: &Path,
+    text: &str,
+    environment: impl Iterator<Item = (String, String)>,
+) -> Result<Config, Failure> {
+    // First alone, so that an error has its line.
+    let config: Config = toml::from_str(text).map_err(|error| at_line(path, text, &error))?;
+    let mut overrides: Vec<(String, String, String)> = environment.filter_map(overridden).collect();
+    if overrides.is_empty() {
+        return Ok(config);
+    }
+    overrides.sort();
+    let mut table: toml::Table =
+        toml::from_str(text).map_err(|error| at_line(path, text, &error))?;
+    for (section, key, value) in overrides {
+        let variable = format!("{PREFIX}{}_{}", section.to_uppercase(), key.to_uppercase());
+        let wrong = |error: toml::de::Error| {
+            let reason = error.message();
+            Failure::new(USAGE, format!("{variable} in the environment: {reason}"))
+        };
+        let value = toml::from_str::<toml::Table>(&format!("value = {value}"))
+            .ok()
+            .and_then(|mut it| it.remove("value"))
+            .unwrap_or(toml::Value::String(value));
+        let entry = table
+            .entry(section)
+            .or_insert_with(|| toml::Table::new().into());
+        if let toml::Value::Table(entry) = entry {
+            entry.insert(key, value);
+        }
+        Config::deserialize(table.clone()).map_err(wrong)?;
+    }
+    Config::deserialize(table).map_err(|error| Failure::new(USAGE, error.to_string()))
+}
+
+/// Section, key and value that a variable of the environment overrides.
+fn overridden((variable, value): (String, String)) -> Option<(String, String, String)> {
+    let rest = variable.strip_prefix(PREFIX)?;
+    let (section, key) = rest.split_once('_')?;
+    let is_section = SECTIONS.contains(&section);
+    is_section.then(|| (section.to_lowercase(), key.to_lowercase(), value))
+}
+
+/// Says what is wrong, and where.
+fn at_line(path: &Path, text: &str, error: &toml::de::Error) -> Failure {
+    let end = error.span().map_or(0, |span| span.start);
+    let before = text.get(..end).unwrap_or(text);
+    let line = 1 + before.matches('\n').count();
+    let reason = error.message();
+    Failure::new(USAGE, format!("{}:{line}: {reason}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
+        let environment = environment
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()));
+        parse(Path::new("daemon.toml"), text, environment).map_err(|it| format!("{it:?}"))
+    }
+
+    #[test]
+    fn sections_are_read_with_units() {
+        let text = "directory = '/data'\n[redis]\nlisten = '127.0.0.1:7000'\nbuffers_bytes_max = '1 GiB'\n\
+                    [[database]]\nname = 'fleet'\nextractor = 'until/3a'\nresidency = '5m'\ndisk_bytes_max = 5000\n";
+        let config = parsed(text, &[]).unwrap();
+        assert_eq!(config.redis.unwrap().buffers_bytes_max, Bytes(1 << 30));
+        assert_eq!(
+            config.database[0].residency,
+            Some(Span(Duration::from_secs(300)))
+        );
+        assert_eq!(config.database[0].disk_bytes_max, Some(Bytes(5000)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line_and_what_is_allowed() {
+        let unknown = parsed("[redis]\n\nlisten = '127.0.0.1:1'\nport = 5\n", &[]).unwrap_err();
+        assert!(
+            unknown.contains("daemon.toml:4: unknown field `port`"),
+            "{unknown}"
+        );
+        assert!(unknown.contains("`listen`"), "{unknown}");
+        let unit = parsed("[redis]\nbulk_bytes_max = '5 parsecs'\n", &[]).unwrap_err();
+        assert!(
+            unit.contains("daemon.toml:2") && unit.contains("64 MiB"),
+            "{unit}"
+        );
+        let level = parsed("[redis]\ndurability = 'fast'\n", &[]).unwrap_err();
+        assert!(
+            level.contains("`process`") && level.contains("`power`"),
+            "{level}"
+        );
+    }
+
+    #[test]
+    fn the_environment_overrides_the_file() {
+        let environment = [
+            ("WAYSTATION_REDIS_LISTEN", "127.0.0.1:7001"),
+            ("WAYSTATION_REDIS_CLIENTS_MAX", "5"),
+            ("WAYSTATION_HTTP_ENABLED", "false"),
+            ("WAYSTATION_ADMIN", "not a setting"),
+            ("PATH", "/bin"),
+        ];
+        let config = parsed("[redis]\nclients_max = 9\n", &environment).unwrap();
+        let redis = config.redis.unwrap();
+        assert_eq!((redis.listen.port(), redis.clients_max), (7001, 5));
+        assert!(!config.http.enabled);
+        let wrong = parsed("", &[("WAYSTATION_REDIS_PORT", "5")]).unwrap_err();
+        assert!(
+            wrong.contains("WAYSTATION_REDIS_PORT") && wrong.contains("`listen`"),
+            "{wrong}"
+        );
+    }
+}

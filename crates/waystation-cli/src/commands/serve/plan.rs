@@ -1,0 +1,274 @@
+//! From the file, or from the command line, to what every part of the daemon is told.
+
+use super::config::{self, Allowed, Config, Database, Durability, Http, Redis, User};
+use super::{admins, documents, failure, jwt, tls};
+use crate::args::Serve;
+use crate::commands::require_path;
+use crate::failure::{Failure, USAGE};
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use waystation::{Db, DeviceOptions, Extractor, Options, Resources};
+use waystation_redis::{Live, Password, Right, Users};
+
+/// The directory of key-value databases, beside those of documents.
+const KEYS: &str = "keys";
+/// The database of the short form without a file.
+const DEFAULT: &str = "default";
+
+/// What the daemon is to do.
+pub(super) struct Plan {
+    /// The document server; `None`: there is none.
+    pub(super) documents: Option<waystation_server::Settings>,
+    /// The server for Redis clients.
+    pub(super) redis: Option<waystation_redis::Settings>,
+    /// Key-value databases, by their numbers.
+    pub(super) databases: Vec<Planned>,
+    pub(super) stop_timeout: Duration,
+    /// The file, to be read again at SIGHUP.
+    pub(super) file: Option<File>,
+    /// Only says whether all of it is sound.
+    pub(super) is_check: bool,
+}
+
+/// The file that the plan is of.
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    pub(super) config: Config,
+}
+
+/// A key-value database that is to be opened.
+pub(super) struct Planned {
+    pub(super) name: String,
+    pub(super) path: PathBuf,
+    pub(super) options: Options,
+}
+
+/// What the command line says.
+pub(super) fn of_arguments(args: Serve) -> Result<Plan, Failure> {
+    let directory = args.directory.clone().unwrap_or_default();
+    require_path(&directory)?;
+    let mut databases = Vec::new();
+    let mut redis = None;
+    if let Some(address) = args.redis {
+        let database = Database {
+            extractor: args.extractor.clone(),
+            ..Database::named(DEFAULT)
+        };
+        databases.push(planned(&database, &directory, None)?);
+        redis = Some(waystation_redis::Settings::new(address));
+    }
+    Ok(Plan {
+        documents: Some(documents(args, &directory)?),
+        redis,
+        databases,
+        stop_timeout: Duration::from_secs(10),
+        file: None,
+        is_check: false,
+    })
+}
+
+/// What the file says.
+pub(super) fn of_file(
+    path: &Path,
+    directory: Option<PathBuf>,
+    is_check: bool,
+) -> Result<Plan, Failure> {
+    let config = config::read(path)?;
+    let wrong = |reason: String| Failure::new(USAGE, format!("{}: {reason}", path.display()));
+    let directory = directory
+        .or_else(|| config.directory.clone())
+        .ok_or_else(|| {
+            wrong("`directory` is missing: name it in the file or on the command line".to_owned())
+        })?;
+    require_path(&directory)?;
+    let resources = resources(&config).map_err(Failure::from)?;
+    let mut names = HashSet::new();
+    for database in &config.database {
+        let is_name = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
+        let is_fit = !database.name.is_empty() && database.name.chars().all(is_name);
+        if !is_fit || database.name.starts_with('.') || !names.insert(&database.name) {
+            return Err(wrong(format!(
+                "the database name {:?} is given twice, or has other characters than letters, digits, -, _ and .",
+                database.name
+            )));
+        }
+    }
+    let planned = |it| planned(it, &directory, resources.as_ref());
+    let mut databases = config
+        .database
+        .iter()
+        .map(planned)
+        .collect::<Result<Vec<_>, _>>()?;
+    if databases.is_empty() && config.redis.is_some() {
+        databases.push(planned(&Database::named(DEFAULT))?);
+    }
+    let documents = config.http.enabled.then(|| http(&config.http, &directory));
+    Ok(Plan {
+        documents: documents.transpose()?,
+        redis: config.redis.as_ref().map(redis).transpose()?,
+        databases,
+        stop_timeout: config.stop_timeout.0,
+        file: Some(File {
+            path: path.to_owned(),
+            config,
+        }),
+        is_check,
+    })
+}
+
+/// The memory that all key-value databases share, if a ceiling was set.
+fn resources(config: &Config) -> waystation::Result<Option<Resources>> {
+    /// The cache has this part of the ceiling, if nothing else was said.
+    const CACHE_PART: u64 = 4;
+    let Some(ceiling) = config.memory.ceiling else {
+        return Ok(None);
+    };
+    let cache = config
+        .memory
+        .cache
+        .map_or(ceiling.0 / CACHE_PART, |it| it.0);
+    Resources::new(ceiling.0, cache).map(Some)
+}
+
+fn http(http: &Http, directory: &Path) -> Result<waystation_server::Settings, Failure> {
+    Ok(waystation_server::Settings {
+        listen: http.listen,
+        admins: admins(Vec::new(), http.admin_file.as_deref())?,
+        tls: tls(http.tls_cert.as_deref(), http.tls_key.as_deref()),
+        jwt: jwt(http.jwt_file.as_deref())?,
+        replication_trust: http.replication_ca.clone(),
+        shards: usize::from(http.shards.max(1)),
+        sync: http.sync,
+        cors_origins: http.cors_origins.clone(),
+        ..waystation_server::Settings::new(directory)
+    })
+}
+
+fn redis(redis: &Redis) -> Result<waystation_redis::Settings, Failure> {
+    let acceptor = tls(redis.tls_cert.as_deref(), redis.tls_key.as_deref());
+    let acceptor = acceptor
+        .map(|it| it.acceptor(&[]))
+        .transpose()
+        .map_err(failure)?;
+    if acceptor.is_none() && (redis.tls_cert.is_some() || redis.tls_key.is_some()) {
+        let reason = "[redis] names one of `tls_cert` and `tls_key`: name both, or none";
+        return Err(Failure::new(USAGE, reason));
+    }
+    Ok(waystation_redis::Settings {
+        tls: acceptor,
+        live: live(redis)?,
+        ..waystation_redis::Settings::new(redis.listen)
+    })
+}
+
+/// What can change while the server for Redis clients runs.
+pub(super) fn live(redis: &Redis) -> Result<Live, Failure> {
+    let mut users = redis.user.iter().map(user).collect::<Result<Vec<_>, _>>()?;
+    if let Some(file) = &redis.password_file {
+        users.push(waystation_redis::User {
+            name: "default".to_owned(),
+            password: password(file)?,
+            rights: Vec::new(),
+            is_admin: true,
+        });
+    }
+    Ok(Live {
+        users: Users::new(users),
+        durability: match redis.durability {
+            Durability::Process => waystation_redis::Durability::Process,
+            Durability::EverySecond => waystation_redis::Durability::EverySecond,
+            Durability::Power => waystation_redis::Durability::Power,
+        },
+        clients_max: redis.clients_max.max(1),
+        idle_timeout: redis.idle_timeout.0,
+        stall_timeout: redis.stall_timeout.0,
+        bulk_bytes_max: redis.bulk_bytes_max.size(),
+        answer_bytes_max: redis.answer_bytes_max.size(),
+        buffers_bytes_max: redis.buffers_bytes_max.size(),
+    })
+}
+
+/// The password in a file, without the end of its line.
+fn password(file: &Path) -> Result<Password, Failure> {
+    let text = std::fs::read(file).map_err(|error| Failure::file("read", file, error))?;
+    let clear = text.trim_ascii_end();
+    if clear.is_empty() {
+        let reason = format!("{} holds no password", file.display());
+        return Err(Failure::new(USAGE, reason));
+    }
+    Ok(Password::of(clear))
+}
+
+fn user(user: &User) -> Result<waystation_redis::User, Failure> {
+    let name = &user.name;
+    let wrong = |reason: &str| Failure::new(USAGE, format!("the Redis user {name:?} {reason}"));
+    let password = match (&user.password_file, &user.password_sha256) {
+        (Some(file), None) => password(file)?,
+        (None, Some(digest)) => Password::of_digest(digest)
+            .ok_or_else(|| wrong("has a `password_sha256` that is not 64 hexadecimal digits"))?,
+        _ => return Err(wrong("needs one of `password_file` and `password_sha256`")),
+    };
+    let right = |it: &config::Right| Right {
+        prefix: it.prefix.as_bytes().to_vec(),
+        read: it.allow.contains(&Allowed::Read),
+        write: it.allow.contains(&Allowed::Write),
+        depart: it.allow.contains(&Allowed::Depart),
+    };
+    Ok(waystation_redis::User {
+        name: name.clone(),
+        password,
+        rights: user.right.iter().map(right).collect(),
+        is_admin: user.admin,
+    })
+}
+
+/// How a database is to be opened. One that exists keeps the extractor that it was made with, if no other is named.
+fn planned(
+    database: &Database,
+    directory: &Path,
+    resources: Option<&Resources>,
+) -> Result<Planned, Failure> {
+    let path = database.path.clone();
+    let path = path.unwrap_or_else(|| directory.join(KEYS).join(&database.name));
+    let extractor: Option<Extractor> = match &database.extractor {
+        Some(name) => {
+            let parsed = name.parse().map_err(|error| {
+                let name = &database.name;
+                Failure::new(USAGE, format!("database {name}: `extractor`: {error}"))
+            })?;
+            Some(parsed)
+        }
+        None => Db::stored_extractor(&path)?,
+    };
+    let plain = Options::default();
+    let devices = extractor.map(|extractor| {
+        let plain = DeviceOptions::new(extractor);
+        DeviceOptions {
+            residency: database.residency.map_or(plain.residency, |it| it.0),
+            idle_departure: database.idle_departure.map(|it| it.0),
+            upper_bytes: database.upper_bytes.map_or(plain.upper_bytes, |it| it.0),
+            index_bytes: database.index_bytes.map_or(plain.index_bytes, |it| it.0),
+            ..plain
+        }
+    });
+    let options = Options {
+        devices,
+        disk_bytes_max: database.disk_bytes_max.map(|it| it.0),
+        memtable_bytes: database
+            .memtable_bytes
+            .map_or(plain.memtable_bytes, |it| it.size()),
+        cache_bytes: database
+            .cache_bytes
+            .map_or(plain.cache_bytes, |it| it.size()),
+        ring_bytes: database.ring_bytes.map_or(plain.ring_bytes, |it| it.size()),
+        deletion_deadline: database.deletion_deadline.map(|it| it.0),
+        resources: resources.cloned(),
+        ..plain
+    };
+    Ok(Planned {
+        name: database.name.clone(),
+        path,
+        options,
+    })
+}

@@ -1,0 +1,340 @@
+//! Commands of one client, run by run.
+//!
+//! A run is what the client sent at once. Its writes are one batch; its answers leave when the batch is committed. A run
+//! ends early where it grows too large, where another database is selected, and where a command needs the batch to be
+//! durable. A key that another connection holds ends the batch, and a new one begins.
+
+use crate::client::{After, Client, Replies};
+use crate::commands::{Call, Holding, Run, Spec, find};
+use crate::failure::{Failure, Outcome};
+use crate::resp::{Limits, Out, Parsed, Parser, ProtocolError};
+use crate::server::Shared;
+use crate::store::{STRIPES, Store};
+use crate::work::Work;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// A run of more commands is cut.
+const COMMANDS_MAX: usize = 2048;
+/// A run with a longer batch is cut (bytes).
+const BATCH_BYTES: usize = 1 << 20;
+/// A run with longer answers is cut (bytes).
+const ANSWER_BYTES: usize = 256 << 10;
+/// The commands of one transaction (bytes of their arguments).
+const TRANSACTION_BYTES_MAX: usize = 64 << 20;
+/// What one argument of a transaction takes beside its bytes.
+const ARGUMENT_BYTES: usize = 32;
+
+/// A client's commands, and where they are.
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    parser: Parser,
+    /// Answers to writes that are not committed: places in the output.
+    pending: Vec<(usize, usize)>,
+}
+
+/// What came of a run.
+pub(crate) struct Ran {
+    /// Bytes of input that were read.
+    pub(crate) consumed: usize,
+    pub(crate) commands: usize,
+    /// The database that it was about.
+    pub(crate) database: usize,
+    /// Something was written.
+    pub(crate) has_written: bool,
+    /// Places of all answers to writes of this run, for a failure that comes later.
+    pub(crate) writes: Vec<(usize, usize)>,
+}
+
+impl Ran {
+    fn new(database: usize) -> Self {
+        Self {
+            consumed: 0,
+            commands: 0,
+            database,
+            has_written: false,
+            writes: Vec::new(),
+        }
+    }
+}
+
+impl Session {
+    pub(crate) fn new(client: Client) -> Self {
+        Self {
+            client,
+            parser: Parser::default(),
+            pending: Vec::new(),
+        }
+    }
+
+    /// Memory that it keeps (bytes).
+    pub(crate) fn held_bytes(&self) -> usize {
+        let queued = self.client.transaction.as_ref().map_or(0, |it| it.bytes);
+        self.parser.held_bytes() + queued
+    }
+
+    /// Carries out whole commands at the head of `input`, as many as make one run.
+    pub(crate) fn run(
+        &mut self,
+        shared: &Shared,
+        input: &[u8],
+        out: &mut Out,
+    ) -> (Ran, Option<ProtocolError>) {
+        let store = Arc::clone(&shared.stores[self.client.database]);
+        let database = self.client.database;
+        let mut work = Work::new(&store);
+        let mut ran = Ran::new(database);
+        let mut parser = std::mem::take(&mut self.parser);
+        let bulk_bytes_max = shared.live().bulk_bytes_max;
+        let refused = loop {
+            let limits = if self.client.user.is_some() {
+                Limits::new(bulk_bytes_max)
+            } else {
+                Limits::stranger()
+            };
+            let rest = &input[ran.consumed..];
+            match parser.parse(rest, limits) {
+                Err(error) => break Some(error),
+                Ok(Parsed::Incomplete) => break None,
+                Ok(Parsed::Command(length)) => {
+                    let args: Vec<&[u8]> = parser.arguments(rest).collect();
+                    self.command(shared, &mut work, &args, out, &mut ran);
+                    ran.consumed += length;
+                    ran.commands += 1;
+                }
+            }
+            let is_full = ran.commands >= COMMANDS_MAX
+                || work.batch_bytes() >= BATCH_BYTES
+                || out.bytes.len() >= ANSWER_BYTES;
+            let is_over = self.client.after != After::Continue || self.client.database != database;
+            if is_full || is_over {
+                break None;
+            }
+        };
+        self.parser = parser;
+        self.commit(&mut work, out, &mut ran);
+        shared.commands.fetch_add(ran.commands as u64, Relaxed);
+        (ran, refused)
+    }
+
+    /// Commits, and turns the answers into refusals if that fails.
+    fn commit(&mut self, work: &mut Work<'_>, out: &mut Out, ran: &mut Ran) {
+        ran.has_written |= !work.is_empty();
+        if let Err(failure) = work.commit() {
+            refuse(out, &mut self.pending, &failure);
+        }
+        ran.writes.append(&mut self.pending);
+    }
+
+    fn command(
+        &mut self,
+        shared: &Shared,
+        work: &mut Work<'_>,
+        args: &[&[u8]],
+        out: &mut Out,
+        ran: &mut Ran,
+    ) {
+        if args.is_empty() {
+            return;
+        }
+        let begun = out.bytes.len();
+        let spec = match self.admit(args, out) {
+            Ok(Some(spec)) => spec,
+            Ok(None) => return self.end_reply(begun, out),
+            Err(failure) => {
+                if let Some(transaction) = &mut self.client.transaction {
+                    transaction.is_broken = true;
+                }
+                out.error(&failure.0);
+                return self.end_reply(begun, out);
+            }
+        };
+        self.note(spec);
+        let mut stripes = self.stripes(work.store, spec, args);
+        if !work.try_hold(&stripes) {
+            self.commit(work, out, ran);
+            work.hold_all(&mut stripes);
+        }
+        // The commit may have made answers longer.
+        let begun = begun.max(out.bytes.len());
+        let mut call = Call {
+            work,
+            out,
+            client: &mut self.client,
+            shared,
+        };
+        if let Err(failure) = carry_out(&mut call, spec, args) {
+            out.bytes.truncate(begun);
+            out.error(&failure.0);
+        }
+        self.end_reply(begun, out);
+        if spec.writes() || spec.name == "EXEC" {
+            self.pending.push((begun, out.bytes.len()));
+        }
+    }
+
+    /// The command to carry out now; `None`: it was put off. Refuses what the client may not give.
+    fn admit(&mut self, args: &[&[u8]], out: &mut Out) -> Outcome<Option<&'static Spec>> {
+        let client = &mut self.client;
+        let Some(spec) = find(args[0]) else {
+            return Err(if client.user.is_some() {
+                unknown(args)
+            } else {
+                NO_AUTH
+            });
+        };
+        if !client.is_known_for(spec.access) {
+            return Err(NO_AUTH);
+        }
+        if !spec.takes(args.len()) {
+            return Err(Failure::arguments(spec.name));
+        }
+        if let Some(user) = &client.user {
+            user.check(spec, args)?;
+        }
+        if client.is_listening() && !out.is_third && !WHILE_LISTENING.contains(&spec.name) {
+            let name = spec.name.to_ascii_lowercase();
+            return Err(Failure::of(format!(
+                "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+            )));
+        }
+        let Some(transaction) = &mut client.transaction else {
+            return Ok(Some(spec));
+        };
+        match spec.run {
+            Run::Connection(_) if AT_ONCE.contains(&spec.name) => return Ok(Some(spec)),
+            Run::Connection(_) => {
+                return Err(Failure::new("ERR Command not allowed inside a transaction"));
+            }
+            Run::Data(_) => {}
+        }
+        let bytes: usize = args.iter().map(|it| it.len() + ARGUMENT_BYTES).sum();
+        if transaction.bytes + bytes > TRANSACTION_BYTES_MAX {
+            return Err(Failure::new("ERR the transaction is too long"));
+        }
+        transaction.bytes += bytes;
+        transaction
+            .commands
+            .push(args.iter().map(|it| it.to_vec()).collect());
+        out.simple("QUEUED");
+        Ok(None)
+    }
+
+    /// The stripes that a command holds; a transaction, those of all its commands and of what it watches.
+    fn stripes(&self, store: &Store, spec: &Spec, args: &[&[u8]]) -> Vec<(usize, bool)> {
+        let mut stripes = Vec::new();
+        if spec.name != "EXEC" {
+            add_stripes(store, spec, args, &mut stripes);
+            return stripes;
+        }
+        for queued in self.client.transaction.iter().flat_map(|it| &it.commands) {
+            let args: Vec<&[u8]> = queued.iter().map(|it| &it[..]).collect();
+            if let Some(spec) = find(args[0]) {
+                add_stripes(store, spec, &args, &mut stripes);
+            }
+        }
+        let watched = self.client.watched.iter();
+        let here = watched.filter(|it| it.0 == self.client.database);
+        stripes.extend(here.map(|it| (store.stripe(&it.1), true)));
+        // A stripe that is first shared and then held alone would wait for itself.
+        stripes.sort_unstable_by_key(|(stripe, alone)| (*stripe, !alone));
+        stripes.dedup_by_key(|it| it.0);
+        stripes
+    }
+
+    fn note(&self, spec: &'static Spec) {
+        let mut shown = crate::store::lock(&self.client.info.shown);
+        shown.command = spec.name;
+    }
+
+    /// Takes an answer back that the client does not want.
+    fn end_reply(&mut self, begun: usize, out: &mut Out) {
+        match self.client.replies {
+            Replies::On => {}
+            Replies::Off => out.bytes.truncate(begun),
+            Replies::SkipNext => self.client.replies = Replies::Skip,
+            Replies::Skip => {
+                out.bytes.truncate(begun);
+                self.client.replies = Replies::On;
+            }
+        }
+    }
+}
+
+/// What a client of the second version may say while it listens.
+const WHILE_LISTENING: [&str; 7] = [
+    "SUBSCRIBE",
+    "PSUBSCRIBE",
+    "UNSUBSCRIBE",
+    "PUNSUBSCRIBE",
+    "PING",
+    "QUIT",
+    "RESET",
+];
+
+/// What is not put off in a transaction.
+const AT_ONCE: [&str; 6] = ["MULTI", "EXEC", "DISCARD", "WATCH", "QUIT", "RESET"];
+
+const NO_AUTH: Failure = Failure::new("NOAUTH Authentication required.");
+
+/// Puts a refusal in the place of each of these answers.
+pub(crate) fn refuse(out: &mut Out, places: &mut Vec<(usize, usize)>, failure: &Failure) {
+    let mut refusal = Out::default();
+    refusal.error(&failure.0);
+    for (start, end) in places.drain(..).rev() {
+        if start < end {
+            out.bytes.splice(start..end, refusal.bytes.iter().copied());
+        }
+    }
+}
+
+fn add_stripes(store: &Store, spec: &Spec, args: &[&[u8]], stripes: &mut Vec<(usize, bool)>) {
+    let alone = match spec.holding(args) {
+        Holding::Nothing => return,
+        Holding::Everything => {
+            stripes.extend((0..STRIPES).map(|it| (it, true)));
+            return;
+        }
+        Holding::Shared => false,
+        Holding::Alone => true,
+    };
+    stripes.extend(spec.keys(args).map(|key| (store.stripe(key), alone)));
+}
+
+/// Carries a command out, where it holds up no other connection if it may take long.
+pub(crate) fn carry_out(call: &mut Call<'_, '_>, spec: &Spec, args: &[&[u8]]) -> Outcome {
+    let (Run::Data(handler) | Run::Connection(handler)) = spec.run;
+    if spec.is_long() && !call.client.is_executing {
+        tokio::task::block_in_place(|| handler(call, args))
+    } else {
+        handler(call, args)
+    }
+}
+
+/// Redis' words for a command that it does not know.
+fn unknown(args: &[&[u8]]) -> Failure {
+    const SHOWN: usize = 128;
+    let cut =
+        |it: &[u8], most: usize| String::from_utf8_lossy(&it[..it.len().min(most)]).into_owned();
+    let mut shown = String::new();
+    for argument in &args[1..] {
+        if shown.len() >= SHOWN {
+            break;
+        }
+        let room = SHOWN - shown.len();
+        shown.extend(["'", &cut(argument, room), "' "]);
+    }
+    let name = cut(args[0], SHOWN);
+    Failure::of(format!(
+        "ERR unknown command '{name}', with args beginning with: {shown}"
+    ))
+}
+
+/// Notes who a client is.
+pub(crate) fn note_user(call: &mut Call<'_, '_>, user: Arc<crate::users::User>) {
+    call.client.info.is_known.store(true, SeqCst);
+    crate::store::lock(&call.client.info.shown)
+        .user
+        .clone_from(&user.name);
+    call.client.user = Some(user);
+}
