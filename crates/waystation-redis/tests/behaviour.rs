@@ -216,8 +216,9 @@ fn series_answer_ranges_and_windows() {
 fn readings_are_series() {
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start(directory.path());
-    let time = 1_700_000_000_123_000u64 | 1 << 63;
-    let key = [&b"car9:speed\0"[..], &time.to_be_bytes()].concat();
+    // 1,700,000,000,123,000 microseconds since 1970, and the highest bit.
+    let time = [0x80, 0x06, 0x0a, 0x24, 0x18, 0x20, 0x20, 0x78];
+    let key = [&b"car9:speed\0"[..], &time].concat();
     served
         .fleet
         .put(&key, &[&[2][..], &42i64.to_le_bytes()].concat())

@@ -377,7 +377,7 @@ fn line(info: &Info, now: u64) -> String {
     } else {
         shown.command
     };
-    let queued = shown.queued.map_or(-1, |it| it.cast_signed());
+    let queued = shown.queued.map_or(-1, usize::cast_signed);
     // Writing to a string does not fail.
     let _ = write!(
         line,

@@ -42,7 +42,7 @@ pub(super) fn time(call: &mut Call<'_, '_>, _: &[&[u8]]) -> Outcome {
 
 /// Everything is saved when it is acknowledged.
 pub(super) fn lastsave(call: &mut Call<'_, '_>, _: &[&[u8]]) -> Outcome {
-    call.out.integer(wall().as_secs() as i64);
+    call.out.integer(wall().as_secs().cast_signed());
     Ok(())
 }
 
@@ -164,7 +164,9 @@ pub(super) fn command(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
                 return Err(Failure::new("ERR The command has no key arguments"));
             }
             call.out.array(keys.len());
-            keys.iter().for_each(|it| call.out.bulk(it));
+            for key in keys {
+                call.out.bulk(key);
+            }
         }
         Some(other) => {
             let other = text(other);

@@ -180,7 +180,6 @@ fn add(
             continue;
         };
         result = Some(score);
-        #[expect(clippy::float_cmp, reason = "the same score changes nothing")]
         if old != Some(score) {
             put_member(call, key, member, old, score)?;
             added += u64::from(old.is_none());

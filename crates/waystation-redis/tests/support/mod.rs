@@ -161,15 +161,14 @@ impl Client {
             b'+' => Answer::Simple(rest),
             b'-' => Answer::Error(rest),
             b':' => Answer::Integer(number()),
-            b'_' => Answer::Null,
             b',' => Answer::Double(rest.parse().unwrap()),
-            b'$' | b'=' if number() < 0 => Answer::Null,
+            b'_' => Answer::Null,
+            b'$' | b'=' | b'*' | b'~' | b'>' if number() < 0 => Answer::Null,
             b'$' | b'=' => {
-                let mut bytes = self.take(number() as usize + 2)?;
+                let mut bytes = self.take(usize::try_from(number()).unwrap() + 2)?;
                 bytes.truncate(bytes.len() - 2);
                 Answer::Bulk(bytes)
             }
-            b'*' | b'~' | b'>' if number() < 0 => Answer::Null,
             b'*' | b'~' | b'>' => {
                 let parts = (0..number()).map(|_| self.try_read());
                 Answer::Array(parts.collect::<Option<_>>()?)
