@@ -1,0 +1,245 @@
+//! The daemon as a process, as Redis clients see it: kill -9 in the middle of pipelined writes loses nothing that was
+//! acknowledged, SIGHUP changes what may change, and SIGTERM lets it close.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops where something is not as it should be"
+)]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Kills of the daemon.
+const KILLS: usize = 4;
+/// Clients that write at once.
+const CLIENTS: usize = 4;
+/// Commands that a client sends at once.
+const PIPELINE: usize = 16;
+/// What is waited for comes within this time.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Daemon {
+    child: Child,
+    address: String,
+}
+
+impl Daemon {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = command(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = lines
+            .map(|line| line.unwrap())
+            .find_map(|line| Some(line.split_once("redis://")?.1.to_owned()))
+            .expect("it says where it listens");
+        let address = address.trim_end_matches('/').to_owned();
+        Self { child, address }
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args([name, &id]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    fn client(&self) -> Client {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Client(BufReader::new(stream))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_waystation"));
+    command.arg("serve").args(arguments);
+    command
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    /// Sends one command after the other without waiting.
+    fn send(&mut self, commands: &[&[&str]]) -> std::io::Result<()> {
+        let mut bytes = String::new();
+        for words in commands {
+            let _ = write!(bytes, "*{}\r\n", words.len());
+            for word in *words {
+                let _ = write!(bytes, "${}\r\n{word}\r\n", word.len());
+            }
+        }
+        self.0.get_mut().write_all(bytes.as_bytes())
+    }
+
+    /// One answer that is no array: its line, or the text behind it. `None`: the connection has ended.
+    fn answer(&mut self) -> Option<String> {
+        let mut line = String::new();
+        if self.0.read_line(&mut line).ok()? == 0 || !line.ends_with("\r\n") {
+            return None;
+        }
+        let line = line.trim_end().to_owned();
+        let Some(length) = line.strip_prefix('$').filter(|it| *it != "-1") else {
+            return Some(line);
+        };
+        let mut text = vec![0; length.parse::<usize>().unwrap() + 2];
+        self.0.read_exact(&mut text).ok()?;
+        text.truncate(text.len() - 2);
+        Some(String::from_utf8(text).unwrap())
+    }
+
+    fn ask(&mut self, words: &[&str]) -> String {
+        self.send(&[words]).unwrap();
+        self.answer().expect("an answer")
+    }
+}
+
+/// Writes until the connection ends; notes what was acknowledged.
+fn write_until_killed(
+    mut client: Client,
+    name: usize,
+    round: usize,
+    acknowledged: &Mutex<BTreeMap<String, String>>,
+) {
+    for batch in 0.. {
+        let pairs: Vec<(String, String)> = (0..PIPELINE)
+            .map(|at| {
+                let number = batch * PIPELINE + at;
+                (
+                    format!("car{name}:{round}:{number}"),
+                    format!("{number}-{}", "x".repeat(number % 300)),
+                )
+            })
+            .collect();
+        let commands: Vec<[&str; 3]> = pairs
+            .iter()
+            .map(|(key, value)| ["SET", key, value])
+            .collect();
+        let commands: Vec<&[&str]> = commands.iter().map(|it| &it[..]).collect();
+        if client.send(&commands).is_err() {
+            return;
+        }
+        for (key, value) in pairs {
+            match client.answer() {
+                Some(answer) => assert_eq!(answer, "+OK"),
+                None => return,
+            }
+            acknowledged.lock().unwrap().insert(key, value);
+        }
+    }
+}
+
+#[test]
+fn kill_9_amid_pipelined_writes_loses_nothing_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    let arguments = [
+        path,
+        "--listen",
+        "127.0.0.1:0",
+        "--redis",
+        "127.0.0.1:0",
+        "--extractor",
+        "until/3a",
+    ];
+    let acknowledged = Mutex::new(BTreeMap::new());
+    for round in 0..KILLS {
+        let daemon = Daemon::start(&arguments);
+        thread::scope(|scope| {
+            for name in 0..CLIENTS {
+                let (client, acknowledged) = (daemon.client(), &acknowledged);
+                scope.spawn(move || write_until_killed(client, name, round, acknowledged));
+            }
+            let enough = (round + 1) * CLIENTS * PIPELINE * 10;
+            let begun = Instant::now();
+            while acknowledged.lock().unwrap().len() < enough {
+                assert!(begun.elapsed() < PATIENCE, "writes are acknowledged");
+                thread::sleep(Duration::from_millis(5));
+            }
+            daemon.signal("-KILL");
+        });
+    }
+    let daemon = Daemon::start(&arguments);
+    let mut client = daemon.client();
+    for (key, value) in acknowledged.into_inner().unwrap() {
+        assert_eq!(client.ask(&["GET", &key]), value, "{key}");
+    }
+}
+
+#[test]
+fn sighup_reads_the_file_again_and_sigterm_closes() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("waystation.toml");
+    let password = directory.path().join("password");
+    let data = directory.path().join("data");
+    let write = |clients: &str| {
+        let text = format!(
+            "directory = {data:?}\n[http]\nenabled = false\n[redis]\nlisten = '127.0.0.1:0'\n\
+             password_file = {password:?}\nclients_max = {clients}\n[[database]]\nname = 'fleet'\n"
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    std::fs::write(&password, "first\n").unwrap();
+    write("100");
+    let mut daemon = Daemon::start(&["--config", file.to_str().unwrap()]);
+    let mut client = daemon.client();
+    assert!(client.ask(&["SET", "k", "1"]).starts_with("-NOAUTH"));
+    assert_eq!(client.ask(&["AUTH", "first"]), "+OK");
+    assert_eq!(client.ask(&["SET", "k", "1"]), "+OK");
+
+    // A file that is not sound changes nothing; the next one does.
+    write("'many'");
+    daemon.signal("-HUP");
+    std::fs::write(&password, "second\n").unwrap();
+    write("100");
+    daemon.signal("-HUP");
+    let begun = Instant::now();
+    while daemon.client().ask(&["AUTH", "second"]) != "+OK" {
+        assert!(begun.elapsed() < PATIENCE, "the new password counts");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(
+        daemon
+            .client()
+            .ask(&["AUTH", "first"])
+            .starts_with("-WRONGPASS")
+    );
+
+    daemon.signal("-TERM");
+    assert!(daemon.child.wait().unwrap().success());
+    let again = Daemon::start(&["--config", file.to_str().unwrap()]);
+    let mut client = again.client();
+    assert_eq!(client.ask(&["AUTH", "second"]), "+OK");
+    assert_eq!(client.ask(&["GET", "k"]), "1");
+}
+
+#[test]
+fn a_file_that_is_not_sound_is_refused_with_its_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("waystation.toml");
+    std::fs::write(
+        &file,
+        "directory = '/data'\n[redis]\nlisen = '127.0.0.1:1'\n",
+    )
+    .unwrap();
+    let told = command(&["--config", file.to_str().unwrap(), "--check-config"])
+        .output()
+        .unwrap();
+    let reason = String::from_utf8(told.stderr).unwrap();
+    assert!(!told.status.success());
+    assert!(
+        reason.contains("waystation.toml:3") && reason.contains("`listen`"),
+        "{reason}"
+    );
+}
