@@ -151,10 +151,11 @@ impl Mapping {
         }
         if let Some(device) = named_by(&self.depart, &content) {
             // What the broker kept was said before the device came back.
-            return Ok(match content.is_retained {
-                true => Meaning::Nothing,
-                false => Meaning::Depart(device?),
-            });
+            return if content.is_retained {
+                Ok(Meaning::Nothing)
+            } else {
+                device.map(Meaning::Depart)
+            };
         }
         if let Some(device) = named_by(&self.arrive, &content) {
             return Ok(Meaning::Arrive(device?));
