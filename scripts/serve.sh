@@ -16,7 +16,8 @@ done
 dir=$(mktemp -d)
 started=()
 clean_up() {
-    trap - EXIT INT TERM
+    trap - EXIT
+    trap "" INT TERM
     for process in "${started[@]}"; do kill -- "-$process" 2>/dev/null || true; done
     for process in "${started[@]}"; do wait "$process" 2>/dev/null || true; done
     rm -rf "$dir"
