@@ -12,7 +12,7 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 MIRI_TESTS := lsm::memtable::tests storage::aligned log::ring the_ring_of_one_moment a_dead_ring simulated_machine::ring
 TSAN_TESTS := lsm::memtable log:: storage:: db::
 
-.PHONY: help run install deb demo test models restless mutants fuzz sanitize soak bench-build bench lint docs book setup clean city-rivals
+.PHONY: help run serve install deb demo test models restless mutants fuzz sanitize soak bench-build bench lint docs book setup clean city-rivals
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
@@ -21,10 +21,14 @@ setup: ## Install what the tests need
 	scripts/setup-test.sh
 
 # The sizes of the compaction engine that are simulated: two of them build faster than all that the tests take.
-run city-rivals install deb: export WAYSTATION_IP_SIZES ?= 2,4
+run serve city-rivals install deb: export WAYSTATION_IP_SIZES ?= 2,4
 run: ## Build, and drive an hour of a real city through thirty engines; plots in target/city.html
 	$(CARGO) build --release --locked -p waystation-cli
 	$(TARGET)/release/waystation city --dir $(TARGET)/city --html $(TARGET)/city.html --json $(TARGET)/city.json
+
+serve: setup ## Build, and serve a fleet that speaks MQTT through Mosquitto, until Ctrl-C (CARS=, RATE=)
+	$(CARGO) build --release --locked -p waystation-cli
+	scripts/serve.sh $(TARGET)/release/waystation $(or $(CARS),50) $(or $(RATE),200)
 
 city-rivals: ## The city on Waystation, LevelDB and RocksDB (builds those two first: about 25 minutes, once)
 	crates/waystation-rivals/build.sh

@@ -5,10 +5,12 @@
 #   verilator                       the compaction engine, simulated
 #   nodejs, npm                     JavaScript clients against the document server, and the server for Redis clients
 #   redis-server, redis-tools       the real Redis, and its tools
+#   mosquitto (and its clients), openssl  MQTT ingest against the real broker, with and without TLS
+#   chromium                        the console in a real browser
 # With arguments: these packages instead (`make area` asks for yosys so).
 set -euo pipefail
 exec </dev/null
-packages=(g++ make libleveldb-dev libsnappy-dev verilator redis-server redis-tools)
+packages=(g++ make libleveldb-dev libsnappy-dev verilator redis-server redis-tools mosquitto mosquitto-clients openssl chromium)
 # Node may have come another way than through apt.
 command -v node >/dev/null && command -v npm >/dev/null || packages+=(nodejs npm)
 [ $# -eq 0 ] || packages=("$@")

@@ -3,6 +3,7 @@
 use crate::auth::Authority;
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
+use crate::gateway::BackupJobs;
 use crate::mending::Mending;
 use crate::replicator::Replicator;
 use crate::server::ServerError;
@@ -38,6 +39,9 @@ pub(crate) struct App {
     pub(crate) mending: Mending,
     /// Whom replications trust.
     pub(crate) outgoing: Arc<Outgoing>,
+    pub(crate) backups: BackupJobs,
+    /// Where the logs of databases of readings ended when the server started, by their names.
+    pub(crate) log_begun: HashMap<String, u64>,
     workers: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     /// For attachments on their way out.
@@ -77,6 +81,8 @@ impl App {
             replicator: Replicator::new(settings.replications_max),
             mending: Mending::default(),
             outgoing: Arc::new(outgoing),
+            backups: BackupJobs::default(),
+            log_begun: log_ends(&settings),
             workers: Arc::new(Semaphore::new(settings.workers)),
             bodies: Arc::new(Semaphore::new(units(settings.bodies_bytes_max))),
             attachments: Arc::new(Semaphore::new(units(settings.bodies_bytes_max))),
@@ -158,6 +164,13 @@ impl App {
     fn updates(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<u64>>> {
         self.updates.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Where the logs of databases of readings end.
+fn log_ends(settings: &Settings) -> HashMap<String, u64> {
+    let readings = settings.gateway.readings.iter();
+    let end = |it: &waystation_readings::Readings| it.db().stats().log.reserved_lsn;
+    readings.map(|it| (it.name().to_owned(), end(it))).collect()
 }
 
 /// The memory of `bytes`, in units.

@@ -4,6 +4,7 @@
 //!   server       sockets, limits of connections, stopping
 //!   route        from a path to a handler
 //!   handlers     one file for each topic of the interface
+//!   gateway      readings over HTTP, figures for Prometheus, the console
 //!   auth         who calls, and what the caller may do
 //!   tls          certificates of the listener, and trust in other servers
 //!   replicator   documents on their way between databases, here and elsewhere
@@ -21,6 +22,7 @@ mod auth;
 mod clock;
 mod config;
 mod failure;
+mod gateway;
 mod handlers;
 mod impatient;
 mod lenient;
@@ -38,5 +40,6 @@ mod tls;
 mod uuids;
 
 pub use auth::Jwt;
+pub use gateway::{Event, Events, Gateway};
 pub use server::{Server, ServerError, Stopper};
 pub use settings::{Admin, Settings, Tls};

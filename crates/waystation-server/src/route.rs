@@ -6,6 +6,7 @@
 use crate::app::App;
 use crate::auth::{self, User};
 use crate::failure::{Failure, Outcome};
+use crate::gateway;
 use crate::handlers::{
     all_docs, attachments, bulk, changes, cors, databases, documents, find, local, maintenance,
     node, nodes, partitions, replicate, replication, server, sessions, views,
@@ -31,6 +32,9 @@ const PRODUCT: HeaderValue = HeaderValue::from_static(concat!(
     env!("CARGO_PKG_VERSION"),
     " (CouchDB)"
 ));
+
+/// Paths that callers without a name may ask where others may not.
+const OPEN: [&str; 3] = ["_up", "health", "ready"];
 
 /// Answers a request, whatever it is.
 pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Result<Reply, Infallible> {
@@ -98,12 +102,16 @@ async fn handle(app: &Arc<App>, request: Request<Incoming>) -> Outcome<Reply> {
         Err(_) if is_login => User::default(),
         user => user?,
     };
-    let is_named = call.user.name.is_some() || is_login || call.segments[0] == "_up";
+    let is_named = call.user.name.is_some() || is_login || OPEN.contains(&&*call.segments[0]);
     if app.config.now().requires_user && !is_named {
         return Err(Failure::unauthorized("Authentication required."));
     }
     let cookie = call.user.cookie.clone();
-    let mut reply = to_handler(call).await?;
+    let mut reply = if gateway::is_for(&call) {
+        gateway::answer(call).await?
+    } else {
+        to_handler(call).await?
+    };
     if let Some(cookie) = cookie.filter(|_| !reply.headers().contains_key("set-cookie")) {
         reply::set(&mut reply, "Set-Cookie", &cookie);
     }

@@ -73,6 +73,8 @@ pub struct Settings {
     pub bodies_bytes_max: usize,
     /// The longest document (bytes of JSON, without attachments).
     pub document_bytes_max: usize,
+    /// What it serves beside documents.
+    pub gateway: crate::Gateway,
     /// How long a connection may be idle, or take to send the head of a request.
     pub idle_timeout: Duration,
     /// How long a client may send or take nothing in the middle of a body.
@@ -108,6 +110,7 @@ impl Settings {
             body_bytes_max: 64 << 20,
             bodies_bytes_max: 256 << 20,
             document_bytes_max: 8_000_000,
+            gateway: crate::Gateway::default(),
             idle_timeout: Duration::from_secs(120),
             stall_timeout: Duration::from_secs(60),
             stop_timeout: Duration::from_secs(10),

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Variables of the environment that override the file begin with this.
 const PREFIX: &str = "WAYSTATION_";
 /// Sections whose keys the environment can override.
-const SECTIONS: [&str; 3] = ["HTTP", "REDIS", "MEMORY"];
+const SECTIONS: [&str; 4] = ["HTTP", "REDIS", "MQTT", "MEMORY"];
 
 /// The whole file.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -26,6 +26,7 @@ pub(super) struct Config {
     pub(super) memory: Memory,
     pub(super) http: Http,
     pub(super) redis: Option<Redis>,
+    pub(super) mqtt: Option<waystation_mqtt::Settings>,
     pub(super) database: Vec<Database>,
 }
 
@@ -37,6 +38,7 @@ impl Default for Config {
             memory: Memory::default(),
             http: Http::default(),
             redis: None,
+            mqtt: None,
             database: Vec::new(),
         }
     }
@@ -64,6 +66,7 @@ pub(super) struct Http {
     pub(super) shards: u8,
     pub(super) sync: bool,
     pub(super) cors_origins: Vec<String>,
+    pub(super) backups: Option<PathBuf>,
 }
 
 impl Default for Http {
@@ -79,6 +82,7 @@ impl Default for Http {
             shards: 2,
             sync: false,
             cors_origins: Vec::new(),
+            backups: None,
         }
     }
 }

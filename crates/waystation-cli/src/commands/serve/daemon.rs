@@ -7,7 +7,7 @@
 //! A part is a future that serves, and a way to stop it ([`Parts`]). One that ends by itself ends the daemon.
 
 use super::plan::{self, File, Plan};
-use super::{config, failure, notify::Manager};
+use super::{config, failure, gateway, notify::Manager};
 use crate::commands::Context;
 use crate::failure::{CANNOT_OPEN, Failure};
 use std::future::Future;
@@ -132,7 +132,15 @@ fn serve(
     // Signals are heard, and parts spawned, by the runtime.
     let _entered = runtime.enter();
     let mut parts = Parts::default();
-    if let Some(settings) = plan.documents.take() {
+    let readings = gateway::readings(opened);
+    let mut figures = Vec::new();
+    if let Some(settings) = &plan.mqtt {
+        figures.push(gateway::add_mqtt(&mut parts, settings, &readings)?);
+    }
+    if let Some(mut settings) = plan.documents.take() {
+        settings.gateway.readings = readings;
+        settings.gateway.parts = figures;
+        settings.gateway.events = Some(Arc::clone(gateway::events()));
         add_documents(runtime, &mut parts, settings)?;
     }
     let mut redis = None;
@@ -310,6 +318,7 @@ fn fixed_changes(before: &config::Config, after: &config::Config) -> Vec<&'stati
         ("`stop_timeout`", before.stop_timeout != after.stop_timeout),
         ("[memory]", before.memory != after.memory),
         ("[http]", before.http != after.http),
+        ("[mqtt]", before.mqtt != after.mqtt),
         (
             "the listener of [redis]",
             listener(before) != listener(after),

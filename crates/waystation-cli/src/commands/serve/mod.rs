@@ -3,12 +3,14 @@
 //! ```text
 //!   config   the file and the environment
 //!   plan     from the file, or from the command line, to settings of all parts
+//!   gateway  readings: HTTP and MQTT
 //!   daemon   opens databases, starts the parts, and ends them in order
 //!   notify   what the service manager is told
 //! ```
 
 mod config;
 mod daemon;
+mod gateway;
 mod notify;
 mod plan;
 
@@ -35,6 +37,12 @@ impl log::Log for Log {
 
     fn log(&self, record: &log::Record<'_>) {
         if self.enabled(record.metadata()) {
+            let level = if record.level() == log::Level::Error {
+                "error"
+            } else {
+                "warn"
+            };
+            gateway::events().add(level, &record.args().to_string());
             // With nobody to read it, the log is lost.
             let _ = writeln!(
                 std::io::stderr(),

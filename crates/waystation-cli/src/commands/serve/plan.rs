@@ -22,6 +22,8 @@ pub(super) struct Plan {
     pub(super) documents: Option<waystation_server::Settings>,
     /// The server for Redis clients.
     pub(super) redis: Option<waystation_redis::Settings>,
+    /// MQTT ingest.
+    pub(super) mqtt: Option<waystation_mqtt::Settings>,
     /// Key-value databases, by their numbers.
     pub(super) databases: Vec<Planned>,
     pub(super) stop_timeout: Duration,
@@ -61,6 +63,7 @@ pub(super) fn of_arguments(args: Serve) -> Result<Plan, Failure> {
     Ok(Plan {
         documents: Some(documents(args, &directory)?),
         redis,
+        mqtt: None,
         databases,
         stop_timeout: Duration::from_secs(10),
         file: None,
@@ -103,10 +106,14 @@ pub(super) fn of_file(
     if databases.is_empty() && config.redis.is_some() {
         databases.push(planned(&Database::named(DEFAULT))?);
     }
+    if let Some(mqtt) = &config.mqtt {
+        mqtt.check().map_err(|error| wrong(error.to_string()))?;
+    }
     let documents = config.http.enabled.then(|| http(&config.http, &directory));
     Ok(Plan {
         documents: documents.transpose()?,
         redis: config.redis.as_ref().map(redis).transpose()?,
+        mqtt: config.mqtt.clone(),
         databases,
         stop_timeout: config.stop_timeout.0,
         file: Some(File {
@@ -141,6 +148,10 @@ fn http(http: &Http, directory: &Path) -> Result<waystation_server::Settings, Fa
         shards: usize::from(http.shards.max(1)),
         sync: http.sync,
         cors_origins: http.cors_origins.clone(),
+        gateway: waystation_server::Gateway {
+            backups: http.backups.clone(),
+            ..waystation_server::Gateway::default()
+        },
         ..waystation_server::Settings::new(directory)
     })
 }

@@ -1,0 +1,417 @@
+//! Readings, devices, backups and figures over HTTP.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops where something is not as it should be"
+)]
+
+mod support;
+
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use support::Running;
+use waystation::{Db, DeviceOptions, Extractor, Options};
+use waystation_mqtt::Figures;
+use waystation_readings::{Part, Readings};
+use waystation_server::{Admin, Events, Gateway};
+
+const BASE: &str = "/_waystation/databases/cars";
+const LINES: &str = "Content-Type: application/x-ndjson";
+
+fn open(dir: &Path) -> Readings {
+    let extractor = Extractor::until(b':');
+    let options = Options {
+        devices: Some(DeviceOptions::new(extractor)),
+        ..Options::default()
+    };
+    let db = Db::open(dir.join("cars"), options).unwrap();
+    Readings::new("cars", Arc::new(db), extractor)
+}
+
+/// A server with the database of readings `cars`.
+fn start(change: impl FnOnce(&mut waystation_server::Settings)) -> (tempfile::TempDir, Running) {
+    let dir = tempfile::tempdir().unwrap();
+    let gateway = Gateway {
+        readings: vec![open(dir.path())],
+        parts: vec![Arc::new(Figures::default()) as Arc<dyn Part>],
+        backups: Some(dir.path().join("backups")),
+        events: Some(Arc::new(Events::default())),
+    };
+    let server = Running::start(|settings| {
+        settings.gateway = gateway;
+        change(settings);
+    });
+    (dir, server)
+}
+
+fn put(server: &Running, lines: &[Value]) {
+    let body: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let path = format!("{BASE}/readings");
+    let reply = server.ask("POST", &path, &[LINES], body.as_bytes());
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    assert_eq!(reply.value()["written"], lines.len());
+}
+
+fn rows(server: &Running, path: &str) -> Vec<Value> {
+    let reply = server.get(&format!("{BASE}/{path}"));
+    assert_eq!(reply.status, 200, "{path}: {}", reply.text());
+    let text = reply.text();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn readings_are_put_and_asked_for() {
+    let (_dir, server) = start(|_| {});
+    let speed =
+        |time: i64| json!({"device": "car17", "sensor": "speed", "time": time, "value": time % 10});
+    let all: Vec<Value> = (0..5000).map(|at| speed(at * 1_000_000)).collect();
+    put(&server, &all);
+    put(
+        &server,
+        &[
+            json!({"device": "car17", "sensor": "door", "time": "1970-01-01T00:00:07Z", "value": true}),
+        ],
+    );
+
+    assert_eq!(
+        rows(&server, "readings?device=car17&sensor=speed"),
+        all,
+        "through several pages"
+    );
+    assert_eq!(rows(&server, "readings?device=car17&limit=3").len(), 3);
+    assert_eq!(rows(&server, "readings?device=car17&limit=0").len(), 0);
+    let range = "readings?device=car17&sensor=speed&from=1000000&to=1970-01-01T00:00:03Z";
+    assert_eq!(rows(&server, range), all[1..3]);
+    assert_eq!(rows(&server, "readings?device=nobody").len(), 0);
+    let newest = rows(&server, "latest?device=car17");
+    assert_eq!(newest.len(), 2);
+    assert_eq!(
+        (&newest[0]["sensor"], &newest[0]["value"]),
+        (&json!("door"), &json!(true))
+    );
+    assert_eq!(newest[1], all[4999]);
+
+    let windows = rows(&server, "windows?device=car17&width=1000s");
+    assert_eq!(windows.len(), 5);
+    let expected = json!({
+        "sensor": "speed", "start": 1_000_000_000, "count": 1000, "min": 0.0, "max": 0.0, "avg": 0.0, "sum": 0.0
+    });
+    assert_eq!(windows[1], expected);
+    let csv = server.get(&format!(
+        "{BASE}/readings?device=car17&sensor=door&format=csv"
+    ));
+    assert_eq!(csv.header("content-type"), "text/csv; charset=utf-8");
+    assert_eq!(
+        csv.text(),
+        "device,sensor,time,value\r\ncar17,door,7000000,true\r\n"
+    );
+    let csv = server.get(&format!(
+        "{BASE}/windows?device=car17&width=5000s&format=csv"
+    ));
+    assert_eq!(csv.text().lines().count(), 2);
+
+    let body = r#"[{"sensor":"s","value":1,"time":1},{"sensor":"s","value":2,"time":2}]"#;
+    let path = format!("{BASE}/readings?device=bus&durability=power");
+    assert_eq!(server.json("POST", &path, body).status, 201);
+    assert_eq!(rows(&server, "readings?device=bus").len(), 2);
+}
+
+#[test]
+fn bad_requests_are_answered_and_write_nothing() {
+    let (_dir, server) = start(|settings| {
+        settings.body_bytes_max = 1000;
+        settings.bodies_bytes_max = 1000;
+    });
+    let path = format!("{BASE}/readings");
+    let refused = |headers: &[&str], body: &str| {
+        let reply = server.ask("POST", &path, headers, body.as_bytes());
+        reply.error()
+    };
+    let form = ["Content-Type: text/plain"];
+    assert_eq!(refused(&form, "{}").0, 415, "a form cannot write");
+    let good = r#"{"device":"a","sensor":"s","value":1}"#;
+    for (body, reason) in [
+        (format!("{good}\n{{"), "line 2"),
+        (
+            format!("{good}\n{{\"device\":\"a:b\",\"sensor\":\"s\",\"value\":1}}"),
+            "extractor until/3a",
+        ),
+        (
+            "{\"device\":\"a\",\"sensor\":\"\",\"value\":1}".to_owned(),
+            "sensor name",
+        ),
+        (
+            "{\"device\":\"a\",\"sensor\":\"s\",\"value\":1,\"time\":\"soon\"}".to_owned(),
+            "RFC 3339",
+        ),
+    ] {
+        let (status, _, said) = refused(&[LINES], &body);
+        assert!(status == 400 && said.contains(reason), "{status} {said}");
+    }
+    assert_eq!(refused(&[LINES], &"x".repeat(2000)).0, 413);
+    assert!(rows(&server, "devices").is_empty());
+    for (path, status) in [
+        ("readings", 400),
+        ("readings?device=a&from=x", 400),
+        ("readings?device=a&format=xml", 400),
+        ("readings?device=a:b", 400),
+        ("windows?device=a&width=5", 400),
+        ("devices/nobody", 404),
+        ("nothing", 404),
+    ] {
+        assert_eq!(
+            server.get(&format!("{BASE}/{path}")).status,
+            status,
+            "{path}"
+        );
+    }
+    assert_eq!(
+        server.get("/_waystation/databases/none/devices").status,
+        404
+    );
+    assert_eq!(server.ask("PUT", &path, &[], b"").status, 405);
+}
+
+#[test]
+fn devices_are_listed_depart_and_are_handed_on() {
+    let (_dir, server) = start(|_| {});
+    let reading = |device: &str| json!({"device": device, "sensor": "s", "time": 1, "value": 1});
+    put(&server, &[reading("a"), reading("b"), reading("c/d")]);
+    let listed = rows(&server, "devices");
+    let names: Vec<&str> = listed
+        .iter()
+        .map(|it| it["device"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["a", "b", "c/d"]);
+    let found = server.get(&format!("{BASE}/devices/c%2Fd")).value();
+    assert_eq!(
+        (&found["device"], &found["records"]),
+        (&json!("c/d"), &json!(1))
+    );
+    assert_eq!(
+        server
+            .ask("DELETE", &format!("{BASE}/devices/a"), &[], b"")
+            .status,
+        200
+    );
+    assert_eq!(
+        server
+            .ask("DELETE", &format!("{BASE}/devices/a"), &[], b"")
+            .status,
+        404
+    );
+    assert!(rows(&server, "readings?device=a").is_empty());
+
+    let export = format!("{BASE}/devices/b/export?destination=south");
+    let stream = server.json("POST", &export, "{}");
+    assert_eq!(stream.status, 200);
+    let refused = server.ask(
+        "POST",
+        &format!("{BASE}/readings"),
+        &[LINES],
+        reading("b").to_string().as_bytes(),
+    );
+    assert_eq!(refused.error().0, 409, "the device is frozen");
+    let pending = server.get(&format!("{BASE}/hand-offs")).value();
+    assert_eq!(pending, json!([{"device": "b", "destination": "south"}]));
+
+    let south = tempfile::tempdir().unwrap();
+    let other = open(south.path());
+    let receipt = other.db().devices().admit(stream.body.as_slice()).unwrap();
+    let hex: String = receipt
+        .to_bytes()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let end = |body: Value| server.json("POST", &format!("{BASE}/hand-offs"), &body.to_string());
+    assert_eq!(end(json!({"receipt": "00"})).status, 400);
+    assert_eq!(end(json!({"receipt": hex})).status, 200);
+    assert!(rows(&server, "readings?device=b").is_empty());
+}
+
+#[test]
+fn the_tail_shows_what_is_written() {
+    let (_dir, server) = start(|_| {});
+    let path = format!("{BASE}/tail?device=car17");
+    let stream = server.send("GET", &path, &[], b"");
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    // The first beat: it follows now.
+    assert!(lines.any(|line| line == ": beat"));
+    let of = |device: &str| json!({"device": device, "sensor": "s", "time": 1, "value": 1});
+    put(&server, &[of("bus"), of("car17")]);
+    assert!(lines.any(|line| line == "event: readings"));
+    let data = lines.find_map(|line| line.strip_prefix("data: ").map(ToOwned::to_owned));
+    assert_eq!(
+        serde_json::from_str::<Value>(&data.unwrap()).unwrap(),
+        of("car17")
+    );
+}
+
+#[test]
+fn rights_are_roles() {
+    let (_dir, server) = start(|settings| {
+        settings.admins = vec![Admin {
+            name: "root".into(),
+            password: "secret".into(),
+        }];
+    });
+    let basic = |text: &str| {
+        use base64::Engine;
+        let text = base64::engine::general_purpose::STANDARD.encode(text);
+        format!("Authorization: Basic {text}")
+    };
+    let root = basic("root:secret");
+    let user = json!({"name": "ann", "password": "pw", "type": "user", "roles": ["waystation:read", "waystation:write"]});
+    let made = server.ask(
+        "PUT",
+        "/_users/org.couchdb.user:ann",
+        &[&root, "Content-Type: application/json"],
+        user.to_string().as_bytes(),
+    );
+    assert_eq!(made.status, 201, "{}", made.text());
+    let ann = basic("ann:pw");
+    let status = |method: &str, path: &str, headers: &[&str]| {
+        let body = r#"{"device":"a","sensor":"s","value":1}"#;
+        server.ask(method, path, headers, body.as_bytes()).status
+    };
+    let (readings, device) = (format!("{BASE}/readings"), format!("{BASE}/devices/a"));
+    assert_eq!(status("POST", &readings, &[LINES]), 401);
+    assert_eq!(status("POST", &readings, &[LINES, &ann]), 201);
+    assert_eq!(status("GET", &device, &[&ann]), 200);
+    assert_eq!(status("DELETE", &device, &[&ann]), 403);
+    assert_eq!(status("DELETE", &device, &[&root]), 200);
+    for path in ["/metrics", "/_waystation/status"] {
+        let answers = [
+            status("GET", path, &[]),
+            status("GET", path, &[&ann]),
+            status("GET", path, &[&root]),
+        ];
+        assert_eq!(answers, [401, 403, 200], "{path}");
+    }
+    for path in ["/health", "/_waystation/console", "/_waystation/console.js"] {
+        assert_eq!(status("GET", path, &[]), 200, "{path}");
+    }
+    let ready = server.get("/ready");
+    assert_eq!(ready.status, 200, "{}", ready.text());
+}
+
+#[test]
+fn a_backup_is_made_in_the_background_and_opens() {
+    let (dir, server) = start(|_| {});
+    put(
+        &server,
+        &[json!({"device": "a", "sensor": "s", "time": 1, "value": 5})],
+    );
+    let path = format!("{BASE}/backups");
+    assert_eq!(server.get(&path).value()["backups"], json!([]));
+    assert_eq!(server.ask("POST", &path, &[], b"{}").status, 415);
+    assert_eq!(server.json("POST", &path, "{}").status, 202);
+    let begun = Instant::now();
+    let state = loop {
+        let state = server.get(&path).value();
+        if state["running"] == false {
+            break state;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "{state}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(
+        (&state["fault"], &state["backups"][0]["number"]),
+        (&Value::Null, &json!(1))
+    );
+    let storage = waystation::storage::OsStorage::new();
+    let backups =
+        waystation::backup::Backups::open(storage, dir.path().join("backups/cars")).unwrap();
+    assert!(
+        backups
+            .verify(None, &mut |_| {})
+            .unwrap()
+            .problems
+            .is_empty()
+    );
+}
+
+/// The names of figures that text mentions in backquotes or as metrics of an expression.
+fn names_in(text: &str) -> BTreeSet<String> {
+    let words = text.split(|it: char| !(it.is_ascii_alphanumeric() || it == '_'));
+    let known = |word: &&str| word.starts_with("waystation_") || word.starts_with("process_");
+    words.filter(known).map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn figures_are_those_of_the_reference_and_of_the_dashboard() {
+    let (_dir, server) = start(|_| {});
+    put(
+        &server,
+        &[json!({"device": "a", "sensor": "s", "time": 1, "value": 5})],
+    );
+    let reply = server.get("/metrics");
+    assert_eq!(
+        reply.header("content-type"),
+        "text/plain; version=0.0.4; charset=utf-8"
+    );
+    let text = reply.text();
+    let types: BTreeSet<String> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "))
+        .map(|line| line.split(' ').next().unwrap().to_owned())
+        .collect();
+    assert!(
+        text.contains("waystation_readings_written_total{database=\"cars\"} 1\n"),
+        "{text}"
+    );
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (_, value) = line.rsplit_once(' ').unwrap();
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let reference = names_in(&read("docs/reference/metrics.md"));
+    assert_eq!(
+        reference, types,
+        "docs/reference/metrics.md lists the figures"
+    );
+    let dashboard = read("data/grafana/waystation.json");
+    assert!(serde_json::from_str::<Value>(&dashboard).unwrap()["panels"].is_array());
+    for name in names_in(&dashboard) {
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|it| name.strip_suffix(it));
+        let is_known = types.contains(&name) || family.is_some_and(|it| types.contains(it));
+        assert!(is_known, "the dashboard asks for {name}");
+    }
+}
+
+#[test]
+fn the_status_has_what_the_console_shows() {
+    let (_dir, server) = start(|_| {});
+    put(
+        &server,
+        &[json!({"device": "a", "sensor": "s", "time": 1, "value": 5})],
+    );
+    let status = server.get("/_waystation/status").value();
+    let database = &status["databases"][0];
+    assert_eq!(
+        (&database["name"], &database["device_count"]),
+        (&json!("cars"), &json!(1))
+    );
+    assert_eq!(database["devices"][0]["level"], "upper");
+    assert!(database["write_amplification"].is_number(), "{database}");
+    assert_eq!(status["parts"]["mqtt"]["connected"], false);
+    assert_eq!(status["faults"], json!([]));
+    let page = server.get("/_waystation/console");
+    assert!(
+        page.header("content-security-policy")
+            .contains("default-src 'none'")
+    );
+    assert_eq!(
+        server.get("/_waystation").header("location"),
+        "/_waystation/console"
+    );
+}
