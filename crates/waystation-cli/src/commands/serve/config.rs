@@ -2,7 +2,8 @@
 //!
 //! The file is TOML. A key that is not known is refused with its line and the keys that are. `WAYSTATION_REDIS_LISTEN` in
 //! the environment stands for `listen` in the section `[redis]`, and so on for every key of a section.
-//! docs/reference/daemon.md describes every key; a test compares the page with these structures.
+//! docs/reference/daemon.md describes every key, docs/guides/gateway.md those of `[mqtt]`; a test compares the pages with
+//! these structures.
 
 use crate::failure::{Failure, USAGE};
 use serde::de::{Deserializer, Unexpected, Visitor};
@@ -420,5 +421,48 @@ mod tests {
             wrong.contains("WAYSTATION_REDIS_PORT") && wrong.contains("`listen`"),
             "{wrong}"
         );
+    }
+
+    /// The keys of the section that ends with an unknown one, as its refusal names them.
+    fn keys_of(section: &str) -> Vec<String> {
+        let refusal = parsed(&format!("{section}\n'no such key' = 1\n"), &[]).unwrap_err();
+        let named = refusal.split_once("expected").unwrap().1;
+        let named = named.split('`').skip(1).step_by(2);
+        named.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_pages_describe_every_key() {
+        let daemon = include_str!("../../../../../docs/reference/daemon.md");
+        let gateway = include_str!("../../../../../docs/guides/gateway.md");
+        let sections = [
+            "[memory]",
+            "[http]",
+            "[redis]",
+            "[[redis.user]]",
+            "[[database]]",
+        ];
+        let described = sections.map(|section| {
+            let above = if section == "[[redis.user]]" {
+                "[redis]\n"
+            } else {
+                ""
+            };
+            let heading = format!("# `{section}`");
+            let rest = daemon.split_once(&heading).unwrap().1;
+            let rows = rest.split("\n#").next().unwrap();
+            (format!("{above}{section}"), rows)
+        });
+        let all = [("[mqtt]".to_owned(), gateway), (String::new(), daemon)];
+        for (section, text) in described.into_iter().chain(all) {
+            let keys = keys_of(&section);
+            assert!(keys.len() > 1, "{section}: {keys:?}");
+            for key in keys {
+                let is_named = [format!("`{key}`"), format!("[{key}]"), format!("{key} = ")]
+                    .iter()
+                    .any(|it| text.contains(it));
+                assert!(is_named, "{section}: no word of `{key}`");
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! From the file, or from the command line, to what every part of the daemon is told.
 
-use super::config::{self, Allowed, Config, Database, Durability, Http, Redis, User};
+use super::config::{self, Allowed, Bytes, Config, Database, Durability, Http, Redis, User};
 use super::{admins, documents, failure, jwt, tls};
 use crate::args::Serve;
 use crate::commands::require_path;
@@ -268,11 +268,9 @@ fn planned(
         disk_bytes_max: database.disk_bytes_max.map(|it| it.0),
         memtable_bytes: database
             .memtable_bytes
-            .map_or(plain.memtable_bytes, |it| it.size()),
-        cache_bytes: database
-            .cache_bytes
-            .map_or(plain.cache_bytes, |it| it.size()),
-        ring_bytes: database.ring_bytes.map_or(plain.ring_bytes, |it| it.size()),
+            .map_or(plain.memtable_bytes, Bytes::size),
+        cache_bytes: database.cache_bytes.map_or(plain.cache_bytes, Bytes::size),
+        ring_bytes: database.ring_bytes.map_or(plain.ring_bytes, Bytes::size),
         deletion_deadline: database.deletion_deadline.map(|it| it.0),
         resources: resources.cloned(),
         ..plain
