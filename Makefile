@@ -51,7 +51,7 @@ demo: ## Build, and take a tour through the commands
 	scripts/demo.sh $(TARGET)/release/waystation
 
 test: setup ## Every test (under 40 minutes on two cores, with all that is built for them)
-	WAYSTATION_FLIP_PART=4 WAYSTATION_FUZZ_SECONDS=60 WAYSTATION_METAMORPHIC_LISTS=200 WAYSTATION_MODEL_SEEDS=30 WAYSTATION_HISTORIES=30 $(CARGO) test --workspace --locked --no-fail-fast
+	WAYSTATION_FLIP_PART=8 WAYSTATION_FUZZ_SECONDS=40 WAYSTATION_METAMORPHIC_LISTS=200 WAYSTATION_MODEL_SEEDS=30 WAYSTATION_HISTORIES=30 $(CARGO) test --workspace --locked --no-fail-fast
 	$(MAKE) models
 	$(MAKE) restless
 	$(MAKE) bindings
@@ -61,7 +61,7 @@ models: setup ## What threads share, under model checkers (shuttle, loom); part 
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p waystation --lib --locked --target-dir $(TARGET)/loom memtable::model_tests
 
 restless: ## Simulated crashes (SEEDS=, FIRST=) with threads held up at random; part of `make test`
-	RUSTFLAGS="--cfg restless" WAYSTATION_SEEDS=$(or $(SEEDS),300) WAYSTATION_FIRST_SEED=$(or $(FIRST),1) $(CARGO) test -p waystation --test simulation --locked --target-dir $(TARGET)/restless -- --nocapture
+	RUSTFLAGS="--cfg restless" WAYSTATION_SEEDS=$(or $(SEEDS),200) WAYSTATION_FIRST_SEED=$(or $(FIRST),1) $(CARGO) test -p waystation --test simulation --locked --target-dir $(TARGET)/restless -- --nocapture
 
 mutants: setup ## Mistakes made on purpose, which the tests have to find (SEEDS= of the simulation each, NAMES=); minutes
 	$(CARGO) run -q --locked -p waystation-mutants -- $(NAMES)

@@ -1,6 +1,6 @@
 //! Single flipped bits: each detected or harmless.
 //!
-//! Every 16th by default; `WAYSTATION_FLIP_PART=4` takes every fourth, as `make test` does, and `WAYSTATION_FLIP_PART=1` all
+//! Every 16th by default; `WAYSTATION_FLIP_PART=8` takes every eighth, as `make test` does, and `WAYSTATION_FLIP_PART=1` all
 //! of them, as `make soak` does: some minutes on two cores.
 
 use std::path::Path;
