@@ -1,6 +1,6 @@
 //! Figures in the text format of Prometheus, and what has some to tell.
 //!
-//! All samples of a name stand together, behind one line of help and one of type, whoever gave them: the writer collects
+//! All samples of a name stand together, behind one line of help and one of type, from all parts: the writer collects
 //! and sorts by name.
 
 use std::collections::BTreeMap;

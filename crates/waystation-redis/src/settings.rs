@@ -38,7 +38,7 @@ impl Durability {
 /// What can change while the server runs.
 #[derive(Debug, Clone)]
 pub struct Live {
-    /// Who may do what. Nobody is named: every client may do everything, and the server listens on loopback addresses only.
+    /// Users and their rights. Without users every client may do everything, and the server listens on loopback addresses only.
     pub users: Users,
     /// What an acknowledged write survives.
     pub durability: Durability,

@@ -191,7 +191,7 @@ impl Store {
         places.kept.get(index).cloned()
     }
 
-    /// Waits until all that was committed is durable. Those who wait share a sync.
+    /// Waits until everything committed so far is durable. Callers that wait at the same time share a sync.
     pub(crate) async fn sync(&self) -> Synced {
         let (asker, answer) = oneshot::channel();
         let closed = waystation::Error::Closed("closed");

@@ -4,7 +4,7 @@
 
 #![allow(
     clippy::unnecessary_wraps,
-    reason = "all commands have one form, also those that cannot fail"
+    reason = "all commands have one form, infallible ones included"
 )]
 
 mod devices;

@@ -126,12 +126,12 @@ impl Out {
         self.bytes.len()
     }
 
-    /// Puts the head of an array of `length` answers before those that were written since.
+    /// Puts the head of an array of `length` answers before the answers written since.
     pub(crate) fn end_array(&mut self, begun: usize, length: usize) {
         self.end(begun, b'*', length);
     }
 
-    /// Puts the head of a map of `pairs` before those that were written since.
+    /// Puts the head of a map of `pairs` before the answers written since.
     pub(crate) fn end_map(&mut self, begun: usize, pairs: usize) {
         if self.is_third {
             self.end(begun, b'%', pairs);
@@ -140,7 +140,7 @@ impl Out {
         }
     }
 
-    /// Puts the head of a set of `length` answers before those that were written since.
+    /// Puts the head of a set of `length` answers before the answers written since.
     pub(crate) fn end_set(&mut self, begun: usize, length: usize) {
         let kind = if self.is_third { b'~' } else { b'*' };
         self.end(begun, kind, length);
