@@ -5,6 +5,7 @@ use crate::tls;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
+use waystation_tls::TlsError;
 
 /// The port of a broker without TLS, and with it.
 const PORTS: (u16, u16) = (1883, 8883);
@@ -28,6 +29,12 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+impl From<TlsError> for Error {
+    fn from(TlsError { path, reason }: TlsError) -> Self {
+        Self::File { path, reason }
+    }
 }
 
 /// An ingest. Defaults stand for what a file leaves out.
@@ -56,7 +63,8 @@ pub struct Settings {
     pub durability: Survives,
     /// The topic that takes messages without a meaning, and why they have none. Empty: they are counted alone.
     pub dead_letter: String,
-    /// The longest payload (bytes); longer ones are dead letters, without the payload.
+    /// The longest payload (bytes); longer ones are dead letters, without the payload. With MQTT 5 the broker drops messages
+    /// that are more than 64 KiB longer.
     pub payload_bytes_max: usize,
     /// Messages of one batch, at most.
     pub batch_messages: usize,
@@ -66,7 +74,7 @@ pub struct Settings {
     pub waiting_bytes_max: usize,
     /// Unacknowledged messages that the broker sends ahead (MQTT 5; with 3.1.1 the broker decides).
     pub receive_max: u16,
-    /// How often the connection is checked when it is silent (seconds).
+    /// How often the connection is checked when it is silent (seconds): at least 5.
     pub keep_alive_seconds: u16,
     /// How long the broker keeps the session when the connection is gone (MQTT 5; with 3.1.1 the broker decides) (seconds).
     pub session_seconds: u32,
@@ -241,7 +249,7 @@ impl Settings {
             (
                 "keep_alive_seconds",
                 u64::from(self.keep_alive_seconds),
-                1,
+                5,
                 3600,
             ),
             ("receive_max", u64::from(self.receive_max), 1, 65_535),

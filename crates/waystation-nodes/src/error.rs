@@ -3,6 +3,7 @@
 use crate::compaction::Address;
 use std::io;
 use std::path::PathBuf;
+use waystation_tls::TlsError;
 
 /// The result of what an agent does.
 pub type Result<T, E = AgentError> = std::result::Result<T, E>;
@@ -35,15 +36,8 @@ pub enum AgentError {
     #[error("another agent uses the directory {0}; stop it, or choose another directory")]
     Locked(PathBuf),
     /// A file with certificates or a key cannot be used.
-    #[error(
-        "TLS: {path}: {reason}; name PEM files with a certificate and its key, or with authorities"
-    )]
-    Tls {
-        /// The file.
-        path: PathBuf,
-        /// The fault of the file.
-        reason: String,
-    },
+    #[error("TLS: {0}; name PEM files with a certificate and its key, or with authorities")]
+    Tls(#[from] TlsError),
     /// A compaction worker listens on a network without a token.
     #[error(
         "a worker that listens at {0} needs a token; only a Unix socket, which its directory protects, may go without"

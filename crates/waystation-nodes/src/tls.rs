@@ -3,9 +3,8 @@
 //! The token tells who may call, with TLS and without; TLS keeps others from reading and changing messages. A host
 //! checks the agent's certificate for the address at which it reaches the agent. There is no way to skip the check.
 
-use crate::error::{AgentError, Result};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use crate::error::Result;
+use rustls::pki_types::ServerName;
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
 };
@@ -22,42 +21,13 @@ pub struct Identity(Arc<ServerConfig>);
 #[derive(Debug, Clone)]
 pub struct Authorities(Arc<ClientConfig>);
 
-fn refused(path: &Path, reason: &(impl ToString + ?Sized)) -> AgentError {
-    AgentError::Tls {
-        path: path.to_owned(),
-        reason: reason.to_string(),
-    }
-}
-
-fn provider() -> Arc<rustls::crypto::CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
-/// The certificates in a file, of which there must be one.
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let read = CertificateDer::pem_file_iter(path).map_err(|error| refused(path, &error))?;
-    let found = read.collect::<Result<Vec<_>, _>>();
-    let found = found.map_err(|error| refused(path, &error))?;
-    if found.is_empty() {
-        return Err(refused(path, "it holds no certificate"));
-    }
-    Ok(found)
-}
-
 impl Identity {
     /// Reads a certificate, with its chain, and its key; both are PEM.
     ///
     /// # Errors
-    /// [`AgentError::Tls`].
+    /// [`AgentError::Tls`](crate::AgentError::Tls).
     pub fn read(certificate: &Path, key: &Path) -> Result<Self> {
-        let chain = certificates(certificate)?;
-        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| refused(key, &error))?;
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| refused(certificate, &error))?
-            .with_no_client_auth()
-            .with_single_cert(chain, secret)
-            .map_err(|error| refused(certificate, &error))?;
+        let mut config = waystation_tls::server(certificate, key)?;
         // A host looks whether something has come before it uses an old connection: nothing may that it did not ask for.
         config.send_tls13_tickets = 0;
         Ok(Self(Arc::new(config)))
@@ -77,19 +47,11 @@ impl Authorities {
     /// Reads the certificates of authorities in a PEM file.
     ///
     /// # Errors
-    /// [`AgentError::Tls`].
+    /// [`AgentError::Tls`](crate::AgentError::Tls).
     pub fn read(path: &Path) -> Result<Self> {
         let mut roots = RootCertStore::empty();
-        for certificate in certificates(path)? {
-            let added = roots.add(certificate);
-            added.map_err(|error| refused(path, &error))?;
-        }
-        let config = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| refused(path, &error))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self(Arc::new(config)))
+        waystation_tls::add_authorities(&mut roots, path)?;
+        Ok(Self(Arc::new(waystation_tls::client(roots))))
     }
 
     /// Begins TLS with the agent at `address` over `stream`.

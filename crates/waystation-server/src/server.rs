@@ -17,7 +17,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -25,6 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
+use waystation_tls::TlsError;
 
 /// The longest head of a request (bytes).
 pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -51,13 +51,8 @@ pub enum ServerError {
         source: io::Error,
     },
     /// A file with certificates or a key cannot be used.
-    #[error("TLS: {path}: {reason}; name PEM files with a certificate and its key")]
-    Tls {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
+    #[error("TLS: {0}; name PEM files with a certificate and its key")]
+    Tls(#[from] TlsError),
     /// The databases cannot be opened.
     #[error(transparent)]
     Documents(#[from] waystation_documents::Error),
