@@ -54,6 +54,7 @@ impl Ingest {
             figures: Arc::clone(&figures),
             outgoing: Arc::clone(&outgoing),
             room: Arc::new(Semaphore::new(settings.waiting_bytes_max / UNIT)),
+            room_units: settings.waiting_bytes_max / UNIT,
             waiting: Some(waiting_in),
             is_subscribed: false,
         };
@@ -101,6 +102,8 @@ struct Intake {
     figures: Arc<Figures>,
     outgoing: Arc<Outgoing>,
     room: Arc<Semaphore>,
+    /// All the room there is.
+    room_units: usize,
     /// `None`: no more messages are taken.
     waiting: Option<mpsc::UnboundedSender<Waiting>>,
     is_subscribed: bool,
@@ -188,7 +191,7 @@ impl Intake {
         self.figures.received.fetch_add(1, Relaxed);
         let bytes = message.topic.len() + message.payload.len() + MESSAGE_BYTES;
         // A message that is longer than all the room has it for itself.
-        let units = bytes.div_ceil(UNIT).min(1 << 20) as u32;
+        let units = bytes.div_ceil(UNIT).min(self.room_units) as u32;
         let room = Arc::clone(&self.room);
         let place = if message.packet.is_some() {
             room.acquire_many_owned(units).await.ok()

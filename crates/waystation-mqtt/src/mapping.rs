@@ -4,7 +4,7 @@ use crate::path::Path;
 use crate::pattern::{Named, Pattern};
 use crate::settings::{DeviceTopic, Error, Payload, ReadingTopic, Settings, TimeUnit};
 use serde_json::Value as Json;
-use waystation_readings::{Reading, Value, time};
+use waystation_readings::{DEVICE_BYTES_MAX, Reading, Value, time};
 
 /// What a message says.
 #[derive(Debug, Clone, PartialEq)]
@@ -291,6 +291,11 @@ impl ReadingRule {
             None => Ok(given.unwrap_or_default().to_owned()),
         };
         let device = name(&self.device, named.device, "device")?;
+        // Each reading has a copy of the name, and a payload may have a great many.
+        if device.len() > DEVICE_BYTES_MAX {
+            let reason = format!("the device name has more than {DEVICE_BYTES_MAX} bytes");
+            return Err(Poison::new("name", reason));
+        }
         let time = match &self.time {
             Some(path) => path.find(&json).and_then(|time| micros(time, self.unit)),
             None => Some(content.arrival),

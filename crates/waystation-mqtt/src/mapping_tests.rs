@@ -192,3 +192,35 @@ fn a_payload_that_is_too_large_is_poison() -> Result<(), String> {
     assert_eq!(poison.map(|it| it.kind), Some("too_large"));
     Ok(())
 }
+
+#[test]
+fn a_device_name_that_is_too_long_is_poison_before_it_is_copied() -> Result<(), String> {
+    let mapping = mapping("[[readings]]\ntopic = 's/{device}'\nvalue = '$.*'")?;
+    let longest = "d".repeat(DEVICE_BYTES_MAX);
+    assert!(
+        mapping
+            .read(content(&format!("s/{longest}"), r#"{"a":1,"b":2}"#))
+            .is_ok()
+    );
+    let poison = mapping.read(content(&format!("s/{longest}d"), r#"{"a":1,"b":2}"#));
+    assert_eq!(poison.err().map(|it| it.kind), Some("name"));
+    Ok(())
+}
+
+#[test]
+fn a_setting_out_of_its_range_is_named() -> Result<(), String> {
+    let cases = [
+        ("keep_alive_seconds = 4", "mqtt.keep_alive_seconds: "),
+        ("receive_max = 0", "mqtt.receive_max: "),
+        ("payload_bytes_max = 20_000_000", "mqtt.waiting_bytes_max: "),
+        ("client_id = ''", "mqtt.client_id: "),
+    ];
+    for (wrong, expected) in cases {
+        let toml = format!("{wrong}\n[[readings]]\ntopic = 's/{{device}}/{{sensor}}'");
+        let settings: Settings = toml::from_str(&toml).map_err(|error| error.to_string())?;
+        let error = settings.check().err().map(|error| error.to_string());
+        let error = error.unwrap_or_default();
+        assert!(error.starts_with(expected), "{wrong}: {error}");
+    }
+    Ok(())
+}

@@ -2,8 +2,8 @@
 //!
 //! A batch is what came while the one before was written. Its readings are one batch of the engine, cut where a device
 //! departs or arrives, so that everything happens in the order of the messages. When the engine refuses a batch for one of its
-//! readings, they are written one by one and the refused ones become dead letters. When it takes nothing at all, the batch is
-//! tried again until it does, and nothing is acknowledged meanwhile.
+//! readings, the batch is halved until the refused readings are alone, and their messages become dead letters. When it takes
+//! nothing at all, the batch is tried again until it does, and nothing is acknowledged meanwhile.
 
 use crate::figures::Figures;
 use crate::link::{Message, Outgoing};
@@ -11,6 +11,7 @@ use crate::mapping::{Content, Mapping, Meaning, Poison};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -22,6 +23,9 @@ use waystation_readings::{Error, Reading, Readings};
 
 /// The first wait when the database takes nothing, and the longest one.
 const WAITS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// The longest payload that a dead letter quotes (bytes). A broker ends the connection over a packet that is too long for it,
+/// and sends the message again through the next one.
+const QUOTED_BYTES_MAX: usize = 64 << 10;
 
 /// A message that waits to be written.
 pub(crate) struct Waiting {
@@ -48,14 +52,15 @@ pub(crate) struct Writer {
 
 /// A part of a batch, and the messages that it comes from.
 enum Step {
-    Write(Vec<(usize, Reading)>),
+    /// Readings, and for each its message.
+    Write(Vec<usize>, Arc<[Reading]>),
     Arrive(usize, String),
     Depart(usize, String),
 }
 
 /// A batch on its way into the engine.
 struct Work {
-    steps: std::collections::VecDeque<Step>,
+    steps: VecDeque<Step>,
     /// By message: why it has no meaning.
     poisons: Vec<Option<Poison>>,
 }
@@ -63,7 +68,7 @@ struct Work {
 impl Writer {
     pub(crate) async fn run(mut self, mut waiting: UnboundedReceiver<Waiting>) {
         while let Some(first) = waiting.recv().await {
-            let batch = self.collect(first, &mut waiting).await;
+            let batch: Arc<[Waiting]> = self.collect(first, &mut waiting).await.into();
             let Some(poisons) = self.apply(&batch).await else {
                 return;
             };
@@ -92,27 +97,33 @@ impl Writer {
     }
 
     /// Writes a batch, however long it takes; `None`: the ingest is to stop before it could.
-    async fn apply(&mut self, batch: &[Waiting]) -> Option<Vec<Option<Poison>>> {
-        let mut work = plan(&self.mapping, batch, &self.figures);
+    async fn apply(&mut self, batch: &Arc<[Waiting]>) -> Option<Vec<Option<Poison>>> {
+        let mut begun: Option<Work> = None;
         let mut wait = WAITS.0;
         loop {
             let (readings, durability) = (self.readings.clone(), self.durability);
-            let figures = Arc::clone(&self.figures);
+            let (mapping, figures) = (Arc::clone(&self.mapping), Arc::clone(&self.figures));
+            let batch = Arc::clone(batch);
             let done = tokio::task::spawn_blocking(move || {
+                // Payloads are read here as well: long ones take a while.
+                let mut work = begun.unwrap_or_else(|| plan(&mapping, &batch, &figures));
                 let done = work.go_on(&readings, durability, &figures);
                 (work, done)
             });
-            let Ok((rest, done)) = done.await else {
-                log::error!("MQTT: a write ended by a panic; its messages stay unacknowledged");
+            let Ok((work, done)) = done.await else {
+                let fault =
+                    "a write ended by a panic; nothing is written until the process starts again";
+                log::error!("MQTT: {fault}");
+                self.figures.set_write_fault(Some(fault.to_owned()));
                 return None;
             };
-            work = rest;
             let Err(error) = done else {
                 if self.figures.set_write_fault(None) {
                     log::warn!("MQTT: readings are written again");
                 }
                 return Some(work.poisons);
             };
+            begun = Some(work);
             self.figures.retries.fetch_add(1, Relaxed);
             if self.figures.set_write_fault(Some(error.to_string())) {
                 log::warn!("MQTT: nothing is acknowledged, as readings cannot be written: {error}");
@@ -156,10 +167,8 @@ impl Writer {
         if self.dead_letter.is_empty() {
             return;
         }
-        let payload = match poison.kind {
-            "too_large" => None,
-            _ => Some(STANDARD.encode(&message.payload)),
-        };
+        let is_quoted = poison.kind != "too_large" && message.payload.len() <= QUOTED_BYTES_MAX;
+        let payload = is_quoted.then(|| STANDARD.encode(&message.payload));
         let letter = json!({
             "topic": message.topic,
             "kind": poison.kind,
@@ -173,16 +182,16 @@ impl Writer {
         });
         // The broker sends the message again through the next connection, and its letter goes there.
         if sent.is_err() && message.packet.is_none() {
-            log::warn!("MQTT: a dead letter of {} was not sent", message.topic);
+            log::warn!("MQTT: a dead letter of {:?} was not sent", message.topic);
         }
     }
 }
 
 /// What a batch is to do.
 fn plan(mapping: &Mapping, batch: &[Waiting], figures: &Figures) -> Work {
-    let mut steps = std::collections::VecDeque::new();
+    let mut steps = VecDeque::new();
     let mut poisons = Vec::with_capacity(batch.len());
-    let mut open = Vec::new();
+    let (mut places, mut open) = (Vec::new(), Vec::new());
     for (at, waiting) in batch.iter().enumerate() {
         let meaning = mapping.read(Content {
             topic: &waiting.message.topic,
@@ -192,7 +201,8 @@ fn plan(mapping: &Mapping, batch: &[Waiting], figures: &Figures) -> Work {
         });
         let step = match meaning {
             Ok(Meaning::Readings(readings)) => {
-                open.extend(readings.into_iter().map(|reading| (at, reading)));
+                places.extend(std::iter::repeat_n(at, readings.len()));
+                open.extend(readings);
                 None
             }
             Ok(Meaning::Arrive(device)) => Some(Step::Arrive(at, device)),
@@ -208,16 +218,20 @@ fn plan(mapping: &Mapping, batch: &[Waiting], figures: &Figures) -> Work {
         };
         poisons.push(None);
         if let Some(step) = step {
-            if !open.is_empty() {
-                steps.push_back(Step::Write(std::mem::take(&mut open)));
-            }
+            close(&mut steps, &mut places, &mut open);
             steps.push_back(step);
         }
     }
-    if !open.is_empty() {
-        steps.push_back(Step::Write(open));
-    }
+    close(&mut steps, &mut places, &mut open);
     Work { steps, poisons }
+}
+
+/// Makes a step of the readings so far.
+fn close(steps: &mut VecDeque<Step>, places: &mut Vec<usize>, open: &mut Vec<Reading>) {
+    if !open.is_empty() {
+        let (places, open) = (std::mem::take(places), std::mem::take(open));
+        steps.push_back(Step::Write(places, open.into()));
+    }
 }
 
 impl Work {
@@ -230,31 +244,28 @@ impl Work {
     ) -> Result<(), Error> {
         while let Some(step) = self.steps.front() {
             match step {
-                Step::Write(write) => {
-                    let all = write.iter().map(|(_, reading)| reading.clone()).collect();
-                    match readings.write(all, durability) {
-                        Ok(()) => {
-                            figures.readings.fetch_add(write.len() as u64, Relaxed);
-                        }
-                        Err(error) if !error.is_of_the_reading() => return Err(error),
-                        Err(error) if write.len() == 1 => {
-                            self.poisons[write[0].0] = Some(poison_of(&error));
-                        }
-                        Err(_) => {
-                            self.split();
-                            continue;
-                        }
+                Step::Write(places, write) => match readings.write(Arc::clone(write), durability) {
+                    Ok(()) => {
+                        figures.readings.fetch_add(write.len() as u64, Relaxed);
                     }
-                }
+                    Err(error) if !error.is_of_the_reading() => return Err(error),
+                    Err(error) if write.len() == 1 => {
+                        self.poisons[places[0]] = Some(poison_of(&error));
+                    }
+                    Err(_) => {
+                        self.split();
+                        continue;
+                    }
+                },
                 Step::Arrive(at, device) => {
-                    figures.arrivals.fetch_add(1, Relaxed);
                     let done = readings.arrive(device).map(|_| ());
                     refuse_or_fail(&mut self.poisons[*at], done)?;
+                    figures.arrivals.fetch_add(1, Relaxed);
                 }
                 Step::Depart(at, device) => {
-                    figures.departures.fetch_add(1, Relaxed);
                     let done = readings.depart(device, durability).map(|_| ());
                     refuse_or_fail(&mut self.poisons[*at], done)?;
+                    figures.departures.fetch_add(1, Relaxed);
                 }
             }
             self.steps.pop_front();
@@ -262,12 +273,13 @@ impl Work {
         Ok(())
     }
 
-    /// Puts one step for each reading in the place of the first step.
+    /// Puts its two halves in the place of the first step.
     fn split(&mut self) {
-        if let Some(Step::Write(write)) = self.steps.pop_front() {
-            for one in write.into_iter().rev() {
-                self.steps.push_front(Step::Write(vec![one]));
-            }
+        if let Some(Step::Write(mut places, write)) = self.steps.pop_front() {
+            let (first, second) = write.split_at(write.len() / 2);
+            let rest = places.split_off(first.len());
+            self.steps.push_front(Step::Write(rest, second.into()));
+            self.steps.push_front(Step::Write(places, first.into()));
         }
     }
 }

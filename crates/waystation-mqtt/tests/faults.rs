@@ -37,7 +37,9 @@ impl log::Log for Acknowledged {
         let text = record.args().to_string();
         let topic = text.strip_prefix("acknowledged ");
         if let (Some(topic), Some(file)) = (topic, self.0.get()) {
-            writeln!(file.lock().unwrap(), "{topic}").unwrap();
+            // In one call, so that a kill leaves no line without its end.
+            let line = format!("{topic}\n");
+            file.lock().unwrap().write_all(line.as_bytes()).unwrap();
         }
     }
 

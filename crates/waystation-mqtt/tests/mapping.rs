@@ -121,6 +121,66 @@ async fn every_message_becomes_what_the_settings_say_in_5() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_message_longer_than_all_the_room_holds_nothing_up() {
+    let (broker_dir, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let broker = Broker::start(broker_dir.path(), "");
+    let readings = open(dir.path());
+    let limits = "payload_bytes_max = 70_000\nwaiting_bytes_max = 70_000";
+    let settings = broker.settings(&format!("{limits}\n{TOPICS}"));
+    let (_watcher, mut letters) = watch(broker.options("watcher"), "waystation/dead-letter").await;
+    let ingest = ingest(&settings, &readings).await;
+    // Subscriptions may follow the connection.
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let messages = [
+        ("json/car/s", "x".repeat(100_000)),
+        ("json/car/s", "x".repeat(69_000)),
+        ("json/car/s", "x".to_owned()),
+        ("json/car/s", r#"{"v":1,"t":1}"#.to_owned()),
+    ];
+    let messages = messages.map(|(topic, payload)| (topic.to_owned(), payload));
+    publish(broker.options("publisher"), messages.to_vec()).await;
+    let figures = ingest.figures().clone();
+    until("all is acknowledged", || figures.acknowledged() == 4).await;
+    assert_eq!(all(&readings, "car").len(), 1);
+    for (kind, bytes, quoted) in [
+        ("too_large", 100_000, serde_json::Value::Null),
+        ("payload", 69_000, serde_json::Value::Null),
+        ("payload", 1, "eA==".into()),
+    ] {
+        let (_, letter) = next(&mut letters).await;
+        let letter: serde_json::Value = serde_json::from_slice(&letter).unwrap();
+        assert_eq!(letter["kind"], kind);
+        assert_eq!(letter["payload_bytes"], bytes);
+        assert_eq!(letter["payload_base64"], quoted);
+    }
+    ingest.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_readings_of_a_batch_are_found_among_the_others() {
+    let (broker_dir, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let broker = Broker::start(broker_dir.path(), "");
+    let readings = open(dir.path());
+    let settings = broker.settings(&format!("batch_delay_ms = 200\n{TOPICS}"));
+    let ingest = ingest(&settings, &readings).await;
+    // Subscriptions may follow the connection.
+    tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+    let device = |at: usize| if at % 40 == 7 { "c:r" } else { "car" };
+    let message = |at: usize| {
+        let payload = format!(r#"{{"v":{at},"t":{at}}}"#);
+        (format!("json/{}/s", device(at)), payload)
+    };
+    publish(broker.options("publisher"), (0..200).map(message).collect()).await;
+    let figures = ingest.figures().clone();
+    until("all is acknowledged", || figures.acknowledged() == 200).await;
+    assert_eq!(figures.dead_letters(), 5);
+    let there: Vec<i64> = all(&readings, "car").iter().map(|row| row.1).collect();
+    let expected: Vec<i64> = (0..200).filter(|at| at % 40 != 7).collect();
+    assert_eq!(there, expected);
+    ingest.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_last_will_is_a_departure() {
     let (broker_dir, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let broker = Broker::start(broker_dir.path(), "");

@@ -13,7 +13,7 @@ use waystation::Extractor;
 /// The longest name of a sensor (bytes).
 pub const SENSOR_BYTES_MAX: usize = 255;
 /// The longest name of a device (bytes).
-pub(crate) const DEVICE_BYTES_MAX: usize = 1024;
+pub const DEVICE_BYTES_MAX: usize = 1024;
 /// Turns the order of signed numbers into the order of unsigned ones.
 const SIGN: u64 = 1 << 63;
 const TIME_BYTES: usize = 8;

@@ -27,7 +27,7 @@ mod window;
 
 pub use exposition::{Exposition, Histogram, Kind, Part};
 pub use json::{CSV_HEAD, WINDOW_CSV_HEAD};
-pub use key::{Layout, SENSOR_BYTES_MAX, Wrong};
+pub use key::{DEVICE_BYTES_MAX, Layout, SENSOR_BYTES_MAX, Wrong};
 pub use scan::{Page, SCANNED_MAX, SENSORS_MAX, Selection};
 pub use store::{Counts, Error, Readings, Tail, TailEvent};
 pub use value::{Unreadable, Value};

@@ -1,8 +1,8 @@
 //! Scans: the readings of a device, page by page, and the newest of each sensor.
 //!
 //! A scan goes sensor by sensor. It seeks to the first time it wants, reads to the last one, and seeks to the next sensor,
-//! so readings outside the range cost nothing. A page ends after a number of readings and names its last key; the next page
-//! begins behind it. No cursor is held between pages, so a slow client holds nothing.
+//! so readings outside the range cost nothing. A page ends after a number of readings, or of keys that it passed over, and
+//! names its last key; the next page begins behind it. No cursor is held between pages, so a slow client holds nothing.
 
 use crate::Reading;
 use crate::key::{Layout, push_time};
@@ -10,7 +10,7 @@ use crate::store::{Error, Readings};
 use crate::value::Value;
 use waystation::{DbIterator, IterOptions};
 
-/// Readings that one step of a scan looks at.
+/// Readings that one step of a scan looks at, and as many keys that it passes over.
 pub const SCANNED_MAX: usize = 20_000;
 /// Sensors of a device whose newest readings are told.
 pub const SENSORS_MAX: usize = 10_000;
@@ -26,7 +26,7 @@ pub struct Selection {
     pub sensor: Option<String>,
     /// From this time on.
     pub from: i64,
-    /// Before this time.
+    /// Before this time; [`i64::MAX`]: without an end.
     pub to: i64,
 }
 
@@ -55,7 +55,11 @@ impl Selection {
         let same = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|it| it == is);
         same(&self.device, &reading.device)
             && same(&self.sensor, &reading.sensor)
-            && (self.from..self.to).contains(&reading.time)
+            && self.holds(reading.time)
+    }
+
+    fn holds(&self, time: i64) -> bool {
+        time >= self.from && (time < self.to || self.to == i64::MAX)
     }
 
     fn device_name(&self) -> &str {
@@ -63,7 +67,7 @@ impl Selection {
     }
 }
 
-/// A part of a scan.
+/// A part of a scan. It may be empty and not be the last one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page<T> {
     /// What was found.
@@ -126,7 +130,7 @@ impl Readings {
             range.enter(&sensor);
             // The newest one before the end of the range; it may be older than its beginning, or another sensor's.
             cursor.seek_for_prev(&range.end)?;
-            if cursor.valid() && cursor.key() == range.end {
+            if cursor.valid() && cursor.key() == range.end && selection.to != i64::MAX {
                 cursor.prev()?;
             }
             if cursor.valid()
@@ -148,8 +152,8 @@ impl Readings {
         Ok(found)
     }
 
-    /// Shows every reading of `selection` behind the key `after` to `visit`, until it says stop. The last key seen then;
-    /// `None` at the end.
+    /// Shows every reading of `selection` behind the key `after` to `visit`, until it says stop or too many keys were passed
+    /// over. The last key seen then; `None` at the end.
     pub(crate) fn walk(
         &self,
         selection: &Selection,
@@ -160,22 +164,32 @@ impl Readings {
         let mut range = Range::new(layout, selection)?;
         let mut cursor = self.db().iter(IterOptions::prefix(range.prefix.clone()))?;
         start(&mut cursor, after)?;
+        let mut passed = 0;
         while cursor.valid() {
-            let Some((_, sensor, time)) = layout.parts(cursor.key()) else {
-                cursor.next()?;
-                continue;
-            };
-            if time < selection.from {
-                range.enter(sensor);
-                cursor.seek(&range.begin)?;
-            } else if time >= selection.to {
-                range.enter(sensor);
-                cursor.seek(&range.beyond)?;
-            } else {
-                if visit(sensor, time, cursor.value())? == Go::Stop {
-                    return Ok(Some(cursor.key().to_vec()));
+            let parts = layout.parts(cursor.key());
+            let go = match parts {
+                Some((_, sensor, time)) if selection.holds(time) => {
+                    visit(sensor, time, cursor.value())?
                 }
-                cursor.next()?;
+                _ if passed == SCANNED_MAX => Go::Stop,
+                _ => {
+                    passed += 1;
+                    Go::On
+                }
+            };
+            if go == Go::Stop {
+                return Ok(Some(cursor.key().to_vec()));
+            }
+            match parts {
+                Some((_, sensor, time)) if time < selection.from => {
+                    range.enter(sensor);
+                    cursor.seek(&range.begin)?;
+                }
+                Some((_, sensor, time)) if !selection.holds(time) => {
+                    range.enter(sensor);
+                    cursor.seek(&range.beyond)?;
+                }
+                _ => cursor.next()?,
             }
         }
         Ok(None)

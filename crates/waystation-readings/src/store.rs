@@ -2,7 +2,7 @@
 //!
 //! A write becomes one batch of the engine. When the engine has acknowledged it, the tail has it: followers see what was
 //! written through this door, in this process, in the order of the acknowledgements. The tail keeps a bounded number of
-//! batches, and a follower that falls behind loses the oldest and is told how many.
+//! batches, long ones in pieces, and a follower that falls behind loses the oldest and is told how many.
 
 use crate::key::{Layout, Wrong};
 use crate::value::Unreadable;
@@ -13,8 +13,10 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use waystation::{Db, DeviceError, DeviceInfo, Durability, Extractor, WriteBatch};
 
-/// Batches that the tail keeps for followers.
-const TAIL_BATCHES: usize = 256;
+/// Pieces that the tail keeps for followers: a batch, or as much of it
+const TAIL_PIECES: usize = 256;
+/// as has about so many bytes.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Why readings were not written or read.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -88,7 +90,7 @@ impl Readings {
             name: name.into(),
             db,
             layout: Layout::new(extractor),
-            tail: broadcast::channel(TAIL_BATCHES).0,
+            tail: broadcast::channel(TAIL_PIECES).0,
             counters: Arc::default(),
         }
     }
@@ -112,13 +114,18 @@ impl Readings {
     ///
     /// # Errors
     /// [`Error::Wrong`] if one has no key; [`Error::Engine`].
-    pub fn write(&self, readings: Vec<Reading>, durability: Durability) -> Result<(), Error> {
+    pub fn write(
+        &self,
+        readings: impl Into<Arc<[Reading]>>,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let readings = readings.into();
         if readings.is_empty() {
             return Ok(());
         }
         let mut batch = WriteBatch::new();
         let mut bytes = 0;
-        for reading in &readings {
+        for reading in &*readings {
             let key = self
                 .layout
                 .key(&reading.device, &reading.sensor, reading.time)?;
@@ -131,11 +138,24 @@ impl Readings {
         counters.readings.fetch_add(readings.len() as u64, Relaxed);
         counters.bytes.fetch_add(bytes as u64, Relaxed);
         counters.batches.fetch_add(1, Relaxed);
-        if self.tail.receiver_count() > 0 {
-            // Followers may have left since.
-            let _ = self.tail.send(readings.into());
-        }
+        self.show(readings, bytes);
         Ok(())
+    }
+
+    /// Shows followers, if there are any, what was written: a slow one holds no more memory than the pieces that are kept.
+    fn show(&self, readings: Arc<[Reading]>, bytes: usize) {
+        let pieces = bytes.div_ceil(PIECE_BYTES).max(1);
+        if self.tail.receiver_count() == 0 {
+            return;
+        }
+        // Followers may have left since.
+        if pieces == 1 {
+            let _ = self.tail.send(readings);
+            return;
+        }
+        for piece in readings.chunks(readings.len().div_ceil(pieces)) {
+            let _ = self.tail.send(piece.into());
+        }
     }
 
     /// Lets `device` depart. `false`: it had no data.
@@ -208,9 +228,9 @@ pub struct Tail {
 /// What a follower meets.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TailEvent {
-    /// Readings of the selection, written together.
+    /// Readings of the selection, of one piece of a batch.
     Readings(Vec<Reading>),
-    /// The follower was too slow: so many batches were passed over.
+    /// The follower was too slow: so many pieces were passed over.
     Lost(u64),
 }
 
@@ -219,14 +239,14 @@ impl Tail {
     pub async fn next(&mut self) -> Option<TailEvent> {
         loop {
             match self.receiver.recv().await {
-                Ok(batch) => {
-                    let chosen = batch.iter().filter(|it| self.selection.chooses(it));
+                Ok(piece) => {
+                    let chosen = piece.iter().filter(|it| self.selection.chooses(it));
                     let chosen: Vec<Reading> = chosen.cloned().collect();
                     if !chosen.is_empty() {
                         return Some(TailEvent::Readings(chosen));
                     }
                 }
-                Err(RecvError::Lagged(batches)) => return Some(TailEvent::Lost(batches)),
+                Err(RecvError::Lagged(pieces)) => return Some(TailEvent::Lost(pieces)),
                 Err(RecvError::Closed) => return None,
             }
         }

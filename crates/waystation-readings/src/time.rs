@@ -1,7 +1,7 @@
-//! Times: microseconds since 1970 in UTC, without leap seconds, and their form in RFC 3339.
+//! Times: microseconds since 1970 in UTC, without leap seconds, read from RFC 3339.
 
 /// Microseconds in a second.
-pub const SECOND: i64 = 1_000_000;
+const SECOND: i64 = 1_000_000;
 const DAY_SECONDS: i64 = 86_400;
 
 /// Now, by the wall clock.
@@ -97,19 +97,19 @@ fn offset_seconds(zone: &str) -> Option<i64> {
     Some(sign * (two(hours, 23)? * 3600 + two(minutes, 59)? * 60))
 }
 
-/// `time` in RFC 3339, in UTC, with microseconds.
-pub fn format(time: i64) -> String {
-    let (seconds, micros) = (time.div_euclid(SECOND), time.rem_euclid(SECOND));
-    let (year, month, day) = date(seconds.div_euclid(DAY_SECONDS));
-    let of_day = seconds.rem_euclid(DAY_SECONDS);
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// `time` in RFC 3339, in UTC, with microseconds.
+    fn format(time: i64) -> String {
+        let (seconds, micros) = (time.div_euclid(SECOND), time.rem_euclid(SECOND));
+        let (year, month, day) = date(seconds.div_euclid(DAY_SECONDS));
+        let of_day = seconds.rem_euclid(DAY_SECONDS);
+        let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z")
+    }
 
     #[test]
     fn known_times() {

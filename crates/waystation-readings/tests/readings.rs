@@ -7,7 +7,9 @@
 
 use std::sync::Arc;
 use waystation::{Db, DeviceOptions, Durability, Extractor, Options};
-use waystation_readings::{Error, Reading, Readings, Selection, TailEvent, Value, Window, Windows};
+use waystation_readings::{
+    Error, Reading, Readings, SCANNED_MAX, Selection, TailEvent, Value, Window, Windows,
+};
 
 const SAFE: Durability = Durability::ProcessCrash;
 
@@ -146,6 +148,35 @@ fn windows_are_the_same_however_pages_cut_them() {
 }
 
 #[test]
+fn the_first_and_the_last_time_are_found() {
+    let (_dir, readings) = open(Extractor::until(b':'));
+    let batch = [i64::MIN, i64::MAX].map(|time| reading("car", "s", time, 1.0));
+    readings.write(batch.to_vec(), SAFE).unwrap();
+    let selection = Selection::of("car");
+    let page = readings.page(&selection, None, 10).unwrap();
+    assert_eq!(page.rows, batch);
+    assert_eq!(readings.latest(&selection).unwrap(), batch[1..]);
+    assert!(selection.chooses(&batch[1]));
+}
+
+#[test]
+fn a_step_ends_among_keys_that_it_passes_over() {
+    let (_dir, readings) = open(Extractor::until(b':'));
+    let count = SCANNED_MAX + 5000;
+    let old = |at: usize| reading("car", &format!("a{at:06}"), 1, 1.0);
+    let mut batch: Vec<_> = (0..count).map(old).collect();
+    batch.push(reading("car", "b", 10, 1.0));
+    readings.write(batch, SAFE).unwrap();
+    let selection = Selection {
+        from: 5,
+        ..Selection::of("car")
+    };
+    let first = readings.page(&selection, None, 10).unwrap();
+    assert!(first.rows.is_empty() && first.next.is_some());
+    assert_eq!(all(&readings, &selection, 10), [("b".to_owned(), 10)]);
+}
+
+#[test]
 fn a_reading_that_comes_twice_overwrites_itself_and_departs_with_its_device() {
     let (_dir, readings) = open(Extractor::until(b':'));
     readings
@@ -194,4 +225,26 @@ async fn followers_see_what_they_chose_and_are_told_what_they_lost() {
     while let Some(event) = slow.next().await {
         assert!(matches!(event, TailEvent::Readings(_)));
     }
+}
+
+#[tokio::test]
+async fn a_long_batch_reaches_followers_whole_and_in_pieces() {
+    let (_dir, readings) = open(Extractor::until(b':'));
+    let mut tail = readings.tail(Selection::default());
+    let batch: Vec<_> = (0..10_000)
+        .map(|time| reading("car", "speed", time, 1.0))
+        .collect();
+    readings.write(batch.clone(), SAFE).unwrap();
+    drop(readings);
+    let (mut seen, mut events) = (Vec::new(), 0);
+    while let Some(event) = tail.next().await {
+        let TailEvent::Readings(piece) = event else {
+            panic!("{event:?}");
+        };
+        assert!(piece.len() < batch.len());
+        seen.extend(piece);
+        events += 1;
+    }
+    assert!(events > 1, "{events}");
+    assert_eq!(seen, batch);
 }

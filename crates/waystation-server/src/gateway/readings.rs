@@ -125,7 +125,11 @@ pub(super) async fn readings(call: Call, readings: Outcome<Readings>) -> Outcome
                     let page = readings.page(&selection, Some(&after), PAGE_ROWS);
                     page.map_err(failure)
                 };
-                page = app.run(next).await?;
+                // An empty page is not sent, so sending alone does not show that the client has gone.
+                page = tokio::select! {
+                    () = pages.gone() => return Ok(()),
+                    next = app.run(next) => next?,
+                };
             }
         };
         let written = written.await;
@@ -183,7 +187,11 @@ pub(super) async fn windows(call: Call, readings: Outcome<Readings>) -> Outcome<
                 if pages.send(lines.collect::<String>()).await.is_err() {
                     return Ok(());
                 }
-                (windows, rows) = app.run(step(windows, readings.clone())).await?;
+                // Windows may take many steps, and a client that has gone ends them.
+                (windows, rows) = tokio::select! {
+                    () = pages.gone() => return Ok(()),
+                    stepped = app.run(step(windows, readings.clone())) => stepped?,
+                };
             }
             Ok(())
         };

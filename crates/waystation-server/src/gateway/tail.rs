@@ -51,7 +51,7 @@ async fn follow(mut tail: Tail, pages: &Pages, mut stopping: watch::Receiver<boo
 
 fn written(event: &TailEvent) -> String {
     match event {
-        TailEvent::Lost(batches) => format!("event: lost\ndata: {{\"batches\":{batches}}}\n\n"),
+        TailEvent::Lost(pieces) => format!("event: lost\ndata: {{\"pieces\":{pieces}}}\n\n"),
         TailEvent::Readings(readings) => {
             let mut text = "event: readings\n".to_owned();
             for reading in readings {
