@@ -270,11 +270,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<'_, S> {
 
     /// Answers `WAITAOF`: whether the writes are durable here, and on how many replicas.
     async fn say_durable(&mut self, millis: u64, out: &mut Out) {
-        let store = &self.shared.stores[self.session.client.database];
+        // The client may have written to each of them.
+        let shared = self.shared;
+        let sync = async {
+            for store in &shared.stores {
+                store.sync().await?;
+            }
+            Ok::<(), waystation::Error>(())
+        };
         let synced = if millis == 0 {
-            Ok(store.sync().await)
+            Ok(sync.await)
         } else {
-            timeout(Duration::from_millis(millis), store.sync()).await
+            timeout(Duration::from_millis(millis), sync).await
         };
         if let Ok(Err(error)) = synced {
             out.error(&Failure::from(error).0);

@@ -34,6 +34,7 @@ pub(crate) const NOT_INTEGER: Failure = Failure::new("ERR value is not an intege
 pub(crate) const NOT_FLOAT: Failure = Failure::new("ERR value is not a valid float");
 pub(crate) const WRONG_TYPE: Failure =
     Failure::new("WRONGTYPE Operation against a key holding the wrong kind of value");
+pub(crate) const TOO_LONG: Failure = Failure::new("ERR the key is too long");
 pub(crate) const NO_KEY: Failure = Failure::new("ERR no such key");
 
 /// The engine's errors, by what a client can do about them.

@@ -1,7 +1,8 @@
 //! Entries of a range of the engine's keys, with writes that are not committed among them.
 
 use crate::failure::Outcome;
-use crate::work::{Overlay, is_hidden};
+use crate::ranges::Ranges;
+use crate::work::Overlay;
 use std::ops::Bound;
 use waystation::DbIterator;
 
@@ -20,7 +21,8 @@ pub(crate) struct Scan {
     /// Writes of the run in the range, in the scan's order; `None`: deleted.
     written: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     at: usize,
-    hidden: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// Ranges that the run deleted.
+    hidden: Ranges,
     shown: Shown,
     is_begun: bool,
 }
@@ -33,14 +35,14 @@ impl Scan {
         is_backward: bool,
     ) -> Self {
         let mut written = Vec::new();
-        let mut hidden = Vec::new();
+        let mut hidden = Ranges::default();
         if let Some(overlay) = overlay
             && upper.as_ref().is_none_or(|upper| *upper > lower)
         {
+            hidden = overlay.ranges.between(&lower, upper.as_deref());
             let end = upper.map_or(Bound::Unbounded, Bound::Excluded);
             let entries = overlay.keys.range((Bound::Included(lower), end));
             written.extend(entries.map(|(key, value)| (key.clone(), value.clone())));
-            hidden.clone_from(&overlay.ranges);
         }
         if is_backward {
             written.reverse();
@@ -110,7 +112,7 @@ impl Scan {
                 (Some(stored), written)
                     if written.is_none_or(|it| self.is_before(stored, &it.0)) =>
                 {
-                    if is_hidden(&self.hidden, stored) {
+                    if self.hidden.have(stored) {
                         self.step()?;
                         continue;
                     }

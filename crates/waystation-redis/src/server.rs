@@ -211,14 +211,6 @@ impl Handle {
             buffers_bytes: shared.held.load(SeqCst),
         }
     }
-
-    /// Tells transactions that watch keys that something else than a Redis client wrote to a database.
-    pub fn note_written(&self, database: &str) {
-        let stores = self.shared.stores.iter();
-        stores
-            .filter(|it| it.name == database)
-            .for_each(|it| it.note_all_written());
-    }
 }
 
 /// A server that listens.
@@ -237,9 +229,7 @@ impl Server {
     /// [`ServerError`].
     pub async fn bind(settings: Settings, databases: Vec<Database>) -> Result<Self, ServerError> {
         let address = settings.listen;
-        if settings.live.users.is_empty() && !address.ip().is_loopback() {
-            return Err(ServerError::NoPassword(address));
-        }
+        settings.live.check(address)?;
         if databases.is_empty() {
             return Err(ServerError::NoDatabase);
         }
@@ -357,6 +347,10 @@ impl Server {
         let acceptor = self.acceptor.clone();
         let begin = live.stall_timeout;
         tokio::spawn(async move {
+            let _present = Present {
+                shared: &shared,
+                info: &info,
+            };
             match acceptor {
                 None => connection::converse(stream, &shared, client).await,
                 Some(acceptor) => match timeout(begin, acceptor.accept(stream)).await {
@@ -365,8 +359,19 @@ impl Server {
                     Err(_) => log::debug!("a Redis client did not begin TLS in time"),
                 },
             }
-            shared.leave(&info);
         });
+    }
+}
+
+/// A client that is connected, until this is dropped: a command that panics must not leave one behind.
+struct Present<'a> {
+    shared: &'a Shared,
+    info: &'a Info,
+}
+
+impl Drop for Present<'_> {
+    fn drop(&mut self) {
+        self.shared.leave(self.info);
     }
 }
 

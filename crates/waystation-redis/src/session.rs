@@ -5,7 +5,7 @@
 //! durable. A key that another connection holds ends the batch, and a new one begins.
 
 use crate::client::{After, Client, Replies};
-use crate::commands::{Call, Holding, Run, Spec, find};
+use crate::commands::{Call, Holding, Run, Spec, find, is};
 use crate::failure::{Failure, Outcome};
 use crate::resp::{Limits, Out, Parsed, Parser, ProtocolError};
 use crate::server::Shared;
@@ -22,8 +22,10 @@ const BATCH_BYTES: usize = 1 << 20;
 const ANSWER_BYTES: usize = 256 << 10;
 /// The commands of one transaction (bytes of their arguments).
 const TRANSACTION_BYTES_MAX: usize = 64 << 20;
-/// What one argument of a transaction takes beside its bytes.
+/// What an argument that is kept takes beside its bytes.
 const ARGUMENT_BYTES: usize = 32;
+/// Commands of up to so many arguments need no memory of their own for them.
+const ARGUMENTS_FEW: usize = 8;
 
 /// A client's commands, and where they are.
 pub(crate) struct Session {
@@ -31,6 +33,12 @@ pub(crate) struct Session {
     parser: Parser,
     /// Answers to writes that are not committed: places in the output.
     pending: Vec<(usize, usize)>,
+    /// The stripes of a command: one piece of memory for all commands of a run.
+    stripes: Vec<(usize, bool)>,
+    /// The command that `CLIENT LIST` shows.
+    noted: &'static str,
+    /// The commands of a transaction that it shows.
+    noted_queued: Option<usize>,
 }
 
 /// What came of a run.
@@ -64,13 +72,20 @@ impl Session {
             client,
             parser: Parser::default(),
             pending: Vec::new(),
+            stripes: Vec::new(),
+            noted: "",
+            noted_queued: None,
         }
     }
 
     /// Memory that it keeps (bytes).
     pub(crate) fn held_bytes(&self) -> usize {
-        let queued = self.client.transaction.as_ref().map_or(0, |it| it.bytes);
-        self.parser.held_bytes() + queued
+        let client = &self.client;
+        let queued = client.transaction.as_ref().map_or(0, |it| it.bytes);
+        let watched = client.watched.iter().map(|it| &it.1);
+        let names = watched.chain(&client.channels).chain(&client.patterns);
+        let kept: usize = names.map(|it| it.len() + ARGUMENT_BYTES).sum();
+        self.parser.held_bytes() + queued + kept
     }
 
     /// Carries out whole commands at the head of `input`, as many as make one run.
@@ -97,8 +112,20 @@ impl Session {
                 Err(error) => break Some(error),
                 Ok(Parsed::Incomplete) => break None,
                 Ok(Parsed::Command(length)) => {
-                    let args: Vec<&[u8]> = parser.arguments(rest).collect();
-                    self.command(shared, &mut work, &args, out, &mut ran);
+                    let arguments = parser.arguments(rest);
+                    let count = arguments.len();
+                    let mut few = [b"".as_slice(); ARGUMENTS_FEW];
+                    let many: Vec<&[u8]>;
+                    let args = if count <= ARGUMENTS_FEW {
+                        for (place, argument) in few.iter_mut().zip(arguments) {
+                            *place = argument;
+                        }
+                        &few[..count]
+                    } else {
+                        many = arguments.collect();
+                        &many[..]
+                    };
+                    self.command(shared, &mut work, args, out, &mut ran);
                     ran.consumed += length;
                     ran.commands += 1;
                 }
@@ -112,6 +139,8 @@ impl Session {
             }
         };
         self.parser = parser;
+        self.stripes = Vec::new();
+        self.note_queued();
         self.commit(&mut work, out, &mut ran);
         shared.commands.fetch_add(ran.commands as u64, Relaxed);
         (ran, refused)
@@ -150,13 +179,18 @@ impl Session {
             }
         };
         self.note(spec);
-        let mut stripes = self.stripes(work.store, spec, args);
+        if self.commits_first(spec) {
+            self.commit(work, out, ran);
+        }
+        let mut stripes = std::mem::take(&mut self.stripes);
+        self.find_stripes(work.store, spec, args, &mut stripes);
         if !work.try_hold(&stripes) {
             self.commit(work, out, ran);
             work.hold_all(&mut stripes);
         }
-        // The commit may have made answers longer.
-        let begun = begun.max(out.bytes.len());
+        self.stripes = stripes;
+        // A commit that failed has put refusals, shorter or longer, in the place of answers.
+        let begun = out.bytes.len();
         let mut call = Call {
             work,
             out,
@@ -177,6 +211,9 @@ impl Session {
     fn admit(&mut self, args: &[&[u8]], out: &mut Out) -> Outcome<Option<&'static Spec>> {
         let client = &mut self.client;
         let Some(spec) = find(args[0]) else {
+            if HTTP.iter().any(|it| is(args[0], it)) {
+                client.after = After::Close;
+            }
             return Err(if client.user.is_some() {
                 unknown(args)
             } else {
@@ -220,17 +257,33 @@ impl Session {
         Ok(None)
     }
 
+    /// Whether what was sent before a command has to be committed when it is carried out. Devices, messages and other
+    /// databases are no part of the batch, and what this client itself changed undoes its watch as well.
+    fn commits_first(&self, spec: &Spec) -> bool {
+        match spec.name {
+            "WATCH" | "PUBLISH" | "FLUSHALL" => true,
+            "EXEC" => !self.client.watched.is_empty(),
+            name => name.starts_with("DEVICE."),
+        }
+    }
+
     /// The stripes that a command holds; a transaction, those of all its commands and of what it watches.
-    fn stripes(&self, store: &Store, spec: &Spec, args: &[&[u8]]) -> Vec<(usize, bool)> {
-        let mut stripes = Vec::new();
+    fn find_stripes(
+        &self,
+        store: &Store,
+        spec: &Spec,
+        args: &[&[u8]],
+        stripes: &mut Vec<(usize, bool)>,
+    ) {
+        stripes.clear();
         if spec.name != "EXEC" {
-            add_stripes(store, spec, args, &mut stripes);
-            return stripes;
+            add_stripes(store, spec, args, stripes);
+            return;
         }
         for queued in self.client.transaction.iter().flat_map(|it| &it.commands) {
             let args: Vec<&[u8]> = queued.iter().map(|it| &it[..]).collect();
             if let Some(spec) = find(args[0]) {
-                add_stripes(store, spec, &args, &mut stripes);
+                add_stripes(store, spec, &args, stripes);
             }
         }
         let watched = self.client.watched.iter();
@@ -239,12 +292,22 @@ impl Session {
         // A stripe that is first shared and then held alone would wait for itself.
         stripes.sort_unstable_by_key(|(stripe, alone)| (*stripe, !alone));
         stripes.dedup_by_key(|it| it.0);
-        stripes
     }
 
-    fn note(&self, spec: &'static Spec) {
-        let mut shown = crate::store::lock(&self.client.info.shown);
-        shown.command = spec.name;
+    fn note(&mut self, spec: &'static Spec) {
+        if self.noted != spec.name {
+            self.noted = spec.name;
+            crate::store::lock(&self.client.info.shown).command = spec.name;
+        }
+    }
+
+    fn note_queued(&mut self) {
+        let transaction = self.client.transaction.as_ref();
+        let queued = transaction.map(|it| it.commands.len());
+        if self.noted_queued != queued {
+            self.noted_queued = queued;
+            crate::store::lock(&self.client.info.shown).queued = queued;
+        }
     }
 
     /// Takes an answer back that the client does not want.
@@ -275,17 +338,25 @@ const WHILE_LISTENING: [&str; 7] = [
 /// What is not put off in a transaction.
 const AT_ONCE: [&str; 6] = ["MULTI", "EXEC", "DISCARD", "WATCH", "QUIT", "RESET"];
 
+/// How a browser's request begins, and a header that each has. A page must not give commands in the lines behind them.
+const HTTP: [&str; 2] = ["POST", "Host:"];
+
 const NO_AUTH: Failure = Failure::new("NOAUTH Authentication required.");
 
-/// Puts a refusal in the place of each of these answers.
+/// Puts a refusal in the place of each of these answers, which are in order.
 pub(crate) fn refuse(out: &mut Out, places: &mut Vec<(usize, usize)>, failure: &Failure) {
     let mut refusal = Out::default();
     refusal.error(&failure.0);
-    for (start, end) in places.drain(..).rev() {
-        if start < end {
-            out.bytes.splice(start..end, refusal.bytes.iter().copied());
-        }
+    let mut answers = Vec::with_capacity(out.bytes.len());
+    let mut copied = 0;
+    // A client that wants no answers has some of no bytes.
+    for (start, end) in places.drain(..).filter(|(start, end)| start < end) {
+        answers.extend_from_slice(&out.bytes[copied..start]);
+        answers.extend_from_slice(&refusal.bytes);
+        copied = end;
     }
+    answers.extend_from_slice(&out.bytes[copied..]);
+    out.bytes = answers;
 }
 
 fn add_stripes(store: &Store, spec: &Spec, args: &[&[u8]], stripes: &mut Vec<(usize, bool)>) {
@@ -337,4 +408,20 @@ pub(crate) fn note_user(call: &mut Call<'_, '_>, user: Arc<crate::users::User>) 
         .user
         .clone_from(&user.name);
     call.client.user = Some(user);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_take_the_places_of_answers() {
+        let mut out = Out::default();
+        out.bytes
+            .extend_from_slice(b"+OK\r\n:1\r\n$9\r\nlong text\r\n+OK\r\n");
+        let mut places = vec![(0, 5), (9, 9), (9, 24)];
+        refuse(&mut out, &mut places, &Failure::new("ERR no"));
+        assert_eq!(out.bytes, b"-ERR no\r\n:1\r\n-ERR no\r\n+OK\r\n");
+        assert!(places.is_empty());
+    }
 }

@@ -1,5 +1,6 @@
 //! What a server is told.
 
+use crate::server::ServerError;
 use crate::users::Users;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -68,6 +69,19 @@ impl Default for Live {
             answer_bytes_max: 64 << 20,
             buffers_bytes_max: 256 << 20,
         }
+    }
+}
+
+impl Live {
+    /// Refuses to serve without a password where other machines reach the server.
+    ///
+    /// # Errors
+    /// [`ServerError::NoPassword`].
+    pub fn check(&self, address: SocketAddr) -> Result<(), ServerError> {
+        if self.users.is_empty() && !address.ip().is_loopback() {
+            return Err(ServerError::NoPassword(address));
+        }
+        Ok(())
     }
 }
 

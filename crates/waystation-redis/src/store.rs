@@ -201,10 +201,14 @@ impl Store {
 
     /// Syncs if something was committed since the last time.
     pub(crate) async fn sync_if_dirty(&self) -> Synced {
-        if self.is_dirty.swap(false, SeqCst) {
-            self.sync().await?;
+        if !self.is_dirty.swap(false, SeqCst) {
+            return Ok(());
         }
-        Ok(())
+        let synced = self.sync().await;
+        if synced.is_err() {
+            self.is_dirty.store(true, SeqCst);
+        }
+        synced
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who may do what: users with passwords, and rights for keys that begin with a prefix.
 
-use crate::commands::{Access, Spec};
+use crate::commands::{Access, Holding, Spec};
 use crate::failure::{Failure, Outcome};
 use std::sync::Arc;
 
@@ -146,8 +146,9 @@ impl User {
             Access::Depart => |it| it.depart,
             Access::Read | Access::ReadMany => |it| it.read,
             Access::Control | Access::Open => return Ok(()),
-            Access::Put | Access::Set => |it| it.write,
-            // They tell something of what was there.
+            Access::Put => |it| it.write,
+            Access::Set if spec.holding(args) == Holding::Shared => |it| it.write,
+            // They tell something of what was there, as does `SET` with some options.
             _ => |it| it.write && it.read,
         };
         if spec.is_about_all() && !self.may(b"", needed) {
@@ -192,6 +193,16 @@ mod tests {
         assert!(!may(&[b"GET", b"bus1:x"]) && !may(&[b"MGET", b"car1", b"bus"]));
         assert!(!may(&[b"KEYS", b"*"]) && !may(&[b"FLUSHDB"]) && !may(&[b"CONFIG", b"GET", b"x"]));
         assert!(!may(&[b"DEVICE.DEPART", b"car1"]));
+        let writer = User {
+            rights: vec![Right {
+                read: false,
+                ..user.rights[0].clone()
+            }],
+            ..user.clone()
+        };
+        let may_write = |args: &[&[u8]]| writer.check(find(args[0]).unwrap(), args).is_ok();
+        assert!(may_write(&[b"SET", b"car1:x", b"1", b"EX", b"5"]));
+        assert!(!may_write(&[b"SET", b"car1:x", b"1", b"GET"]));
         let users = Users::new([user]);
         assert!(users.check(b"ann", b"secret").is_ok());
         assert!(users.check(b"ann", b"wrong").is_err() && users.check(b"bob", b"secret").is_err());

@@ -9,22 +9,23 @@
 //! the run sees what it wrote.
 
 use crate::encoding::Tag;
-use crate::failure::{Outcome, WRONG_TYPE};
+use crate::failure::{Outcome, TOO_LONG, WRONG_TYPE};
 use crate::head::{self, Head, Kind};
+use crate::ranges::Ranges;
 use crate::scan::Scan;
 use crate::store::{Hold, STRIPES, Store};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::Ordering::SeqCst;
-use waystation::{IterOptions, WriteBatch};
+use waystation::{IterOptions, KEY_BYTES_MAX, WriteBatch};
 
 /// Writes that are not committed, sorted.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay {
     /// The last write of each key; `None`: it was deleted.
     pub(crate) keys: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    /// Ranges that were deleted (no end: to the last key). Keys in `keys` were written later.
-    pub(crate) ranges: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    /// Ranges that were deleted. Keys in `keys` were written later.
+    pub(crate) ranges: Ranges,
 }
 
 impl Overlay {
@@ -33,6 +34,9 @@ impl Overlay {
     }
 
     fn delete_range(&mut self, start: &[u8], end: Option<&[u8]>) {
+        if end.is_some_and(|end| end <= start) {
+            return;
+        }
         let end_bound = end.map_or(Bound::Unbounded, Bound::Excluded);
         let range = (Bound::Included(start), end_bound);
         let hidden: Vec<Vec<u8>> = self
@@ -43,7 +47,7 @@ impl Overlay {
         for key in hidden {
             self.keys.remove(&key);
         }
-        self.ranges.push((start.to_vec(), end.map(<[u8]>::to_vec)));
+        self.ranges.add(start, end);
     }
 
     /// What it says of `key`; `None`: nothing.
@@ -52,15 +56,8 @@ impl Overlay {
         if let Some(value) = self.keys.get(key) {
             return Some(value.as_deref());
         }
-        is_hidden(&self.ranges, key).then_some(None)
+        self.ranges.have(key).then_some(None)
     }
-}
-
-/// Whether `key` lies in one of the ranges.
-pub(crate) fn is_hidden(ranges: &[(Vec<u8>, Option<Vec<u8>>)], key: &[u8]) -> bool {
-    ranges
-        .iter()
-        .any(|(start, end)| key >= &start[..] && end.as_ref().is_none_or(|end| key < &end[..]))
 }
 
 /// The work of one run.
@@ -252,6 +249,10 @@ impl<'s> Work<'s> {
     fn fill(&mut self, key: &[u8], tag: Tag, under: &[u8]) -> Outcome {
         self.store.encoding.base(key, &mut self.key)?;
         self.store.encoding.extend(&mut self.key, tag, under);
+        // The engine would refuse the whole run.
+        if self.key.len() > KEY_BYTES_MAX {
+            return Err(TOO_LONG);
+        }
         Ok(())
     }
 
@@ -265,10 +266,14 @@ impl<'s> Work<'s> {
 
     /// The head of `key`, unless the key is over.
     pub(crate) fn head(&mut self, key: &[u8]) -> Outcome<Option<Head>> {
+        let now = self.now;
+        Ok(self.stored_head(key)?.filter(|it| !it.is_over(now)))
+    }
+
+    /// The head of `key`, which may be over.
+    fn stored_head(&mut self, key: &[u8]) -> Outcome<Option<Head>> {
         self.fill(key, Tag::Head, b"")?;
-        let bytes = self.get()?;
-        let head = bytes.and_then(Head::read);
-        Ok(head.filter(|it| !it.is_over(self.now)))
+        Ok(self.get()?.and_then(Head::read))
     }
 
     /// The head of `key`, which has to be of this kind if there is one.
@@ -331,16 +336,19 @@ impl<'s> Work<'s> {
     /// Clears what lies under a key that has no head, if anything does: the rest of a collection that was overwritten.
     /// Samples without a head are a series.
     pub(crate) fn begin_collection(&mut self, key: &[u8]) -> Outcome {
-        if self.has_samples(key)? {
+        if self.head_or_samples(key)?.is_some() {
             return Err(WRONG_TYPE);
         }
         let (lower, upper) = self.under(key)?;
         self.clear(&lower, &upper)
     }
 
-    /// The same for a series, which keeps samples that are there.
+    /// The same for a series, which keeps samples that are there, unless they are those of a key that is over.
     pub(crate) fn begin_series(&mut self, key: &[u8]) -> Outcome {
-        let (lower, _) = self.under(key)?;
+        let (lower, end) = self.under(key)?;
+        if self.stored_head(key)?.is_some() {
+            return self.clear(&lower, &end);
+        }
         let upper = self.engine_key(key, Tag::Sample, b"")?;
         self.clear(&lower, &upper)
     }
@@ -361,8 +369,9 @@ impl<'s> Work<'s> {
 
     /// The head of `key`; if it has none but samples, a series' head.
     pub(crate) fn head_or_samples(&mut self, key: &[u8]) -> Outcome<Option<Head>> {
-        if let Some(head) = self.head(key)? {
-            return Ok(Some(head));
+        if let Some(head) = self.stored_head(key)? {
+            // Samples under a head that is over are over with it.
+            return Ok(Some(head).filter(|it| !it.is_over(self.now)));
         }
         Ok(self.has_samples(key)?.then(|| Head::plain(Kind::Series)))
     }

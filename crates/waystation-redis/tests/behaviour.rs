@@ -150,6 +150,50 @@ fn a_device_moves_through_clients() {
     assert_eq!(to.say("GET car1:speed").text(), "50");
 }
 
+/// The device takes no writes, so that batches with one are refused.
+#[test]
+fn a_refused_batch_refuses_what_was_sent_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.client();
+    client.say("SELECT fleet");
+    client.ask(&["SET", "car1:speed", &"5".repeat(1000)]);
+    client.say("SET car1:over 1 PX 300");
+    client.say("SET car2:over 1 PX 400");
+    client.say("DEVICE.EXPORT car1 south");
+    for (then, answer) in [
+        ("WATCH other", ok()),
+        ("PUBLISH news x", Answer::Integer(0)),
+        ("GET other", Answer::Null),
+    ] {
+        let then: Vec<&str> = then.split(' ').collect();
+        let pipeline = [encode(&["GETSET", "car1:speed", "6"]), encode(&then)].concat();
+        client.stream.write_all(&pipeline).unwrap();
+        assert!(error(&client.read()).starts_with("TRYAGAIN"), "{then:?}");
+        assert_eq!(client.read(), answer, "{then:?}");
+    }
+    assert_eq!(client.say("GET car1:speed").text().len(), 1000);
+    // A key that cannot be deleted keeps no later one from it.
+    sleep(Duration::from_millis(2800));
+    assert_eq!(served.fleet.get(b"car2:over\0\0").unwrap(), None);
+}
+
+#[test]
+fn a_transaction_sees_own_changes_that_came_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.client();
+    let pipeline: Vec<u8> = ["WATCH a", "SET a 1", "MULTI", "GET a", "EXEC"]
+        .iter()
+        .flat_map(|it| encode(&it.split(' ').collect::<Vec<_>>()))
+        .collect();
+    client.stream.write_all(&pipeline).unwrap();
+    for _ in 0..4 {
+        client.read();
+    }
+    assert_eq!(client.read(), Answer::Null);
+}
+
 #[test]
 fn series_answer_ranges_and_windows() {
     let directory = tempfile::tempdir().unwrap();
@@ -485,6 +529,40 @@ fn hostile_clients_disturb_no_other() {
     let refused = error(&crowd.last_mut().unwrap().read()).to_owned();
     assert!(refused.contains("max number of clients"), "{refused}");
     check("a crowd");
+}
+
+#[test]
+fn a_page_gives_no_commands_through_a_browser() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut browser = served.client();
+    let request = b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\nSET a 2\r\n";
+    browser.stream.write_all(request).unwrap();
+    assert!(error(&browser.read()).contains("unknown command"));
+    assert_eq!(browser.try_read(), None);
+    assert_eq!(served.client().say("EXISTS a"), Answer::Integer(0));
+}
+
+#[test]
+fn a_transaction_that_gathers_is_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let (mut one, mut other) = (served.client(), served.client());
+    one.say("MULTI");
+    one.say("SET a 1");
+    assert!(
+        other
+            .say("CLIENT LIST")
+            .text()
+            .contains("multi=1 cmd=multi")
+    );
+    one.say("EXEC");
+    assert!(
+        other
+            .say("CLIENT LIST")
+            .text()
+            .contains("multi=-1 cmd=exec")
+    );
 }
 
 fn calm_value(served: &Served) {

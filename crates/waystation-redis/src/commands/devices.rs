@@ -1,22 +1,25 @@
 //! Devices: who is here, how they leave, and how they move to another engine.
 //!
-//! What these commands do is done at once and is no part of the run's batch; so the batch is committed first. They are
-//! refused in transactions.
+//! What these commands do is done at once and is no part of the run's batch; so the session commits the batch first. They
+//! are refused in transactions.
 
+use super::multi::make_durable;
 use super::{Call, text};
 use crate::failure::{Failure, Outcome};
 use std::io::Read;
-use waystation::{DeviceInfo, DeviceLevel, Durability, Export, Extractor, Receipt, Refusal};
+use waystation::{DeviceInfo, DeviceLevel, Durability, Export, Receipt, Refusal};
 
-/// The extractor of the database, after what was written before.
-fn begin(call: &mut Call<'_, '_>) -> Outcome<Extractor> {
+/// Refuses what is about devices in a transaction, and in a database that has none.
+fn begin(call: &Call<'_, '_>) -> Outcome {
     if call.client.is_executing {
         return Err(Failure::new("ERR a device changes in no transaction"));
     }
-    call.work.commit()?;
-    call.work.store.extractor.ok_or(Failure::new(
-        "ERR this database keeps no devices apart: give it an extractor when it is made",
-    ))
+    if call.work.store.extractor.is_none() {
+        return Err(Failure::new(
+            "ERR this database keeps no devices apart: give it an extractor when it is made",
+        ));
+    }
+    Ok(())
 }
 
 fn show(call: &mut Call<'_, '_>, device: &DeviceInfo, name: &[u8]) {
@@ -56,6 +59,7 @@ pub(super) fn list(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
         if let Some(name) = name.filter(fits) {
             call.out.bulk(&name);
             found += 1;
+            call.shared.check_answer(call.out.bytes.len() - begun)?;
         }
     }
     call.out.end_array(begun, found);
@@ -95,6 +99,7 @@ pub(super) fn depart(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
         }
     }
     call.work.store.note_all_written();
+    make_durable(call, call.work.store)?;
     call.out.integer(departed);
     Ok(())
 }
@@ -117,7 +122,11 @@ pub(super) fn export(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
             break;
         }
         stream.extend_from_slice(&piece[..length]);
-        call.shared.check_answer(stream.len())?;
+        if call.shared.check_answer(stream.len()).is_err() {
+            return Err(Failure::new(
+                "ERR the device is frozen, and its stream is longer than the server allows: raise answer_bytes_max and export it again",
+            ));
+        }
     }
     call.out.bulk(&stream);
     Ok(())
@@ -148,6 +157,7 @@ pub(super) fn complete(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
         .map_err(|error| Failure::of(format!("ERR this is no receipt: {error}")))?;
     call.work.store.db.devices().complete(&receipt)?;
     call.work.store.note_all_written();
+    make_durable(call, call.work.store)?;
     call.out.ok();
     Ok(())
 }
@@ -158,6 +168,7 @@ pub(super) fn abort(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     let refusal = Refusal::from_bytes(args[1])
         .map_err(|error| Failure::of(format!("ERR this is no refusal: {error}")))?;
     call.work.store.db.devices().abort(&refusal)?;
+    make_durable(call, call.work.store)?;
     call.out.ok();
     Ok(())
 }

@@ -72,6 +72,7 @@ pub(super) fn hget(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 
 pub(super) fn hmget(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     let is_there = head(call, args[1])?.is_some();
+    let begun = call.out.bytes.len();
     call.out.array(args.len() - 2);
     for field in &args[2..] {
         let value = if is_there {
@@ -80,6 +81,7 @@ pub(super) fn hmget(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
             None
         };
         call.out.bulk_or_null(value.as_deref());
+        call.shared.check_answer(call.out.bytes.len() - begun)?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Keys of any kind: whether they exist, what they are, how long they live.
 
-use super::{Call, integer, is, scans};
+use super::{Call, check_keys, integer, is, scans};
 use crate::encoding::Tag;
 use crate::failure::{Failure, NO_KEY, Outcome, SYNTAX};
 use crate::head::{Head, Kind};
@@ -8,6 +8,7 @@ use crate::number::parse_integer;
 use crate::times::{MILLIS, MILLIS_AT, SECONDS, SECONDS_AT, Unit};
 
 pub(super) fn del(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
+    check_keys(call, args[1..].iter().copied())?;
     let mut deleted = 0;
     for key in &args[1..] {
         if let Some(head) = call.work.head_or_samples(key)? {
@@ -78,7 +79,7 @@ fn may_change(conditions: &[&[u8]], before: Option<u64>, over_at: u64) -> Outcom
 
 fn expire_by(call: &mut Call<'_, '_>, args: &[&[u8]], unit: Unit, command: &str) -> Outcome {
     let over_at = unit.time(args[2], call.work.now, command)?;
-    let head = call.work.head(args[1])?;
+    let head = call.work.head_or_samples(args[1])?;
     let before = head.as_ref().and_then(|it| it.over_at);
     let is_allowed = may_change(&args[3..], before, over_at)?;
     let changed = head.filter(|_| is_allowed);
@@ -116,7 +117,7 @@ pub(super) fn persist(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 
 /// Says when a key is over: -2, there is none; -1, never.
 fn time_left(call: &mut Call<'_, '_>, key: &[u8], say: impl Fn(u64, u64) -> u64) -> Outcome {
-    let left = match call.work.head(key)? {
+    let left = match call.work.head_or_samples(key)? {
         None => -2,
         Some(head) => head
             .over_at
@@ -155,7 +156,7 @@ pub(super) fn flush(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 
 /// Copies all that lies under `source` to `target`.
 fn copy_to(call: &mut Call<'_, '_>, source: &[u8], target: &[u8], head: &Head) -> Outcome {
-    if let Some(old) = call.work.head(target)? {
+    if let Some(old) = call.work.head_or_samples(target)? {
         call.work.remove(target, old.kind)?;
     }
     if head.kind != Kind::String {
@@ -181,8 +182,8 @@ fn copy_to(call: &mut Call<'_, '_>, source: &[u8], target: &[u8], head: &Head) -
 
 fn rename_to(call: &mut Call<'_, '_>, args: &[&[u8]], only_new: bool) -> Outcome<bool> {
     let (source, target) = (args[1], args[2]);
-    let head = call.work.head(source)?.ok_or(NO_KEY)?;
-    if only_new && call.work.head(target)?.is_some() {
+    let head = call.work.head_or_samples(source)?.ok_or(NO_KEY)?;
+    if only_new && call.work.head_or_samples(target)?.is_some() {
         return Ok(false);
     }
     if source != target {
@@ -227,8 +228,8 @@ pub(super) fn copy(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
             "ERR source and destination objects are the same",
         ));
     }
-    let head = call.work.head(source)?;
-    let is_taken = !replaces && call.work.head(target)?.is_some();
+    let head = call.work.head_or_samples(source)?;
+    let is_taken = !replaces && call.work.head_or_samples(target)?.is_some();
     let copied = head.filter(|_| !is_taken);
     if let Some(head) = &copied {
         copy_to(call, source, target, head)?;
@@ -263,7 +264,7 @@ pub(super) fn object(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
         return Ok(());
     }
     let key = *args.get(2).ok_or_else(|| Failure::arguments("object"))?;
-    let Some(head) = call.work.head(key)? else {
+    let Some(head) = call.work.head_or_samples(key)? else {
         call.out.null();
         return Ok(());
     };
@@ -289,7 +290,7 @@ pub(super) fn memory(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
             "ERR unknown subcommand '{other}'. Try MEMORY USAGE <key>."
         )));
     }
-    if call.work.head(args[2])?.is_none() {
+    if call.work.head_or_samples(args[2])?.is_none() {
         call.out.null();
         return Ok(());
     }

@@ -66,6 +66,15 @@ fn slice(start: i64, end: i64, length: usize) -> Option<(usize, usize)> {
     ends.filter(|_| start <= end)
 }
 
+/// Refuses keys that the database cannot hold, before a command of several keys writes the first.
+fn check_keys<'a>(call: &Call<'_, '_>, keys: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
+    let mut base = Vec::new();
+    for key in keys {
+        call.work.store.encoding.base(key, &mut base)?;
+    }
+    Ok(())
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -3,13 +3,18 @@
 use super::{Call, find, integer, is, text};
 use crate::client::{After, Info, Replies, Shown, Transaction};
 use crate::failure::{Failure, NOT_INTEGER, Outcome, SYNTAX};
+use crate::glob;
 use crate::session::{carry_out, note_user};
 use crate::settings::Durability;
-use crate::store::{STRIPES, lock};
+use crate::store::{STRIPES, Store, lock};
 use crate::work::Work;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+
+/// A transaction that has written more carries no more commands out (bytes): what one command writes still fits into a
+/// batch of the engine.
+const EXECUTED_BYTES_MAX: usize = 256 << 20;
 
 pub(super) fn begin(call: &mut Call<'_, '_>, _: &[&[u8]]) -> Outcome {
     if call.client.transaction.is_some() {
@@ -24,8 +29,7 @@ pub(super) fn watch(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     if call.client.transaction.is_some() {
         return Err(Failure::new("ERR WATCH inside MULTI is not allowed"));
     }
-    // What this run wrote before is no change by another.
-    call.work.commit()?;
+    // The session has committed what this run wrote before: it is no change by another.
     let database = call.client.database;
     for key in &args[1..] {
         call.work.store.watch(key, &call.client.is_dirty);
@@ -68,6 +72,7 @@ pub(super) fn exec(call: &mut Call<'_, '_>, _: &[&[u8]]) -> Outcome {
         call.out.null_array();
         return Ok(());
     }
+    let first = call.out.bytes.len();
     call.out.array(transaction.commands.len());
     call.client.is_executing = true;
     tokio::task::block_in_place(|| {
@@ -77,7 +82,9 @@ pub(super) fn exec(call: &mut Call<'_, '_>, _: &[&[u8]]) -> Outcome {
                 continue;
             };
             let begun = call.out.bytes.len();
-            if let Err(failure) = carry_out(call, spec, &args) {
+            let carried_out =
+                check_executed(call, begun - first).and_then(|()| carry_out(call, spec, &args));
+            if let Err(failure) = carried_out {
                 call.out.bytes.truncate(begun);
                 call.out.error(&failure.0);
             }
@@ -87,9 +94,29 @@ pub(super) fn exec(call: &mut Call<'_, '_>, _: &[&[u8]]) -> Outcome {
     Ok(())
 }
 
+/// Refuses the next command of a transaction whose writes or answers have grown too long in memory.
+fn check_executed(call: &Call<'_, '_>, answer_bytes: usize) -> Outcome {
+    if call.work.batch_bytes() > EXECUTED_BYTES_MAX {
+        return Err(Failure::new("ERR the transaction writes too much"));
+    }
+    call.shared.check_answer(answer_bytes)
+}
+
 pub(super) fn flushall(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
+    let stores = &call.shared.stores;
+    if stores.len() > 1 && call.client.is_executing {
+        return Err(Failure::new(
+            "ERR a transaction is about one database: FLUSHDB empties it",
+        ));
+    }
     super::keys::flush(call, args)?;
-    for store in &call.shared.stores {
+    if stores.len() == 1 {
+        return Ok(());
+    }
+    // One database is held at a time: two clients that each hold their own would wait for each other.
+    call.work.commit()?;
+    make_durable(call, call.work.store)?;
+    for store in stores {
         if std::ptr::eq(Arc::as_ptr(store), call.work.store) {
             continue;
         }
@@ -97,9 +124,15 @@ pub(super) fn flushall(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
         work.hold_all(&mut (0..STRIPES).map(|it| (it, true)).collect());
         work.delete_range(b"", None);
         work.commit()?;
-        if call.shared.live().durability == Durability::Power {
-            store.db.sync()?;
-        }
+        make_durable(call, store)?;
+    }
+    Ok(())
+}
+
+/// Syncs what was done outside the run's batch, if writes are acknowledged only then.
+pub(super) fn make_durable(call: &Call<'_, '_>, store: &Store) -> Outcome {
+    if call.shared.live().durability == Durability::Power {
+        store.db.sync()?;
     }
     Ok(())
 }
@@ -278,7 +311,13 @@ fn tell_listening(call: &mut Call<'_, '_>, kind: &str, name: Option<&[u8]>) {
 fn listen(call: &mut Call<'_, '_>, args: &[&[u8]], by_pattern: bool) -> Outcome {
     for name in &args[1..] {
         let user = call.client.user.as_ref();
-        if !user.is_some_and(|it| it.may_read(name)) {
+        // Every channel that fits a pattern begins so.
+        let start = if by_pattern {
+            glob::literal_prefix(name)
+        } else {
+            *name
+        };
+        if !user.is_some_and(|it| it.may_read(start)) {
             return Err(Failure::new(
                 "NOPERM this user has no permissions to access one of the channels used as arguments",
             ));
@@ -463,6 +502,10 @@ fn check_admin(call: &Call<'_, '_>) -> Outcome {
 }
 
 fn reply(call: &mut Call<'_, '_>, how: &[u8]) -> Outcome {
+    if call.client.is_executing {
+        // The answers of a transaction are one array, which lacks none.
+        return Err(Failure::new("ERR Command not allowed inside a transaction"));
+    }
     call.client.replies = match how {
         it if is(it, "ON") => {
             call.out.ok();

@@ -14,6 +14,8 @@ use crate::scan::Scan;
 const COUNT: usize = 10;
 /// The most that one looks at.
 const COUNT_MAX: usize = 100_000;
+/// A scan with longer answers ends early: its cursor goes on (bytes).
+const ANSWER_BYTES: usize = 1 << 20;
 /// Entries under a head that are passed one by one before a walk jumps.
 const PATIENCE: usize = 8;
 
@@ -145,8 +147,11 @@ pub(super) fn randomkey(call: &mut Call<'_, '_>, _: &[&[u8]]) -> Outcome {
     let mut place = low[..alike].to_vec();
     place.extend_from_slice(&in_order(call.shared.random()));
     // What differs first lies between what it is in the first key and in the last.
-    if let (Some(least), Some(most)) = (low.get(alike), last.get(alike)) {
-        let span = u16::from(most - least) + 1;
+    if let (Some(least), Some(most)) = (low.get(alike), last.get(alike))
+        // Other clients may have deleted what lay behind the first key.
+        && let Some(span) = most.checked_sub(*least)
+    {
+        let span = u16::from(span) + 1;
         place[alike] = least + (u16::from(place[alike]) % span) as u8;
     }
     let behind = Walk::new(call, b"", &place)?.next(call)?;
@@ -228,7 +233,7 @@ pub(super) fn scan(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
             found += 1;
         }
         seen += 1;
-        if seen >= asked.count {
+        if seen >= asked.count || call.out.bytes.len() - begun >= ANSWER_BYTES {
             cursor = call.work.store.keep_place(walk.place());
             break;
         }
@@ -256,7 +261,7 @@ fn scan_under(
                 found += show(call, &under, scan.value());
             }
             seen += 1;
-            if seen >= asked.count {
+            if seen >= asked.count || call.out.bytes.len() - begun >= ANSWER_BYTES {
                 cursor = call.work.store.keep_place([&under[..], &[0]].concat());
                 break;
             }

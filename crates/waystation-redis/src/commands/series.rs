@@ -19,6 +19,8 @@ const FLOAT: u8 = 1;
 const INTEGER: u8 = 2;
 /// The first byte of a time is the tag; times up to the year 4253 fit into the seven behind it.
 const MILLIS_END: u64 = (1 << 56) / 1000;
+/// The length of a label is two bytes.
+const LABEL_BYTES_MAX: usize = u16::MAX as usize;
 
 pub(super) const NO_SERIES: Failure = Failure::new("ERR TSDB: the key does not exist");
 
@@ -111,9 +113,8 @@ impl Series {
         let mut rest = self.retention.to_le_bytes().to_vec();
         rest.push(self.policy as u8);
         for text in self.labels.iter().flat_map(|(name, value)| [name, value]) {
-            let length = u16::try_from(text.len())
-                .map_err(|_| Failure::new("ERR TSDB: a label has over 65535 bytes"))?;
-            rest.extend_from_slice(&length.to_le_bytes());
+            // No label is longer: `with` refuses it.
+            rest.extend_from_slice(&(text.len() as u16).to_le_bytes());
             rest.extend_from_slice(text);
         }
         call.work.put_head(key, Kind::Series, self.over_at, &rest)
@@ -128,6 +129,9 @@ impl Series {
                 let (pairs, odd) = rest.as_slice().as_chunks::<2>();
                 if !odd.is_empty() {
                     return Err(Failure::new("ERR TSDB: Couldn't parse LABELS"));
+                }
+                if rest.as_slice().iter().any(|it| it.len() > LABEL_BYTES_MAX) {
+                    return Err(Failure::new("ERR TSDB: a label has over 65535 bytes"));
                 }
                 let pair = |[name, value]: &[&[u8]; 2]| (name.to_vec(), value.to_vec());
                 self.labels = pairs.iter().map(pair).collect();
@@ -331,16 +335,21 @@ pub(super) fn ts_del(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
         super::series_read::bound(args[2])?,
         super::series_read::bound(args[3])?,
     );
-    let low = write_time(from.min(MILLIS_END - 1));
-    let high = write_end(to);
-    let mut scan = call
-        .work
-        .scan_under(args[1], Tag::Sample, (&low, high.as_deref()), false)?;
     let mut deleted = 0;
-    while scan.advance()? {
-        let under = call.work.under_of(scan.key());
-        call.work.delete_under(args[1], Tag::Sample, &under)?;
-        deleted += 1;
+    // Else the range ends before it begins, or behind all times.
+    if from <= to && from < MILLIS_END {
+        let low = write_time(from);
+        // No time has as many bytes.
+        let high = write_end(to).unwrap_or_else(|| vec![0xff; 8]);
+        let lower = call.work.engine_key(args[1], Tag::Sample, &low)?;
+        let upper = call.work.engine_key(args[1], Tag::Sample, &high)?;
+        let mut scan = call.work.scan(lower.clone(), Some(upper.clone()), false)?;
+        while scan.advance()? {
+            deleted += 1;
+        }
+        if deleted > 0 {
+            call.work.delete_range(&lower, Some(&upper));
+        }
     }
     call.out.count(deleted);
     Ok(())

@@ -10,6 +10,9 @@ use crate::failure::{Failure, Outcome};
 use crate::head::Kind;
 use crate::number::{parse_double, show_double};
 
+/// What a series that fits takes in memory beside its key and labels.
+const SERIES_BYTES: usize = 128;
+
 /// One end of a range of times.
 pub(super) fn bound(argument: &[u8]) -> Outcome<u64> {
     match argument {
@@ -197,8 +200,14 @@ fn show_sample(call: &mut Call<'_, '_>, time: u64, value: f64) {
     }
 }
 
-/// Shows the samples of a series, or its windows.
-fn show_range(call: &mut Call<'_, '_>, key: &[u8], series: &Series, asked: &Asked<'_>) -> Outcome {
+/// Shows the samples of a series, or its windows, in an answer that began at `first`.
+fn show_range(
+    call: &mut Call<'_, '_>,
+    key: &[u8],
+    series: &Series,
+    asked: &Asked<'_>,
+    first: usize,
+) -> Outcome {
     let begun = call.out.begin_array();
     let mut from = asked.from;
     if series.retention > 0 {
@@ -228,7 +237,7 @@ fn show_range(call: &mut Call<'_, '_>, key: &[u8], series: &Series, asked: &Aske
             let Some((aggregator, length, start)) = asked.windows else {
                 show_sample(call, time, value);
                 shown += 1;
-                call.shared.check_answer(call.out.bytes.len() - begun)?;
+                call.shared.check_answer(call.out.bytes.len() - first)?;
                 continue;
             };
             let start = window_of(time, length, start);
@@ -238,6 +247,7 @@ fn show_range(call: &mut Call<'_, '_>, key: &[u8], series: &Series, asked: &Aske
                     if let Some(full) = window.replace(Window::new(start, value)) {
                         show_sample(call, full.start, full.value(aggregator));
                         shown += 1;
+                        call.shared.check_answer(call.out.bytes.len() - first)?;
                     }
                 }
             }
@@ -256,7 +266,8 @@ fn show_range(call: &mut Call<'_, '_>, key: &[u8], series: &Series, asked: &Aske
 fn range(call: &mut Call<'_, '_>, args: &[&[u8]], is_backward: bool) -> Outcome {
     let asked = Asked::parse([args[2], args[3]], &args[4..], is_backward)?;
     let series = open(call, args[1])?.ok_or(NO_SERIES)?;
-    show_range(call, args[1], &series, &asked)
+    let first = call.out.bytes.len();
+    show_range(call, args[1], &series, &asked, first)
 }
 
 pub(super) fn ts_range(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
@@ -301,6 +312,7 @@ fn matching(call: &mut Call<'_, '_>, filters: &[&[u8]]) -> Outcome<Vec<(Vec<u8>,
     }
     let mut walk = Walk::new(call, b"", b"")?;
     let mut found = Vec::new();
+    let mut bytes = 0;
     while let Some((key, head)) = walk.next(call)? {
         if head.kind != Kind::Series {
             continue;
@@ -311,6 +323,8 @@ fn matching(call: &mut Call<'_, '_>, filters: &[&[u8]]) -> Outcome<Vec<(Vec<u8>,
             is_one &= fits(&series.labels, filter)?;
         }
         if is_one {
+            bytes += key.len() + head.rest().len() + SERIES_BYTES;
+            call.shared.check_answer(bytes)?;
             found.push((key, series));
         }
     }
@@ -336,6 +350,7 @@ fn show_labels(call: &mut Call<'_, '_>, series: &Series, has_labels: bool) {
 fn many(call: &mut Call<'_, '_>, args: &[&[u8]], is_backward: bool) -> Outcome {
     let asked = Asked::parse([args[1], args[2]], &args[3..], is_backward)?;
     let found = matching(call, &asked.filters)?;
+    let first = call.out.bytes.len();
     if call.out.is_third {
         call.out.map(found.len());
     } else {
@@ -353,7 +368,7 @@ fn many(call: &mut Call<'_, '_>, args: &[&[u8]], is_backward: bool) -> Outcome {
         if call.out.is_third {
             call.out.map(0);
         }
-        show_range(call, &key, &series, &asked)?;
+        show_range(call, &key, &series, &asked, first)?;
     }
     Ok(())
 }

@@ -159,6 +159,11 @@ pub(super) fn command(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
         }
         Some(it) if is(it, "GETKEYS") && args.len() > 2 => {
             let spec = find(args[2]).ok_or(Failure::new("ERR Invalid command specified"))?;
+            if !spec.takes(args.len() - 2) {
+                return Err(Failure::new(
+                    "ERR Invalid number of arguments specified for command",
+                ));
+            }
             let keys: Vec<&[u8]> = spec.keys(&args[2..]).collect();
             if keys.is_empty() {
                 return Err(Failure::new("ERR The command has no key arguments"));

@@ -1,6 +1,6 @@
 //! Strings.
 
-use super::{Call, integer, is, slice};
+use super::{Call, check_keys, integer, is, slice};
 use crate::failure::{Failure, NOT_FLOAT, NOT_INTEGER, Outcome, SYNTAX, WRONG_TYPE};
 use crate::head::{Head, Kind};
 use crate::number::{Digits, add_fractions, parse_integer};
@@ -165,11 +165,13 @@ pub(super) fn getex(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 }
 
 pub(super) fn mget(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
+    let begun = call.out.bytes.len();
     call.out.array(args.len() - 1);
     for key in &args[1..] {
         let head = call.work.head(key)?;
         let string = head.filter(|it| it.kind == Kind::String);
         call.out.bulk_or_null(string.as_ref().map(Head::rest));
+        call.shared.check_answer(call.out.bytes.len() - begun)?;
     }
     Ok(())
 }
@@ -179,6 +181,7 @@ pub(super) fn mset(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     if !rest.is_empty() {
         return Err(Failure::arguments("mset"));
     }
+    check_keys(call, pairs.iter().map(|it| it[0]))?;
     for [key, value] in pairs {
         call.work.put_string(key, value, None)?;
     }

@@ -359,22 +359,23 @@ impl Spec {
                 (at + 1, at + 1 + keys, 1)
             }
         };
-        let target = matches!(self.places, Places::Numbered(2)).then(|| args[1]);
+        let target = args.get(1).filter(|_| self.places == Places::Numbered(2));
         let named = args
             .get(first..end)
             .unwrap_or_default()
             .iter()
             .step_by(step);
-        target.into_iter().chain(named.copied())
+        target.into_iter().chain(named).copied()
     }
 
     pub(crate) fn holding(&self, args: &[&[u8]]) -> Holding {
         match self.access {
-            Read | ReadMany | Depart | Control | Open | Admin => Holding::Nothing,
+            Read | ReadMany | Control | Open | Admin => Holding::Nothing,
             Put => Holding::Shared,
             Set if !strings::set_reads(args) => Holding::Shared,
             Set | Write | WriteMany => Holding::Alone,
-            WriteAll => Holding::Everything,
+            // A departure under a command that counts what it read would leave a wrong count.
+            WriteAll | Depart => Holding::Everything,
         }
     }
 
@@ -419,6 +420,7 @@ mod tests {
             [b"t", b"a", b"b"]
         );
         assert_eq!(keys(&[b"ZUNIONSTORE", b"t", b"9", b"a", b"b"]), [b"t"]);
+        assert!(keys(&[b"ZUNIONSTORE"]).is_empty());
         assert!(keys(&[b"OBJECT", b"HELP"]).is_empty() && keys(&[b"PING"]).is_empty());
     }
 }

@@ -178,6 +178,7 @@ pub(super) fn zdiffstore(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 fn show(call: &mut Call<'_, '_>, args: &[&[u8]], rule: Rule, command: &str) -> Outcome {
     let asked = Asked::parse(&args[1..], rule, command, false)?;
     let members = combine(call, &asked, rule)?;
+    let begun = call.out.bytes.len();
     let is_flat = asked.has_scores && !call.out.is_third;
     call.out.array(if is_flat {
         2 * members.len()
@@ -192,6 +193,7 @@ fn show(call: &mut Call<'_, '_>, args: &[&[u8]], rule: Rule, command: &str) -> O
         if asked.has_scores {
             call.out.double(score);
         }
+        call.shared.check_answer(call.out.bytes.len() - begun)?;
     }
     Ok(())
 }

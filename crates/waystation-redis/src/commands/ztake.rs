@@ -8,6 +8,9 @@ use crate::head::Head;
 use crate::number::parse_double;
 use crate::scan::Scan;
 
+/// What a member takes in an answer beside its bytes.
+const MEMBER_BYTES: usize = 48;
+
 /// A member and its score.
 type Member = (Vec<u8>, f64);
 
@@ -302,12 +305,17 @@ pub(super) fn zlexcount(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     count(call, args, range)
 }
 
-/// Takes the members of a query out of the set.
-fn take(call: &mut Call<'_, '_>, key: &[u8], query: &Query) -> Outcome<Vec<Member>> {
+/// Takes the members of a query out of the set. Those that are `shown` have to fit into an answer.
+fn take(call: &mut Call<'_, '_>, key: &[u8], query: &Query, shown: bool) -> Outcome<Vec<Member>> {
     let before = head(call, key)?;
     let mut taken = Vec::new();
-    query.each(call, key, |_, member, score| {
+    let mut bytes = 0;
+    query.each(call, key, |call, member, score| {
         taken.push((member.to_vec(), score));
+        bytes += member.len() + MEMBER_BYTES;
+        if shown {
+            call.shared.check_answer(bytes)?;
+        }
         Ok(())
     })?;
     if let Some(before) = &before {
@@ -320,7 +328,7 @@ fn take(call: &mut Call<'_, '_>, key: &[u8], query: &Query) -> Outcome<Vec<Membe
 }
 
 fn remove(call: &mut Call<'_, '_>, args: &[&[u8]], range: Range) -> Outcome {
-    let taken = take(call, args[1], &Query::whole(range))?;
+    let taken = take(call, args[1], &Query::whole(range), false)?;
     call.out.count(taken.len());
     Ok(())
 }
@@ -350,7 +358,7 @@ fn pop(call: &mut Call<'_, '_>, args: &[&[u8]], is_backward: bool) -> Outcome {
         is_backward,
         limit: (0, count),
     };
-    let taken = take(call, args[1], &query)?;
+    let taken = take(call, args[1], &query, true)?;
     let has_pairs = call.out.is_third && args.len() > 2;
     call.out.array(if has_pairs {
         taken.len()

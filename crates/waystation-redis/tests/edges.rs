@@ -1,0 +1,243 @@
+//! Where commands meet their limits: answers of many parts, several keys of which one is refused, several databases.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops where something is not as it should be"
+)]
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+use support::{Answer, Client, Served};
+use tokio::runtime::Builder;
+use waystation::{Db, DeviceOptions, Extractor, Options};
+use waystation_redis::{Database, Password, Right, Server, Settings, User, Users};
+
+fn ok() -> Answer {
+    Answer::Simple("OK".to_owned())
+}
+
+fn error(answer: &Answer) -> &str {
+    match answer {
+        Answer::Error(text) => text,
+        other => panic!("no refusal: {other:?}"),
+    }
+}
+
+const TOO_LONG: &str = "longer than the server allows";
+
+#[test]
+fn getkeys_refuses_a_command_without_its_arguments() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.client();
+    let refused = client.say("COMMAND GETKEYS ZUNIONSTORE");
+    assert!(error(&refused).contains("Invalid number of arguments"));
+    assert_eq!(
+        client.say("COMMAND GETKEYS ZUNIONSTORE t 1 a").texts(),
+        ["t", "a"]
+    );
+}
+
+#[test]
+fn two_clients_flush_all_databases_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    std::thread::scope(|scope| {
+        for database in ["plain", "fleet"] {
+            let served = &served;
+            scope.spawn(move || {
+                let mut client = served.client();
+                client.say(&format!("SELECT {database}"));
+                for _ in 0..100 {
+                    assert_eq!(client.say("FLUSHALL"), ok());
+                }
+            });
+        }
+    });
+    let mut client = served.client();
+    client.say("SET a 1");
+    client.say("MULTI");
+    client.say("FLUSHALL");
+    let Answer::Array(answers) = client.say("EXEC") else {
+        panic!("no array")
+    };
+    assert!(error(&answers[0]).contains("FLUSHDB"));
+    assert_eq!(client.say("GET a").text(), "1");
+}
+
+#[test]
+fn answers_of_many_parts_are_limited() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start_with(directory.path(), |it| it.live.answer_bytes_max = 10_000);
+    let mut client = served.client();
+    let value = "v".repeat(4000);
+    client.ask(&["SET", "s", &value]);
+    client.ask(&["HSET", "h", "f", &value]);
+    for number in 0..900 {
+        client.say(&format!("ZADD z {number} member{number}"));
+        client.say(&format!("TS.ADD t {number} 1 LABELS kind long"));
+    }
+    for refused in [
+        "MGET s s s",
+        "HMGET h f f f",
+        "ZPOPMIN z 900",
+        "ZUNION 1 z",
+        "TS.RANGE t - + AGGREGATION sum 1",
+        "TS.MRANGE - + FILTER kind=long",
+    ] {
+        assert!(error(&client.say(refused)).contains(TOO_LONG), "{refused}");
+    }
+    assert_eq!(client.say("ZCARD z"), Answer::Integer(900));
+    client.say("MULTI");
+    for _ in 0..4 {
+        client.say("GET s");
+    }
+    client.say("SET s new");
+    let Answer::Array(answers) = client.say("EXEC") else {
+        panic!("no array")
+    };
+    assert_eq!(answers[2].text(), value);
+    assert!(error(&answers[3]).contains(TOO_LONG));
+    assert!(error(&answers[4]).contains(TOO_LONG));
+    assert_eq!(client.say("GET s").text(), value);
+}
+
+#[test]
+fn a_long_scan_ends_early_and_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.client();
+    let value = "v".repeat(300_000);
+    for number in 0..10 {
+        client.ask(&["HSET", "h", &format!("field{number}"), &value]);
+    }
+    let (mut cursor, mut found, mut rounds) = ("0".to_owned(), 0, 0);
+    loop {
+        let Answer::Array(parts) = client.say(&format!("HSCAN h {cursor} COUNT 1000")) else {
+            panic!("no array")
+        };
+        cursor = parts[0].text();
+        found += parts[1].texts().len() / 2;
+        rounds += 1;
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert_eq!(found, 10);
+    assert!(rounds > 1, "{rounds}");
+}
+
+/// A command of several keys writes none of them if the database cannot hold one.
+#[test]
+fn a_key_that_is_too_short_leaves_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let extractor = Extractor::fixed(4);
+    let options = Options {
+        devices: Some(DeviceOptions::new(extractor)),
+        ..Options::default()
+    };
+    let db = Arc::new(Db::open(directory.path().join("db"), options).unwrap());
+    let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
+    let database = Database {
+        name: "db".to_owned(),
+        db,
+        extractor: Some(extractor),
+    };
+    let settings = Settings::new("127.0.0.1:0".parse().unwrap());
+    let server = runtime
+        .block_on(Server::bind(settings, vec![database]))
+        .unwrap();
+    let (address, handle) = (server.address(), server.handle());
+    runtime.spawn(server.run());
+    let mut client = Client::connect(address);
+    assert!(error(&client.say("MSET car1a 1 x 2")).contains("shorter"));
+    assert_eq!(client.say("GET car1a"), Answer::Null);
+    assert_eq!(client.say("SET car1a 1"), ok());
+    assert!(error(&client.say("DEL car1a x")).contains("shorter"));
+    assert_eq!(client.say("GET car1a").text(), "1");
+    handle.stop();
+    runtime.shutdown_timeout(Duration::from_secs(5));
+}
+
+#[test]
+fn series_are_deleted_by_ranges_and_refuse_long_labels() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.client();
+    let last = (1u64 << 56) / 1000 - 1;
+    for time in [1, 2, 3, last] {
+        client.say(&format!("TS.ADD t {time} 1"));
+    }
+    assert_eq!(client.say("TS.DEL t 3 1"), Answer::Integer(0));
+    let behind = format!("TS.DEL t {} +", last + 1);
+    assert_eq!(client.say(&behind), Answer::Integer(0));
+    assert_eq!(client.say("TS.DEL t 1 2"), Answer::Integer(2));
+    assert_eq!(client.say("TS.DEL t - +"), Answer::Integer(2));
+    assert_eq!(client.say("TS.RANGE t - +"), Answer::Array(Vec::new()));
+    let label = "l".repeat(70_000);
+    let refused = client.ask(&["TS.ADD", "new", "1", "1", "LABELS", "kind", &label]);
+    assert!(error(&refused).contains("65535"));
+    assert_eq!(client.say("EXISTS new"), Answer::Integer(0));
+}
+
+/// A prefix is no pattern: `car[1]` names channels that begin so, and not `car1`.
+#[test]
+fn patterns_of_channels_stay_within_rights() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start_with(directory.path(), |settings| {
+        settings.live.users = Users::new([User {
+            name: "default".to_owned(),
+            password: Password::of(b"secret"),
+            rights: vec![Right {
+                prefix: b"car[1]".to_vec(),
+                read: true,
+                write: true,
+                depart: false,
+            }],
+            is_admin: false,
+        }]);
+    });
+    let mut client = served.client();
+    assert_eq!(client.say("AUTH secret"), ok());
+    assert!(error(&client.say("PSUBSCRIBE car[1]*")).starts_with("NOPERM"));
+    assert!(matches!(client.say("SUBSCRIBE car[1]x"), Answer::Array(_)));
+}
+
+#[test]
+fn a_transaction_answers_every_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.client();
+    client.say("MULTI");
+    client.say("CLIENT REPLY SKIP");
+    client.say("SET a 1");
+    let Answer::Array(answers) = client.say("EXEC") else {
+        panic!("no array")
+    };
+    assert!(error(&answers[0]).contains("inside a transaction"));
+    assert_eq!(answers[1], ok());
+}
+
+/// A sample without a head, as MQTT writes it.
+#[test]
+fn a_series_without_a_head_has_a_time_and_another_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let key = [&b"car9:speed\0\x80"[..], &[0, 0, 0, 0, 0, 0x03, 0xe8]].concat();
+    let value = [&[2][..], &42i64.to_le_bytes()].concat();
+    served.fleet.put(&key, &value).unwrap();
+    let mut client = served.client();
+    client.say("SELECT fleet");
+    assert_eq!(client.say("TTL car9:speed"), Answer::Integer(-1));
+    assert_eq!(client.say("TTL car9:none"), Answer::Integer(-2));
+    assert_eq!(client.say("SET car9:text x"), ok());
+    assert_eq!(client.say("RENAME car9:speed car9:text"), ok());
+    assert_eq!(client.say("EXISTS car9:speed"), Answer::Integer(0));
+    assert_eq!(client.say("TYPE car9:text").text(), "TSDB-TYPE");
+    assert_eq!(client.say("TS.DEL car9:text 1 1"), Answer::Integer(1));
+    served.fleet.put(&key, &value).unwrap();
+    assert_eq!(client.say("EXPIRE car9:speed 100"), Answer::Integer(1));
+    assert_eq!(client.say("TTL car9:speed"), Answer::Integer(100));
+}
