@@ -6,14 +6,19 @@
     reason = "a test stops where something is not as it should be"
 )]
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
+use support::{Process, wait_until};
 
 /// Kills of the daemon.
 const KILLS: usize = 4;
@@ -23,31 +28,29 @@ const CLIENTS: usize = 4;
 const PIPELINE: usize = 16;
 /// An answer comes within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A condition is looked at so often, and so many times.
-const LOOK: Duration = Duration::from_millis(10);
-const LOOKS_MAX: usize = 3_000;
 
 struct Daemon {
-    child: Child,
+    process: Process,
     address: String,
 }
 
 impl Daemon {
     fn start(arguments: &[&str]) -> Self {
-        let mut child = command(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        Self::run(&mut command(arguments))
+    }
+
+    fn run(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let address = lines
             .map(|line| line.unwrap())
             .find_map(|line| Some(line.split_once("redis://")?.1.to_owned()))
             .expect("it says where it listens");
         let address = address.trim_end_matches('/').to_owned();
-        Self { child, address }
-    }
-
-    fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args([name, &id]).status().unwrap();
-        assert!(sent.success());
+        Self {
+            process: Process(child),
+            address,
+        }
     }
 
     fn client(&self) -> Client {
@@ -55,24 +58,6 @@ impl Daemon {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Client(BufReader::new(stream))
     }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn comes_true(condition: impl Fn() -> bool) -> bool {
-    (0..LOOKS_MAX).any(|_| {
-        let is_true = condition();
-        if !is_true {
-            thread::sleep(LOOK);
-        }
-        is_true
-    })
 }
 
 fn command(arguments: &[&str]) -> Command {
@@ -175,9 +160,10 @@ fn kill_9_amid_pipelined_writes_loses_nothing_acknowledged() {
                 scope.spawn(move || write_until_killed(client, name, round, acknowledged));
             }
             let enough = (round + 1) * CLIENTS * PIPELINE * 10;
-            let is_enough = || acknowledged.lock().unwrap().len() >= enough;
-            assert!(comes_true(is_enough), "writes are acknowledged");
-            daemon.signal("-KILL");
+            wait_until("writes are acknowledged", || {
+                acknowledged.lock().unwrap().len() >= enough
+            });
+            daemon.process.signal("-KILL");
         });
     }
     let daemon = Daemon::start(&arguments);
@@ -187,12 +173,35 @@ fn kill_9_amid_pipelined_writes_loses_nothing_acknowledged() {
     }
 }
 
+/// What the service manager heard.
+struct Manager(UnixDatagram);
+
+impl Manager {
+    fn at(path: &Path) -> Self {
+        let socket = UnixDatagram::bind(path).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(socket)
+    }
+
+    /// Waits for `message`; it hears others before it.
+    fn hears(&self, message: &str) {
+        let mut heard = [0; 64];
+        loop {
+            let length = self.0.recv(&mut heard).expect(message);
+            if &heard[..length] == message.as_bytes() {
+                return;
+            }
+        }
+    }
+}
+
 #[test]
 fn sighup_reads_the_file_again_and_sigterm_closes() {
     let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("waystation.toml");
-    let password = directory.path().join("password");
-    let data = directory.path().join("data");
+    let in_directory = |name: &str| directory.path().join(name);
+    let (file, password) = (in_directory("waystation.toml"), in_directory("password"));
+    let (data, socket) = (in_directory("data"), in_directory("manager"));
+    let manager = Manager::at(&socket);
     let write = |clients: &str| {
         let text = format!(
             "directory = {data:?}\n[http]\nenabled = false\n[redis]\nlisten = '127.0.0.1:0'\n\
@@ -202,29 +211,38 @@ fn sighup_reads_the_file_again_and_sigterm_closes() {
     };
     std::fs::write(&password, "first\n").unwrap();
     write("100");
-    let mut daemon = Daemon::start(&["--config", file.to_str().unwrap()]);
+    let mut start = command(&["--config", file.to_str().unwrap()]);
+    start.env("NOTIFY_SOCKET", &socket);
+    start.env("WATCHDOG_USEC", "100000").stderr(Stdio::piped());
+    let mut daemon = Daemon::run(&mut start);
+    manager.hears("READY=1");
     let mut client = daemon.client();
     assert!(client.ask(&["SET", "k", "1"]).starts_with("-NOAUTH"));
     assert_eq!(client.ask(&["AUTH", "first"]), "+OK");
     assert_eq!(client.ask(&["SET", "k", "1"]), "+OK");
+    manager.hears("WATCHDOG=1");
 
     // A file that is not sound changes nothing; the next one does.
-    write("'many'");
-    daemon.signal("-HUP");
     std::fs::write(&password, "second\n").unwrap();
-    write("100");
-    daemon.signal("-HUP");
-    let counts = || daemon.client().ask(&["AUTH", "second"]) == "+OK";
-    assert!(comes_true(counts), "the new password counts");
-    assert!(
-        daemon
-            .client()
-            .ask(&["AUTH", "first"])
-            .starts_with("-WRONGPASS")
-    );
+    for (clients, counts) in [("'many'", "first"), ("100", "second")] {
+        write(clients);
+        daemon.process.signal("-HUP");
+        manager.hears("RELOADING=1");
+        manager.hears("READY=1");
+        for word in ["first", "second"] {
+            let is_taken = daemon.client().ask(&["AUTH", word]) == "+OK";
+            assert_eq!(is_taken, word == counts, "{word} after {clients}");
+        }
+    }
 
-    daemon.signal("-TERM");
-    assert!(daemon.child.wait().unwrap().success());
+    daemon.process.signal("-TERM");
+    manager.hears("STOPPING=1");
+    assert!(daemon.process.succeeds());
+    let mut said = String::new();
+    let stderr = daemon.process.0.stderr.as_mut().unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    assert!(said.contains("waystation.toml:7"), "{said}");
+    assert!(!said.contains("still in use"), "{said}");
     let again = Daemon::start(&["--config", file.to_str().unwrap()]);
     let mut client = again.client();
     assert_eq!(client.ask(&["AUTH", "second"]), "+OK");
@@ -232,21 +250,43 @@ fn sighup_reads_the_file_again_and_sigterm_closes() {
 }
 
 #[test]
-fn a_file_that_is_not_sound_is_refused_with_its_line() {
+fn a_file_that_is_not_sound_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("waystation.toml");
-    std::fs::write(
-        &file,
-        "directory = '/data'\n[redis]\nlisen = '127.0.0.1:1'\n",
-    )
-    .unwrap();
-    let told = command(&["--config", file.to_str().unwrap(), "--check-config"])
-        .output()
-        .unwrap();
-    let reason = String::from_utf8(told.stderr).unwrap();
-    assert!(!told.status.success());
-    assert!(
-        reason.contains("waystation.toml:3") && reason.contains("`listen`"),
-        "{reason}"
-    );
+    let fleet = "[[database]]\nname = 'fleet'\n";
+    let cases = [
+        ("[redis]\nlisen = '127.0.0.1:1'\n", "waystation.toml:3: "),
+        ("[http]\nenabled = false\n", "nothing to serve"),
+        ("[http]\ntls_cert = 'edge.pem'\n", "TLS needs both"),
+        ("[redis]\ntls_key = 'edge.key'\n", "TLS needs both"),
+        (
+            &format!(
+                "[mqtt]\ndatabase = 'fleet'\n[[mqtt.readings]]\ntopic = 's/{{device}}/{{sensor}}'\n{fleet}"
+            ),
+            "mqtt.database",
+        ),
+        (&format!("{fleet}ring_bytes = 1\n"), "ring_bytes is 1"),
+        (
+            &format!("{fleet}extractor = 'up to a colon'\n"),
+            "`extractor`",
+        ),
+        (&format!("{fleet}{fleet}"), "is given twice"),
+        (
+            "[redis]\nlisten = '0.0.0.0:6379'\n",
+            "can be reached from other machines",
+        ),
+        (
+            "[redis]\n[[redis.user]]\nname = 'ann'\n",
+            "needs one of `password_file` and `password_sha256`",
+        ),
+    ];
+    for (text, expected) in cases {
+        std::fs::write(&file, format!("directory = '/data'\n{text}")).unwrap();
+        let told = command(&["--config", file.to_str().unwrap(), "--check-config"])
+            .output()
+            .unwrap();
+        let reason = String::from_utf8(told.stderr).unwrap();
+        assert!(!told.status.success(), "{text}");
+        assert!(reason.contains(expected), "{text}: {reason}");
+    }
 }

@@ -2,34 +2,16 @@
 
 #![allow(
     clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test stops where something is not as it should be, and waits by the clock"
+    reason = "a test stops where something is not as it should be"
 )]
+
+mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "it takes too long until {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
+use std::process::{Command, Stdio};
+use support::{Process, wait_until};
 
 fn start_broker(dir: &Path) -> (Process, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -83,7 +65,7 @@ fn messages_become_readings_until_the_device_departs() {
     let (_broker, port) = start_broker(dir.path());
     let file = dir.path().join("gateway.toml");
     let text = format!(
-        "directory = '{}'\n[http]\nlisten = '127.0.0.1:0'\n[[database]]\nname = 'fleet'\nextractor = 'until/3a'\n\
+        "directory = '{}'\n[http]\nlisten = '127.0.0.1:0'\n[redis]\nlisten = '127.0.0.1:0'\n[[database]]\nname = 'fleet'\nextractor = 'until/3a'\n\
          [mqtt]\nbroker = 'mqtt://127.0.0.1:{port}'\ndatabase = 'fleet'\n\
          [[mqtt.readings]]\ntopic = 'sensors/{{device}}/{{sensor}}'\npayload = 'raw'\n\
          [[mqtt.depart]]\ntopic = 'gone/{{device}}'\n",
@@ -118,27 +100,33 @@ fn messages_become_readings_until_the_device_departs() {
         get(&address, latest).contains("\"value\":50")
     });
     assert!(get(&address, "/ready").starts_with("HTTP/1.1 200"));
+    let metrics = get(&address, "/metrics");
+    let reference = include_str!("../../../docs/reference/metrics.md");
+    let described = reference
+        .lines()
+        .filter(|it| it.contains("`waystation_redis_"));
+    let described: Vec<&str> = described.map(|it| it.split('`').nth(1).unwrap()).collect();
+    assert_eq!(
+        metrics.matches("# TYPE waystation_redis_").count(),
+        described.len()
+    );
+    for name in described {
+        assert!(metrics.contains(&format!("# TYPE {name} ")), "{name}");
+    }
     publish(port, "gone/car17", "");
     wait_until("the car is gone", || {
         !get(&address, latest).contains("car17")
     });
 
-    let id = daemon.0.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-TERM", &id])
-            .status()
-            .unwrap()
-            .success()
-    );
-    assert!(daemon.0.wait().unwrap().success());
+    daemon.signal("-TERM");
+    assert!(daemon.succeeds());
 
     std::fs::write(
         &file,
         text.replace("database = 'fleet'", "database = 'none'"),
     )
     .unwrap();
-    let refused = serve(&[]).output().unwrap();
+    let refused = serve(&["--check-config"]).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(
         !refused.status.success() && said.contains("mqtt.database"),

@@ -7,14 +7,17 @@
     reason = "a test stops where something is not as it should be"
 )]
 
+mod support;
+
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use support::Process;
 
 /// Kills of the server.
 const KILLS: usize = 5;
@@ -22,7 +25,7 @@ const KILLS: usize = 5;
 const CLIENTS: usize = 3;
 
 struct Served {
-    child: Child,
+    process: Process,
     address: String,
 }
 
@@ -42,26 +45,10 @@ impl Served {
             .unwrap();
         let address = line.trim().rsplit("http://").next().unwrap();
         let address = address.trim_end_matches('/').to_owned();
-        Self { child, address }
-    }
-
-    fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        assert!(
-            Command::new("kill")
-                .args([name, &id])
-                .status()
-                .unwrap()
-                .success()
-        );
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Self {
+            process: Process(child),
+            address,
+        }
     }
 }
 
@@ -140,7 +127,7 @@ fn a_kill_in_the_middle_of_a_load_loses_nothing_acknowledged() {
                 scope.spawn(move || load(address, &name, stop, acknowledged));
             }
             std::thread::sleep(Duration::from_millis(200 + 130 * round as u64));
-            served.signal("-KILL");
+            served.process.signal("-KILL");
             stop.store(true, Ordering::SeqCst);
         });
         drop(served);
@@ -198,9 +185,9 @@ fn kills_of_both_sides_in_the_middle_of_a_replication_lose_nothing() {
             } else {
                 (&target, &source)
             };
-            first.signal("-KILL");
+            first.process.signal("-KILL");
             std::thread::sleep(Duration::from_millis(50));
-            second.signal("-KILL");
+            second.process.signal("-KILL");
             stop.store(true, Ordering::SeqCst);
         });
     }
@@ -275,7 +262,7 @@ fn a_kill_in_the_middle_of_builds_leaves_indexes_that_agree() {
                 }
             });
             std::thread::sleep(Duration::from_millis(30 + 60 * round as u64));
-            served.signal("-KILL");
+            served.process.signal("-KILL");
             stop.store(true, Ordering::SeqCst);
         });
         drop(served);
@@ -315,11 +302,11 @@ fn the_first_signal_lets_requests_end() {
     feed.write_all(b"GET /cars/_changes?feed=continuous HTTP/1.1\r\nHost: x\r\n\r\n")
         .unwrap();
     std::thread::sleep(Duration::from_millis(300));
-    served.signal("-TERM");
+    served.process.signal("-TERM");
     let mut answer = String::new();
     feed.read_to_string(&mut answer).unwrap();
     assert!(answer.contains("last_seq"), "{answer}");
-    assert_eq!(served.child.wait().unwrap().code(), Some(0));
+    assert_eq!(served.process.0.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -12,10 +12,49 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 use waystation_format::filename::{current_content, manifest_name};
 use waystation_format::leveldb_log::RecordWriter;
 use waystation_format::version_edit::VersionEdit;
+
+/// It is looked so often whether something has come true, and so many times.
+const LOOK: Duration = Duration::from_millis(10);
+const LOOKS_MAX: usize = 6_000;
+
+/// Waits until something is so.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..LOOKS_MAX {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(LOOK);
+    }
+    panic!("it takes too long until {what}");
+}
+
+/// A process of a test, which ends with it.
+pub(crate) struct Process(pub(crate) Child);
+
+impl Process {
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.0.id().to_string();
+        let sent = Command::new("kill").args([name, &id]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    pub(crate) fn succeeds(&mut self) -> bool {
+        self.0.wait().unwrap().success()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// A directory and the command run in it.
 pub(crate) struct Shell {
@@ -167,12 +206,7 @@ impl Shell {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        for _ in 0..12_000 {
-            if self.path(exists).exists() {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        wait_until("it is there", || self.path(exists).exists());
         let mut kill = Command::new("kill");
         kill.args(["-INT", &child.id().to_string()]);
         assert!(kill.status().unwrap().success());
@@ -194,7 +228,7 @@ impl Shell {
             if is_locked(&lock) {
                 return Owner(child);
             }
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(LOOK / 2);
         }
         let _ = child.kill();
         panic!("the owner never took the lock");
@@ -202,7 +236,7 @@ impl Shell {
 }
 
 /// A process that owns a database.
-pub(crate) struct Owner(std::process::Child);
+pub(crate) struct Owner(Child);
 
 impl Drop for Owner {
     fn drop(&mut self) {

@@ -307,8 +307,11 @@ impl Options {
         Ok(())
     }
 
-    /// Checks every field against its documented range.
-    fn validate(&self) -> Result<()> {
+    /// Checks every field against its documented range, as opening does.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a field outside of it, or for settings that exclude each other.
+    pub fn validate(&self) -> Result<()> {
         self.check_sizes()?;
         self.validate_order()?;
         let rate = self.compaction_bytes_per_second;

@@ -4,7 +4,8 @@
 //!   open databases --> bind every part --> ready --> signal --> parts answer what they have --> sync, close databases
 //! ```
 //!
-//! A part is a future that serves, and a way to stop it ([`Parts`]). One that ends by itself ends the daemon.
+//! A part is a future that serves, and a way to stop it ([`Parts`]). One that ends by itself ends the daemon with an
+//! error, so that the service manager starts it again.
 
 use super::plan::{self, File, Plan};
 use super::{config, failure, gateway, notify::Manager};
@@ -18,7 +19,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Interval;
 use waystation::{Db, Extractor};
+use waystation_readings::Part;
 use waystation_redis::Handle;
 
 /// The exit code of a command that a second signal ended.
@@ -27,7 +30,7 @@ const INTERRUPTED: i32 = 130;
 const SPARE_THREADS: usize = 64;
 /// Threads for connections, at least: a command that waits for storage holds one.
 const WORKERS_MIN: usize = 4;
-/// How long the databases may take to close.
+/// How long blocking work may go on when the parts have ended.
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// A key-value database that is open.
@@ -72,9 +75,8 @@ pub(super) fn run(context: &mut Context, plan: Plan) -> Result<(), Failure> {
     }
     let runtime = runtime(&plan)?;
     let opened = open(&plan)?;
-    let stop_timeout = plan.stop_timeout;
     let served = serve(context, &runtime, plan, &opened);
-    runtime.shutdown_timeout(CLOSING.max(stop_timeout));
+    runtime.shutdown_timeout(CLOSING);
     let closed = close(opened);
     served.and(closed)
 }
@@ -133,19 +135,23 @@ fn serve(
     let _entered = runtime.enter();
     let mut parts = Parts::default();
     let readings = gateway::readings(opened);
-    let mut figures = Vec::new();
+    let mut figures: Vec<Arc<dyn Part>> = Vec::new();
     if let Some(settings) = &plan.mqtt {
-        figures.push(gateway::add_mqtt(&mut parts, settings, &readings)?);
+        let named = readings.iter().find(|it| it.name() == settings.database);
+        let target = named.expect("the plan has looked for it");
+        figures.push(gateway::add_mqtt(&mut parts, settings, target)?);
+    }
+    let mut redis = None;
+    if let Some(settings) = plan.redis.take() {
+        let handle = add_redis(runtime, &mut parts, settings, opened)?;
+        figures.push(Arc::new(gateway::RedisFigures(handle.clone())));
+        redis = Some(handle);
     }
     if let Some(mut settings) = plan.documents.take() {
         settings.gateway.readings = readings;
         settings.gateway.parts = figures;
         settings.gateway.events = Some(Arc::clone(gateway::events()));
         add_documents(runtime, &mut parts, settings)?;
-    }
-    let mut redis = None;
-    if let Some(settings) = plan.redis.take() {
-        redis = Some(add_redis(runtime, &mut parts, settings, opened)?);
     }
     let signals = signals()?;
     for line in &parts.lines {
@@ -154,8 +160,7 @@ fn serve(
     context.output.flush()?;
     let manager = Manager::from_environment();
     manager.tell("READY=1");
-    runtime.block_on(watch(&mut parts, signals, &manager, plan.file, redis));
-    Ok(())
+    runtime.block_on(watch(&mut parts, signals, &manager, plan.file, redis))
 }
 
 fn add_documents(
@@ -194,9 +199,8 @@ fn add_redis(
         extractor: it.extractor,
     });
     let bound = waystation_redis::Server::bind(settings, databases.collect());
-    let refused =
-        |error: waystation_redis::ServerError| Failure::new(CANNOT_OPEN, error.to_string());
-    let server = runtime.block_on(bound).map_err(refused)?;
+    let server = runtime.block_on(bound);
+    let server = server.map_err(|error| Failure::new(CANNOT_OPEN, error.to_string()))?;
     let line = format!("Waystation listens at {scheme}://{}/", server.address());
     let (handle, stopper) = (server.handle(), server.handle());
     parts.add(line, server.run(), move || stopper.stop());
@@ -235,19 +239,17 @@ fn signals() -> Result<mpsc::UnboundedReceiver<Asked>, Failure> {
     Ok(asked)
 }
 
-/// Waits for what ends the daemon, and ends its parts.
+/// Waits for what ends the daemon, and ends its parts. Fails if it was no signal.
 async fn watch(
     parts: &mut Parts,
     mut signals: mpsc::UnboundedReceiver<Asked>,
     manager: &Manager,
     mut file: Option<File>,
     redis: Option<Handle>,
-) {
+) -> Result<(), Failure> {
     // Twice as often as the manager wants to hear of it.
-    let beat = manager
-        .watchdog
-        .map_or(Duration::from_secs(3600), |it| it / 2);
-    loop {
+    let mut beats = manager.watchdog.map(|it| tokio::time::interval(it / 2));
+    let ended = loop {
         tokio::select! {
             asked = signals.recv() => match asked {
                 Some(Asked::Reload) => {
@@ -255,19 +257,28 @@ async fn watch(
                     reload(file.as_mut(), redis.as_ref());
                     manager.tell("READY=1");
                 }
-                _ => break,
+                _ => break Ok(()),
             },
-            _ = parts.serving.join_next() => break,
-            () = tokio::time::sleep(beat) => {
-                if manager.watchdog.is_some() {
-                    manager.tell("WATCHDOG=1");
-                }
+            _ = parts.serving.join_next() => {
+                break Err(Failure::new(CANNOT_OPEN, "a part of the daemon ended by itself"));
             }
+            () = next_beat(&mut beats) => manager.tell("WATCHDOG=1"),
         }
-    }
+    };
     manager.tell("STOPPING=1");
     parts.stop();
     while parts.serving.join_next().await.is_some() {}
+    ended
+}
+
+/// Waits for the next time at which the manager is to hear of the daemon; for ever if it does not want to.
+async fn next_beat(beats: &mut Option<Interval>) {
+    match beats {
+        Some(beats) => {
+            beats.tick().await;
+        }
+        None => std::future::pending().await,
+    }
 }
 
 /// Reads the file again, and changes what can change. A file that is not sound changes nothing.
@@ -296,13 +307,7 @@ fn reload(file: Option<&mut File>, redis: Option<&Handle>) {
 fn reread(path: &Path, redis: Option<&Handle>) -> Result<config::Config, Failure> {
     let config = config::read(path)?;
     if let (Some(handle), Some(settings)) = (redis, &config.redis) {
-        let live = plan::live(settings)?;
-        if live.users.is_empty() && !settings.listen.ip().is_loopback() {
-            let reason =
-                "[redis] has no password, and listens on an address that other machines reach";
-            return Err(Failure::new(crate::failure::USAGE, reason));
-        }
-        handle.set_live(live);
+        handle.set_live(plan::live(settings)?);
     }
     Ok(config)
 }

@@ -37,19 +37,14 @@ impl log::Log for Log {
 
     fn log(&self, record: &log::Record<'_>) {
         if self.enabled(record.metadata()) {
-            let level = if record.level() == log::Level::Error {
-                "error"
-            } else {
-                "warn"
+            let level = match record.level() {
+                log::Level::Error => "error",
+                _ => "warn",
             };
-            gateway::events().add(level, &record.args().to_string());
+            let message = record.args().to_string();
+            gateway::events().add(level, &message);
             // With nobody to read it, the log is lost.
-            let _ = writeln!(
-                std::io::stderr(),
-                "waystation: {}: {}",
-                record.level().as_str().to_lowercase(),
-                record.args()
-            );
+            let _ = writeln!(std::io::stderr(), "waystation: {level}: {message}");
         }
     }
 
@@ -103,7 +98,7 @@ fn documents(args: Serve, directory: &Path) -> Result<Settings, Failure> {
         offload: worker::offload(&args.worker)?,
         listen: args.listen,
         admins: admins(args.admin.clone(), args.admin_file.as_deref())?,
-        tls: tls(args.tls_cert.as_deref(), args.tls_key.as_deref()),
+        tls: tls(args.tls_cert.as_deref(), args.tls_key.as_deref())?,
         jwt: jwt(args.jwt_file.as_deref())?,
         replication_trust: args.replication_ca,
         shards: usize::from(args.q),
@@ -137,11 +132,19 @@ fn admins(mut lines: Vec<String>, file: Option<&Path>) -> Result<Vec<Admin>, Fai
     lines.into_iter().map(admin).collect()
 }
 
-fn tls(certificate: Option<&Path>, key: Option<&Path>) -> Option<Tls> {
-    Some(Tls {
-        certificate: certificate?.to_owned(),
-        key: key?.to_owned(),
-    })
+/// Certificate and key of a listener, or none of them.
+fn tls(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Tls>, Failure> {
+    match (certificate, key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some(Tls {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+        })),
+        _ => {
+            let reason = "only one of certificate and key was named: TLS needs both";
+            Err(Failure::new(USAGE, reason))
+        }
+    }
 }
 
 fn jwt(file: Option<&Path>) -> Result<Option<Jwt>, Failure> {

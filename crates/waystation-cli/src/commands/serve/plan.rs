@@ -1,13 +1,12 @@
 //! From the file, or from the command line, to what every part of the daemon is told.
 
-use super::config::{self, Allowed, Bytes, Config, Database, Durability, Http, Redis, User};
+use super::config::{self, Allowed, Bytes, Config, Database, Durability, Http, Redis, Span, User};
 use super::{admins, documents, failure, jwt, tls};
 use crate::args::Serve;
 use crate::commands::require_path;
 use crate::failure::{Failure, USAGE};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use waystation::{Db, DeviceOptions, Extractor, Options, Resources};
 use waystation_redis::{Live, Password, Right, Users};
 
@@ -26,7 +25,6 @@ pub(super) struct Plan {
     pub(super) mqtt: Option<waystation_mqtt::Settings>,
     /// Key-value databases, by their numbers.
     pub(super) databases: Vec<Planned>,
-    pub(super) stop_timeout: Duration,
     /// The file, to be read again at SIGHUP.
     pub(super) file: Option<File>,
     /// Only says whether all of it is sound.
@@ -65,7 +63,6 @@ pub(super) fn of_arguments(args: Serve) -> Result<Plan, Failure> {
         redis,
         mqtt: None,
         databases,
-        stop_timeout: Duration::from_secs(10),
         file: None,
         is_check: false,
     })
@@ -108,14 +105,26 @@ pub(super) fn of_file(
     }
     if let Some(mqtt) = &config.mqtt {
         mqtt.check().map_err(|error| wrong(error.to_string()))?;
+        let is_named = |it: &Planned| it.name == mqtt.database && it.options.devices.is_some();
+        if !databases.iter().any(is_named) {
+            return Err(wrong(format!(
+                "mqtt.database: there is no [[database]] named {:?} with an `extractor`",
+                mqtt.database
+            )));
+        }
     }
-    let documents = config.http.enabled.then(|| http(&config.http, &directory));
+    if !config.http.enabled && config.redis.is_none() && config.mqtt.is_none() {
+        let reason = "there is nothing to serve: enable [http], or add [redis] or [mqtt]";
+        return Err(wrong(reason.to_owned()));
+    }
+    let stop_timeout = config.stop_timeout;
+    let documents = (config.http.enabled).then(|| http(&config.http, &directory, stop_timeout));
+    let redis = config.redis.as_ref().map(|it| redis(it, stop_timeout));
     Ok(Plan {
         documents: documents.transpose()?,
-        redis: config.redis.as_ref().map(redis).transpose()?,
+        redis: redis.transpose()?,
         mqtt: config.mqtt.clone(),
         databases,
-        stop_timeout: config.stop_timeout.0,
         file: Some(File {
             path: path.to_owned(),
             config,
@@ -138,16 +147,21 @@ fn resources(config: &Config) -> waystation::Result<Option<Resources>> {
     Resources::new(ceiling.0, cache).map(Some)
 }
 
-fn http(http: &Http, directory: &Path) -> Result<waystation_server::Settings, Failure> {
+fn http(
+    http: &Http,
+    directory: &Path,
+    stop_timeout: Span,
+) -> Result<waystation_server::Settings, Failure> {
     Ok(waystation_server::Settings {
         listen: http.listen,
         admins: admins(Vec::new(), http.admin_file.as_deref())?,
-        tls: tls(http.tls_cert.as_deref(), http.tls_key.as_deref()),
+        tls: tls(http.tls_cert.as_deref(), http.tls_key.as_deref())?,
         jwt: jwt(http.jwt_file.as_deref())?,
         replication_trust: http.replication_ca.clone(),
         shards: usize::from(http.shards.max(1)),
         sync: http.sync,
         cors_origins: http.cors_origins.clone(),
+        stop_timeout: stop_timeout.0,
         gateway: waystation_server::Gateway {
             backups: http.backups.clone(),
             ..waystation_server::Gateway::default()
@@ -156,18 +170,12 @@ fn http(http: &Http, directory: &Path) -> Result<waystation_server::Settings, Fa
     })
 }
 
-fn redis(redis: &Redis) -> Result<waystation_redis::Settings, Failure> {
-    let acceptor = tls(redis.tls_cert.as_deref(), redis.tls_key.as_deref());
-    let acceptor = acceptor
-        .map(|it| it.acceptor(&[]))
-        .transpose()
-        .map_err(failure)?;
-    if acceptor.is_none() && (redis.tls_cert.is_some() || redis.tls_key.is_some()) {
-        let reason = "[redis] names one of `tls_cert` and `tls_key`: name both, or none";
-        return Err(Failure::new(USAGE, reason));
-    }
+fn redis(redis: &Redis, stop_timeout: Span) -> Result<waystation_redis::Settings, Failure> {
+    let acceptor = tls(redis.tls_cert.as_deref(), redis.tls_key.as_deref())?;
+    let acceptor = acceptor.map(|it| it.acceptor(&[]));
     Ok(waystation_redis::Settings {
-        tls: acceptor,
+        tls: acceptor.transpose().map_err(failure)?,
+        stop_timeout: stop_timeout.0,
         live: live(redis)?,
         ..waystation_redis::Settings::new(redis.listen)
     })
@@ -184,7 +192,7 @@ pub(super) fn live(redis: &Redis) -> Result<Live, Failure> {
             is_admin: true,
         });
     }
-    Ok(Live {
+    let live = Live {
         users: Users::new(users),
         durability: match redis.durability {
             Durability::Process => waystation_redis::Durability::Process,
@@ -197,7 +205,10 @@ pub(super) fn live(redis: &Redis) -> Result<Live, Failure> {
         bulk_bytes_max: redis.bulk_bytes_max.size(),
         answer_bytes_max: redis.answer_bytes_max.size(),
         buffers_bytes_max: redis.buffers_bytes_max.size(),
-    })
+    };
+    let checked = live.check(redis.listen);
+    checked.map_err(|error| Failure::new(USAGE, format!("[redis]: {error}")))?;
+    Ok(live)
 }
 
 /// The password in a file, without the end of its line.
@@ -275,6 +286,7 @@ fn planned(
         resources: resources.cloned(),
         ..plain
     };
+    options.validate()?;
     Ok(Planned {
         name: database.name.clone(),
         path,
