@@ -122,6 +122,8 @@ fn a_worker_that_is_not_allowed_or_has_no_token_does_not_start() {
             "--stages",
         ],
         &["compact-worker", "--allow", here, "--decoders", "4"],
+        &["compact-worker", "--spool", here, "--tls-cert", here],
+        &["compact", here, "--compact-worker-ca", here],
         &[
             "compact-worker",
             "--allow",
@@ -161,6 +163,33 @@ fn a_worker_with_a_modelled_drive_merges() {
     let worker = Worker::with(&socket, dir.path(), None, &flags);
     let told = compacted(dir.path(), &worker.address, &[]);
     assert!(told.contains("100 % of the bytes"), "{told}");
+}
+
+#[test]
+fn a_worker_that_sees_no_directory_is_sent_the_tables_over_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
+    let tls = Path::new(env!("CARGO_MANIFEST_DIR")).join("../waystation-server/tests/tls");
+    let [certificate, key, authority] =
+        ["server.pem", "server.key", "authority.pem"].map(|name| tls.join(name));
+    let [certificate, key, authority] =
+        [&certificate, &key, &authority].map(|path| path.to_str().unwrap());
+    let spool = dir.path().join("spool");
+    let flags = ["--tls-cert", certificate, "--tls-key", key];
+    let flags = [&["--spool", spool.to_str().unwrap()][..], &flags].concat();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let worker = Worker::with("127.0.0.1:0", elsewhere.path(), Some(&token), &flags);
+    let token = token.to_str().unwrap();
+    let flags = [
+        "--compact-worker-token-file",
+        token,
+        "--compact-worker-ca",
+        authority,
+    ];
+    let told = compacted(dir.path(), &worker.address, &flags);
+    assert!(told.contains("100 % of the bytes"), "{told}");
+    assert!(told.contains("MiB were sent"), "{told}");
 }
 
 #[test]

@@ -32,8 +32,8 @@ pub enum AgentError {
         /// What the operating system said.
         source: io::Error,
     },
-    /// Another agent has the directory.
-    #[error("another agent uses the directory {0}; stop it, or choose another directory")]
+    /// Another agent or worker has the directory.
+    #[error("another process uses the directory {0}; stop it, or choose another directory")]
     Locked(PathBuf),
     /// A file with certificates or a key cannot be used.
     #[error("TLS: {0}; name PEM files with a certificate and its key, or with authorities")]
@@ -43,9 +43,9 @@ pub enum AgentError {
         "a worker that listens at {0} needs a token; only a Unix socket, which its directory protects, may go without"
     )]
     NoToken(Address),
-    /// A compaction worker has no directory of databases to work in.
+    /// A compaction worker has neither a directory of databases to work in nor a spool.
     #[error(
-        "a worker needs a directory in which it may work; name the directories that hold databases"
+        "a worker needs a directory in which it may work; name the directories that hold databases, or a spool for tables that are sent"
     )]
     NoDirectory,
     /// A token is too short to be a secret.

@@ -21,7 +21,7 @@ const CONNECTING: Duration = Duration::from_secs(5);
 const IDLE_MAX: usize = 64;
 
 /// A connection.
-pub(crate) struct Connection(Stream);
+pub(crate) struct Connection(Stream<TcpStream>);
 
 /// The way to a drive.
 pub(crate) struct Link {
@@ -98,7 +98,7 @@ impl Link {
     }
 
     fn connect(&self) -> Result<Connection> {
-        let greeted = || -> Result<Stream, Refusal> {
+        let greeted = || -> Result<Stream<TcpStream>, Refusal> {
             let socket = TcpStream::connect_timeout(&self.address, CONNECTING)?;
             socket.set_nodelay(true)?;
             socket.set_read_timeout(Some(CONNECTING))?;

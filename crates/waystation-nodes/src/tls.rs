@@ -1,4 +1,5 @@
-//! TLS between host and drive: what an agent shows, and whom a host trusts.
+//! TLS between host and drive, and between engine and worker: the certificate of the one, and the authorities that the
+//! other one trusts.
 //!
 //! The token tells who may call, with TLS and without; TLS keeps others from reading and changing messages. A host
 //! checks the agent's certificate for the address at which it reaches the agent. There is no way to skip the check.
@@ -9,15 +10,15 @@ use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
 };
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, TcpStream};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-/// An agent's certificate and its key.
+/// The certificate of an agent or a worker, and its key.
 #[derive(Debug, Clone)]
 pub struct Identity(Arc<ServerConfig>);
 
-/// The authorities that a host trusts.
+/// The authorities that a host or an engine trusts.
 #[derive(Debug, Clone)]
 pub struct Authorities(Arc<ClientConfig>);
 
@@ -55,7 +56,7 @@ impl Authorities {
     }
 
     /// Begins TLS with the agent at `address` over `stream`.
-    fn begin(&self, address: IpAddr, stream: TcpStream) -> io::Result<Stream> {
+    fn begin<S: Read + Write>(&self, address: IpAddr, stream: S) -> io::Result<Stream<S>> {
         let name = ServerName::IpAddress(address.into());
         let connection = ClientConnection::new(Arc::clone(&self.0), name);
         let connection = connection.map_err(io::Error::other)?;
@@ -63,16 +64,16 @@ impl Authorities {
     }
 }
 
-/// A host's connection to an agent.
-pub(crate) enum Stream {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+/// A connection to an agent or a worker.
+pub(crate) enum Stream<S: Read + Write> {
+    Plain(S),
+    Tls(Box<StreamOwned<ClientConnection, S>>),
 }
 
-impl Stream {
-    /// The connection `socket` to `address`, with TLS if a host trusts `authorities`.
+impl<S: Read + Write> Stream<S> {
+    /// The connection `socket` to `address`, with TLS if this side trusts `authorities`.
     pub(crate) fn new(
-        socket: TcpStream,
+        socket: S,
         address: IpAddr,
         authorities: Option<&Authorities>,
     ) -> io::Result<Self> {
@@ -82,7 +83,7 @@ impl Stream {
         }
     }
 
-    pub(crate) fn socket(&self) -> &TcpStream {
+    pub(crate) fn socket(&self) -> &S {
         match self {
             Self::Plain(socket) => socket,
             Self::Tls(stream) => &stream.sock,
@@ -90,7 +91,7 @@ impl Stream {
     }
 }
 
-impl Read for Stream {
+impl<S: Read + Write> Read for Stream<S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.read(into),
@@ -99,7 +100,7 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl<S: Read + Write> Write for Stream<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(socket) => socket.write(bytes),
@@ -119,6 +120,6 @@ impl Write for Stream {
 pub(crate) fn refusal(error: &io::Error) -> Option<String> {
     let cause = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(format!(
-        "{cause}; give the host the authority of the drive's certificate, which has to name the drive's address, or have neither speak TLS"
+        "{cause}; trust the authority of its certificate, which has to name its address, or have neither side speak TLS"
     ))
 }

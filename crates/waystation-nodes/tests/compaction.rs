@@ -13,7 +13,7 @@ use waystation_format::checksum::{crc32c, mask};
 use waystation_nodes::compaction::{
     Address, CompactionWorker, WorkerAddress, WorkerSettings, WorkerStopper,
 };
-use waystation_nodes::{AgentError, Token};
+use waystation_nodes::{AgentError, Authorities, Identity, Token};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -214,6 +214,75 @@ fn a_worker_stays_in_the_directories_that_it_was_allowed() {
         .expect("a compaction");
     fill(&db, 3);
     let stats = settled(&db, 3);
+    assert_eq!(stats.jobs, 0, "{stats:?}");
+}
+
+/// A worker that sees no database, and takes tables into a spool in `dir`.
+fn with_spool(dir: &Path, alter: impl FnOnce(&mut WorkerSettings)) -> Running {
+    let mut settings = WorkerSettings::new(any_port(), Some(token()), vec![]);
+    settings.spool = Some(dir.join("spool"));
+    alter(&mut settings);
+    Running::start(&settings)
+}
+
+#[test]
+fn a_worker_that_does_not_see_the_databases_is_sent_their_tables() {
+    let (dir, elsewhere) = (tempfile::tempdir(), tempfile::tempdir());
+    let (dir, elsewhere) = (dir.expect("a directory"), elsewhere.expect("another"));
+    let running = with_spool(elsewhere.path(), |_| ());
+    let offload = offload(&running.address, Some(token()));
+    let names = ["one", "two"];
+    let databases = names.map(|name| open(&dir.path().join(name), &offload));
+    std::thread::scope(|scope| {
+        for db in &databases {
+            scope.spawn(|| fill(db, 4));
+        }
+    });
+    for (db, name) in databases.iter().zip(names) {
+        let stats = settled(db, 4);
+        assert!(stats.jobs > 0, "{stats:?}");
+        assert_eq!((stats.local_jobs, stats.share_percent), (0, 100));
+        assert_eq!(stats.sent_bytes, stats.read_bytes);
+        assert_eq!(stats.fetched_bytes, stats.written_bytes);
+        assert_eq!(directories(&dir.path().join(name)), 0);
+    }
+    drop(databases);
+    drop(running);
+    assert_eq!(directories(&elsewhere.path().join("spool")), 0);
+}
+
+/// The certificates with which the server's TLS is tested.
+fn file(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../waystation-server/tests/tls")
+        .join(name)
+}
+
+#[test]
+fn tables_travel_over_tls_to_a_worker_that_the_engine_trusts() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let speak_tls = |settings: &mut WorkerSettings| {
+        let identity = Identity::read(&file("server.pem"), &file("server.key"));
+        settings.tls = Some(identity.expect("a certificate"));
+    };
+    let running = with_spool(dir.path(), speak_tls);
+    let worker = || WorkerAddress::new(running.address.clone(), Some(token()));
+    let trusting = |name: &str| {
+        let authorities = Authorities::read(&file(name)).expect("authorities");
+        worker().with_tls(authorities)
+    };
+    let merged = |name: &str, worker: WorkerAddress| {
+        let offload = Offload::new(worker, OffloadSettings::default());
+        let db = open(&dir.path().join(name), &offload);
+        fill(&db, 3);
+        settled(&db, 3)
+    };
+    let stats = merged("trusted", trusting("authority.pem"));
+    assert!(stats.sent_bytes > 0 && stats.local_jobs == 0, "{stats:?}");
+    let stats = merged("strange", trusting("server.pem"));
+    assert_eq!(stats.jobs, 0);
+    assert!(stats.local[&LocalReason::Refused] > 0, "{stats:?}");
+    let stats = merged("plain", worker());
     assert_eq!(stats.jobs, 0, "{stats:?}");
 }
 

@@ -14,14 +14,23 @@ pub(super) fn token(file: &Path) -> Result<Token, Failure> {
     Token::new(&text).map_err(|error| failure(&error))
 }
 
+/// The certificate in these files, if they are named.
+pub(super) fn identity(
+    certificate: Option<&Path>,
+    key: Option<&Path>,
+) -> Result<Option<Identity>, Failure> {
+    let (Some(certificate), Some(key)) = (certificate, key) else {
+        return Ok(None);
+    };
+    let identity = Identity::read(certificate, key);
+    identity.map(Some).map_err(|error| failure(&error))
+}
+
 pub(super) fn drive(context: &mut Context, args: &Drive) -> Result<(), Failure> {
     require_path(&args.dir)?;
     print_warnings();
     let mut settings = AgentSettings::new(&args.dir, args.listen, token(&args.token_file)?);
-    if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
-        let identity = Identity::read(certificate, key);
-        settings.tls = Some(identity.map_err(|error| failure(&error))?);
-    }
+    settings.tls = identity(args.tls_cert.as_deref(), args.tls_key.as_deref())?;
     settings.options.offload = worker::offload(&args.worker)?;
     let agent = Agent::bind(&settings).map_err(|error| failure(&error))?;
     let stopper = agent.stopper();

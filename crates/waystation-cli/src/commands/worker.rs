@@ -1,6 +1,6 @@
 //! `compact-worker`: merges for databases of other processes, until a signal stops it; and the other end of it.
 
-use super::drive::{failure, token};
+use super::drive::{failure, identity, token};
 use super::serve::print_warnings;
 use super::{Context, require_path};
 use crate::args::{CompactWorker, UseWorker};
@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use waystation::offload::{LocalReason, Offload, OffloadSettings, OffloadStats, Worker};
 use waystation_drive::command::engine::EngineArgsError;
-use waystation_nodes::compaction::{CompactionWorker, WorkerAddress, WorkerSettings};
+use waystation_nodes::Authorities;
+use waystation_nodes::compaction::{Address, CompactionWorker, WorkerAddress, WorkerSettings};
 
 pub(super) fn compact_worker(context: &mut Context, args: CompactWorker) -> Result<(), Failure> {
     for directory in &args.allow {
@@ -18,6 +19,11 @@ pub(super) fn compact_worker(context: &mut Context, args: CompactWorker) -> Resu
     print_warnings();
     let token = args.token_file.as_deref().map(token).transpose()?;
     let mut settings = WorkerSettings::new(args.listen, token, args.allow);
+    settings.tls = identity(args.tls_cert.as_deref(), args.tls_key.as_deref())?;
+    settings.spool = args.spool;
+    if settings.tls.is_some() && matches!(settings.listen, Address::Unix(_)) {
+        return Err(no_tls(&settings.listen));
+    }
     let refused = |error: EngineArgsError| {
         let code = match error {
             EngineArgsError::Foreign(_) => USAGE,
@@ -51,12 +57,24 @@ pub(super) fn offload(args: &UseWorker) -> Result<Option<Offload>, Failure> {
     };
     print_warnings();
     let file = args.compact_worker_token_file.as_deref();
-    let worker = WorkerAddress::new(address, file.map(token).transpose()?);
+    let mut worker = WorkerAddress::new(address, file.map(token).transpose()?);
+    if let Some(file) = &args.compact_worker_ca {
+        if let Address::Unix(_) = worker.address() {
+            return Err(no_tls(worker.address()));
+        }
+        let authorities = Authorities::read(file).map_err(|error| failure(&error))?;
+        worker = worker.with_tls(authorities);
+    }
     let settings = OffloadSettings {
         shadow_percent: args.compact_worker_shadow,
         ..OffloadSettings::default()
     };
     Ok(Some(Offload::new(worker, settings)))
+}
+
+fn no_tls(address: &Address) -> Failure {
+    let reason = format!("there is no TLS on {address}: give an IP address, or no certificates");
+    Failure::new(USAGE, reason)
 }
 
 /// What a worker did, in words.
@@ -71,6 +89,16 @@ pub(super) fn offload_text(stats: &OffloadStats) -> String {
         seconds(stats.verify_us),
         seconds(stats.install_us),
     );
+    if stats.sent_bytes > 0 {
+        let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+        let _ = write!(
+            text,
+            "; {:.1} MiB were sent and {:.1} MiB fetched in {:.2} s",
+            mebibytes(stats.sent_bytes),
+            mebibytes(stats.fetched_bytes),
+            seconds(stats.transfer_us)
+        );
+    }
     if stats.shadowed > 0 {
         let (shadowed, different) = (stats.shadowed, stats.different);
         let _ = write!(

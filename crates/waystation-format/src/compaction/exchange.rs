@@ -4,7 +4,15 @@
 //!   begin   directory, job, lease, room ──>   waiting | running | over
 //!   watch   wait at most so long        ──>   waiting | running | over
 //!   cancel                              ──>   over
+//!
+//!   begin   without a directory         ──>   receiving | over
+//!   send    bytes of an input table     ──>   receiving | over
+//!   start                               ──>   waiting | running | over
+//!   fetch   part of an output table     ──>   chunk | over
 //! ```
+//!
+//! An engine whose directory the worker does not see begins without one: it sends the input tables, one after the other and
+//! each from its first byte on, and fetches the output tables when the job is over.
 //!
 //! A request names the job and its attempt, and so does the answer: what belongs to another attempt does not count. The
 //! worker gives a job up when no request came for as long as the lease.
@@ -15,6 +23,8 @@ use crate::FormatError;
 
 /// The longest message of any kind (bytes). A job that is longer stays in the engine.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
+/// The most bytes of a table in one message.
+pub const CHUNK_BYTES_MAX: usize = 4 << 20;
 
 /// What the engine asks of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,12 +46,40 @@ pub enum Call {
     Watch(u64),
     /// Give the job up, and answer when its files are closed.
     Cancel,
+    /// Take these bytes of an input table.
+    Send(Chunk),
+    /// Run the job: all input tables were sent.
+    Start,
+    /// Give a part of an output table.
+    Fetch(Part),
+}
+
+/// Bytes of an input table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Chunk {
+    /// The number of the table.
+    pub table: u64,
+    /// Where in it they begin.
+    pub offset: u64,
+    /// They, at most [`CHUNK_BYTES_MAX`].
+    pub bytes: Vec<u8>,
+}
+
+/// A part of an output table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Part {
+    /// The number of the table.
+    pub table: u64,
+    /// Where in it the part begins.
+    pub offset: u64,
+    /// Its length, at most [`CHUNK_BYTES_MAX`].
+    pub length: u64,
 }
 
 /// A job, and where it is run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Begin {
-    /// The directory of the database: the bytes of its absolute path.
+    /// The directory of the database: the bytes of its absolute path. Empty: the engine sends the tables.
     pub directory: Vec<u8>,
     /// The job. Its name and attempt are those of the request.
     pub job: Job,
@@ -71,6 +109,10 @@ pub enum JobState {
     Running(u64),
     /// It is over; the report is about this job and attempt.
     Over(Report),
+    /// Its input tables are being sent.
+    Receiving,
+    /// The part of an output table that was asked for.
+    Chunk(Vec<u8>),
 }
 
 /// The tags of requests and answers. Never reuse a number.
@@ -84,6 +126,10 @@ mod tag {
     pub(super) const LEASE_MS: u32 = 6;
     pub(super) const BYTES_MAX: u32 = 7;
     pub(super) const WAIT_MS: u32 = 8;
+    pub(super) const TABLE: u32 = 9;
+    pub(super) const OFFSET: u32 = 10;
+    pub(super) const BYTES: u32 = 11;
+    pub(super) const LENGTH: u32 = 12;
 
     pub(super) const ENTRIES: u32 = 4;
     pub(super) const REPORT: u32 = 5;
@@ -94,6 +140,9 @@ mod call {
     pub(super) const BEGIN: u64 = 1;
     pub(super) const WATCH: u64 = 2;
     pub(super) const CANCEL: u64 = 3;
+    pub(super) const SEND: u64 = 4;
+    pub(super) const START: u64 = 5;
+    pub(super) const FETCH: u64 = 6;
 }
 
 /// How far a job is. The numbers travel: never renumber.
@@ -101,6 +150,8 @@ mod state {
     pub(super) const WAITING: u64 = 1;
     pub(super) const RUNNING: u64 = 2;
     pub(super) const OVER: u64 = 3;
+    pub(super) const RECEIVING: u64 = 4;
+    pub(super) const CHUNK: u64 = 5;
 }
 
 /// The name of the directory, in that of the database, that one run of a job makes its tables in.
@@ -120,6 +171,8 @@ pub fn is_job_directory_name(name: &str) -> bool {
     let are_digits = digits.len() == 32 && digits.bytes().all(|it| it.is_ascii_hexdigit());
     are_digits && !attempt.is_empty() && attempt.bytes().all(|it| it.is_ascii_digit())
 }
+
+const TOO_LONG: &str = "a message has more of a table than it may";
 
 /// What the name of a job's directory begins with.
 const JOB_DIRECTORY: &str = "compaction-";
@@ -145,6 +198,21 @@ impl Request {
             Call::Cancel => {
                 out.number(tag::KIND, call::CANCEL);
             }
+            Call::Send(chunk) => {
+                out.number(tag::KIND, call::SEND)
+                    .number(tag::TABLE, chunk.table)
+                    .number(tag::OFFSET, chunk.offset)
+                    .bytes(tag::BYTES, &chunk.bytes);
+            }
+            Call::Start => {
+                out.number(tag::KIND, call::START);
+            }
+            Call::Fetch(part) => {
+                out.number(tag::KIND, call::FETCH)
+                    .number(tag::TABLE, part.table)
+                    .number(tag::OFFSET, part.offset)
+                    .number(tag::LENGTH, part.length);
+            }
         }
         seal(REQUEST_MAGIC, out.finish())
     }
@@ -154,6 +222,7 @@ impl Request {
         let mut fields = unseal(REQUEST_MAGIC, bytes)?;
         let (mut id, mut attempt, mut kind, mut wait_ms) = (JobId::default(), 0, 0, 0);
         let mut begin = Begin::default();
+        let (mut part, mut sent) = (Part::default(), Vec::new());
         let mut job = None;
         while let Some(field) = fields.next()? {
             match field.tag {
@@ -165,6 +234,10 @@ impl Request {
                 tag::LEASE_MS => begin.lease_ms = field.number()?,
                 tag::BYTES_MAX => begin.bytes_max = field.number()?,
                 tag::WAIT_MS => wait_ms = field.number()?,
+                tag::TABLE => part.table = field.number()?,
+                tag::OFFSET => part.offset = field.number()?,
+                tag::BYTES => sent = field.bytes.to_vec(),
+                tag::LENGTH => part.length = field.number()?,
                 _ => {}
             }
         }
@@ -179,6 +252,15 @@ impl Request {
             },
             call::WATCH => Call::Watch(wait_ms),
             call::CANCEL => Call::Cancel,
+            call::SEND if sent.len() > CHUNK_BYTES_MAX => return malformed(TOO_LONG),
+            call::SEND => Call::Send(Chunk {
+                table: part.table,
+                offset: part.offset,
+                bytes: sent,
+            }),
+            call::START => Call::Start,
+            call::FETCH if part.length > CHUNK_BYTES_MAX as u64 => return malformed(TOO_LONG),
+            call::FETCH => Call::Fetch(part),
             _ => {
                 let reason = "a request asks what no version before this one asked";
                 return Err(FormatError::unsupported(bytes.len(), reason));
@@ -206,6 +288,12 @@ impl Answer {
                 out.number(tag::KIND, state::OVER)
                     .bytes(tag::REPORT, &report.encode());
             }
+            JobState::Receiving => {
+                out.number(tag::KIND, state::RECEIVING);
+            }
+            JobState::Chunk(bytes) => {
+                out.number(tag::KIND, state::CHUNK).bytes(tag::BYTES, bytes);
+            }
         }
         seal(ANSWER_MAGIC, out.finish())
     }
@@ -214,7 +302,7 @@ impl Answer {
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut fields = unseal(ANSWER_MAGIC, bytes)?;
         let (mut id, mut attempt, mut kind, mut entries) = (JobId::default(), 0, 0, 0);
-        let mut report = None;
+        let (mut report, mut chunk) = (None, Vec::new());
         while let Some(field) = fields.next()? {
             match field.tag {
                 tag::ID => id = JobId::take(&field)?,
@@ -222,6 +310,7 @@ impl Answer {
                 tag::KIND => kind = field.number()?,
                 tag::ENTRIES => entries = field.number()?,
                 tag::REPORT => report = Some(Report::decode(field.bytes)?),
+                tag::BYTES => chunk = field.bytes.to_vec(),
                 _ => {}
             }
         }
@@ -236,6 +325,9 @@ impl Answer {
                 Some(_) => return malformed("an answer is about one job and reports another"),
                 None => return malformed("a job is over, and there is no report"),
             },
+            state::RECEIVING => JobState::Receiving,
+            state::CHUNK if chunk.len() > CHUNK_BYTES_MAX => return malformed(TOO_LONG),
+            state::CHUNK => JobState::Chunk(chunk),
             _ => {
                 let reason = "a job is as far as no version before this one knew";
                 return Err(FormatError::unsupported(bytes.len(), reason));

@@ -17,8 +17,8 @@ mod report;
 mod tests;
 
 pub use exchange::{
-    Answer, Begin, Call, JobState, MESSAGE_BYTES_MAX, Request, is_job_directory_name,
-    job_directory_name,
+    Answer, Begin, CHUNK_BYTES_MAX, Call, Chunk, JobState, MESSAGE_BYTES_MAX, Part, Request,
+    is_job_directory_name, job_directory_name,
 };
 pub use job::{Facts, Grandparent, Graves, InputLevel, Job, JobId, Layout, Limits, Table};
 pub use report::{Counters, Failure, Outcome, Report};

@@ -78,6 +78,8 @@ pub enum Failure {
     Cancelled = 5,
     /// The executor does not take this job, and may take others.
     Unfit = 6,
+    /// The executor does not see the directory of the database, or may not go there. It takes the tables if they are sent.
+    Unseen = 7,
 }
 
 impl Failure {
@@ -89,6 +91,7 @@ impl Failure {
             Self::Space,
             Self::Cancelled,
             Self::Unfit,
+            Self::Unseen,
         ];
         known.into_iter().find(|failure| *failure as u64 == number)
     }

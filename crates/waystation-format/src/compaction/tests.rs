@@ -134,7 +134,7 @@ fn altered(message: &[u8], reader_min: u32, more: &[u8]) -> Vec<u8> {
     out
 }
 
-fn requests() -> [Request; 3] {
+fn requests() -> [Request; 6] {
     let request = |call| Request {
         id: job().id,
         attempt: 2,
@@ -149,10 +149,21 @@ fn requests() -> [Request; 3] {
         }))),
         request(Call::Watch(250)),
         request(Call::Cancel),
+        request(Call::Send(Chunk {
+            table: 9,
+            offset: 4 << 20,
+            bytes: b"bytes of a table".to_vec(),
+        })),
+        request(Call::Start),
+        request(Call::Fetch(Part {
+            table: 1,
+            offset: 8 << 20,
+            length: 4 << 20,
+        })),
     ]
 }
 
-fn answers() -> [Answer; 3] {
+fn answers() -> [Answer; 5] {
     let answer = |state| Answer {
         id: job().id,
         attempt: 2,
@@ -162,6 +173,8 @@ fn answers() -> [Answer; 3] {
         answer(JobState::Waiting),
         answer(JobState::Running(4096)),
         answer(JobState::Over(report())),
+        answer(JobState::Receiving),
+        answer(JobState::Chunk(b"bytes of a table".to_vec())),
     ]
 }
 
@@ -178,19 +191,24 @@ fn requests_and_answers_travel() {
 /// The messages of version 1, as they were recorded.
 #[test]
 fn recorded_requests_and_answers_are_read() {
-    let recorded: [&[u8]; 6] = [
+    let recorded: [&[u8]; 11] = [
         include_bytes!("testdata/begin-1"),
         include_bytes!("testdata/watch-1"),
         include_bytes!("testdata/cancel-1"),
+        include_bytes!("testdata/send-1"),
+        include_bytes!("testdata/start-1"),
+        include_bytes!("testdata/fetch-1"),
         include_bytes!("testdata/waiting-1"),
         include_bytes!("testdata/running-1"),
         include_bytes!("testdata/over-1"),
+        include_bytes!("testdata/receiving-1"),
+        include_bytes!("testdata/chunk-1"),
     ];
-    for (request, recorded) in requests().iter().zip(&recorded[..3]) {
+    for (request, recorded) in requests().iter().zip(&recorded[..6]) {
         assert_eq!(Request::decode(recorded).as_ref(), Ok(request));
         assert_eq!(&*request.encode(), *recorded);
     }
-    for (answer, recorded) in answers().iter().zip(&recorded[3..]) {
+    for (answer, recorded) in answers().iter().zip(&recorded[6..]) {
         assert_eq!(Answer::decode(recorded).as_ref(), Ok(answer));
         assert_eq!(&*answer.encode(), *recorded);
     }
@@ -204,7 +222,7 @@ fn an_exchange_is_about_one_job_and_attempt() {
         ..begin.clone()
     };
     assert!(Request::decode(&other.encode()).is_err());
-    let [_, _, over] = answers();
+    let [_, _, over, ..] = answers();
     let other = Answer { attempt: 3, ..over };
     assert!(Answer::decode(&other.encode()).is_err());
     for kind in [0, 9] {
@@ -219,6 +237,28 @@ fn an_exchange_is_about_one_job_and_attempt() {
     let mut empty = FieldWriter::default();
     empty.number(3, 3).number(2, 1);
     assert!(Answer::decode(&seal(ANSWER_MAGIC, empty.finish())).is_err());
+}
+
+#[test]
+fn a_message_has_no_more_of_a_table_than_it_may() {
+    let [_, _, _, send, _, fetch] = requests();
+    let longer = Chunk {
+        bytes: vec![7; CHUNK_BYTES_MAX + 1],
+        ..Chunk::default()
+    };
+    let longer = Call::Send(longer);
+    let more = Call::Fetch(Part {
+        length: CHUNK_BYTES_MAX as u64 + 1,
+        ..Part::default()
+    });
+    for (request, call) in [(send, longer), (fetch, more)] {
+        let wrong = Request { call, ..request };
+        assert!(Request::decode(&wrong.encode()).is_err());
+    }
+    let [.., chunk] = answers();
+    let state = JobState::Chunk(vec![7; CHUNK_BYTES_MAX + 1]);
+    let wrong = Answer { state, ..chunk };
+    assert!(Answer::decode(&wrong.encode()).is_err());
 }
 
 #[test]

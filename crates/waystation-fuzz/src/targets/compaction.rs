@@ -2,8 +2,8 @@
 
 use waystation_format::checksum::{crc32c, mask};
 use waystation_format::compaction::{
-    Answer, Begin, Call, Counters, Facts, Failure, Grandparent, Graves, InputLevel, Job, JobId,
-    JobState, Layout, Limits, Outcome, Report, Request, Table, is_job_directory_name,
+    Answer, Begin, Call, Chunk, Counters, Facts, Failure, Grandparent, Graves, InputLevel, Job,
+    JobId, JobState, Layout, Limits, Outcome, Part, Report, Request, Table, is_job_directory_name,
 };
 
 /// Messages as they come, then the same bytes as the fields of messages whose checksums fit.
@@ -120,7 +120,24 @@ pub(super) fn compaction_seeds() -> Vec<Vec<u8>> {
         lease_ms: 10_000,
         bytes_max: 1 << 30,
     }));
-    for call in [begin, Call::Watch(250), Call::Cancel] {
+    let send = Call::Send(Chunk {
+        table: 9,
+        offset: 4096,
+        bytes: b"bytes of a table".to_vec(),
+    });
+    let fetch = Call::Fetch(Part {
+        table: 1,
+        offset: 4096,
+        length: 4096,
+    });
+    for call in [
+        begin,
+        Call::Watch(250),
+        Call::Cancel,
+        send,
+        Call::Start,
+        fetch,
+    ] {
         let (id, attempt) = (job.id, 1);
         seeds.push(Request { id, attempt, call }.encode());
     }
@@ -128,6 +145,8 @@ pub(super) fn compaction_seeds() -> Vec<Vec<u8>> {
         JobState::Waiting,
         JobState::Running(4096),
         JobState::Over(done),
+        JobState::Receiving,
+        JobState::Chunk(b"bytes of a table".to_vec()),
     ] {
         let (id, attempt) = (job.id, 1);
         seeds.push(Answer { id, attempt, state }.encode());

@@ -83,7 +83,6 @@ struct Shared {
 pub(super) struct RunningJob {
     pub(super) id: JobId,
     pub(super) attempt: u64,
-    pub(super) lease: Duration,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
@@ -96,7 +95,6 @@ impl RunningJob {
         places: &Arc<Places>,
         directory: PathBuf,
         begin: Begin,
-        lease: Duration,
     ) -> std::io::Result<Self> {
         let place = places.try_take();
         let stage = match place {
@@ -127,7 +125,6 @@ impl RunningJob {
         Ok(Self {
             id,
             attempt,
-            lease,
             shared,
             thread: Some(thread),
         })
@@ -185,7 +182,8 @@ pub(super) fn failed((id, attempt): (JobId, u64), failure: Failure, reason: Stri
     }
 }
 
-fn cancelled(id: JobId, attempt: u64) -> Report {
+/// The report of a job that was given up before it ran.
+pub(super) fn cancelled(id: JobId, attempt: u64) -> Report {
     let reason = "it was given up before it began".to_owned();
     failed((id, attempt), Failure::Cancelled, reason)
 }

@@ -4,13 +4,15 @@
 //! An engine that says nothing for as long as its lease, or whose connection ends, has its job given up.
 
 use super::address::{Address, Listener, Stream};
-use super::queue::{Places, RunningJob, failed};
+use super::queue::{Places, RunningJob, cancelled, failed};
+use super::spool::{SentJob, Spool};
 use crate::connections::Connections;
 use crate::error::{AgentError, Result};
 use crate::frame;
 use crate::greeting::{Refusal, Token, WORKERS};
+use crate::tls::Identity;
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Read, Write};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use waystation::offload::Worker;
 use waystation_format::compaction::{
-    Answer, Begin, Call, Failure, JobState, MESSAGE_BYTES_MAX, Request, job_directory_name,
+    Answer, Begin, Call, Failure, JobId, JobState, MESSAGE_BYTES_MAX, Request, job_directory_name,
 };
 
 /// An engine has so long to greet, and then to send its job.
@@ -39,8 +41,13 @@ pub struct WorkerSettings {
     pub listen: Address,
     /// What engines have to know. On a Unix socket it may be left out.
     pub token: Option<Token>,
+    /// Connections over TCP speak TLS with this; `None`: none does.
+    pub tls: Option<Identity>,
     /// Directories that hold databases: the worker goes nowhere else.
     pub allowed: Vec<PathBuf>,
+    /// Where tables lie that engines send whose directories the worker does not see, made if it is missing; `None`: it takes
+    /// none. No other worker uses it.
+    pub spool: Option<PathBuf>,
     /// Jobs that run at once; others wait.
     pub jobs_max: usize,
     /// Connections at once; more are closed.
@@ -57,7 +64,9 @@ impl WorkerSettings {
         Self {
             listen,
             token,
+            tls: None,
             allowed,
+            spool: None,
             jobs_max: processors.max(JOBS_MIN),
             connections_max: 256,
             worker: Arc::default(),
@@ -69,8 +78,10 @@ struct Inner {
     worker: Arc<Worker>,
     places: Arc<Places>,
     token: Token,
+    tls: Option<Identity>,
     /// As the file system resolves them.
     allowed: Vec<PathBuf>,
+    spool: Option<Spool>,
     connections: Arc<Connections<Stream>>,
 }
 
@@ -109,7 +120,7 @@ impl CompactionWorker {
             (None, Address::Unix(_)) => Token::none(),
             (None, Address::Tcp(_)) => return Err(AgentError::NoToken(address)),
         };
-        if settings.allowed.is_empty() {
+        if settings.allowed.is_empty() && settings.spool.is_none() {
             return Err(AgentError::NoDirectory);
         }
         let resolve = |path: &PathBuf| {
@@ -121,6 +132,7 @@ impl CompactionWorker {
         };
         let allowed: Result<Vec<_>> = settings.allowed.iter().map(resolve).collect();
         let allowed = allowed?;
+        let spool = settings.spool.as_deref().map(Spool::open).transpose()?;
         let refused = |source| AgentError::Listen {
             address: address.clone(),
             source,
@@ -132,7 +144,9 @@ impl CompactionWorker {
                 worker: Arc::clone(&settings.worker),
                 places: Arc::new(Places::new(settings.jobs_max)),
                 token,
+                tls: settings.tls.clone(),
                 allowed,
+                spool,
                 connections: Arc::new(Connections::new(settings.connections_max)),
             }),
             listener,
@@ -171,72 +185,123 @@ impl CompactionWorker {
     }
 }
 
+/// What a connection is about.
+#[derive(Default)]
+struct Held {
+    /// Dropped first: it reads the tables that were sent.
+    running: Option<RunningJob>,
+    sent: Option<SentJob>,
+    /// The lease that the engine asked for.
+    lease: Option<Duration>,
+}
+
+impl Held {
+    /// Which attempt at which job it is.
+    fn run(&self) -> Option<(JobId, u64)> {
+        let running = self.running.as_ref().map(|job| (job.id, job.attempt));
+        running.or_else(|| self.sent.as_ref().map(SentJob::run))
+    }
+}
+
 impl Inner {
     fn serve(&self, stream: &Stream) -> Result<(), Refusal> {
         stream.hurry()?;
         stream.set_patience(GREETING)?;
-        WORKERS.welcome(&mut &*stream, &self.token)?;
-        let mut running: Option<RunningJob> = None;
+        match (&self.tls, stream) {
+            (Some(identity), Stream::Tcp(_)) => self.converse(stream, identity.accept(stream)?),
+            _ => self.converse(stream, stream),
+        }
+    }
+
+    /// Answers the requests that come through `io`, which is `stream` or what TLS makes of it.
+    fn converse(&self, stream: &Stream, mut io: impl Read + Write) -> Result<(), Refusal> {
+        WORKERS.welcome(&mut io, &self.token)?;
+        let mut held = Held::default();
         loop {
-            let patience = running.as_ref().map_or(GREETING, |running| running.lease);
-            stream.set_patience(patience)?;
-            let Some(message) = frame::read(&mut &*stream, MESSAGE_BYTES_MAX)? else {
+            stream.set_patience(held.lease.unwrap_or(GREETING))?;
+            let Some(message) = frame::read(&mut io, MESSAGE_BYTES_MAX)? else {
                 return Ok(());
             };
             let request = Request::decode(&message);
             let request = request.map_err(|error| Refusal::Refused(error.to_string()))?;
             drop(message);
             let (id, attempt) = (request.id, request.attempt);
-            let state = self.answer(request, &mut running)?;
+            let state = self.answer(request, &mut held)?;
             let answer = Answer { id, attempt, state };
-            frame::write(&mut &*stream, &answer.encode())?;
+            frame::write(&mut io, &answer.encode())?;
             if self.connections.is_stopping() {
                 return Ok(());
             }
         }
     }
 
-    fn answer(
-        &self,
-        request: Request,
-        running: &mut Option<RunningJob>,
-    ) -> Result<JobState, Refusal> {
-        let named = (request.id, request.attempt);
-        match (request.call, running.as_mut()) {
-            (Call::Begin(begin), None) => {
-                let (job, state) = self.begin(*begin)?;
-                *running = job;
-                Ok(state)
-            }
-            (Call::Watch(wait_ms), Some(job)) if (job.id, job.attempt) == named => {
-                if job.has_died() {
-                    return Ok(job.cancel());
-                }
+    fn answer(&self, request: Request, held: &mut Held) -> Result<JobState, Refusal> {
+        let run = (request.id, request.attempt);
+        if let Call::Begin(begin) = request.call {
+            return match held.run() {
+                None => Ok(self.begin(*begin, held)?),
+                Some(_) => Err(strange()),
+            };
+        }
+        if held.run() != Some(run) {
+            return Err(strange());
+        }
+        match (request.call, &mut held.running, &mut held.sent) {
+            (Call::Watch(_), Some(job), _) if job.has_died() => Ok(job.cancel()),
+            (Call::Watch(wait_ms), Some(job), _) => {
                 Ok(job.watch(Duration::from_millis(wait_ms).min(WATCH_MAX)))
             }
-            (Call::Cancel, Some(job)) if (job.id, job.attempt) == named => Ok(job.cancel()),
-            _ => {
-                let reason = "it asked about a job that this connection does not have";
-                Err(Refusal::Refused(reason.to_owned()))
-            }
+            (Call::Cancel, Some(job), _) => Ok(job.cancel()),
+            (Call::Cancel, None, _) => Ok(JobState::Over(cancelled(run.0, run.1))),
+            (Call::Send(chunk), None, Some(sent)) => Ok(sent.take(&chunk)),
+            (Call::Start, None, Some(sent)) => match sent.start() {
+                Ok((directory, begin)) => Ok(self.start(directory, begin, held)?),
+                Err(over) => Ok(over),
+            },
+            (Call::Fetch(part), Some(job), Some(sent)) => match job.watch(Duration::ZERO) {
+                JobState::Over(_) => Ok(sent.give(part)),
+                under_way => Ok(under_way),
+            },
+            _ => Err(strange()),
         }
     }
 
     /// Begins a job, or says why not.
-    fn begin(&self, begin: Begin) -> io::Result<(Option<RunningJob>, JobState)> {
-        let named = (begin.job.id, begin.job.attempt);
-        let directory = match self.resolve(&begin) {
-            Ok(directory) => directory,
-            Err(reason) => {
-                log::warn!("a compaction job was refused: {reason}");
-                let report = failed(named, Failure::Unsupported, reason);
-                return Ok((None, JobState::Over(report)));
-            }
-        };
+    fn begin(&self, begin: Begin, held: &mut Held) -> io::Result<JobState> {
+        let run = (begin.job.id, begin.job.attempt);
         let lease = Duration::from_millis(begin.lease_ms).clamp(LEASE_MIN, LEASE_MAX);
-        let job = RunningJob::start(&self.worker, &self.places, directory, begin, lease)?;
+        held.lease = Some(lease);
+        let refused = |(failure, reason): (Failure, String)| {
+            log::warn!("a compaction job was refused: {reason}");
+            Ok(JobState::Over(failed(run, failure, reason)))
+        };
+        if begin.directory.is_empty() {
+            let Some(spool) = &self.spool else {
+                return refused((Failure::Unsupported, NO_SPOOL.to_owned()));
+            };
+            return match spool.receive(begin) {
+                Ok(sent) => {
+                    held.sent = Some(sent);
+                    Ok(JobState::Receiving)
+                }
+                Err(failure) => refused(failure),
+            };
+        }
+        match self.resolve(&begin) {
+            Ok(directory) => self.start(directory, begin, held),
+            Err(reason) if self.spool.is_some() => {
+                Ok(JobState::Over(failed(run, Failure::Unseen, reason)))
+            }
+            Err(reason) => refused((Failure::Unsupported, reason)),
+        }
+    }
+
+    /// Has the job of `begin` run in `directory`.
+    fn start(&self, directory: PathBuf, begin: Begin, held: &mut Held) -> io::Result<JobState> {
+        let job = RunningJob::start(&self.worker, &self.places, directory, begin)?;
         let state = job.watch(Duration::ZERO);
-        Ok((Some(job), state))
+        held.running = Some(job);
+        Ok(state)
     }
 
     /// The directory of the database, if the worker may work there, with no link on the way to the job's directory.
@@ -267,6 +332,14 @@ impl Inner {
         }
         Ok(directory)
     }
+}
+
+/// What an engine is told that sends tables where none are taken.
+const NO_SPOOL: &str = "the worker takes no tables: start it with a spool directory for them";
+
+fn strange() -> Refusal {
+    let reason = "it asked about a job that this connection does not have";
+    Refusal::Refused(reason.to_owned())
 }
 
 impl std::fmt::Debug for CompactionWorker {

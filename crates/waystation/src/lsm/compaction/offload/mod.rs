@@ -1,4 +1,4 @@
-//! Offloading: merges that a worker runs, in another process that sees the same directory.
+//! Offloading: merges that a worker runs, in another process that sees the same directory, or that is sent the tables.
 //!
 //! ```text
 //!   engine                                                         worker
@@ -10,6 +10,9 @@
 //!                  remove the job's directory
 //!   install ─ give the claim up
 //! ```
+//!
+//! A worker that does not see the directory says so once. From then on the engine sends the tables that a job reads, and
+//! fetches the tables that it made into the job's directory (`transfer.rs`).
 //!
 //! Invariants:
 //! - a worker writes under the directory of one run of one job, which the engine creates and removes. It removes nothing
@@ -29,6 +32,8 @@ mod link;
 mod remote;
 mod shadow;
 mod stats;
+mod transfer;
+mod watched;
 mod worker;
 
 pub use engine::{EngineError, EngineTask, MergeEngine, Merged};

@@ -1,8 +1,9 @@
 //! The executor that has a worker run jobs, and runs them itself where that does not work.
 
 use super::adopt::adopt;
-use super::link::{LinkError, Session};
+use super::link::LinkError;
 use super::stats::{LocalReason, OffloadStats, Times};
+use super::watched::Watched;
 use super::{Offload, OffloadSettings};
 use crate::directory::JobDirectory;
 use crate::error::{Error, Result};
@@ -11,24 +12,17 @@ use crate::lsm::compaction::{
     CompactionExecutor, Job, JobResult, LocalExecutor, Workplace, contradiction,
 };
 use crate::storage::as_micros;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use waystation_format::compaction::{
-    Answer, Begin, Call, JobId, JobState, MESSAGE_BYTES_MAX, Outcome, Report, Request,
+    Begin, Call, Failure, JobId, MESSAGE_BYTES_MAX, Outcome, Request,
 };
 
 /// A job is tried so often at the worker.
 const ATTEMPTS: u64 = 2;
-/// A worker has so long to answer a request, if the job is not over before.
-const WATCH: Duration = Duration::from_millis(100);
-/// A job that moves no entry for so long does not move.
-const STALL: Duration = Duration::from_secs(2);
-/// A job may take this long ...
-const RUN_BASE: Duration = Duration::from_secs(60);
-/// ... and a second more for so many bytes of its tables.
-const RUN_BYTES_PER_SECOND: u64 = 1 << 20;
 /// After a failure the worker is left alone for so long, at first and at most.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -77,6 +71,8 @@ pub(crate) struct RemoteExecutor {
     dir: PathBuf,
     /// The same as a worker knows it.
     absolute: Vec<u8>,
+    /// Whether the worker was found not to see the directory: then tables are sent.
+    sends_tables: AtomicBool,
     pause: Mutex<Pause>,
     pub(super) stats: Mutex<OffloadStats>,
 }
@@ -89,6 +85,7 @@ impl RemoteExecutor {
             offload,
             dir: dir.to_owned(),
             absolute: absolute.into_os_string().into_encoded_bytes(),
+            sends_tables: AtomicBool::new(false),
             pause: Mutex::default(),
             stats: Mutex::default(),
         }
@@ -114,29 +111,46 @@ impl RemoteExecutor {
             id: message.id,
             attempt: 0,
             call: Call::Begin(Box::new(Begin {
-                directory: self.absolute.clone(),
+                directory: Vec::new(),
                 job: message,
                 lease_ms: u64::try_from(settings.lease.as_millis()).unwrap_or(u64::MAX),
                 bytes_max: bytes_max(job, place, &self.dir)?,
             })),
         };
+        let mut failed = 0;
         loop {
+            let sends_tables = self.sends_tables.load(Ordering::Relaxed);
             request.attempt += 1;
-            let attempt = request.attempt;
-            if let Call::Begin(begin) = &mut request.call {
-                begin.job.attempt = attempt;
-            }
+            self.address(&mut request, sends_tables);
             let begin = request.encode();
             if begin.len() > MESSAGE_BYTES_MAX {
                 return Err(unfit("its message is too long"));
             }
-            match self.attempt(&begin, (request.id, attempt), job, place) {
-                Err(kept) if attempt < ATTEMPTS && Self::may_repeat(&kept, place) => {
+            let run = (request.id, request.attempt);
+            match self.attempt(&begin, run, sends_tables, job, place) {
+                Ok(Some(result)) => return Ok(result),
+                Ok(None) => self.sends_tables.store(true, Ordering::Relaxed),
+                Err(kept) => {
+                    failed += 1;
+                    if failed == ATTEMPTS || !Self::may_repeat(&kept, place) {
+                        return Err(kept);
+                    }
                     lock(&self.stats).repeated += 1;
                     log::info!("a compaction is offloaded anew: {}", kept.detail);
                 }
-                outcome => return outcome,
             }
+        }
+    }
+
+    /// Has the request to begin be about this attempt, and about tables that the worker sees or is sent.
+    fn address(&self, request: &mut Request, sends_tables: bool) {
+        if let Call::Begin(begin) = &mut request.call {
+            begin.job.attempt = request.attempt;
+            begin.directory = if sends_tables {
+                Vec::new()
+            } else {
+                self.absolute.clone()
+            };
         }
     }
 
@@ -167,38 +181,41 @@ impl RemoteExecutor {
         kept.reason.may_pass() && !(place.cancelled)() && !(place.is_pressed)()
     }
 
-    /// One attempt at the worker.
+    /// One attempt at the worker. `None`: the worker does not see the tables, and would take them if they were sent.
     fn attempt(
         &self,
         begin: &[u8],
-        (id, attempt): (JobId, u64),
+        run: (JobId, u64),
+        sends_tables: bool,
         job: &Job,
         place: &Workplace<'_>,
-    ) -> Result<JobResult, Kept> {
+    ) -> Result<Option<JobResult>, Kept> {
         let settings = self.settings();
         let mut times = Times::default();
         let session = self.offload.link().connect()?;
         let started = place.storage.now();
-        let directory = JobDirectory::create(&**place.storage, &self.dir, id, attempt)
+        let directory = JobDirectory::create(&**place.storage, &self.dir, run.0, run.1)
             .map_err(|error| Kept::by(LocalReason::Storage, &error))?;
         times.install = micros_since(place, started);
-        let mut watched = Watched {
-            session,
-            id,
-            attempt,
-            lease: settings.lease,
-        };
-        let report = watched.run(begin, job, place, &mut times)?;
-        drop(watched);
-        if let Outcome::Failed(failure, reason) = &report.outcome {
-            return Err(Kept::by((*failure).into(), reason));
+        let mut watched = Watched::new(session, run, settings.lease, job, place);
+        let report = watched.run(begin, sends_tables, &mut times)?;
+        match &report.outcome {
+            Outcome::Done(_) => {}
+            Outcome::Failed(Failure::Unseen, reason) if !sends_tables => {
+                log::info!("tables are sent to the worker from now on: {reason}");
+                return Ok(None);
+            }
+            Outcome::Failed(failure, reason) => return Err(Kept::by((*failure).into(), reason)),
         }
         let contradicted = |detail: &dyn fmt::Display| Kept::by(LocalReason::Contradiction, detail);
-        let mut result =
-            result_of(&report, (id, attempt), job).map_err(|error| contradicted(&error))?;
+        let mut result = result_of(&report, run, job).map_err(|error| contradicted(&error))?;
         if let Some(reason) = contradiction(job, &result, place.tables.order()) {
             return Err(contradicted(&reason));
         }
+        if sends_tables {
+            watched.fetch_outputs(directory.path(), &result.outputs, &mut times)?;
+        }
+        drop(watched);
         let outputs = adopt(
             place,
             directory.path(),
@@ -210,10 +227,10 @@ impl RemoteExecutor {
         drop(directory);
         times.install += micros_since(place, started);
         result.outputs = outputs;
-        result.counters.elapsed_us = times.wait + times.run + times.verify + times.install;
-        let counters = &result.counters;
+        let counters = &mut result.counters;
+        counters.elapsed_us = times.elapsed();
         lock(&self.stats).offloaded(counters.read_bytes, counters.written_bytes, times);
-        Ok(result)
+        Ok(Some(result))
     }
 
     /// Leaves the worker alone for a while after a failure of its, longer each time; a success ends that.
@@ -267,100 +284,11 @@ fn bytes_max(job: &Job, place: &Workplace<'_>, dir: &Path) -> Result<u64, Kept> 
         .storage
         .free_bytes(dir)
         .map_err(|error| Kept::by(LocalReason::Storage, &error))?;
+    Ok(output_bytes_max(job).min(free_bytes))
+}
+
+/// The most bytes that outputs of `job` can have.
+pub(super) fn output_bytes_max(job: &Job) -> u64 {
     let most = job.input_bytes().saturating_mul(OUTPUT_FACTOR);
-    Ok(most.saturating_add(OUTPUT_EXTRA_BYTES).min(free_bytes))
-}
-
-/// How long the worker may take for `job`, waiting included.
-fn run_limit(job: &Job) -> Duration {
-    RUN_BASE + Duration::from_secs(job.input_bytes() / RUN_BYTES_PER_SECOND)
-}
-
-/// One run of a job at a worker, as the engine watches it.
-struct Watched {
-    session: Box<dyn Session>,
-    id: JobId,
-    attempt: u64,
-    lease: Duration,
-}
-
-impl Watched {
-    /// Has the job run, until it is over or given up.
-    fn run(
-        &mut self,
-        begin: &[u8],
-        job: &Job,
-        place: &Workplace<'_>,
-        times: &mut Times,
-    ) -> Result<Report, Kept> {
-        let begun = place.storage.now();
-        let limit = run_limit(job);
-        let reads_level0 = job.inputs.iter().any(|input| input.level == 0);
-        let watch = self.request(Call::Watch(WATCH.as_millis() as u64));
-        // When it was seen to read on; `None` while it waits.
-        let (mut entries, mut moved_at) = (0, None);
-        let mut request = begin;
-        loop {
-            let asked = place.storage.now();
-            let state = self.ask(request)?;
-            request = &watch;
-            let now = place.storage.now();
-            let took = now.saturating_sub(asked);
-            match state {
-                JobState::Over(report) => {
-                    times.run += as_micros(took);
-                    return Ok(report);
-                }
-                JobState::Waiting => {
-                    times.wait += as_micros(took);
-                    moved_at = None;
-                }
-                JobState::Running(read) => {
-                    times.run += as_micros(took);
-                    if read > entries || moved_at.is_none() {
-                        (entries, moved_at) = (read, Some(now));
-                    }
-                }
-            }
-            let is_stalled = moved_at.is_none_or(|at| now.saturating_sub(at) > STALL);
-            if (place.cancelled)() {
-                return Err(self.cancel(LocalReason::Off, "the database is being closed"));
-            }
-            if reads_level0 && is_stalled && (place.is_pressed)() {
-                let detail = "writers wait for level 0, and the worker does not get on";
-                return Err(self.cancel(LocalReason::Pressure, detail));
-            }
-            if now.saturating_sub(begun) > limit {
-                return Err(self.cancel(LocalReason::Late, "the worker takes too long"));
-            }
-            // One that answers before its time, and has nothing to say, is not asked again at once.
-            place.storage.sleep(WATCH.saturating_sub(took) / 8);
-        }
-    }
-
-    /// Has the worker give the job up, and says why.
-    fn cancel(&mut self, reason: LocalReason, detail: &str) -> Kept {
-        let cancel = self.request(Call::Cancel);
-        // What it answers, or whether it does, changes nothing.
-        let _ = self.session.ask(&cancel, self.lease);
-        Kept::by(reason, &detail)
-    }
-
-    fn request(&self, call: Call) -> Vec<u8> {
-        let (id, attempt) = (self.id, self.attempt);
-        Request { id, attempt, call }.encode()
-    }
-
-    /// What the worker says to `request`.
-    fn ask(&mut self, request: &[u8]) -> Result<JobState, Kept> {
-        let answer = self.session.ask(request, self.lease)?;
-        let confused = |detail: &dyn fmt::Display| Kept::by(LocalReason::Confused, detail);
-        let answer = Answer::decode(&answer).map_err(|error| confused(&error))?;
-        if (answer.id, answer.attempt) != (self.id, self.attempt) {
-            return Err(confused(
-                &"the worker answered about another job or attempt",
-            ));
-        }
-        Ok(answer.state)
-    }
+    most.saturating_add(OUTPUT_EXTRA_BYTES)
 }

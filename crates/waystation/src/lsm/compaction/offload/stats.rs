@@ -108,7 +108,7 @@ impl From<Failure> for LocalReason {
             // The engine cancels nothing whose report it then reads.
             Failure::Retryable | Failure::Cancelled => Self::Failed,
             Failure::Inputs => Self::Inputs,
-            Failure::Unsupported => Self::Unsupported,
+            Failure::Unsupported | Failure::Unseen => Self::Unsupported,
             Failure::Unfit => Self::Unfit,
             Failure::Space => Self::Space,
         }
@@ -134,6 +134,12 @@ pub struct OffloadStats {
     pub verify_us: u64,
     /// Time in which the engine took their tables over: directories, names, syncs (microseconds).
     pub install_us: u64,
+    /// Bytes of tables that were sent to a worker that does not see the directory.
+    pub sent_bytes: u64,
+    /// Bytes of tables that were fetched from it.
+    pub fetched_bytes: u64,
+    /// Time in which tables travelled (microseconds).
+    pub transfer_us: u64,
     /// Merges of the worker that this process ran as well, for comparison; the tables of this process were installed.
     pub shadowed: u64,
     /// Of these, merges in which the worker's entries were others.
@@ -150,13 +156,23 @@ pub struct OffloadStats {
     pub local: BTreeMap<LocalReason, u64>,
 }
 
-/// Where the time of an offloaded merge went (microseconds).
+/// Where the time of an offloaded merge went (microseconds), and what travelled for it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Times {
     pub(super) wait: u64,
     pub(super) run: u64,
     pub(super) verify: u64,
     pub(super) install: u64,
+    pub(super) transfer: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) fetched_bytes: u64,
+}
+
+impl Times {
+    /// All of it (microseconds).
+    pub(super) fn elapsed(&self) -> u64 {
+        self.wait + self.run + self.verify + self.install + self.transfer
+    }
 }
 
 impl OffloadStats {
@@ -169,6 +185,9 @@ impl OffloadStats {
         self.run_us += times.run;
         self.verify_us += times.verify;
         self.install_us += times.install;
+        self.transfer_us += times.transfer;
+        self.sent_bytes += times.sent_bytes;
+        self.fetched_bytes += times.fetched_bytes;
     }
 
     /// Notes a merge that runs here.

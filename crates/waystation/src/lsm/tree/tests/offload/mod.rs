@@ -2,6 +2,7 @@
 
 mod crash;
 mod engine;
+mod far;
 mod hostile;
 mod shadow;
 
