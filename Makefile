@@ -40,6 +40,8 @@ install: ## Build, and install the command, the systemd unit and the example con
 	install -Dm755 $(TARGET)/release/waystation $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/waystation
 	install -Dm644 packaging/waystation.toml $(DESTDIR)/etc/waystation/waystation.toml.example
 	sed 's|/usr/bin/|$(or $(PREFIX),/usr/local)/bin/|' packaging/waystation.service | install -Dm644 /dev/stdin $(DESTDIR)/etc/systemd/system/waystation.service
+	@echo "As a service: copy /etc/waystation/waystation.toml.example to waystation.toml, then"
+	@echo "  adduser --system --group --home /var/lib/waystation waystation && systemctl enable --now waystation"
 
 deb: ## Build, and make a Debian package in target/
 	$(CARGO) build --release --locked -p waystation-cli

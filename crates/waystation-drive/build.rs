@@ -124,6 +124,7 @@ fn compile(hardware: &Path, directory: &Path, include: &Path, sizes: &[u32]) {
         let mut build = cc::Build::new();
         build
             .cpp(true)
+            .cpp_link_stdlib(None)
             .std("c++17")
             .opt_level(optimisation)
             .debug(false)
@@ -169,6 +170,14 @@ fn compile(hardware: &Path, directory: &Path, include: &Path, sizes: &[u32]) {
         runtime.file(include.join("verilated_vcd_c.cpp"));
     }
     runtime.compile("compaction_ip");
+    // Binaries that are installed need no C++ library. Tests load one with the real LevelDB, and two are one too many.
+    let is_installed = env::var("PROFILE").as_deref() == Ok("release");
+    let kind = if is_installed {
+        "static:-bundle"
+    } else {
+        "dylib"
+    };
+    println!("cargo::rustc-link-lib={kind}=stdc++");
 }
 
 fn model_directory(directory: &Path, size: u32) -> PathBuf {
