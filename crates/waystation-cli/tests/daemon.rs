@@ -249,6 +249,59 @@ fn sighup_reads_the_file_again_and_sigterm_closes() {
     assert_eq!(client.ask(&["GET", "k"]), "1");
 }
 
+/// Bytes of memory that the process has had at most.
+fn most_resident(daemon: &Daemon) -> u64 {
+    let status = format!("/proc/{}/status", daemon.process.0.id());
+    let status = std::fs::read_to_string(status).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = peak.unwrap().trim().trim_end_matches(" kB");
+    kibibytes.parse::<u64>().unwrap() << 10
+}
+
+/// Four times the ceiling comes through one protocol, beside the databases of another.
+#[test]
+fn all_databases_and_requests_stay_below_the_ceiling() {
+    const CEILING: u64 = 48 << 20;
+    let directory = tempfile::tempdir().unwrap();
+    let (file, data) = (
+        directory.path().join("waystation.toml"),
+        directory.path().join("data"),
+    );
+    let text = format!(
+        "directory = {data:?}\n[memory]\nceiling = {CEILING}\n[http]\nlisten = '127.0.0.1:0'\n\
+         [redis]\nlisten = '127.0.0.1:0'\n[[database]]\nname = 'fleet'\nring_bytes = '1 MiB'\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let daemon = Daemon::start(&["--config", file.to_str().unwrap()]);
+    let mut client = daemon.client();
+    client.ask(&["SET", "warm", "up"]);
+    let before = most_resident(&daemon);
+    let value = "v".repeat(1 << 20);
+    for round in 0..24 {
+        let keys: Vec<String> = (0..8).map(|at| format!("car{}", round * 8 + at)).collect();
+        let commands: Vec<[&str; 3]> = keys.iter().map(|key| ["SET", key, &value]).collect();
+        let commands: Vec<&[&str]> = commands.iter().map(|it| &it[..]).collect();
+        client.send(&commands).unwrap();
+        for key in keys {
+            assert_eq!(client.answer().as_deref(), Some("+OK"), "{key}");
+        }
+    }
+    for key in ["car0", "car100", "car191"] {
+        assert_eq!(client.ask(&["GET", key]), value);
+    }
+    // Merges and answers take memory for a moment, beside the ceiling.
+    let taken = most_resident(&daemon) - before;
+    assert!(
+        taken < 2 * CEILING,
+        "{taken} bytes beyond the {before} of an idle daemon"
+    );
+    // A command that is longer than the part of its protocol is refused once its length is known.
+    let announced = format!("*3\r\n$3\r\nSET\r\n$4\r\nlong\r\n${}\r\n", CEILING / 8 + 1);
+    client.0.get_mut().write_all(announced.as_bytes()).unwrap();
+    let answer = client.answer().expect("an answer");
+    assert!(answer.starts_with("-ERR"), "{answer}");
+}
+
 #[test]
 fn a_file_that_is_not_sound_is_refused() {
     let directory = tempfile::tempdir().unwrap();

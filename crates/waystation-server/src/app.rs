@@ -63,6 +63,7 @@ impl App {
             ..DatabaseSettings::default()
         };
         databases.options.offload.clone_from(&settings.offload);
+        databases.options.resources.clone_from(&settings.resources);
         let catalogue = Catalogue::open(&settings.directory, databases)?;
         for name in SYSTEM_DATABASES {
             if matches!(catalogue.get(name), Err(Error::NoDatabase)) {

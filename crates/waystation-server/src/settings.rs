@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use waystation::Resources;
 use waystation::offload::Offload;
 use waystation_documents::database::Nodes;
 
@@ -57,6 +58,8 @@ pub struct Settings {
     pub nodes: Option<Arc<dyn Nodes>>,
     /// Bytes that copies of shards are filled with in a second, at most.
     pub copy_bytes_per_second: u64,
+    /// Memory that the databases here share with others of the process; `None`: each has its own.
+    pub resources: Option<Resources>,
     /// What merges for the databases here, in another process.
     pub offload: Option<Offload>,
     /// Whether each write survives a power cut before it is answered, and not only the death of the process.
@@ -102,6 +105,7 @@ impl Settings {
             shards: 2,
             nodes: None,
             copy_bytes_per_second: 64 << 20,
+            resources: None,
             offload: None,
             sync: false,
             cors_origins: Vec::new(),

@@ -45,7 +45,7 @@ impl Default for Config {
     }
 }
 
-/// What all key-value databases share.
+/// What all databases and requests share.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Memory {

@@ -12,7 +12,6 @@ use super::{config, failure, gateway, notify::Manager};
 use crate::commands::Context;
 use crate::failure::{CANNOT_OPEN, Failure};
 use std::future::Future;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
@@ -287,7 +286,7 @@ fn reload(file: Option<&mut File>, redis: Option<&Handle>) {
         log::warn!("there is no configuration file to be read again");
         return;
     };
-    match reread(&file.path, redis) {
+    match reread(file, redis) {
         Ok(config) => {
             for name in fixed_changes(&file.config, &config) {
                 log::warn!(
@@ -304,10 +303,11 @@ fn reload(file: Option<&mut File>, redis: Option<&Handle>) {
     }
 }
 
-fn reread(path: &Path, redis: Option<&Handle>) -> Result<config::Config, Failure> {
-    let config = config::read(path)?;
+fn reread(file: &File, redis: Option<&Handle>) -> Result<config::Config, Failure> {
+    let config = config::read(&file.path)?;
     if let (Some(handle), Some(settings)) = (redis, &config.redis) {
-        handle.set_live(plan::live(settings)?);
+        // Memory is shared out once.
+        handle.set_live(plan::live(settings, &file.config.memory)?);
     }
     Ok(config)
 }

@@ -1,6 +1,8 @@
 //! From the file, or from the command line, to what every part of the daemon is told.
 
-use super::config::{self, Allowed, Bytes, Config, Database, Durability, Http, Redis, Span, User};
+use super::config::{
+    self, Allowed, Bytes, Config, Database, Durability, Http, Memory, Redis, Span, User,
+};
 use super::{admins, documents, failure, jwt, tls};
 use crate::args::Serve;
 use crate::commands::require_path;
@@ -82,7 +84,6 @@ pub(super) fn of_file(
             wrong("`directory` is missing: name it in the file or on the command line".to_owned())
         })?;
     require_path(&directory)?;
-    let resources = resources(&config).map_err(Failure::from)?;
     let mut names = HashSet::new();
     for database in &config.database {
         let is_name = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
@@ -94,6 +95,23 @@ pub(super) fn of_file(
             )));
         }
     }
+    let stop_timeout = config.stop_timeout;
+    let documents = config.http.enabled;
+    let documents = documents.then(|| http(&config.http, &config.memory, &directory, stop_timeout));
+    let mut documents = documents.transpose()?;
+    let redis = config.redis.as_ref();
+    let redis = redis.map(|it| redis_of(it, &config.memory, stop_timeout));
+    let redis = redis.transpose()?;
+    let mqtt = config.mqtt.as_ref().map(|it| mqtt_of(it, &config.memory));
+    let buffers = [
+        documents.as_ref().map_or(0, |it| it.bodies_bytes_max),
+        redis.as_ref().map_or(0, |it| it.live.buffers_bytes_max),
+        mqtt.as_ref().map_or(0, |it| it.waiting_bytes_max),
+    ];
+    let resources = resources(&config.memory, buffers.iter().sum()).map_err(Failure::from)?;
+    if let Some(documents) = &mut documents {
+        documents.resources.clone_from(&resources);
+    }
     let planned = |it| planned(it, &directory, resources.as_ref());
     let mut databases = config
         .database
@@ -103,7 +121,7 @@ pub(super) fn of_file(
     if databases.is_empty() && config.redis.is_some() {
         databases.push(planned(&Database::named(DEFAULT))?);
     }
-    if let Some(mqtt) = &config.mqtt {
+    if let Some(mqtt) = &mqtt {
         mqtt.check().map_err(|error| wrong(error.to_string()))?;
         let is_named = |it: &Planned| it.name == mqtt.database && it.options.devices.is_some();
         if !databases.iter().any(is_named) {
@@ -117,13 +135,10 @@ pub(super) fn of_file(
         let reason = "there is nothing to serve: enable [http], or add [redis] or [mqtt]";
         return Err(wrong(reason.to_owned()));
     }
-    let stop_timeout = config.stop_timeout;
-    let documents = (config.http.enabled).then(|| http(&config.http, &directory, stop_timeout));
-    let redis = config.redis.as_ref().map(|it| redis(it, stop_timeout));
     Ok(Plan {
-        documents: documents.transpose()?,
-        redis: redis.transpose()?,
-        mqtt: config.mqtt.clone(),
+        documents,
+        redis,
+        mqtt,
         databases,
         file: Some(File {
             path: path.to_owned(),
@@ -133,25 +148,44 @@ pub(super) fn of_file(
     })
 }
 
-/// The memory that all key-value databases share, if a ceiling was set.
-fn resources(config: &Config) -> waystation::Result<Option<Resources>> {
-    /// The cache has this part of the ceiling, if nothing else was said.
+/// What requests of one protocol may take of the ceiling together: so much of it.
+const BUFFERS_PART: u64 = 8;
+
+/// What requests of a protocol may take together, which is `wanted` without a ceiling.
+fn buffers(memory: &Memory, wanted: usize) -> usize {
+    let most = memory.ceiling.map(|it| Bytes(it.0 / BUFFERS_PART).size());
+    most.map_or(wanted, |most| wanted.min(most))
+}
+
+/// The memory that all databases share, if a ceiling was set: what `buffers` of requests leave of it.
+fn resources(memory: &Memory, buffers: usize) -> waystation::Result<Option<Resources>> {
+    /// The cache has this part of the databases' memory, if nothing else was said.
     const CACHE_PART: u64 = 4;
-    let Some(ceiling) = config.memory.ceiling else {
+    let Some(ceiling) = memory.ceiling else {
         return Ok(None);
     };
-    let cache = config
-        .memory
-        .cache
-        .map_or(ceiling.0 / CACHE_PART, |it| it.0);
-    Resources::new(ceiling.0, cache).map(Some)
+    let databases = ceiling.0.saturating_sub(buffers as u64);
+    let cache = memory.cache.map_or(databases / CACHE_PART, |it| it.0);
+    Resources::new(databases, cache).map(Some)
+}
+
+fn mqtt_of(mqtt: &waystation_mqtt::Settings, memory: &Memory) -> waystation_mqtt::Settings {
+    let waiting = buffers(memory, mqtt.waiting_bytes_max);
+    waystation_mqtt::Settings {
+        // A message that is taken at all has to fit.
+        waiting_bytes_max: waiting.max(mqtt.payload_bytes_max.min(mqtt.waiting_bytes_max)),
+        ..mqtt.clone()
+    }
 }
 
 fn http(
     http: &Http,
+    memory: &Memory,
     directory: &Path,
     stop_timeout: Span,
 ) -> Result<waystation_server::Settings, Failure> {
+    let plain = waystation_server::Settings::new(directory);
+    let bodies_bytes_max = buffers(memory, plain.bodies_bytes_max);
     Ok(waystation_server::Settings {
         listen: http.listen,
         admins: admins(Vec::new(), http.admin_file.as_deref())?,
@@ -166,23 +200,30 @@ fn http(
             backups: http.backups.clone(),
             ..waystation_server::Gateway::default()
         },
-        ..waystation_server::Settings::new(directory)
+        bodies_bytes_max,
+        body_bytes_max: plain.body_bytes_max.min(bodies_bytes_max),
+        ..plain
     })
 }
 
-fn redis(redis: &Redis, stop_timeout: Span) -> Result<waystation_redis::Settings, Failure> {
+fn redis_of(
+    redis: &Redis,
+    memory: &Memory,
+    stop_timeout: Span,
+) -> Result<waystation_redis::Settings, Failure> {
     let acceptor = tls(redis.tls_cert.as_deref(), redis.tls_key.as_deref())?;
     let acceptor = acceptor.map(|it| it.acceptor(&[]));
     Ok(waystation_redis::Settings {
         tls: acceptor.transpose().map_err(failure)?,
         stop_timeout: stop_timeout.0,
-        live: live(redis)?,
+        live: live(redis, memory)?,
         ..waystation_redis::Settings::new(redis.listen)
     })
 }
 
 /// What can change while the server for Redis clients runs.
-pub(super) fn live(redis: &Redis) -> Result<Live, Failure> {
+pub(super) fn live(redis: &Redis, memory: &Memory) -> Result<Live, Failure> {
+    let buffers_bytes_max = buffers(memory, redis.buffers_bytes_max.size());
     let mut users = redis.user.iter().map(user).collect::<Result<Vec<_>, _>>()?;
     if let Some(file) = &redis.password_file {
         users.push(waystation_redis::User {
@@ -202,9 +243,9 @@ pub(super) fn live(redis: &Redis) -> Result<Live, Failure> {
         clients_max: redis.clients_max.max(1),
         idle_timeout: redis.idle_timeout.0,
         stall_timeout: redis.stall_timeout.0,
-        bulk_bytes_max: redis.bulk_bytes_max.size(),
-        answer_bytes_max: redis.answer_bytes_max.size(),
-        buffers_bytes_max: redis.buffers_bytes_max.size(),
+        bulk_bytes_max: redis.bulk_bytes_max.size().min(buffers_bytes_max),
+        answer_bytes_max: redis.answer_bytes_max.size().min(buffers_bytes_max),
+        buffers_bytes_max,
     };
     let checked = live.check(redis.listen);
     checked.map_err(|error| Failure::new(USAGE, format!("[redis]: {error}")))?;
