@@ -10,7 +10,7 @@ trap 'rm -rf "$root"' EXIT
 chmod 755 "$root"
 install -Dm755 "$binary" "$root/usr/bin/waystation"
 strip "$root/usr/bin/waystation"
-# A release binary needs the C library alone; others need the libraries that their compiler brings.
+# A release binary needs libc and libgcc alone; others need the C++ library as well.
 depends="libc6, adduser"
 for library in $(ldd "$binary" | awk '{print $1}'); do
     case $library in

@@ -2,7 +2,7 @@
 
 use super::{TableFacts, TableMeta, TableSettings};
 use crate::error::{Error, Result};
-use crate::storage::{Output, RateLimit, Storage};
+use crate::storage::{File, Output, RateLimit, Storage};
 use std::path::Path;
 use std::sync::Arc;
 use waystation_format::table::{Properties, TableWriter};
@@ -68,12 +68,24 @@ impl TableBuilder {
 
     /// Completes the table and makes its content durable. Its name is durable once its directory is synced.
     /// On an error the file is removed.
-    pub(crate) fn finish(mut self) -> Result<TableMeta> {
+    pub(crate) fn finish(self) -> Result<TableMeta> {
+        let storage = Arc::clone(&self.storage);
+        let (table, file) = self.complete()?;
+        if let Err(error) = file.sync() {
+            let _ = storage.remove(file.path());
+            return Err(error);
+        }
+        Ok(table)
+    }
+
+    /// Completes the table: what it is, and its file, whose content is durable once it is synced. On an error the file is
+    /// removed.
+    pub(crate) fn complete(mut self) -> Result<(TableMeta, Arc<dyn File>)> {
         let properties = self.writer.finish().clone();
         let appended = self.output.append(self.writer.pending());
         let path = self.output.path().to_owned();
-        match appended.and_then(|()| self.output.finish()) {
-            Ok(file_bytes) => Ok(table_meta(self.number, file_bytes, properties)),
+        match appended.and_then(|()| self.output.complete()) {
+            Ok((file_bytes, file)) => Ok((table_meta(self.number, file_bytes, properties), file)),
             Err(error) => {
                 // The first failure is the one to report; a file that stays is removed as obsolete later.
                 let _ = self.storage.remove(&path);

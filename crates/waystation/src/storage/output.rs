@@ -67,12 +67,18 @@ impl Output {
     }
 
     /// Completes the file and makes its content durable; its length.
-    pub(crate) fn finish(mut self) -> Result<u64> {
+    pub(crate) fn finish(self) -> Result<u64> {
+        let (bytes, file) = self.complete()?;
+        file.sync()?;
+        Ok(bytes)
+    }
+
+    /// Completes the file: its length, and the file, whose content is durable once it is synced.
+    pub(crate) fn complete(mut self) -> Result<(u64, Arc<dyn File>)> {
         if !self.filling.is_empty() {
             self.write()?;
         }
-        self.file.sync()?;
-        Ok(self.written)
+        Ok((self.written, self.file))
     }
 
     fn write(&mut self) -> Result<()> {

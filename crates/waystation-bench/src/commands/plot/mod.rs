@@ -1,12 +1,14 @@
-//! `plot`: pictures of the scenarios of deletions and of devices, from the reports that measured them.
+//! `plot`: pictures of deletions, devices and merges elsewhere, from the reports that measured them.
 
 mod devices;
+mod offload;
 
 use super::deletions::{Ran, ratios};
 use crate::cli::PlotArgs;
 use crate::error::{Error, Result};
 use crate::workload::DeletionRow;
 use devices::{DepartureSeen, IotSeen};
+use offload::OffloadSeen;
 use serde::Deserialize;
 use std::fs;
 use std::path::Path;
@@ -26,6 +28,7 @@ enum Row {
     Deletion(Box<Ran>),
     Iot(IotSeen),
     Departure(DepartureSeen),
+    Offload(OffloadSeen),
 }
 
 /// The rows of all reports.
@@ -35,6 +38,7 @@ struct All {
     runs: Vec<Ran>,
     iot: Vec<IotSeen>,
     departures: Vec<DepartureSeen>,
+    offload: Vec<OffloadSeen>,
 }
 
 impl All {
@@ -44,6 +48,7 @@ impl All {
                 Row::Deletion(row) => self.rows.push(*row),
                 Row::Iot(row) => self.iot.push(row),
                 Row::Departure(row) => self.departures.push(row),
+                Row::Offload(row) => self.offload.push(row),
             }
         }
         for run in report.runs {
@@ -63,8 +68,7 @@ pub(crate) fn plot(args: &PlotArgs) -> Result<()> {
     fs::create_dir_all(&args.to).map_err(|source| Error::io("create", &args.to, source))?;
     let pictures = pictures(&all);
     if pictures.is_empty() {
-        let message =
-            "the reports hold no row of p2, massdelete, churn, iot or depart: nothing was drawn";
+        let message = "the reports hold no row of p2, massdelete, churn, iot, depart or offload: nothing was drawn";
         return Err(Error::Refused(message.to_owned()));
     }
     for (name, picture) in pictures {
@@ -80,7 +84,7 @@ fn read(path: &Path) -> Result<Read> {
     serde_json::from_slice(&text).map_err(|error| {
         let path = path.display();
         Error::Refused(format!(
-            "{path} is no report on deletions or devices: {error}"
+            "{path} is no report on deletions, devices or offloading: {error}"
         ))
     })
 }
@@ -124,6 +128,7 @@ fn pictures(all: &All) -> Vec<(String, String)> {
     }
     drawn.extend(devices::iot(&all.iot));
     drawn.extend(devices::departures(&all.departures));
+    drawn.extend(offload::offload(&all.offload));
     drawn
 }
 
@@ -302,6 +307,40 @@ mod tests {
         assert!(read("iot-waits.svg").contains(">30.0 ms<"));
         assert!(read("departure.svg").contains(">waystation, settled<"));
         assert_eq!(fs::read_dir(&to).unwrap().count(), 4);
+    }
+
+    #[test]
+    fn merges_elsewhere_are_drawn_from_their_report() {
+        let row = |executor: &str, cores: &str, speed: f64, worker: f64| {
+            json!({
+                "engine": "waystation", "workload": "offload", "executor": executor, "cores": cores, "value_bytes": 100,
+                "ops_per_s": speed, "host_cpu_us_per_record": 2.35, "worker_cpu_us_per_record": worker, "p999_us": 383.0,
+            })
+        };
+        let rows = [
+            row("local", "one", 268_000.0, 0.0),
+            row("worker", "both", 341_000.0, 2.25),
+        ];
+        let directory = tempfile::tempdir().unwrap();
+        let report = directory.path().join("report.json");
+        fs::write(
+            &report,
+            json!({"machine": {}, "rows": rows, "runs": rows}).to_string(),
+        )
+        .unwrap();
+        let to = directory.path().join("pictures");
+        let reports = vec![report];
+        let to_there = to.clone();
+        plot(&PlotArgs {
+            reports,
+            to: to_there,
+        })
+        .unwrap();
+        let read = |name: &str| fs::read_to_string(to.join(name)).unwrap();
+        let puts = read("offload-puts.svg");
+        assert!(puts.contains(">341<") && puts.contains(">engine alone, one core<"));
+        assert!(read("offload-processor.svg").contains(">2.2<"));
+        assert!(read("offload-waits.svg").contains(">0.383<"));
     }
 
     #[test]

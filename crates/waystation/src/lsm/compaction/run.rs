@@ -2,14 +2,20 @@
 //!
 //! A job that fails, or is cancelled, leaves no file behind; a job that succeeds leaves tables that are complete,
 //! synced, opened once and compared with what was written into them. Nothing here installs anything.
+//!
+//! Tables are synced when the job is over, all at once: by then the device has most of their bytes, and one commit of the
+//! file system serves all of them. A sync after each table would have the merge wait for a commit each time.
 
 use super::merge::{Output, merge};
 use super::{Counters, Job};
 use crate::error::{Error, Result};
 use crate::sst::EntryStream;
 use crate::sst::{TableBuilder, TableCache, TableMeta, TableSettings};
-use crate::storage::{RateLimit, Storage, as_micros};
+use crate::storage::{File, RateLimit, Storage, as_micros};
 use crate::sync::Arc;
+
+/// So many tables are open at most until they are synced.
+const UNSYNCED_MAX: usize = 64;
 
 /// What a job needs besides its description.
 pub(crate) struct Workplace<'a> {
@@ -55,10 +61,12 @@ pub(crate) fn run<I: EntryStream>(
         settings,
         current: None,
         done: Vec::new(),
+        unsynced: Vec::new(),
     };
     let merged = input
         .start()
         .and_then(|()| merge(job, order, input, &mut outputs, place.cancelled))
+        .and_then(|counters| outputs.sync().map(|()| counters))
         .and_then(|counters| verify(place, &outputs.done, &counters).map(|()| counters));
     match merged {
         Ok(mut counters) => {
@@ -116,9 +124,16 @@ struct Outputs<'a> {
     settings: TableSettings,
     current: Option<TableBuilder>,
     done: Vec<TableMeta>,
+    /// The files of the last ones of these.
+    unsynced: Vec<Arc<dyn File>>,
 }
 
 impl Outputs<'_> {
+    /// Makes the content of all complete tables durable.
+    fn sync(&mut self) -> Result<()> {
+        self.unsynced.drain(..).try_for_each(|file| file.sync())
+    }
+
     #[cold]
     fn begin(&mut self) -> Result<&mut TableBuilder> {
         let number = (self.place.new_number)();
@@ -160,8 +175,13 @@ impl Output for Outputs<'_> {
 
     fn cut(&mut self) -> Result<()> {
         if let Some(builder) = self.current.take() {
-            self.done.push(builder.finish()?);
+            let (table, file) = builder.complete()?;
+            self.done.push(table);
+            self.unsynced.push(file);
         }
-        Ok(())
+        if self.unsynced.len() < UNSYNCED_MAX {
+            return Ok(());
+        }
+        self.sync()
     }
 }

@@ -1,7 +1,7 @@
 //! Taking a worker's tables over.
 //!
 //! Each table gets a number that no file has, and the name that belongs to it. It is synced here: that the worker did so
-//! is only said. Then it is opened as readers will open it and read as far as the settings say. If anything does not hold,
+//! is only said. That comes before the new name, which would have the file system commit once more. Then it is opened as readers will open it and read as far as the settings say. If anything does not hold,
 //! all of them are removed.
 
 use super::remote::Kept;
@@ -46,10 +46,16 @@ pub(super) fn adopt(
     Ok(adopted)
 }
 
-/// Gives the file its name, and syncs it.
+/// Syncs the file, and gives it its name.
 fn move_here(place: &Workplace<'_>, source: &Path, table: &TableMeta) -> Result<(), Kept> {
-    let target = place.tables.path(table.number);
-    place.storage.rename(source, &target).map_err(|error| {
+    let by_storage = |error: Error| Kept::by(LocalReason::Storage, &error);
+    let opened = place.storage.open(
+        source,
+        OpenMode::ReadWrite,
+        Transfer::Buffered,
+        Area::Tables,
+    );
+    let file = opened.map_err(|error| {
         let reason = if error.is_not_found() {
             LocalReason::Damaged
         } else {
@@ -57,19 +63,10 @@ fn move_here(place: &Workplace<'_>, source: &Path, table: &TableMeta) -> Result<
         };
         Kept::by(reason, &error)
     })?;
-    let synced = place
-        .storage
-        .open(
-            &target,
-            OpenMode::ReadWrite,
-            Transfer::Buffered,
-            Area::Tables,
-        )
-        .and_then(|file| file.sync().map(|()| file));
-    let file = synced.map_err(|error| Kept::by(LocalReason::Storage, &error))?;
-    let bytes = file
-        .size()
-        .map_err(|error| Kept::by(LocalReason::Storage, &error))?;
+    file.sync().map_err(by_storage)?;
+    let bytes = file.size().map_err(by_storage)?;
+    let target = place.tables.path(table.number);
+    place.storage.rename(source, &target).map_err(by_storage)?;
     if bytes == table.file_bytes {
         return Ok(());
     }
