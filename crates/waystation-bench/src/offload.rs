@@ -67,6 +67,8 @@ impl Merger {
                 .arg(MERGER_COMMAND)
                 .args([socket, allowed])
                 .args(["--engine", engine])
+                // Hardware has few inputs, and level 0 many tables.
+                .args((engine == "hardware").then_some("--stages"))
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
