@@ -7,6 +7,8 @@
     reason = "each test uses a part of it, and stops where something is not as it should be"
 )]
 
+pub mod real;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
