@@ -180,13 +180,13 @@ impl Session {
         let begun = out.bytes.len();
         let spec = match self.admit(args, out) {
             Ok(Some(spec)) => spec,
-            Ok(None) => return self.end_reply(begun, out),
+            Ok(None) => return self.end_reply(begun, false, out),
             Err(failure) => {
                 if let Some(transaction) = &mut self.client.transaction {
                     transaction.is_broken = true;
                 }
                 out.error(&failure.0);
-                return self.end_reply(begun, out);
+                return self.end_reply(begun, false, out);
             }
         };
         self.note(spec);
@@ -208,11 +208,13 @@ impl Session {
             client: &mut self.client,
             shared,
         };
-        if let Err(failure) = carry_out(&mut call, spec, args) {
+        let carried_out = carry_out(&mut call, spec, args);
+        let is_message = carried_out.is_ok() && spec.name.ends_with("SUBSCRIBE");
+        if let Err(failure) = carried_out {
             out.bytes.truncate(begun);
             out.error(&failure.0);
         }
-        self.end_reply(begun, out);
+        self.end_reply(begun, is_message, out);
         if spec.writes() || spec.name == "EXEC" {
             self.pending.push((begun, out.bytes.len()));
         }
@@ -321,16 +323,16 @@ impl Session {
         }
     }
 
-    /// Takes an answer back that the client does not want.
-    fn end_reply(&mut self, begun: usize, out: &mut Out) {
-        match self.client.replies {
-            Replies::On => {}
-            Replies::Off => out.bytes.truncate(begun),
-            Replies::SkipNext => self.client.replies = Replies::Skip,
-            Replies::Skip => {
-                out.bytes.truncate(begun);
-                self.client.replies = Replies::On;
-            }
+    /// Takes an answer back that the client does not want. What it listens to is told as a message is, which it wants.
+    fn end_reply(&mut self, begun: usize, is_message: bool, out: &mut Out) {
+        let replies = self.client.replies;
+        self.client.replies = match replies {
+            Replies::SkipNext => Replies::Skip,
+            Replies::Skip => Replies::On,
+            other => other,
+        };
+        if !is_message && matches!(replies, Replies::Off | Replies::Skip) {
+            out.bytes.truncate(begun);
         }
     }
 }

@@ -335,6 +335,39 @@ fn waitaof_answers_nothing_to_a_client_that_wants_no_answers() {
     assert_eq!(client.say("PING"), Answer::Simple("PONG".to_owned()));
 }
 
+/// What a client listens to is told as messages are: also to one that wants no answers.
+#[test]
+fn listening_is_told_to_a_client_that_wants_no_answers() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.client();
+    client.send(&["CLIENT", "REPLY", "OFF"]);
+    client.send(&["PING"]);
+    assert_eq!(
+        client.say("SUBSCRIBE news").texts(),
+        ["subscribe", "news", "1"]
+    );
+    let heard = served.client().say("PUBLISH news hello");
+    assert_eq!(heard, Answer::Integer(1));
+    assert_eq!(client.read().texts(), ["message", "news", "hello"]);
+    assert_eq!(
+        client.say("UNSUBSCRIBE").texts(),
+        ["unsubscribe", "news", "0"]
+    );
+}
+
+#[test]
+fn encodings_of_sets_are_those_of_redis() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.client();
+    client.say("SADD s 1 -2 3");
+    assert_eq!(client.say("OBJECT ENCODING s").text(), "intset");
+    client.say("SADD s 04");
+    assert_eq!(client.say("OBJECT ENCODING s").text(), "hashtable");
+    assert!(error(&client.say("HINCRBYFLOAT h f inf")).contains("NaN or Infinity"));
+}
+
 /// A reload ends the connections of users who are not there any more, or have other rights, and no others.
 #[test]
 fn clients_lose_the_rights_that_a_reload_takes() {
