@@ -5,17 +5,20 @@
 #   verilator                       the compaction engine, simulated
 #   nodejs, npm                     JavaScript clients against the document server, and the server for Redis clients
 #   redis-server, redis-tools       the real Redis, and its tools
+#   python3-redis, golang-go        clients of Redis in Python and in Go
 #   mosquitto (and its clients), openssl  MQTT ingest against the real broker, with and without TLS
 #   chromium                        the console in a real browser
 # With arguments: these packages instead (`make area` asks for yosys so).
 set -euo pipefail
 exec </dev/null
-packages=(g++ make libleveldb-dev libsnappy-dev verilator redis-server redis-tools mosquitto mosquitto-clients openssl chromium)
-# Node may have come another way than through apt.
+packages=(g++ make libleveldb-dev libsnappy-dev verilator redis-server redis-tools python3-redis mosquitto mosquitto-clients openssl chromium)
+# Node and Go may have come another way than through apt.
 command -v node >/dev/null && command -v npm >/dev/null || packages+=(nodejs npm)
+command -v go >/dev/null || packages+=(golang-go)
 [ $# -eq 0 ] || packages=("$@")
 
-# The JavaScript clients, as package-lock.json names them; nothing is done when they are there.
+# The JavaScript clients, as package-lock.json names them, and the modules of Go, as go.sum does; nothing is done when they
+# are there.
 install_clients() {
     local crate clients lock
     for crate in waystation-server waystation-redis; do
@@ -25,6 +28,7 @@ install_clients() {
         echo "setup: installing JavaScript clients" >&2
         (cd "$clients" && npm ci --silent --no-audit --no-fund >/dev/null)
     done
+    (cd "$(dirname "$0")/../crates/waystation-redis/tests/go" && go mod download)
 }
 
 if ! command -v dpkg-query >/dev/null; then

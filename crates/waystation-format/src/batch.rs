@@ -94,6 +94,22 @@ pub struct WriteBatch {
     refused_bytes: usize,
 }
 
+/// A place in a batch: behind the operations that it had when [`WriteBatch::mark`] was called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    length: usize,
+    count: u32,
+    refused_bytes: usize,
+}
+
+impl Mark {
+    /// How many bytes the batch had.
+    #[inline]
+    pub fn byte_len(self) -> usize {
+        self.length
+    }
+}
+
 impl Default for WriteBatch {
     fn default() -> Self {
         Self::new()
@@ -265,6 +281,23 @@ impl WriteBatch {
     fn set_count(&mut self, count: u32) {
         self.count = count;
         self.bytes[8..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
+    }
+
+    /// The place behind the last operation.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        Mark {
+            length: self.bytes.len(),
+            count: self.count,
+            refused_bytes: self.refused_bytes,
+        }
+    }
+
+    /// Removes the operations behind `mark`, which is of this batch and was not removed since; keeps the memory.
+    pub fn return_to(&mut self, mark: Mark) {
+        self.bytes.truncate(mark.length);
+        self.set_count(mark.count);
+        self.refused_bytes = mark.refused_bytes;
     }
 
     /// Removes all operations; keeps the memory.

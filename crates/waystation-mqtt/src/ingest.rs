@@ -1,7 +1,7 @@
 //! The connection's life: connect, subscribe, take messages, and after a failure wait and begin again.
 //!
 //! Waits double from a tenth of a second to half a minute, and half of each is random, so that many gateways do not come
-//! back to a broker at once. A message takes its place among the waiting bytes before the next one is read: when the database
+//! back to a broker at once. They begin anew when a connection has held for half a minute. A message takes its place among the waiting bytes before the next one is read: when the database
 //! takes nothing, the broker keeps what is not acknowledged.
 
 use crate::figures::Figures;
@@ -20,6 +20,8 @@ use waystation_readings::{Readings, time};
 
 /// The first wait after a failure, and the longest one.
 const WAITS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+/// A connection that held for so long shows that the broker is well: a failure behind it begins with the first wait again.
+const STEADY: Duration = Duration::from_secs(30);
 /// How long an ingest that is to stop may take to write what it has.
 const STOPPING: Duration = Duration::from_secs(5);
 /// The unit of waiting bytes.
@@ -117,6 +119,7 @@ impl Intake {
         mut stopping: watch::Receiver<bool>,
     ) {
         let mut wait = WAITS.0;
+        let mut connected: Option<Instant> = None;
         loop {
             let happened = tokio::select! {
                 happened = link.next() => happened,
@@ -125,11 +128,15 @@ impl Intake {
             match happened {
                 Ok(happened) => {
                     if matches!(happened, Happened::Connected { .. }) {
-                        wait = WAITS.0;
+                        connected = Some(Instant::now());
                     }
                     self.take(happened).await;
                 }
                 Err(error) => {
+                    // A broker may accept connections and end them at once, as one of two clients with one name sees it.
+                    if connected.take().is_some_and(|it| it.elapsed() >= STEADY) {
+                        wait = WAITS.0;
+                    }
                     self.lose(&mut link, &error, wait);
                     let pause = with_jitter(wait);
                     wait = (wait * 2).min(WAITS.1);

@@ -6,6 +6,9 @@ use crate::settings::{DeviceTopic, Error, Payload, ReadingTopic, Settings, TimeU
 use serde_json::Value as Json;
 use waystation_readings::{DEVICE_BYTES_MAX, Reading, Value, time};
 
+/// The readings of one message take at most so much in memory (bytes). Each member of `$.*` has a copy of the device's name.
+const READINGS_BYTES_MAX: usize = 16 << 20;
+
 /// What a message says.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Meaning {
@@ -322,11 +325,23 @@ impl ReadingRule {
             return Ok(Meaning::Readings(vec![reading]));
         }
         let members = place.as_object().ok_or_else(missing)?;
-        let readings = members
+        let sensors = members
             .iter()
             .filter(|(_, value)| !self.is_time(value, &json))
             .filter_map(|(sensor, value)| reading(sensor.clone(), value));
-        Ok(Meaning::Readings(readings.collect()))
+        let mut readings = Vec::new();
+        let mut bytes = 0;
+        for reading in sensors {
+            bytes += held_bytes(&reading);
+            if bytes > READINGS_BYTES_MAX {
+                let reason = format!(
+                    "the readings of the payload take more than {READINGS_BYTES_MAX} bytes"
+                );
+                return Err(Poison::new("too_large", reason));
+            }
+            readings.push(reading);
+        }
+        Ok(Meaning::Readings(readings))
     }
 
     /// Whether a member is the time itself, which is no sensor.
@@ -334,6 +349,16 @@ impl ReadingRule {
         let time = self.time.as_ref().and_then(|path| path.find(json));
         time.is_some_and(|time| std::ptr::eq(time, value))
     }
+}
+
+/// What a reading takes in memory (bytes).
+pub(crate) fn held_bytes(reading: &Reading) -> usize {
+    let value = match &reading.value {
+        Value::Text(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    };
+    size_of::<Reading>() + reading.device.len() + reading.sensor.len() + value
 }
 
 /// Microseconds since 1970 of a time in `unit`, or in RFC 3339.

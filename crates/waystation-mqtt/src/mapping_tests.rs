@@ -194,6 +194,22 @@ fn a_payload_that_is_too_large_is_poison() -> Result<(), String> {
 }
 
 #[test]
+fn readings_of_one_message_are_bounded() -> Result<(), String> {
+    let mapping = mapping("[[readings]]\ntopic = 'all/{device}'\nvalue = '$.*'")?;
+    let payload = |members: usize| {
+        let members: Vec<String> = (0..members).map(|it| format!("\"{it}\":1")).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    let topic = format!("all/{}", "d".repeat(DEVICE_BYTES_MAX));
+    let few = payload(1000);
+    assert!(mapping.read(content(&topic, &few)).is_ok());
+    let many = payload(READINGS_BYTES_MAX / DEVICE_BYTES_MAX);
+    let refused = mapping.read(content(&topic, &many)).unwrap_err();
+    assert_eq!(refused.kind, "too_large");
+    Ok(())
+}
+
+#[test]
 fn a_device_name_that_is_too_long_is_poison_before_it_is_copied() -> Result<(), String> {
     let mapping = mapping("[[readings]]\ntopic = 's/{device}'\nvalue = '$.*'")?;
     let longest = "d".repeat(DEVICE_BYTES_MAX);

@@ -7,7 +7,7 @@
 
 use crate::figures::Figures;
 use crate::link::{Message, Outgoing};
-use crate::mapping::{Content, Mapping, Meaning, Poison};
+use crate::mapping::{Content, Mapping, Meaning, Poison, held_bytes};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
@@ -23,6 +23,8 @@ use waystation_readings::{Error, Reading, Readings};
 
 /// The first wait when the database takes nothing, and the longest one.
 const WAITS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// A piece of a batch ends behind the message with which its readings take so much in memory (bytes).
+const PIECE_BYTES: usize = 4 << 20;
 /// The longest payload that a dead letter quotes (bytes). A broker ends the connection over a packet that is too long for it,
 /// and sends the message again through the next one.
 const QUOTED_BYTES_MAX: usize = 64 << 10;
@@ -58,10 +60,13 @@ enum Step {
     Depart(usize, String),
 }
 
-/// A batch on its way into the engine.
+/// A batch on its way into the engine. Its messages are read a piece at a time: readings take many times the bytes of the
+/// payload that they come from.
+#[derive(Default)]
 struct Work {
+    /// The steps of the piece that are left.
     steps: VecDeque<Step>,
-    /// By message: why it has no meaning.
+    /// By message that was read: why it has no meaning.
     poisons: Vec<Option<Poison>>,
 }
 
@@ -106,8 +111,8 @@ impl Writer {
             let batch = Arc::clone(batch);
             let done = tokio::task::spawn_blocking(move || {
                 // Payloads are read here as well: long ones take a while.
-                let mut work = begun.unwrap_or_else(|| plan(&mapping, &batch, &figures));
-                let done = work.go_on(&readings, durability, &figures);
+                let mut work = begun.unwrap_or_default();
+                let done = work.go_on(&readings, durability, (&mapping, &batch, &figures));
                 (work, done)
             });
             let Ok((work, done)) = done.await else {
@@ -187,45 +192,6 @@ impl Writer {
     }
 }
 
-/// What a batch is to do.
-fn plan(mapping: &Mapping, batch: &[Waiting], figures: &Figures) -> Work {
-    let mut steps = VecDeque::new();
-    let mut poisons = Vec::with_capacity(batch.len());
-    let (mut places, mut open) = (Vec::new(), Vec::new());
-    for (at, waiting) in batch.iter().enumerate() {
-        let meaning = mapping.read(Content {
-            topic: &waiting.message.topic,
-            payload: &waiting.message.payload,
-            is_retained: waiting.message.is_retained,
-            arrival: waiting.arrival,
-        });
-        let step = match meaning {
-            Ok(Meaning::Readings(readings)) => {
-                places.extend(std::iter::repeat_n(at, readings.len()));
-                open.extend(readings);
-                None
-            }
-            Ok(Meaning::Arrive(device)) => Some(Step::Arrive(at, device)),
-            Ok(Meaning::Depart(device)) => Some(Step::Depart(at, device)),
-            Ok(Meaning::Nothing) => {
-                figures.ignored.fetch_add(1, Relaxed);
-                None
-            }
-            Err(poison) => {
-                poisons.push(Some(poison));
-                continue;
-            }
-        };
-        poisons.push(None);
-        if let Some(step) = step {
-            close(&mut steps, &mut places, &mut open);
-            steps.push_back(step);
-        }
-    }
-    close(&mut steps, &mut places, &mut open);
-    Work { steps, poisons }
-}
-
 /// Makes a step of the readings so far.
 fn close(steps: &mut VecDeque<Step>, places: &mut Vec<usize>, open: &mut Vec<Reading>) {
     if !open.is_empty() {
@@ -235,8 +201,65 @@ fn close(steps: &mut VecDeque<Step>, places: &mut Vec<usize>, open: &mut Vec<Rea
 }
 
 impl Work {
-    /// Does the steps that are left. An error is one of the database, and the step is left.
+    /// Does what is left of a batch. An error is one of the database, and the step is left.
     fn go_on(
+        &mut self,
+        readings: &Readings,
+        durability: Durability,
+        (mapping, batch, figures): (&Mapping, &[Waiting], &Figures),
+    ) -> Result<(), Error> {
+        loop {
+            self.do_steps(readings, durability, figures)?;
+            if self.poisons.len() == batch.len() {
+                return Ok(());
+            }
+            self.plan(mapping, batch, figures);
+        }
+    }
+
+    /// Reads the next piece of a batch.
+    fn plan(&mut self, mapping: &Mapping, batch: &[Waiting], figures: &Figures) {
+        let (mut places, mut open) = (Vec::new(), Vec::new());
+        let mut bytes = 0;
+        for (at, waiting) in batch.iter().enumerate().skip(self.poisons.len()) {
+            if bytes >= PIECE_BYTES {
+                break;
+            }
+            let meaning = mapping.read(Content {
+                topic: &waiting.message.topic,
+                payload: &waiting.message.payload,
+                is_retained: waiting.message.is_retained,
+                arrival: waiting.arrival,
+            });
+            let step = match meaning {
+                Ok(Meaning::Readings(readings)) => {
+                    bytes += readings.iter().map(held_bytes).sum::<usize>();
+                    places.extend(std::iter::repeat_n(at, readings.len()));
+                    open.extend(readings);
+                    None
+                }
+                Ok(Meaning::Arrive(device)) => Some(Step::Arrive(at, device)),
+                Ok(Meaning::Depart(device)) => Some(Step::Depart(at, device)),
+                Ok(Meaning::Nothing) => {
+                    figures.ignored.fetch_add(1, Relaxed);
+                    None
+                }
+                Err(poison) => {
+                    self.poisons.push(Some(poison));
+                    continue;
+                }
+            };
+            self.poisons.push(None);
+            if let Some(step) = step {
+                close(&mut self.steps, &mut places, &mut open);
+                self.steps.push_back(step);
+            }
+        }
+        close(&mut self.steps, &mut places, &mut open);
+    }
+
+    /// Does the steps that are left.
+    fn do_steps(
         &mut self,
         readings: &Readings,
         durability: Durability,

@@ -8,7 +8,7 @@
 mod support;
 
 use std::collections::HashSet;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
@@ -268,5 +268,33 @@ async fn a_full_disk_stops_acknowledgements_until_there_is_room() {
     }
     publisher.await.unwrap();
     assert_eq!(figures.dead_letters(), 0);
+    ingest.stop().await;
+}
+
+/// A broker that accepts connections and ends them at once is asked less and less often.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_ends_every_connection_is_not_asked_in_a_loop() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let directory = tempfile::tempdir().unwrap();
+    let mut settings: Settings = toml::from_str(TOPICS).unwrap();
+    settings.broker = format!("mqtt://127.0.0.1:{port}");
+    let ingest = Ingest::start(&settings, open(directory.path())).unwrap();
+    let accepting = tokio::task::spawn_blocking(move || {
+        let mut times = Vec::new();
+        while times.len() < 6 {
+            let (mut stream, _) = listener.accept().unwrap();
+            times.push(tokio::time::Instant::now());
+            let mut packet = [0; 1024];
+            let _ = stream.read(&mut packet);
+            stream.write_all(&[0x20, 2, 0, 0]).unwrap();
+            // The client takes itself for connected, as it subscribes.
+            assert!(stream.read(&mut packet).unwrap() > 0);
+        }
+        *times.last().unwrap() - times[0]
+    });
+    let took = accepting.await.unwrap();
+    // Half of 0.1, 0.2, 0.4, 0.8 and 1.6 seconds at least.
+    assert!(took >= Duration::from_millis(1500), "{took:?}");
     ingest.stop().await;
 }

@@ -4,6 +4,7 @@ use crate::commands::Access;
 use crate::pubsub::{Listener, MESSAGES_MAX, Message};
 use crate::resp::Out;
 use crate::server::Shared;
+use crate::store::lock;
 use crate::users::User;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -36,7 +37,8 @@ pub(crate) struct Info {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Shown {
     pub(crate) name: Vec<u8>,
-    pub(crate) user: String,
+    /// Who it is; `None`: it has not said so.
+    pub(crate) user: Option<Arc<User>>,
     pub(crate) library: Vec<u8>,
     pub(crate) library_version: Vec<u8>,
     pub(crate) command: &'static str,
@@ -69,8 +71,9 @@ pub(crate) struct Transaction {
 pub(crate) enum After {
     /// Goes on.
     Continue,
-    /// Waits until all writes are durable, or so many milliseconds (0: for ever), and answers `WAITAOF`.
-    Durable(u64),
+    /// Waits until all writes are durable, or so many milliseconds (0: for ever), and answers `WAITAOF`, if the client
+    /// wants answers.
+    Durable(u64, bool),
     /// Ends.
     Close,
 }
@@ -99,6 +102,8 @@ pub(crate) struct Client {
     pub(crate) is_dirty: Arc<AtomicBool>,
     pub(crate) channels: BTreeSet<Vec<u8>>,
     pub(crate) patterns: BTreeSet<Vec<u8>>,
+    /// What its transaction publishes once it is committed: channels and texts.
+    pub(crate) messages: Vec<(Vec<u8>, Vec<u8>)>,
     queue: Option<(Listener, mpsc::Receiver<Message>)>,
     pub(crate) after: After,
     pub(crate) replies: Replies,
@@ -106,6 +111,7 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(info: Arc<Info>, user: Option<Arc<User>>) -> Self {
+        lock(&info.shown).user.clone_from(&user);
         Self {
             info,
             database: 0,
@@ -116,6 +122,7 @@ impl Client {
             is_dirty: Arc::default(),
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
+            messages: Vec::new(),
             queue: None,
             after: After::Continue,
             replies: Replies::On,
@@ -147,7 +154,7 @@ impl Client {
         if let Some((listener, receiver)) = &mut self.queue
             && let Some(message) = receiver.recv().await
         {
-            listener.waiting_bytes.fetch_sub(message.text.len(), SeqCst);
+            listener.waiting_bytes.fetch_sub(message.byte_len(), SeqCst);
             return message;
         }
         std::future::pending().await
@@ -157,7 +164,7 @@ impl Client {
     pub(crate) fn waiting_message(&mut self) -> Option<Message> {
         let (listener, receiver) = self.queue.as_mut()?;
         let message = receiver.try_recv().ok()?;
-        listener.waiting_bytes.fetch_sub(message.text.len(), SeqCst);
+        listener.waiting_bytes.fetch_sub(message.byte_len(), SeqCst);
         Some(message)
     }
 

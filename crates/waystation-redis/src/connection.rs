@@ -220,9 +220,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<'_, S> {
                 is_over = true;
             }
             at += ran.consumed;
-            if let After::Durable(millis) = self.session.client.after {
+            if let After::Durable(millis, is_told) = self.session.client.after {
                 self.session.client.after = After::Continue;
+                let length = out.bytes.len();
                 self.say_durable(millis, &mut out).await;
+                out.bytes
+                    .truncate(if is_told { usize::MAX } else { length });
             }
             is_over |= self.session.client.after == After::Close;
             self.count(out.bytes.capacity())?;

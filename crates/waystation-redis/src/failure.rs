@@ -35,6 +35,12 @@ pub(crate) const NOT_FLOAT: Failure = Failure::new("ERR value is not a valid flo
 pub(crate) const WRONG_TYPE: Failure =
     Failure::new("WRONGTYPE Operation against a key holding the wrong kind of value");
 pub(crate) const TOO_LONG: Failure = Failure::new("ERR the key is too long");
+pub(crate) const TOO_LONG_VALUE: Failure =
+    Failure::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+pub(crate) const TOO_MUCH: Failure =
+    Failure::new("ERR the command would write more than 256 MiB at once");
+pub(crate) const STOPPING: Failure =
+    Failure::new("ERR the server is stopping: connect again and repeat the command");
 pub(crate) const NO_KEY: Failure = Failure::new("ERR no such key");
 
 /// The engine's errors, by what a client can do about them.

@@ -24,6 +24,13 @@ pub(crate) struct Message {
     pub(crate) text: Arc<[u8]>,
 }
 
+impl Message {
+    /// What it takes while it waits.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.channel.len() + self.text.len()
+    }
+}
+
 /// Where a client's messages go.
 #[derive(Debug, Clone)]
 pub(crate) struct Listener {
@@ -34,7 +41,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     fn send(&self, message: Message) {
-        let bytes = message.text.len();
+        let bytes = message.byte_len();
         let waiting = self.waiting_bytes.fetch_add(bytes, SeqCst);
         if waiting + bytes > BYTES_MAX || self.queue.try_send(message).is_err() {
             self.client.kill();
@@ -113,6 +120,17 @@ impl PubSub {
             receivers += listeners.len();
         }
         receivers
+    }
+
+    /// How many would hear a message now.
+    pub(crate) fn receivers(&self, channel: &[u8]) -> usize {
+        let tables = lock(&self.0);
+        let fitting = tables
+            .patterns
+            .iter()
+            .filter(|it| glob::matches(it.0, channel));
+        let by_pattern: usize = fitting.map(|it| it.1.len()).sum();
+        by_pattern + tables.channels.get(channel).map_or(0, HashMap::len)
     }
 
     /// The channels that have listeners and fit a pattern.

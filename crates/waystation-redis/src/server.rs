@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use waystation::{Db, Extractor};
@@ -113,6 +113,19 @@ impl Shared {
     pub(crate) fn set_live(&self, live: Live) {
         self.answer_bytes_max.store(live.answer_bytes_max, SeqCst);
         *self.live.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(live);
+        let clients: Vec<_> = lock(&self.clients).values().cloned().collect();
+        for info in &clients {
+            self.check_user(info);
+        }
+    }
+
+    /// Ends the connection of a client whose user is not there any more, or has other rights or another password. To be
+    /// called when the users have changed, and when a client has become one.
+    pub(crate) fn check_user(&self, info: &Info) {
+        let user = lock(&info.shown).user.clone();
+        if user.is_some_and(|user| !self.live().users.have(&user)) {
+            info.kill();
+        }
     }
 
     /// Refuses an answer of many parts that has grown too long.
@@ -320,6 +333,9 @@ impl Server {
         }
         beside.shutdown().await;
         for store in &shared.stores {
+            // A client that goes on is told that nothing is written any more: what was acknowledged is synced.
+            let closing = Arc::clone(store);
+            let _ = spawn_blocking(move || closing.close()).await;
             if let Err(error) = store.sync().await {
                 log::error!("database {} was not synced: {error}", store.name);
             }
@@ -344,6 +360,7 @@ impl Server {
         let user = live.users.is_empty().then(crate::users::User::anyone);
         info.is_known.store(user.is_some(), SeqCst);
         let client = Client::new(Arc::clone(&info), user);
+        shared.check_user(&info);
         let acceptor = self.acceptor.clone();
         let begin = live.stall_timeout;
         tokio::spawn(async move {

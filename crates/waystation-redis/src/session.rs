@@ -107,6 +107,10 @@ impl Session {
             } else {
                 Limits::stranger()
             };
+            // As when the rights of its user were taken away.
+            if self.client.info.is_killed.load(Relaxed) {
+                break None;
+            }
             let rest = &input[ran.consumed..];
             match parser.parse(rest, limits) {
                 Err(error) => break Some(error),
@@ -141,15 +145,22 @@ impl Session {
         self.parser = parser;
         self.stripes = Vec::new();
         self.note_queued();
-        self.commit(&mut work, out, &mut ran);
+        self.commit(shared, &mut work, out, &mut ran);
         shared.commands.fetch_add(ran.commands as u64, Relaxed);
         (ran, refused)
     }
 
-    /// Commits, and turns the answers into refusals if that fails.
-    fn commit(&mut self, work: &mut Work<'_>, out: &mut Out, ran: &mut Ran) {
+    /// Commits and sends the messages of transactions, while their keys are held: messages have the order of commits. Turns
+    /// the answers into refusals if the commit fails.
+    fn commit(&mut self, shared: &Shared, work: &mut Work<'_>, out: &mut Out, ran: &mut Ran) {
         ran.has_written |= !work.is_empty();
-        if let Err(failure) = work.commit() {
+        let messages = std::mem::take(&mut self.client.messages);
+        let send = || {
+            for (channel, text) in &messages {
+                shared.pubsub.publish(channel, text);
+            }
+        };
+        if let Err(failure) = work.commit_and(send) {
             refuse(out, &mut self.pending, &failure);
         }
         ran.writes.append(&mut self.pending);
@@ -169,23 +180,23 @@ impl Session {
         let begun = out.bytes.len();
         let spec = match self.admit(args, out) {
             Ok(Some(spec)) => spec,
-            Ok(None) => return self.end_reply(begun, out),
+            Ok(None) => return self.end_reply(begun, false, out),
             Err(failure) => {
                 if let Some(transaction) = &mut self.client.transaction {
                     transaction.is_broken = true;
                 }
                 out.error(&failure.0);
-                return self.end_reply(begun, out);
+                return self.end_reply(begun, false, out);
             }
         };
         self.note(spec);
         if self.commits_first(spec) {
-            self.commit(work, out, ran);
+            self.commit(shared, work, out, ran);
         }
         let mut stripes = std::mem::take(&mut self.stripes);
         self.find_stripes(work.store, spec, args, &mut stripes);
         if !work.try_hold(&stripes) {
-            self.commit(work, out, ran);
+            self.commit(shared, work, out, ran);
             work.hold_all(&mut stripes);
         }
         self.stripes = stripes;
@@ -197,11 +208,13 @@ impl Session {
             client: &mut self.client,
             shared,
         };
-        if let Err(failure) = carry_out(&mut call, spec, args) {
+        let carried_out = carry_out(&mut call, spec, args);
+        let is_message = carried_out.is_ok() && spec.name.ends_with("SUBSCRIBE");
+        if let Err(failure) = carried_out {
             out.bytes.truncate(begun);
             out.error(&failure.0);
         }
-        self.end_reply(begun, out);
+        self.end_reply(begun, is_message, out);
         if spec.writes() || spec.name == "EXEC" {
             self.pending.push((begun, out.bytes.len()));
         }
@@ -310,16 +323,16 @@ impl Session {
         }
     }
 
-    /// Takes an answer back that the client does not want.
-    fn end_reply(&mut self, begun: usize, out: &mut Out) {
-        match self.client.replies {
-            Replies::On => {}
-            Replies::Off => out.bytes.truncate(begun),
-            Replies::SkipNext => self.client.replies = Replies::Skip,
-            Replies::Skip => {
-                out.bytes.truncate(begun);
-                self.client.replies = Replies::On;
-            }
+    /// Takes an answer back that the client does not want. What it listens to is told as a message is, which it wants.
+    fn end_reply(&mut self, begun: usize, is_message: bool, out: &mut Out) {
+        let replies = self.client.replies;
+        self.client.replies = match replies {
+            Replies::SkipNext => Replies::Skip,
+            Replies::Skip => Replies::On,
+            other => other,
+        };
+        if !is_message && matches!(replies, Replies::Off | Replies::Skip) {
+            out.bytes.truncate(begun);
         }
     }
 }
@@ -372,14 +385,19 @@ fn add_stripes(store: &Store, spec: &Spec, args: &[&[u8]], stripes: &mut Vec<(us
     stripes.extend(spec.keys(args).map(|key| (store.stripe(key), alone)));
 }
 
-/// Carries a command out, where it holds up no other connection if it may take long.
+/// Carries a command out, where it holds up no other connection if it may take long. What is refused has written nothing.
 pub(crate) fn carry_out(call: &mut Call<'_, '_>, spec: &Spec, args: &[&[u8]]) -> Outcome {
     let (Run::Data(handler) | Run::Connection(handler)) = spec.run;
-    if spec.is_long() && !call.client.is_executing {
+    call.work.begin_command();
+    let carried_out = if spec.is_long() && !call.client.is_executing {
         tokio::task::block_in_place(|| handler(call, args))
     } else {
         handler(call, args)
+    };
+    if carried_out.is_err() {
+        call.work.undo_command();
     }
+    carried_out
 }
 
 /// Redis' words for a command that it does not know.
@@ -404,10 +422,9 @@ fn unknown(args: &[&[u8]]) -> Failure {
 /// Notes who a client is.
 pub(crate) fn note_user(call: &mut Call<'_, '_>, user: Arc<crate::users::User>) {
     call.client.info.is_known.store(true, SeqCst);
-    crate::store::lock(&call.client.info.shown)
-        .user
-        .clone_from(&user.name);
+    crate::store::lock(&call.client.info.shown).user = Some(Arc::clone(&user));
     call.client.user = Some(user);
+    call.shared.check_user(&call.client.info);
 }
 
 #[cfg(test)]

@@ -4,21 +4,30 @@
 //! Commands that read before they write hold their keys alone; a plain `SET` shares its key with others of its kind; reads
 //! hold nothing. Keys are held by stripes, until what they led to is committed.
 //!
+//! The engine holds writers back when it falls behind. A thread that waits so, or for a key, hands its other connections to
+//! another thread first; where writes have been quick it does not, because handing over takes as long as a short write.
+//!
 //! A transaction's watch is a flag that a commit raises after it is visible and before its keys are let go. `EXEC` holds
 //! the watched keys when it looks.
 
 use crate::clock::Clock;
 use crate::encoding::{Encoding, EncodingError};
+use crate::failure::{Outcome, STOPPING};
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::{mpsc, oneshot};
-use waystation::{Db, Extractor, WriteBatch};
+use tokio::task::block_in_place;
+use waystation::{Db, Durability, Extractor, WriteBatch};
 
 /// Keys are held by so many stripes.
 pub(crate) const STRIPES: usize = 1024;
+/// A write that took longer was held back, and those that come soon may be (microseconds).
+const SLOW_MICROS: u64 = 2000;
+/// So long after such a write (microseconds).
+const SOON_MICROS: u64 = 50_000;
 /// Places of scans that are kept. A scan whose place was forgotten is refused.
 const PLACES_MAX: usize = 16_384;
 
@@ -43,6 +52,10 @@ pub(crate) struct Store {
     pub(crate) next_date: AtomicU64,
     /// Batches that were committed.
     pub(crate) commits: AtomicU64,
+    /// Until when writes are slow (microseconds of the clock).
+    slow_until: AtomicU64,
+    /// Whether no more is written. Writes hold it shared.
+    is_closed: RwLock<bool>,
 }
 
 /// A lock is not poisoned by what a panicking thread did to `()` or to a cache.
@@ -81,6 +94,8 @@ impl Store {
             is_dirty: AtomicBool::new(false),
             next_date: AtomicU64::new(0),
             commits: AtomicU64::new(0),
+            slow_until: AtomicU64::new(0),
+            is_closed: RwLock::new(false),
         })
     }
 
@@ -100,16 +115,53 @@ impl Store {
 
     /// Holds a stripe. To be called in the order of stripes.
     pub(crate) fn hold(&self, stripe: usize, alone: bool) -> Hold<'_> {
-        let stripe = &self.stripes[stripe];
-        if alone {
-            Hold::Alone(stripe.write().unwrap_or_else(PoisonError::into_inner))
-        } else {
-            Hold::Shared(stripe.read().unwrap_or_else(PoisonError::into_inner))
+        if let Some(hold) = self.try_hold(stripe, alone) {
+            return hold;
         }
+        let stripe = &self.stripes[stripe];
+        block_in_place(|| {
+            if alone {
+                Hold::Alone(stripe.write().unwrap_or_else(PoisonError::into_inner))
+            } else {
+                Hold::Shared(stripe.read().unwrap_or_else(PoisonError::into_inner))
+            }
+        })
+    }
+
+    /// Allows a write until the answer is dropped, unless the database is closed for them.
+    pub(crate) fn begin_write(&self) -> Outcome<RwLockReadGuard<'_, bool>> {
+        let closed = self.is_closed.read();
+        let closed = closed.unwrap_or_else(PoisonError::into_inner);
+        if *closed { Err(STOPPING) } else { Ok(closed) }
+    }
+
+    /// Lets no write begin from now on, and waits for those that have begun.
+    pub(crate) fn close(&self) {
+        let closed = self.is_closed.write();
+        *closed.unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
+    /// Makes a batch visible.
+    pub(crate) fn write(&self, batch: &WriteBatch) -> Outcome {
+        let _open = self.begin_write()?;
+        let begun = self.clock.micros();
+        let write = || self.db.write(batch, Durability::ProcessCrash);
+        let written = if begun < self.slow_until.load(Relaxed) {
+            block_in_place(write)
+        } else {
+            write()
+        };
+        let ended = self.clock.micros();
+        if ended.saturating_sub(begun) > SLOW_MICROS {
+            self.slow_until.store(ended + SOON_MICROS, Relaxed);
+        }
+        written?;
+        self.note_written(batch);
+        Ok(())
     }
 
     /// Raises the flags of watches on what `batch` wrote, which is visible.
-    pub(crate) fn note_written(&self, batch: &WriteBatch) {
+    fn note_written(&self, batch: &WriteBatch) {
         self.is_dirty.store(true, SeqCst);
         self.commits.fetch_add(1, SeqCst);
         if self.watches.count.load(SeqCst) == 0 {
@@ -143,8 +195,9 @@ impl Store {
         self.encoding.base(key, &mut base).is_ok() && engine_key.starts_with(&base)
     }
 
-    /// Raises all flags: another way than this server's own changed the database.
+    /// Notes a write that is no batch: of devices.
     pub(crate) fn note_all_written(&self) {
+        self.is_dirty.store(true, SeqCst);
         let watched = lock(&self.watches.keys);
         watched.values().flatten().for_each(raise);
     }

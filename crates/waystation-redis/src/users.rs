@@ -89,6 +89,11 @@ impl Users {
         self.0.is_empty()
     }
 
+    /// Whether a client may go on as `user`: nothing about the user has changed since.
+    pub(crate) fn have(&self, user: &User) -> bool {
+        self.is_empty() || self.0.iter().any(|it| **it == *user)
+    }
+
     pub(crate) fn named(&self, name: &[u8]) -> Option<&Arc<User>> {
         self.0.iter().find(|it| it.name.as_bytes() == name)
     }
@@ -139,7 +144,7 @@ impl User {
         if self.is_admin {
             return Ok(());
         }
-        if spec.access == Access::Admin {
+        if matches!(spec.access, Access::Admin | Access::Admit) {
             return Err(no_command(spec));
         }
         let needed: fn(&Right) -> bool = match spec.access {

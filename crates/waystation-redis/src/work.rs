@@ -9,7 +9,7 @@
 //! the run sees what it wrote.
 
 use crate::encoding::Tag;
-use crate::failure::{Outcome, TOO_LONG, WRONG_TYPE};
+use crate::failure::{Outcome, TOO_LONG, TOO_LONG_VALUE, TOO_MUCH, WRONG_TYPE};
 use crate::head::{self, Head, Kind};
 use crate::ranges::Ranges;
 use crate::scan::Scan;
@@ -17,7 +17,11 @@ use crate::store::{Hold, STRIPES, Store};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::Ordering::SeqCst;
-use waystation::{IterOptions, KEY_BYTES_MAX, WriteBatch};
+use waystation::{BatchMark, IterOptions, KEY_BYTES_MAX, VALUE_BYTES_MAX, WriteBatch};
+
+/// A command that reads what it writes, such as `COPY`, writes at most so much, and a transaction carries no command out
+/// behind so much (bytes): both together fit into a batch of the engine.
+pub(crate) const WRITTEN_BYTES_MAX: usize = 256 << 20;
 
 /// Writes that are not committed, sorted.
 #[derive(Debug, Default)]
@@ -66,6 +70,8 @@ pub(crate) struct Work<'s> {
     /// Milliseconds since 1970: one time for the whole run.
     pub(crate) now: u64,
     batch: WriteBatch,
+    /// Where the writes of the command begin.
+    begun: BatchMark,
     /// Once something was read behind a write.
     overlay: Option<Overlay>,
     /// The first date at which a key of this run is over.
@@ -79,10 +85,12 @@ pub(crate) struct Work<'s> {
 
 impl<'s> Work<'s> {
     pub(crate) fn new(store: &'s Store) -> Self {
+        let batch = WriteBatch::new();
         Self {
             store,
             now: store.clock.millis(),
-            batch: WriteBatch::new(),
+            begun: batch.mark(),
+            batch,
             overlay: None,
             first_date: u64::MAX,
             holds: Vec::new(),
@@ -100,6 +108,33 @@ impl<'s> Work<'s> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.batch.is_empty()
+    }
+
+    /// What comes now is written by another command.
+    pub(crate) fn begin_command(&mut self) {
+        self.begun = self.batch.mark();
+    }
+
+    /// Takes back what the command has written so far: it was refused.
+    pub(crate) fn undo_command(&mut self) {
+        if self.batch.mark() != self.begun {
+            self.batch.return_to(self.begun);
+            self.overlay = None;
+        }
+    }
+
+    /// Refuses a command that would write `more` bytes, and too much with them. Arguments are bounded already, so one
+    /// entry is always allowed.
+    fn check_written(&self, more: usize) -> Outcome {
+        // The engine would refuse the whole run.
+        if self.value.len() > VALUE_BYTES_MAX {
+            return Err(TOO_LONG_VALUE);
+        }
+        let written = self.batch.byte_len() - self.begun.byte_len();
+        if written > 0 && written + more > WRITTEN_BYTES_MAX {
+            return Err(TOO_MUCH);
+        }
+        Ok(())
     }
 
     /// Holds the stripes of a command, or none of those it did not hold before: then commit, and
@@ -144,25 +179,28 @@ impl<'s> Work<'s> {
 
     /// Makes the writes visible, and lets the keys go.
     pub(crate) fn commit(&mut self) -> Outcome {
+        self.commit_and(|| ())
+    }
+
+    /// The same, with `then` between both, unless nothing could be written.
+    pub(crate) fn commit_and(&mut self, then: impl FnOnce()) -> Outcome {
         let mut written = Ok(());
         if !self.batch.is_empty() {
-            written = self
-                .store
-                .db
-                .write(&self.batch, waystation::Durability::ProcessCrash);
-            if written.is_ok() {
-                self.store.note_written(&self.batch);
-                if self.first_date < u64::MAX {
-                    self.store.next_date.fetch_min(self.first_date, SeqCst);
-                    self.first_date = u64::MAX;
-                }
+            written = self.store.write(&self.batch);
+            if written.is_ok() && self.first_date < u64::MAX {
+                self.store.next_date.fetch_min(self.first_date, SeqCst);
+                self.first_date = u64::MAX;
             }
             self.batch.clear();
+            self.begun = self.batch.mark();
+        }
+        if written.is_ok() {
+            then();
         }
         self.overlay = None;
         self.let_go();
         self.now = self.store.clock.millis();
-        Ok(written?)
+        written
     }
 
     fn let_go(&mut self) {
@@ -201,7 +239,8 @@ impl<'s> Work<'s> {
     }
 
     /// Puts `self.value` under `self.key`, until `over_at` as far as the engine knows times.
-    fn put(&mut self, over_at: Option<u64>) {
+    fn put(&mut self, over_at: Option<u64>) -> Outcome {
+        self.check_written(self.key.len() + self.value.len())?;
         match over_at {
             Some(over_at) if !self.store.encoding.has_device(&self.key) => {
                 let micros = over_at.saturating_mul(1000);
@@ -212,6 +251,7 @@ impl<'s> Work<'s> {
         if let Some(overlay) = &mut self.overlay {
             overlay.write(&self.key, Some(&self.value));
         }
+        Ok(())
     }
 
     fn delete(&mut self) {
@@ -298,12 +338,15 @@ impl<'s> Work<'s> {
         let engine_time = over_at.filter(|_| kind == Kind::String);
         let needs_date = over_at.is_some()
             && (kind != Kind::String || self.store.encoding.has_device(&self.key));
-        self.put(engine_time);
+        self.put(engine_time)?;
         if let Some(over_at) = over_at.filter(|_| needs_date) {
             self.first_date = self.first_date.min(over_at);
             self.key = self.store.encoding.date(key, over_at);
+            if self.key.len() > KEY_BYTES_MAX {
+                return Err(TOO_LONG);
+            }
             self.value.clear();
-            self.put(None);
+            self.put(None)?;
         }
         Ok(())
     }
@@ -419,8 +462,7 @@ impl<'s> Work<'s> {
         self.fill(key, tag, under)?;
         self.value.clear();
         self.value.extend_from_slice(value);
-        self.put(None);
-        Ok(())
+        self.put(None)
     }
 
     pub(crate) fn delete_under(&mut self, key: &[u8], tag: Tag, under: &[u8]) -> Outcome {
@@ -461,5 +503,55 @@ impl<'s> Work<'s> {
         self.key.clear();
         self.key.extend_from_slice(date);
         self.delete();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::failure::STOPPING;
+    use std::sync::Arc;
+    use waystation::{Db, Options};
+
+    fn store(directory: &std::path::Path) -> Store {
+        let db = Arc::new(Db::open(directory, Options::default()).unwrap());
+        Store::new("db".to_owned(), db, None, Clock::start()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_command_that_writes_too_much_is_refused_and_has_written_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store(directory.path());
+        let mut work = Work::new(&store);
+        let value = vec![0; WRITTEN_BYTES_MAX / 5];
+        work.put_string(b"before", b"1", None).unwrap();
+        work.begin_command();
+        for field in 0..4 {
+            work.put_under(b"key", Tag::Field, &[field], &value)
+                .unwrap();
+        }
+        let refused = work.put_under(b"key", Tag::Field, b"last", &value);
+        assert_eq!(refused, Err(TOO_MUCH));
+        work.undo_command();
+        assert!(work.batch_bytes() < 100);
+        assert!(work.head(b"before").unwrap().is_some());
+        let read = work.get_under(b"key", Tag::Field, &[0]);
+        assert_eq!(read, Ok(None));
+        work.commit().unwrap();
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_once_the_store_is_closed() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store(directory.path());
+        let mut work = Work::new(&store);
+        work.put_string(b"a", b"1", None).unwrap();
+        work.commit().unwrap();
+        store.close();
+        work.put_string(b"a", b"2", None).unwrap();
+        assert_eq!(work.commit(), Err(STOPPING));
+        let read = work.head(b"a").unwrap();
+        assert_eq!(read.as_ref().map(Head::rest), Some(&b"1"[..]));
     }
 }

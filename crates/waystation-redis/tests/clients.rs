@@ -1,5 +1,5 @@
-//! Clients of Redis that do not know of this server: node-redis and ioredis, as npm has them, and Redis' own tools
-//! (`scripts/setup-test.sh`).
+//! Clients of Redis that do not know of this server: node-redis and ioredis, as npm has them, redis-py as Debian has it,
+//! go-redis and redigo, and Redis' own tools (`scripts/setup-test.sh`).
 
 #![allow(
     clippy::unwrap_used,
@@ -8,9 +8,11 @@
 
 mod support;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 use support::Served;
+use support::real::Real;
 
 fn text(output: &Output) -> String {
     let both = [&output.stdout[..], &output.stderr].concat();
@@ -32,6 +34,67 @@ fn javascript_clients_work() {
         .output()
         .expect("node runs: scripts/setup-test.sh installs it");
     assert!(run.status.success(), "{}", text(&run));
+}
+
+#[test]
+fn the_python_client_works() {
+    let databases = tempfile::tempdir().unwrap();
+    let served = Served::start(databases.path());
+    // Another Python in the path would not have Debian's module.
+    let run = Command::new("/usr/bin/python3")
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/py/clients.py"))
+        .arg(served.address.port().to_string())
+        .output()
+        .expect("Python runs: scripts/setup-test.sh installs it");
+    assert!(run.status.success(), "{}", text(&run));
+}
+
+/// The clients in Go, built once.
+fn go_clients() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-clients");
+        let built = Command::new("go")
+            .args(["build", "-mod=readonly", "-buildvcs=false", "-o"])
+            .arg(&program)
+            .arg(".")
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/go"))
+            .output()
+            .expect("go runs: scripts/setup-test.sh installs it");
+        assert!(built.status.success(), "{}", text(&built));
+        program
+    })
+}
+
+fn go_client(name: &str, port: u16) -> String {
+    let run = Command::new(go_clients())
+        .args([name, &port.to_string()])
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", text(&run));
+    text(&run)
+}
+
+#[test]
+fn the_go_client_works() {
+    let databases = tempfile::tempdir().unwrap();
+    let served = Served::start(databases.path());
+    go_client("go-redis", served.address.port());
+}
+
+/// The commands that the services of `EdgeX` Foundry 3 give have the answers of a real Redis.
+#[test]
+fn services_of_an_edge_platform_are_answered_as_redis_answers_them() {
+    let databases = tempfile::tempdir().unwrap();
+    let served = Served::start(databases.path());
+    let real = Real::start();
+    let expected = go_client("edgex", real.address.port());
+    let answered = go_client("edgex", served.address.port());
+    assert!(expected.lines().count() > 40, "{expected}");
+    for (answered, expected) in answered.lines().zip(expected.lines()) {
+        assert_eq!(answered, expected);
+    }
+    assert_eq!(answered.lines().count(), expected.lines().count());
 }
 
 #[test]

@@ -241,3 +241,193 @@ fn a_series_without_a_head_has_a_time_and_another_name() {
     assert_eq!(client.say("EXPIRE car9:speed 100"), Answer::Integer(1));
     assert_eq!(client.say("TTL car9:speed"), Answer::Integer(100));
 }
+
+/// A command that is refused in its middle has written nothing.
+#[test]
+fn a_refusal_takes_back_what_was_written_before_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.client();
+    let long = "f".repeat(1 << 20);
+    client.say("HSET h a 1");
+    client.say("ZADD z 1 a");
+    client.say("SADD s a");
+    for refused in [
+        ["HSET", "h", "b", "2", &long, "3"].as_slice(),
+        &["ZADD", "z", "2", "b", "3", &long],
+        &["SADD", "s", "b", &long],
+        &["MSET", "b", "1", &long, "2"],
+        &["HSET", "new", "a", "1", &long, "2"],
+    ] {
+        assert!(error(&client.ask(refused)).contains("too long"));
+    }
+    client.say("HSET h a 2");
+    for (command, expected) in [
+        ("HLEN h", 1),
+        ("ZCARD z", 1),
+        ("SCARD s", 1),
+        ("EXISTS b", 0),
+    ] {
+        assert_eq!(client.say(command), Answer::Integer(expected), "{command}");
+    }
+    assert_eq!(client.say("HGETALL h").texts(), ["a", "2"]);
+    assert_eq!(client.say("HGETALL new").texts(), Vec::<String>::new());
+    client.say("MULTI");
+    client.ask(&["HSET", "h", "b", "2", &long, "3"]);
+    client.say("HSET h c 3");
+    client.say("EXEC");
+    assert_eq!(client.say("HGETALL h").texts(), ["a", "2", "c", "3"]);
+}
+
+/// A key whose date does not fit into a key of the engine is refused alone, and not with its run.
+#[test]
+fn a_long_key_with_a_time_to_live_is_refused_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.client();
+    client.say("SELECT fleet");
+    let long = format!("car1:{}", "k".repeat((1 << 20) - 7));
+    assert_eq!(client.ask(&["SET", &long, "1"]), ok());
+    let pipeline = [
+        support::encode(&["SET", "car1:a", "1"]),
+        support::encode(&["SET", &long, "2", "EX", "100"]),
+    ];
+    std::io::Write::write_all(&mut client.stream, &pipeline.concat()).unwrap();
+    assert_eq!(client.read(), ok());
+    assert!(error(&client.read()).contains("too long"));
+    assert_eq!(client.ask(&["GET", &long]).text(), "1");
+}
+
+/// The samples go with the string that was put over them: at once for those who look, and for good with the next round.
+#[test]
+fn a_string_with_a_time_takes_the_samples_of_a_device_with_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let key = [&b"car9:speed\0\x80"[..], &[0, 0, 0, 0, 0, 0x03, 0xe8]].concat();
+    served
+        .fleet
+        .put(&key, &[2, 42, 0, 0, 0, 0, 0, 0, 0])
+        .unwrap();
+    let mut client = served.client();
+    client.say("SELECT fleet");
+    assert_eq!(client.say("TYPE car9:speed").text(), "TSDB-TYPE");
+    assert_eq!(client.say("SET car9:speed text PX 30"), ok());
+    assert_eq!(client.say("TYPE car9:speed").text(), "string");
+    let mut patience = 1000;
+    while served.fleet.get(&key).unwrap().is_some() {
+        assert_ne!(client.say("TYPE car9:speed").text(), "TSDB-TYPE");
+        patience -= 1;
+        assert!(patience > 0, "the samples stay");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(client.say("EXISTS car9:speed"), Answer::Integer(0));
+}
+
+#[test]
+fn waitaof_answers_nothing_to_a_client_that_wants_no_answers() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.client();
+    client.send(&["CLIENT", "REPLY", "OFF"]);
+    client.send(&["WAITAOF", "1", "0", "0"]);
+    client.send(&["CLIENT", "REPLY", "ON"]);
+    assert_eq!(client.read(), ok());
+    assert_eq!(client.say("PING"), Answer::Simple("PONG".to_owned()));
+}
+
+/// What a client listens to is told as messages are: also to one that wants no answers.
+#[test]
+fn listening_is_told_to_a_client_that_wants_no_answers() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.client();
+    client.send(&["CLIENT", "REPLY", "OFF"]);
+    client.send(&["PING"]);
+    assert_eq!(
+        client.say("SUBSCRIBE news").texts(),
+        ["subscribe", "news", "1"]
+    );
+    let heard = served.client().say("PUBLISH news hello");
+    assert_eq!(heard, Answer::Integer(1));
+    assert_eq!(client.read().texts(), ["message", "news", "hello"]);
+    assert_eq!(
+        client.say("UNSUBSCRIBE").texts(),
+        ["unsubscribe", "news", "0"]
+    );
+}
+
+#[test]
+fn encodings_of_sets_are_those_of_redis() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.client();
+    client.say("SADD s 1 -2 3");
+    assert_eq!(client.say("OBJECT ENCODING s").text(), "intset");
+    client.say("SADD s 04");
+    assert_eq!(client.say("OBJECT ENCODING s").text(), "hashtable");
+    assert!(error(&client.say("HINCRBYFLOAT h f inf")).contains("NaN or Infinity"));
+}
+
+/// A reload ends the connections of users who are not there any more, or have other rights, and no others.
+#[test]
+fn clients_lose_the_rights_that_a_reload_takes() {
+    let user = |name: &str, prefix: &str| User {
+        name: name.to_owned(),
+        password: Password::of(b"secret"),
+        rights: vec![Right {
+            prefix: prefix.as_bytes().to_vec(),
+            read: true,
+            write: true,
+            depart: false,
+        }],
+        is_admin: false,
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start_with(directory.path(), |settings| {
+        settings.live.users = Users::new([user("ann", "a"), user("bob", "b"), user("eve", "e")]);
+    });
+    let login = |name: &str| {
+        let mut client = served.client();
+        assert_eq!(client.say(&format!("AUTH {name} secret")), ok());
+        client
+    };
+    let (mut ann, mut bob, mut eve) = (login("ann"), login("bob"), login("eve"));
+    assert!(matches!(bob.say("SUBSCRIBE b"), Answer::Array(_)));
+    assert_eq!(eve.say("SET e 1"), ok());
+    let mut live = served.handle.live();
+    live.users = Users::new([user("ann", "a"), user("eve", "x")]);
+    served.handle.set_live(live);
+    assert_eq!(ann.say("SET a 1"), ok());
+    assert_eq!(bob.try_read(), None);
+    // The connection may have ended already.
+    let _ = std::io::Write::write_all(&mut eve.stream, &support::encode(&["SET", "e", "2"]));
+    assert_eq!(eve.try_read(), None);
+    let mut live = served.handle.live();
+    live.users = Users::new([User {
+        is_admin: true,
+        ..user("ann", "a")
+    }]);
+    served.handle.set_live(live);
+    assert_eq!(ann.try_read(), None);
+    let mut ann = login("ann");
+    assert_eq!(ann.say("GET e").text(), "1");
+}
+
+/// A server without users lets every client do everything, until it has some.
+#[test]
+fn clients_without_a_user_leave_when_users_come() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = Served::start(directory.path());
+    let mut client = served.client();
+    assert_eq!(client.say("SET a 1"), ok());
+    let mut live = served.handle.live();
+    live.users = Users::new([User {
+        name: "ann".to_owned(),
+        password: Password::of(b"secret"),
+        rights: Vec::new(),
+        is_admin: true,
+    }]);
+    served.handle.set_live(live);
+    assert_eq!(client.try_read(), None);
+    assert!(error(&served.client().say("GET a")).starts_with("NOAUTH"));
+}

@@ -59,8 +59,8 @@ pub mod offload {
 }
 
 pub use db::{
-    AreaStats, Db, DbIterator, DeviceHandle, DeviceStats, Entries, Entry, Exported, GraveStats,
-    IterOptions, Snapshot, Stats, TableInfo, WriteBatch,
+    AreaStats, BatchMark, Db, DbIterator, DeviceHandle, DeviceStats, Entries, Entry, Exported,
+    GraveStats, IterOptions, Snapshot, Stats, TableInfo, WriteBatch,
 };
 pub use db::{Digest, EngineId, Export, Receipt, Refusal, Ticket};
 pub use devices::{DeviceInfo, DeviceLevel};

@@ -168,3 +168,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_batch_returns_to_a_mark() {
+    let mut batch = WriteBatch::new();
+    batch.put(b"a", b"1");
+    let (mark, before) = (batch.mark(), batch.clone());
+    assert_eq!(mark.byte_len(), batch.byte_len());
+    batch.delete(b"a");
+    batch.put_until(b"b", b"2", 7);
+    batch.delete_range(b"c", None);
+    batch.return_to(mark);
+    assert_eq!(batch, before);
+    batch.put(b"d", &vec![0; BYTES_MAX]);
+    assert!(batch.refused_bytes().is_some());
+    batch.return_to(mark);
+    assert_eq!(batch, before);
+}

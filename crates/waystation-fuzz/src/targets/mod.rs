@@ -11,6 +11,7 @@ mod files;
 mod format;
 mod handoff;
 mod log;
+mod redis;
 mod text;
 
 use crate::fixture::Kind;
@@ -27,7 +28,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 24] = [
+pub const ALL: [Target; 26] = [
     target("batch", format::batch, format::batch_seeds),
     target("block", format::block, format::block_seeds),
     target(
@@ -66,6 +67,8 @@ pub const ALL: [Target; 24] = [
         documents::record_seeds,
     ),
     target("drive_message", drive::message, drive::message_seeds),
+    target("redis_commands", redis::parser, redis::seeds),
+    target("redis_session", redis::session, redis::seeds),
     target("trace", text::trace, text::trace_seeds),
     target("names", text::names, text::names_seeds),
 ];

@@ -89,6 +89,7 @@ fn unknown(device: &[u8]) -> Failure {
 /// `DEVICE.DEPART device [device ...]`: how many of them were here.
 pub(super) fn depart(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     begin(call)?;
+    let _open = call.work.store.begin_write()?;
     let mut departed = 0;
     for device in &args[1..] {
         let name = call.work.store.encoding.device(device);
@@ -110,6 +111,7 @@ pub(super) fn export(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     let name = call.work.store.encoding.device(args[1]);
     let destination = std::str::from_utf8(args[2])
         .map_err(|_| Failure::new("ERR the destination's name is no UTF-8"))?;
+    let _open = call.work.store.begin_write()?;
     let devices = call.work.store.db.devices();
     let mut export = devices.export(&name, destination, Durability::PowerLoss)?;
     let mut stream = Vec::new();
@@ -135,6 +137,7 @@ pub(super) fn export(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 /// `DEVICE.ADMIT stream`: the receipt.
 pub(super) fn admit(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     begin(call)?;
+    let _open = call.work.store.begin_write()?;
     let receipt = call.work.store.db.devices().admit(args[1])?;
     call.work.store.note_all_written();
     call.out.bulk(&receipt.to_bytes());
@@ -145,7 +148,9 @@ pub(super) fn admit(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 pub(super) fn refuse(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     begin(call)?;
     let ticket = Export::ticket_of(args[1])?;
+    let _open = call.work.store.begin_write()?;
     let refusal = call.work.store.db.devices().refuse(&ticket)?;
+    call.work.store.note_all_written();
     call.out.bulk(&refusal.to_bytes());
     Ok(())
 }
@@ -155,6 +160,7 @@ pub(super) fn complete(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     begin(call)?;
     let receipt = Receipt::from_bytes(args[1])
         .map_err(|error| Failure::of(format!("ERR this is no receipt: {error}")))?;
+    let _open = call.work.store.begin_write()?;
     call.work.store.db.devices().complete(&receipt)?;
     call.work.store.note_all_written();
     make_durable(call, call.work.store)?;
@@ -167,7 +173,9 @@ pub(super) fn abort(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     begin(call)?;
     let refusal = Refusal::from_bytes(args[1])
         .map_err(|error| Failure::of(format!("ERR this is no refusal: {error}")))?;
+    let _open = call.work.store.begin_write()?;
     call.work.store.db.devices().abort(&refusal)?;
+    call.work.store.note_all_written();
     make_durable(call, call.work.store)?;
     call.out.ok();
     Ok(())

@@ -179,8 +179,9 @@ pub(super) fn hincrby(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 }
 
 pub(super) fn hincrbyfloat(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
-    if crate::number::parse_double(args[3]).is_none() {
-        return Err(NOT_FLOAT);
+    let increment = crate::number::parse_double(args[3]).ok_or(NOT_FLOAT)?;
+    if !increment.is_finite() {
+        return Err(Failure::new("ERR value is NaN or Infinity"));
     }
     let before = value(call, args)?.unwrap_or_else(|| b"0".to_vec());
     let sum = add_fractions(&before, args[3])

@@ -239,16 +239,32 @@ pub(super) fn copy(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 }
 
 /// How Redis would keep a key of this size.
-fn encoding_name(head: &Head) -> &'static str {
+fn encoding_name(call: &mut Call<'_, '_>, key: &[u8], head: &Head) -> Outcome<&'static str> {
     const SMALL: u64 = 128;
-    match head.kind {
+    Ok(match head.kind {
         Kind::String if parse_integer(head.rest()).is_some() => "int",
         Kind::String if head.rest().len() <= 44 => "embstr",
         Kind::String | Kind::Series => "raw",
-        Kind::Hash | Kind::SortedSet | Kind::Set if head.count() <= SMALL => "listpack",
+        Kind::Set if has_few_integers(call, key, head)? => "intset",
+        Kind::Hash | Kind::SortedSet if head.count() <= SMALL => "listpack",
         Kind::Hash | Kind::Set => "hashtable",
         Kind::SortedSet => "skiplist",
+    })
+}
+
+/// Whether the members of a set are integers, and not many.
+fn has_few_integers(call: &mut Call<'_, '_>, key: &[u8], head: &Head) -> Outcome<bool> {
+    const FEW: u64 = 512;
+    if head.count() > FEW {
+        return Ok(false);
     }
+    let mut scan = call.work.scan_under(key, Tag::Member, (b"", None), false)?;
+    while scan.advance()? {
+        if parse_integer(&call.work.under_of(scan.key())).is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 pub(super) fn object(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
@@ -269,7 +285,10 @@ pub(super) fn object(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
         return Ok(());
     };
     match args[1] {
-        it if is(it, "ENCODING") => call.out.bulk(encoding_name(&head).as_bytes()),
+        it if is(it, "ENCODING") => {
+            let name = encoding_name(call, key, &head)?;
+            call.out.bulk(name.as_bytes());
+        }
         it if is(it, "REFCOUNT") => call.out.integer(1),
         it if is(it, "IDLETIME") => call.out.integer(0),
         other => {

@@ -1,6 +1,6 @@
 //! The commands: one file for each kind of data, and one table with all of them.
 //!
-//! A command validates all of its arguments before it writes: a refusal leaves nothing behind in the batch of its run.
+//! What a command wrote before it was refused is taken back: a refusal leaves nothing behind in the batch of its run.
 
 #![allow(
     clippy::unnecessary_wraps,

@@ -7,14 +7,14 @@ use crate::glob;
 use crate::session::{carry_out, note_user};
 use crate::settings::Durability;
 use crate::store::{STRIPES, Store, lock};
-use crate::work::Work;
+use crate::users::User;
+use crate::work::{WRITTEN_BYTES_MAX, Work};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// A transaction that has written more carries no more commands out (bytes): what one command writes still fits into a
-/// batch of the engine.
-const EXECUTED_BYTES_MAX: usize = 256 << 20;
+/// The name of a client, or of its library, which the server keeps (bytes).
+const NAME_BYTES_MAX: usize = 1024;
 
 pub(super) fn begin(call: &mut Call<'_, '_>, _: &[&[u8]]) -> Outcome {
     if call.client.transaction.is_some() {
@@ -96,7 +96,7 @@ pub(super) fn exec(call: &mut Call<'_, '_>, _: &[&[u8]]) -> Outcome {
 
 /// Refuses the next command of a transaction whose writes or answers have grown too long in memory.
 fn check_executed(call: &Call<'_, '_>, answer_bytes: usize) -> Outcome {
-    if call.work.batch_bytes() > EXECUTED_BYTES_MAX {
+    if call.work.batch_bytes() > WRITTEN_BYTES_MAX {
         return Err(Failure::new("ERR the transaction writes too much"));
     }
     call.shared.check_answer(answer_bytes)
@@ -177,7 +177,8 @@ pub(super) fn waitaof(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
         call.out.integer(0);
         return Ok(());
     }
-    call.client.after = After::Durable(millis);
+    let is_told = matches!(call.client.replies, Replies::On);
+    call.client.after = After::Durable(millis, is_told);
     Ok(())
 }
 
@@ -278,11 +279,14 @@ pub(super) fn reset(call: &mut Call<'_, '_>, _: &[&[u8]]) -> Outcome {
     client.database = 0;
     client.replies = Replies::On;
     let is_open = call.shared.live().users.is_empty();
-    client.user = is_open.then(crate::users::User::anyone);
+    client.user = None;
     client.info.is_known.store(is_open, SeqCst);
     client.info.is_listening.store(false, SeqCst);
     client.info.database.store(0, SeqCst);
     *lock(&client.info.shown) = Shown::default();
+    if is_open {
+        note_user(call, User::anyone());
+    }
     call.out.is_third = false;
     call.out.simple("RESET");
     Ok(())
@@ -392,6 +396,11 @@ pub(super) fn punsubscribe(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 }
 
 fn check_name(name: &[u8]) -> Outcome<&[u8]> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(Failure::new(
+            "ERR Client names cannot be longer than 1024 bytes",
+        ));
+    }
     if name.iter().all(|it| (b'!'..=b'~').contains(it)) {
         return Ok(name);
     }
@@ -406,11 +415,7 @@ fn line(info: &Info, now: u64) -> String {
     let seconds = |since: u64| now.saturating_sub(since) / 1000;
     let mut line = String::new();
     let name = text(&shown.name);
-    let user = if shown.user.is_empty() {
-        "default"
-    } else {
-        &shown.user
-    };
+    let user = shown.user.as_ref().map_or("default", |it| &it.name);
     let command = if shown.command.is_empty() {
         "NULL"
     } else {
@@ -549,7 +554,8 @@ fn kill(call: &mut Call<'_, '_>, rest: &[&[u8]]) -> Outcome {
                 info.address.to_string().as_bytes() == wanted
             })),
             it if is(it, "USER") => tests.push(Box::new(move |info| {
-                lock(&info.shown).user.as_bytes() == wanted
+                let user = lock(&info.shown).user.clone();
+                user.is_some_and(|it| it.name.as_bytes() == wanted)
             })),
             it if is(it, "SKIPME") => spares_self = is(value, "YES"),
             _ => return Err(SYNTAX),

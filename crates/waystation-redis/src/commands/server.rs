@@ -57,7 +57,14 @@ pub(super) fn publish(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
             "NOPERM this user has no permissions to access one of the channels used as arguments",
         ));
     }
-    let receivers = call.shared.pubsub.publish(args[1], args[2]);
+    let pubsub = &call.shared.pubsub;
+    let receivers = if call.client.is_executing {
+        let message = (args[1].to_vec(), args[2].to_vec());
+        call.client.messages.push(message);
+        pubsub.receivers(args[1])
+    } else {
+        pubsub.publish(args[1], args[2])
+    };
     call.out.count(receivers);
     Ok(())
 }
@@ -104,7 +111,7 @@ fn show_spec(call: &mut Call<'_, '_>, spec: &Spec) {
         Access::Read => &["readonly", "fast"],
         Access::ReadMany => &["readonly"],
         Access::Put | Access::Set | Access::Write | Access::WriteMany => &["write", "denyoom"],
-        Access::WriteAll | Access::Depart => &["write"],
+        Access::WriteAll | Access::Depart | Access::Admit => &["write"],
         Access::Control => &["loading", "stale", "fast"],
         Access::Open => &["no_auth", "loading", "stale", "fast"],
         Access::Admin => &["admin", "loading", "stale"],

@@ -1,7 +1,9 @@
 //! Strings.
 
 use super::{Call, check_keys, integer, is, slice};
-use crate::failure::{Failure, NOT_FLOAT, NOT_INTEGER, Outcome, SYNTAX, WRONG_TYPE};
+use crate::failure::{
+    Failure, NOT_FLOAT, NOT_INTEGER, Outcome, SYNTAX, TOO_LONG_VALUE, WRONG_TYPE,
+};
 use crate::head::{Head, Kind};
 use crate::number::{Digits, add_fractions, parse_integer};
 use crate::times::{MILLIS, SECONDS, Unit};
@@ -227,9 +229,7 @@ pub(super) fn append(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 /// The longest string is a little shorter than the engine's longest value.
 fn check_length(length: usize) -> Outcome {
     if length > VALUE_BYTES_MAX - 64 {
-        return Err(Failure::new(
-            "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
-        ));
+        return Err(TOO_LONG_VALUE);
     }
     Ok(())
 }

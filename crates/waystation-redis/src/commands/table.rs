@@ -26,6 +26,8 @@ pub(crate) enum Access {
     WriteAll,
     /// Lets devices depart.
     Depart,
+    /// Has devices come from other engines, or go there.
+    Admit,
     /// Is about the connection.
     Control,
     /// Is about the connection, and for clients that have not said who they are.
@@ -82,7 +84,9 @@ const TRIPLES: Places = Places::Range(1, -1, 3);
 
 type Row = (&'static str, i32, Access, Places, Handler);
 
-use Access::{Admin, Control, Depart, Open, Put, Read, ReadMany, Set, Write, WriteAll, WriteMany};
+use Access::{
+    Admin, Admit, Control, Depart, Open, Put, Read, ReadMany, Set, Write, WriteAll, WriteMany,
+};
 
 const STRINGS: &[Row] = &[
     ("GET", 2, Read, ONE, strings::get),
@@ -263,9 +267,9 @@ const SERIES: &[Row] = &[
     ("DEVICE.INFO", 2, ReadMany, ONE, devices::info),
     ("DEVICE.DEPART", -2, Depart, EACH, devices::depart),
     ("DEVICE.EXPORT", 3, Admin, ONE, devices::export),
-    ("DEVICE.ADMIT", 2, Admin, NONE, devices::admit),
+    ("DEVICE.ADMIT", 2, Admit, NONE, devices::admit),
     ("DEVICE.REFUSE", 2, Admin, NONE, devices::refuse),
-    ("DEVICE.COMPLETE", 2, Admin, NONE, devices::complete),
+    ("DEVICE.COMPLETE", 2, Admit, NONE, devices::complete),
     ("DEVICE.ABORT", 2, Admin, NONE, devices::abort),
 ];
 
@@ -374,8 +378,8 @@ impl Spec {
             Put => Holding::Shared,
             Set if !strings::set_reads(args) => Holding::Shared,
             Set | Write | WriteMany => Holding::Alone,
-            // A departure under a command that counts what it read would leave a wrong count.
-            WriteAll | Depart => Holding::Everything,
+            // A device that comes or goes under a command that counts what it read would leave a wrong count.
+            WriteAll | Depart | Admit => Holding::Everything,
         }
     }
 
@@ -383,14 +387,14 @@ impl Spec {
     pub(crate) fn is_long(&self) -> bool {
         matches!(
             self.access,
-            ReadMany | WriteMany | WriteAll | Depart | Admin
+            ReadMany | WriteMany | WriteAll | Depart | Admit | Admin
         )
     }
 
     pub(crate) fn writes(&self) -> bool {
         matches!(
             self.access,
-            Put | Set | Write | WriteMany | WriteAll | Depart
+            Put | Set | Write | WriteMany | WriteAll | Depart | Admit
         )
     }
 

@@ -1,7 +1,8 @@
 //! Unions, intersections and differences of sorted sets.
 
 use super::zsets::put_member;
-use super::{Call, integer, is, ztake};
+use super::ztake::{self, MEMBER_BYTES, check_held};
+use super::{Call, integer, is};
 use crate::encoding::Tag;
 use crate::failure::{Failure, Outcome, SYNTAX, WRONG_TYPE};
 use crate::head::Kind;
@@ -95,8 +96,12 @@ fn members(call: &mut Call<'_, '_>, key: &[u8]) -> Outcome<Vec<(Vec<u8>, f64)>> 
         Some(Kind::Set) => {
             let mut scan = call.work.scan_under(key, Tag::Member, (b"", None), false)?;
             let mut found = Vec::new();
+            let mut bytes = 0;
             while scan.advance()? {
-                found.push((call.work.under_of(scan.key()), 1.0));
+                let member = call.work.under_of(scan.key());
+                bytes += member.len() + MEMBER_BYTES;
+                check_held(bytes)?;
+                found.push((member, 1.0));
             }
             Ok(found)
         }
@@ -107,6 +112,7 @@ fn members(call: &mut Call<'_, '_>, key: &[u8]) -> Outcome<Vec<(Vec<u8>, f64)>> 
 /// The members of the combination, by score.
 fn combine(call: &mut Call<'_, '_>, asked: &Asked<'_>, rule: Rule) -> Outcome<Vec<(Vec<u8>, f64)>> {
     let mut combined: BTreeMap<Vec<u8>, f64> = BTreeMap::new();
+    let mut bytes = 0;
     for (index, (key, weight)) in asked.keys.iter().zip(&asked.weights).enumerate() {
         let weighted = |score: f64| {
             let product = score * weight;
@@ -119,6 +125,8 @@ fn combine(call: &mut Call<'_, '_>, asked: &Asked<'_>, rule: Rule) -> Outcome<Ve
             _ if index == 0 => combined = members.collect(),
             Rule::Union => {
                 for (member, score) in members {
+                    bytes += member.len() + MEMBER_BYTES;
+                    check_held(bytes)?;
                     let held = combined.entry(member);
                     held.and_modify(|it| *it = asked.aggregate.of(*it, score))
                         .or_insert(score);

@@ -3,13 +3,22 @@
 use super::zsets::{delete_member, head, note_deleted, ordered, read_score};
 use super::{Call, integer, is, slice};
 use crate::encoding::{Tag, in_order};
-use crate::failure::{Failure, Outcome, SYNTAX};
+use crate::failure::{Failure, Outcome, SYNTAX, TOO_MUCH};
 use crate::head::Head;
 use crate::number::parse_double;
 use crate::scan::Scan;
+use crate::work::WRITTEN_BYTES_MAX;
 
 /// What a member takes in an answer beside its bytes.
-const MEMBER_BYTES: usize = 48;
+pub(super) const MEMBER_BYTES: usize = 48;
+
+/// Refuses a command that would hold more members in memory than it may write (bytes).
+pub(super) fn check_held(bytes: usize) -> Outcome {
+    if bytes > WRITTEN_BYTES_MAX {
+        return Err(TOO_MUCH);
+    }
+    Ok(())
+}
 
 /// A member and its score.
 type Member = (Vec<u8>, f64);
@@ -316,7 +325,7 @@ fn take(call: &mut Call<'_, '_>, key: &[u8], query: &Query, shown: bool) -> Outc
         if shown {
             call.shared.check_answer(bytes)?;
         }
-        Ok(())
+        check_held(bytes)
     })?;
     if let Some(before) = &before {
         for (member, score) in &taken {
@@ -386,9 +395,11 @@ pub(super) fn zpopmax(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
 /// All members of a sorted set.
 pub(super) fn members(call: &mut Call<'_, '_>, key: &[u8]) -> Outcome<Vec<Member>> {
     let mut found = Vec::new();
+    let mut bytes = 0;
     Query::whole(Range::Rank(0, -1)).each(call, key, |_, member, score| {
         found.push((member.to_vec(), score));
-        Ok(())
+        bytes += member.len() + MEMBER_BYTES;
+        check_held(bytes)
     })?;
     Ok(found)
 }

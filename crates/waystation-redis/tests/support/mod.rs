@@ -7,12 +7,16 @@
     reason = "each test uses a part of it, and stops where something is not as it should be"
 )]
 
+pub mod real;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use waystation::storage::{OsStorage, Storage};
 use waystation::{Db, DeviceOptions, Extractor, Options};
 use waystation_redis::{Database, Handle, Server, Settings};
 
@@ -54,6 +58,7 @@ pub struct Served {
     pub plain: Arc<Db>,
     pub fleet: Arc<Db>,
     runtime: Option<Runtime>,
+    task: Option<JoinHandle<()>>,
 }
 
 impl Served {
@@ -62,20 +67,35 @@ impl Served {
     }
 
     pub fn start_with(directory: &Path, change: impl FnOnce(&mut Settings)) -> Self {
+        let storage = OsStorage::new();
+        Self::start_on(&storage, directory, (4, &Options::default()), change)
+    }
+
+    /// On a storage of the test's, with so many threads for connections.
+    pub fn start_on<S: Storage + 'static>(
+        storage: &Arc<S>,
+        directory: &Path,
+        (threads, options): (usize, &Options),
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let devices = DeviceOptions::new(Extractor::until(b':'));
         let fleet_options = Options {
             devices: Some(devices),
-            ..Options::default()
+            ..options.clone()
         };
-        let plain = Arc::new(Db::open(directory.join("plain"), Options::default()).unwrap());
-        let fleet = Arc::new(Db::open(directory.join("fleet"), fleet_options).unwrap());
+        let open = |name, options| {
+            let storage = Arc::<S>::clone(storage);
+            Arc::new(Db::open_with(storage, directory.join(name), options).unwrap())
+        };
+        let plain = open("plain", options.clone());
+        let fleet = open("fleet", fleet_options);
+        let mut settings = Settings::new("127.0.0.1:0".parse().unwrap());
+        change(&mut settings);
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(4)
+            .worker_threads(threads)
             .enable_all()
             .build()
             .unwrap();
-        let mut settings = Settings::new("127.0.0.1:0".parse().unwrap());
-        change(&mut settings);
         let databases = vec![
             Database {
                 name: "plain".to_owned(),
@@ -90,13 +110,22 @@ impl Served {
         ];
         let server = runtime.block_on(Server::bind(settings, databases)).unwrap();
         let (address, handle) = (server.address(), server.handle());
-        runtime.spawn(server.run());
+        let task = runtime.spawn(server.run());
         Self {
             address,
             handle,
             plain,
             fleet,
             runtime: Some(runtime),
+            task: Some(task),
+        }
+    }
+
+    /// Has the server stop, and waits until it has.
+    pub fn stop_and_wait(&mut self) {
+        self.handle.stop();
+        if let (Some(runtime), Some(task)) = (&self.runtime, self.task.take()) {
+            runtime.block_on(task).unwrap();
         }
     }
 

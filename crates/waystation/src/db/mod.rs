@@ -58,8 +58,8 @@ pub use iterator::{DbIterator, IterOptions};
 pub use sizes::TableInfo;
 pub use snapshot::Snapshot;
 pub use stats::{AreaStats, DeviceStats, GraveStats, Stats};
-pub use waystation_format::batch::WriteBatch;
 use waystation_format::batch::prefix_end;
+pub use waystation_format::batch::{Mark as BatchMark, WriteBatch};
 
 use crate::background::{Account, DiskReserve, IdleWatch, Member, Throttle};
 use crate::cemetery::dead_ranges::search::DeadRangeSearch;

@@ -1,0 +1,105 @@
+//! Writes that the storage holds back hold up their own client, and the clients that wait for the same keys.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test stops where something is not as it should be"
+)]
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+use support::{Answer, Served};
+use waystation::Options;
+use waystation::storage::OsStorage;
+use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
+
+/// A write of this length goes through the storage before it is over (bytes).
+const LONG: usize = 300 << 10;
+
+fn start(directory: &Path, rules: &FaultRules, threads: usize) -> Served {
+    let options = Options {
+        ring_bytes: LONG.next_power_of_two() / 2,
+        ..Options::default()
+    };
+    let storage = OsStorage::new().with_faults(rules);
+    Served::start_on(&storage, directory, (threads, &options), |_| {})
+}
+
+fn pong() -> Answer {
+    Answer::Simple("PONG".to_owned())
+}
+
+/// One thread serves all connections. The first slow write holds it up; those that come soon after it do not.
+#[test]
+fn writes_that_are_held_back_hold_up_no_other_client() {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = FaultRules::new();
+    let served = start(directory.path(), &rules, 1);
+    let (mut writer, mut waiting, mut other) = (served.client(), served.client(), served.client());
+    other
+        .stream
+        .set_read_timeout(Some(Duration::from_millis(300)))
+        .unwrap();
+    let stall = || rules.add(Rule::new(Operation::Write, Fault::Stall).on("plain"));
+    let text = "x".repeat(LONG);
+    let long = ["SETRANGE", "key", "0", &text];
+    let tries = 50;
+    for left in (0..tries).rev() {
+        let first = stall();
+        writer.send(&long);
+        std::thread::sleep(Duration::from_millis(10));
+        rules.remove(first);
+        writer.read();
+        let second = stall();
+        writer.send(&long);
+        std::thread::sleep(Duration::from_millis(10));
+        other.send(&["PING"]);
+        // On a busy machine the second write may come too late to be one that comes soon after the first.
+        let is_answered = other.try_read() == Some(pong());
+        if is_answered {
+            waiting.send(&["SETRANGE", "key", "0", "y"]);
+            std::thread::sleep(Duration::from_millis(10));
+            assert_eq!(other.say("PING"), pong(), "a client waits for a key");
+        }
+        rules.remove(second);
+        writer.read();
+        if is_answered {
+            assert!(matches!(waiting.read(), Answer::Integer(_)));
+            return;
+        }
+        assert_eq!(other.read(), pong());
+        assert!(left > 0, "a write held up the clients of its thread");
+    }
+}
+
+/// Messages of a transaction are sent in order, and none if it is not written.
+#[test]
+fn a_transaction_that_fails_has_published_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = FaultRules::new();
+    let served = start(directory.path(), &rules, 2);
+    let (mut writer, mut listener) = (served.client(), served.client());
+    listener.say("SUBSCRIBE news");
+    let mut publish = |text: &str| {
+        for command in ["MULTI", "SET a 1", text, "PUBLISH news last"] {
+            writer.say(command);
+        }
+        writer.say("EXEC")
+    };
+    let Answer::Array(answers) = publish("PUBLISH news first") else {
+        panic!("no array")
+    };
+    assert_eq!(answers[1..], [Answer::Integer(1), Answer::Integer(1)]);
+    for text in ["first", "last"] {
+        assert_eq!(listener.read().texts(), ["message", "news", text]);
+    }
+    let fails = Fault::Fail(Refusal::InputOutput);
+    rules.add(Rule::new(Operation::Write, fails).on("plain"));
+    let text = "x".repeat(1000);
+    let mut other = served.client();
+    while other.ask(&["SET", "b", &text]) == Answer::Simple("OK".to_owned()) {}
+    assert!(matches!(publish("PUBLISH news lost"), Answer::Error(_)));
+    other.say("PUBLISH news end");
+    assert_eq!(listener.read().texts(), ["message", "news", "end"]);
+}
