@@ -14,6 +14,7 @@ mod documents;
 mod drives;
 mod iot;
 mod offload;
+mod serve;
 mod ycsb;
 
 pub(crate) use depart::DepartArgs;
@@ -21,6 +22,7 @@ pub(crate) use documents::{DocumentsArgs, DocumentsMeasure};
 pub(crate) use drives::DrivesArgs;
 pub(crate) use iot::IotArgs;
 pub(crate) use offload::{ExecutorKind, MergerArgs, OffloadArgs};
+pub(crate) use serve::{ServeArgs, ServeFigure};
 pub(crate) use ycsb::YcsbArgs;
 
 /// Numbers of keys that leave room in LevelDB's 31-bit random numbers.
@@ -43,6 +45,7 @@ const MAX_VALUE_BYTES: u64 = 1 << 30;
         waystation-bench documents --json target/documents.json\n  \
         waystation-bench drives --docs 20000 --doc-bytes 8192 --json target/drives.json\n  \
         waystation-bench offload --executors local,worker --json target/offload.json\n  \
+        waystation-bench serve --json target/serve.json\n  \
         waystation-bench ycsb --engines waystation,leveldb,rocksdb --workloads a,b,c,d,e,f\n  \
         waystation-bench reopen --engines waystation --log-bytes 2GB\n  \
         waystation-bench plot target/deletions.json --to docs/figures\n\n\
@@ -74,6 +77,8 @@ pub(crate) enum Measure {
     Drives(DrivesArgs),
     /// Random puts while a worker on another core merges, beside merges in the engine's process
     Offload(OffloadArgs),
+    /// The daemon beside Redis, and behind Mosquitto
+    Serve(ServeArgs),
     /// YCSB's core workloads on every engine
     Ycsb(YcsbArgs),
     /// How long opening takes after kill -9 with much in the log

@@ -31,6 +31,7 @@ mod place;
 mod protocol;
 mod raw;
 mod report;
+mod serve;
 mod session;
 mod stats;
 mod worker;
@@ -68,6 +69,7 @@ fn run(measure: &Measure) -> error::Result<()> {
         Measure::Documents(args) => commands::documents(args),
         Measure::Drives(args) => commands::drives(args),
         Measure::Offload(args) => commands::offload(args),
+        Measure::Serve(args) => commands::serve(args),
         Measure::Ycsb(args) => commands::ycsb(args),
         Measure::Reopen(args) => commands::reopen(args),
         Measure::Plot(args) => commands::plot(args),

@@ -11,6 +11,7 @@ mod offload;
 mod plot;
 mod reopen;
 mod series;
+mod serve;
 mod stalls;
 mod ycsb;
 
@@ -23,6 +24,7 @@ pub(crate) use iot::iot;
 pub(crate) use offload::offload;
 pub(crate) use plot::plot;
 pub(crate) use reopen::reopen;
+pub(crate) use serve::serve;
 pub(crate) use stalls::stalls;
 pub(crate) use ycsb::ycsb;
 
