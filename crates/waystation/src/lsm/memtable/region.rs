@@ -3,6 +3,9 @@
 //! Memory fresh from the kernel is cleared page by page as it is touched, which is a tenth of the work of a put
 //! of 1 KB, and with huge pages a pause of a tenth of a millisecond every 2 MB. A memtable that is dropped
 //! leaves its region for the next one, which writes over what is there: an arena reads only what it wrote.
+//!
+//! Databases that share a ceiling keep none. Their regions are mappings of their own: the C library's allocator keeps freed
+//! blocks of this size among smaller ones, and a daemon that wrote for a while had several times its ceiling.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -20,6 +23,8 @@ const SPARES_MAX: usize = 4;
 pub(super) struct Region {
     base: NonNull<u8>,
     layout: Layout,
+    /// Whether it is a mapping of its own, not a block of the allocator.
+    is_mapped: bool,
 }
 
 // SAFETY: a region owns its memory and gives no access to it; who has it decides who uses the pointer.
@@ -38,6 +43,14 @@ impl Region {
         let layout = Layout::from_size_align(bytes, alignment)
             .expect("32 bits of bytes at a power of two are a layout");
         assert!(layout.size() > 0, "a region has bytes");
+        if !in_huge_pages && let Some(base) = map(bytes) {
+            let is_mapped = true;
+            return Self {
+                base,
+                layout,
+                is_mapped,
+            };
+        }
         // SAFETY: the layout is not empty.
         let Some(base) = NonNull::new(unsafe { alloc(layout) }) else {
             handle_alloc_error(layout)
@@ -45,7 +58,12 @@ impl Region {
         if huge {
             advise_huge_pages(base, bytes);
         }
-        Self { base, layout }
+        let is_mapped = false;
+        Self {
+            base,
+            layout,
+            is_mapped,
+        }
     }
 
     /// Its first byte.
@@ -64,6 +82,11 @@ impl Region {
 impl Drop for Region {
     #[expect(unsafe_code, reason = "the region is a raw pointer")]
     fn drop(&mut self) {
+        if self.is_mapped {
+            // SAFETY: mapped in `new` with this length, and every user of the pointer is gone.
+            unsafe { unmap(self.base, self.layout.size()) };
+            return;
+        }
         // SAFETY: allocated in `new` with this layout, and every user of the pointer is gone.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
@@ -154,6 +177,41 @@ impl Drop for Loan {
             self.to.give(region);
         }
     }
+}
+
+/// Fresh pages for `bytes`; `None` if the kernel has none to give.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[expect(unsafe_code, reason = "a mapping is raw memory")]
+fn map(bytes: usize) -> Option<NonNull<u8>> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: the address is left to the kernel, so no existing memory is touched; nothing else has the mapping.
+    let mapped =
+        unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::PRIVATE) };
+    mapped.ok().and_then(|base| NonNull::new(base.cast()))
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn map(_: usize) -> Option<NonNull<u8>> {
+    None
+}
+
+/// Gives pages that [`map`] gave back to the kernel.
+///
+/// # Safety
+/// The range is a whole mapping of [`map`], and nothing uses it any more.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[expect(unsafe_code, reason = "a mapping is raw memory")]
+unsafe fn unmap(base: NonNull<u8>, bytes: usize) {
+    // SAFETY: as this function asks.
+    let unmapped = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
+    debug_assert!(unmapped.is_ok(), "a whole mapping can be unmapped");
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+#[expect(unsafe_code, reason = "as where there are mappings")]
+unsafe fn unmap(_: NonNull<u8>, _: usize) {
+    unreachable!("nothing is mapped here");
 }
 
 /// Asks for huge pages under the whole ones of the region. A kernel that refuses costs speed only.
