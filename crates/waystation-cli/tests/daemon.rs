@@ -269,16 +269,19 @@ fn all_databases_and_requests_stay_below_the_ceiling() {
     );
     let text = format!(
         "directory = {data:?}\n[memory]\nceiling = {CEILING}\n[http]\nlisten = '127.0.0.1:0'\n\
-         [redis]\nlisten = '127.0.0.1:0'\n[[database]]\nname = 'fleet'\nring_bytes = '1 MiB'\n"
+         [redis]\nlisten = '127.0.0.1:0'\n[[database]]\nname = 'fleet'\nring_bytes = '1 MiB'\n\
+         memtable_bytes = '16 MiB'\n"
     );
     std::fs::write(&file, text).unwrap();
     let daemon = Daemon::start(&["--config", file.to_str().unwrap()]);
     let mut client = daemon.client();
     client.ask(&["SET", "warm", "up"]);
     let before = most_resident(&daemon);
-    let value = "v".repeat(1 << 20);
-    for round in 0..24 {
-        let keys: Vec<String> = (0..8).map(|at| format!("car{}", round * 8 + at)).collect();
+    let value = "v".repeat(8 << 10);
+    for round in 0..240 {
+        let keys: Vec<String> = (0..100)
+            .map(|at| format!("car{}", round * 100 + at))
+            .collect();
         let commands: Vec<[&str; 3]> = keys.iter().map(|key| ["SET", key, &value]).collect();
         let commands: Vec<&[&str]> = commands.iter().map(|it| &it[..]).collect();
         client.send(&commands).unwrap();
@@ -286,7 +289,7 @@ fn all_databases_and_requests_stay_below_the_ceiling() {
             assert_eq!(client.answer().as_deref(), Some("+OK"), "{key}");
         }
     }
-    for key in ["car0", "car100", "car191"] {
+    for key in ["car0", "car10000", "car23999"] {
         assert_eq!(client.ask(&["GET", key]), value);
     }
     // Merges and answers take memory for a moment, beside the ceiling.

@@ -4,7 +4,7 @@
 //! of 1 KB, and with huge pages a pause of a tenth of a millisecond every 2 MB. A memtable that is dropped
 //! leaves its region for the next one, which writes over what is there: an arena reads only what it wrote.
 //!
-//! Databases that share a ceiling keep none. Their regions are mappings of their own: the C library's allocator keeps freed
+//! Databases that share a ceiling keep none. Their regions are mappings of their own: the C library's allocator keeps released
 //! blocks of this size among smaller ones, and a daemon that wrote for a while had several times its ceiling.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
