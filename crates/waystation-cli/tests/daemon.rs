@@ -26,6 +26,8 @@ const KILLS: usize = 4;
 const CLIENTS: usize = 4;
 /// Commands that a client sends at once.
 const PIPELINE: usize = 16;
+/// The SHA-256 of `secret`.
+const PASSWORD: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 /// An answer comes within this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -249,6 +251,90 @@ fn sighup_reads_the_file_again_and_sigterm_closes() {
     assert_eq!(client.ask(&["GET", "k"]), "1");
 }
 
+/// The status of an HTTP answer to `GET path` with this token.
+fn http_status(address: &str, path: &str, token: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).unwrap().to_owned()
+}
+
+#[test]
+fn a_user_has_the_same_rights_in_both_protocols_until_the_file_changes() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, data, socket) = (
+        directory.path().join("waystation.toml"),
+        directory.path().join("data"),
+        directory.path().join("manager"),
+    );
+    let manager = Manager::at(&socket);
+    let write = |prefix: &str| {
+        let text = format!(
+            "directory = {data:?}\n[http]\nlisten = '127.0.0.1:0'\n[redis]\nlisten = '127.0.0.1:0'\n\
+             [[database]]\nname = 'fleet'\nextractor = 'until/3a'\n\
+             [[user]]\nname = 'ann'\npassword_sha256 = '{PASSWORD}'\ntoken_sha256 = '{PASSWORD}'\n\
+             right = [{{ prefix = '{prefix}', allow = ['read', 'write'] }}]\n"
+        );
+        std::fs::write(&file, text).unwrap();
+    };
+    write("car");
+    let mut start = command(&["--config", file.to_str().unwrap()]);
+    let mut child = start
+        .env("NOTIFY_SOCKET", &socket)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let process = Process(child);
+    let mut address = |scheme: &str| {
+        let line = lines.next().unwrap().unwrap();
+        let (_, address) = line.split_once(scheme).expect("where it listens");
+        address.trim_end_matches('/').to_owned()
+    };
+    let (redis, http) = (address("redis://"), address("http://"));
+    manager.hears("READY=1");
+    let daemon = Daemon {
+        process,
+        address: redis,
+    };
+    let latest = |device: &str| {
+        let path = format!("/_waystation/databases/fleet/latest?device={device}");
+        http_status(&http, &path, "secret")
+    };
+    let signed_in = || {
+        let mut client = daemon.client();
+        assert_eq!(client.ask(&["AUTH", "ann", "secret"]), "+OK");
+        client
+    };
+    let mut client = signed_in();
+    assert_eq!(client.ask(&["SET", "car1:x", "1"]), "+OK");
+    assert!(client.ask(&["SET", "bus1:x", "1"]).starts_with("-NOPERM"));
+    assert_eq!(
+        (latest("car1"), latest("bus1")),
+        ("200".into(), "403".into())
+    );
+    assert_eq!(http_status(&http, "/metrics", "secret"), "403");
+    assert_eq!(http_status(&http, "/metrics", "another"), "401");
+
+    write("bus");
+    daemon.process.signal("-HUP");
+    manager.hears("RELOADING=1");
+    manager.hears("READY=1");
+    assert_eq!(
+        (latest("car1"), latest("bus1")),
+        ("403".into(), "200".into())
+    );
+    assert!(client.send(&[&["GET", "car1:x"]]).is_err() || client.answer().is_none());
+    let mut client = signed_in();
+    assert!(client.ask(&["GET", "car1:x"]).starts_with("-NOPERM"));
+    assert_eq!(client.ask(&["SET", "bus1:x", "1"]), "+OK");
+}
+
 /// Bytes of memory that the process has had at most.
 fn most_resident(daemon: &Daemon) -> u64 {
     let status = format!("/proc/{}/status", daemon.process.0.id());
@@ -332,8 +418,12 @@ fn a_file_that_is_not_sound_is_refused() {
             "can be reached from other machines",
         ),
         (
-            "[redis]\n[[redis.user]]\nname = 'ann'\n",
-            "needs one of `password_file` and `password_sha256`",
+            "[redis]\n[[user]]\nname = 'ann'\n",
+            "needs `password_file`, `password_sha256`",
+        ),
+        (
+            "[[user]]\nname = 'ann'\ntoken_sha256 = '2b'\n",
+            "`token_sha256` that is not 64",
         ),
     ];
     for (text, expected) in cases {

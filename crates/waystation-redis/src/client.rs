@@ -5,12 +5,12 @@ use crate::pubsub::{Listener, MESSAGES_MAX, Message};
 use crate::resp::Out;
 use crate::server::Shared;
 use crate::store::lock;
-use crate::users::User;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, mpsc};
+use waystation_access::User;
 
 /// What `CLIENT LIST` shows of a client, and what ends its connection.
 #[derive(Debug)]

@@ -41,4 +41,3 @@ mod work;
 pub use resp::{Limits, Parsed, Parser, ProtocolError};
 pub use server::{Database, Figures, Handle, Server, ServerError};
 pub use settings::{Durability, Live, Settings};
-pub use users::{Password, Right, User, Users};

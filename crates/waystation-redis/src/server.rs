@@ -357,7 +357,7 @@ impl Server {
         }
         let info = shared.arrive(address);
         // Without users every client may do everything.
-        let user = live.users.is_empty().then(crate::users::User::anyone);
+        let user = live.users.is_empty().then(crate::users::anyone);
         info.is_known.store(user.is_some(), SeqCst);
         let client = Client::new(Arc::clone(&info), user);
         shared.check_user(&info);

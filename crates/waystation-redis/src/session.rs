@@ -240,7 +240,7 @@ impl Session {
             return Err(Failure::arguments(spec.name));
         }
         if let Some(user) = &client.user {
-            user.check(spec, args)?;
+            crate::users::check(user, spec, args)?;
         }
         if client.is_listening() && !out.is_third && !WHILE_LISTENING.contains(&spec.name) {
             let name = spec.name.to_ascii_lowercase();
@@ -420,7 +420,7 @@ fn unknown(args: &[&[u8]]) -> Failure {
 }
 
 /// Notes who a client is.
-pub(crate) fn note_user(call: &mut Call<'_, '_>, user: Arc<crate::users::User>) {
+pub(crate) fn note_user(call: &mut Call<'_, '_>, user: Arc<waystation_access::User>) {
     call.client.info.is_known.store(true, SeqCst);
     crate::store::lock(&call.client.info.shown).user = Some(Arc::clone(&user));
     call.client.user = Some(user);

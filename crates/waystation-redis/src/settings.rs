@@ -1,10 +1,10 @@
 //! What a server is told.
 
 use crate::server::ServerError;
-use crate::users::Users;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio_rustls::TlsAcceptor;
+use waystation_access::Users;
 
 /// What an acknowledged write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::Duration;
 use support::{Answer, Client, Served, encode};
 use waystation::Db;
-use waystation_redis::{Password, Right, User, Users};
+use waystation_access::{Right, Secret, User, Users};
 
 fn ok() -> Answer {
     Answer::Simple("OK".to_owned())
@@ -416,14 +416,15 @@ fn users_do_what_they_may() {
     let directory = tempfile::tempdir().unwrap();
     let user = |name: &str, prefix: &str, is_admin| User {
         name: name.to_owned(),
-        password: Password::of(b"secret"),
+        password: Some(Secret::of(b"secret")),
         rights: vec![Right {
-            prefix: prefix.as_bytes().to_vec(),
+            prefix: prefix.to_owned(),
             read: true,
             write: true,
             depart: false,
         }],
         is_admin,
+        ..User::default()
     };
     let served = Served::start_with(directory.path(), |settings| {
         settings.live.users = Users::new([user("default", "", true), user("ann", "car1:", false)]);

@@ -12,7 +12,8 @@ use std::time::Duration;
 use support::{Answer, Client, Served};
 use tokio::runtime::Builder;
 use waystation::{Db, DeviceOptions, Extractor, Options};
-use waystation_redis::{Database, Password, Right, Server, Settings, User, Users};
+use waystation_access::{Right, Secret, User, Users};
+use waystation_redis::{Database, Server, Settings};
 
 fn ok() -> Answer {
     Answer::Simple("OK".to_owned())
@@ -189,14 +190,14 @@ fn patterns_of_channels_stay_within_rights() {
     let served = Served::start_with(directory.path(), |settings| {
         settings.live.users = Users::new([User {
             name: "default".to_owned(),
-            password: Password::of(b"secret"),
+            password: Some(Secret::of(b"secret")),
             rights: vec![Right {
-                prefix: b"car[1]".to_vec(),
+                prefix: "car[1]".to_owned(),
                 read: true,
                 write: true,
                 depart: false,
             }],
-            is_admin: false,
+            ..User::default()
         }]);
     });
     let mut client = served.client();
@@ -373,14 +374,14 @@ fn encodings_of_sets_are_those_of_redis() {
 fn clients_lose_the_rights_that_a_reload_takes() {
     let user = |name: &str, prefix: &str| User {
         name: name.to_owned(),
-        password: Password::of(b"secret"),
+        password: Some(Secret::of(b"secret")),
         rights: vec![Right {
-            prefix: prefix.as_bytes().to_vec(),
+            prefix: prefix.to_owned(),
             read: true,
             write: true,
             depart: false,
         }],
-        is_admin: false,
+        ..User::default()
     };
     let directory = tempfile::tempdir().unwrap();
     let served = Served::start_with(directory.path(), |settings| {
@@ -423,9 +424,9 @@ fn clients_without_a_user_leave_when_users_come() {
     let mut live = served.handle.live();
     live.users = Users::new([User {
         name: "ann".to_owned(),
-        password: Password::of(b"secret"),
-        rights: Vec::new(),
+        password: Some(Secret::of(b"secret")),
         is_admin: true,
+        ..User::default()
     }]);
     served.handle.set_live(live);
     assert_eq!(client.try_read(), None);

@@ -42,6 +42,8 @@ pub(crate) struct App {
     pub(crate) backups: BackupJobs,
     /// Where the logs of databases of readings ended when the server started, by their names.
     pub(crate) log_begun: HashMap<String, u64>,
+    /// Whether the settings named no users when the server started.
+    pub(crate) began_without_users: bool,
     workers: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     /// For attachments on their way out.
@@ -84,6 +86,7 @@ impl App {
             outgoing: Arc::new(outgoing),
             backups: BackupJobs::default(),
             log_begun: log_ends(&settings),
+            began_without_users: settings.users.now().is_empty(),
             workers: Arc::new(Semaphore::new(settings.workers)),
             bodies: Arc::new(Semaphore::new(units(settings.bodies_bytes_max))),
             attachments: Arc::new(Semaphore::new(units(settings.bodies_bytes_max))),

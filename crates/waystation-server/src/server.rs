@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub enum ServerError {
     /// Every caller could do anything.
     #[error(
-        "{0} can be reached from other machines, and there is no administrator: name one with --admin, or listen on 127.0.0.1"
+        "{0} can be reached from other machines, and there is no administrator and no user: name one with --admin or in the configuration, or listen on 127.0.0.1"
     )]
     NoAdmin(SocketAddr),
     /// The address cannot be listened on.
@@ -102,7 +102,7 @@ impl Server {
         let (stop, stopping) = watch::channel(false);
         let opened = tokio::task::spawn_blocking(|| App::open(settings, stopping)).await;
         let app = opened.map_err(|error| refused(io::Error::other(error)))??;
-        if auth::is_open(&app) && !address.ip().is_loopback() {
+        if auth::knows_nobody(&app) && !address.ip().is_loopback() {
             return Err(ServerError::NoAdmin(address));
         }
         Ok(Self {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use waystation::Resources;
 use waystation::offload::Offload;
+use waystation_access::LiveUsers;
 use waystation_documents::database::Nodes;
 
 /// A server administrator, who may do everything.
@@ -40,8 +41,11 @@ pub struct Settings {
     pub directory: PathBuf,
     /// Where to listen. Port 0: any that is free.
     pub listen: SocketAddr,
-    /// The administrators. None: every caller is one, and the server listens on loopback addresses only.
+    /// The administrators. Without one, and without `users`, every caller is one, and the server listens on loopback
+    /// addresses only.
     pub admins: Vec<Admin>,
+    /// Users beside the administrators and those in `_users`.
+    pub users: LiveUsers,
     /// Connections speak TLS; `None`: none does.
     pub tls: Option<Tls>,
     /// Tokens that name callers; `None`: none does.
@@ -97,6 +101,7 @@ impl Settings {
             directory: directory.into(),
             listen: SocketAddr::from(([127, 0, 0, 1], 5984)),
             admins: Vec::new(),
+            users: LiveUsers::default(),
             tls: None,
             jwt: None,
             replication_trust: None,

@@ -264,11 +264,6 @@ fn rights_are_roles() {
             password: "secret".into(),
         }];
     });
-    let basic = |text: &str| {
-        use base64::Engine;
-        let text = base64::engine::general_purpose::STANDARD.encode(text);
-        format!("Authorization: Basic {text}")
-    };
     let root = basic("root:secret");
     let user = json!({"name": "ann", "password": "pw", "type": "user", "roles": ["waystation:read", "waystation:write"]});
     let made = server.ask(
@@ -302,6 +297,168 @@ fn rights_are_roles() {
     }
     let ready = server.get("/ready");
     assert_eq!(ready.status, 200, "{}", ready.text());
+}
+
+fn basic(text: &str) -> String {
+    use base64::Engine;
+    let text = base64::engine::general_purpose::STANDARD.encode(text);
+    format!("Authorization: Basic {text}")
+}
+
+/// `fleet` may read and write cars and let them depart, `probe` may watch; `fleet` has a token as well.
+fn users() -> waystation_access::Users {
+    use waystation_access::{Right, Secret, User, Users};
+    let fleet = User {
+        name: "fleet".into(),
+        password: Some(Secret::of(b"pw")),
+        token: Some(Secret::of(b"token of the fleet")),
+        rights: vec![Right {
+            prefix: "car".into(),
+            read: true,
+            write: true,
+            depart: true,
+        }],
+        ..User::default()
+    };
+    let probe = User {
+        name: "probe".into(),
+        token: Some(Secret::of(b"token of the probe")),
+        is_monitor: true,
+        ..User::default()
+    };
+    Users::new([fleet, probe])
+}
+
+#[test]
+fn a_user_of_the_settings_reaches_the_devices_of_a_prefix() {
+    let (_dir, server) = start(|settings| {
+        settings.admins = vec![Admin {
+            name: "root".into(),
+            password: "secret".into(),
+        }];
+        settings.users = waystation_access::LiveUsers::new(users());
+    });
+    let root = basic("root:secret");
+    let token = "Authorization: Bearer token of the fleet".to_owned();
+    let readings = format!("{BASE}/readings");
+    let write = |devices: &[&str], user: &str| {
+        let line = |device: &&str| format!(r#"{{"device":"{device}","sensor":"s","value":1}}"#);
+        let lines: Vec<String> = devices.iter().map(line).collect();
+        let body = lines.join("\n");
+        server
+            .ask("POST", &readings, &[LINES, user], body.as_bytes())
+            .status
+    };
+    let get = |path: &str, user: &str| server.ask("GET", &format!("{BASE}{path}"), &[user], b"");
+    assert_eq!(write(&["bus1", "car1"], &root), 201);
+    for fleet in [&basic("fleet:pw"), &token] {
+        assert_eq!(write(&["car1", "car2"], fleet), 201);
+        // All of it or none.
+        assert_eq!(write(&["car3", "bus1"], fleet), 403);
+        let devices = get("/devices", fleet).text();
+        assert!(devices.contains("car2") && !devices.contains("bus1") && !devices.contains("car3"));
+        for path in ["/readings", "/latest", "/windows"] {
+            let of = |device: &str| format!("{path}?device={device}&width=1s&sensor=s");
+            assert_eq!(get(&of("car1"), fleet).status, 200, "{path}");
+            assert_eq!(get(&of("bus1"), fleet).status, 403, "{path}");
+        }
+        for (device, expected) in [("car1", 200), ("bus1", 403)] {
+            assert_eq!(get(&format!("/devices/{device}"), fleet).status, expected);
+            assert_eq!(get("/tail?device=bus1", fleet).status, 403);
+        }
+        let depart = |device: &str| {
+            let path = format!("{BASE}/devices/{device}");
+            server.ask("DELETE", &path, &[fleet], b"").status
+        };
+        assert_eq!((depart("bus1"), depart("car2")), (403, 200));
+        for path in ["/backups", "/hand-offs"] {
+            assert_eq!(get(path, fleet).status, 403, "{path}");
+        }
+        assert_eq!(server.ask("GET", "/metrics", &[fleet], b"").status, 403);
+    }
+    let probe = "Authorization: Bearer token of the probe";
+    assert_eq!(server.ask("GET", "/metrics", &[probe], b"").status, 200);
+    assert_eq!(get("/devices", probe).status, 403);
+    let wrong = [
+        "Authorization: Bearer token of nobody",
+        &basic("fleet:wp"),
+        &basic("probe:"),
+    ];
+    for wrong in wrong {
+        assert_eq!(get("/devices", wrong).status, 401, "{wrong}");
+    }
+    assert_eq!(server.get(&format!("{BASE}/devices")).status, 401);
+}
+
+#[test]
+fn a_tail_shows_the_devices_that_the_user_reaches() {
+    let (_dir, server) = start(|settings| {
+        settings.users = waystation_access::LiveUsers::new(users());
+    });
+    let mut stream = std::net::TcpStream::connect(server.address).unwrap();
+    let request = format!(
+        "GET {BASE}/tail HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token of the fleet\r\n\r\n"
+    );
+    std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let mut lines = BufReader::new(stream).lines();
+    // The head has come, so the tail follows.
+    assert!(lines.next().unwrap().unwrap().contains("200"));
+    let readings = format!("{BASE}/readings");
+    let write = |device: &str| {
+        let body = format!(r#"{{"device":"{device}","sensor":"s","value":1}}"#);
+        let fleet = "Authorization: Bearer token of the fleet";
+        let headers = [LINES, fleet];
+        server.ask("POST", &readings, &headers, body.as_bytes())
+    };
+    assert_eq!(write("car1").status, 201);
+    let seen = lines.map(Result::unwrap).find(|it| it.starts_with("data:"));
+    assert!(seen.unwrap().contains("car1"));
+}
+
+#[test]
+fn a_server_whose_last_user_goes_is_closed() {
+    let live = waystation_access::LiveUsers::new(users());
+    let (_dir, server) = start(|settings| settings.users = live.clone());
+    let devices = format!("{BASE}/devices");
+    let fleet = basic("fleet:pw");
+    let status = |headers: &[&str]| server.ask("GET", &devices, headers, b"").status;
+    assert_eq!((status(&[&fleet]), status(&[])), (200, 401));
+    live.set(waystation_access::Users::default());
+    assert_eq!((status(&[&fleet]), status(&[])), (401, 401));
+}
+
+#[test]
+fn roles_with_prefixes_hold_for_users_of_the_database() {
+    let (_dir, server) = start(|settings| {
+        settings.admins = vec![Admin {
+            name: "root".into(),
+            password: "secret".into(),
+        }];
+    });
+    let root = basic("root:secret");
+    let user =
+        json!({"name": "ann", "password": "pw", "type": "user", "roles": ["waystation:read:car"]});
+    let made = server.ask(
+        "PUT",
+        "/_users/org.couchdb.user:ann",
+        &[&root, "Content-Type: application/json"],
+        user.to_string().as_bytes(),
+    );
+    assert_eq!(made.status, 201, "{}", made.text());
+    let lines = "{\"device\":\"car1\",\"sensor\":\"s\",\"value\":1}\n{\"device\":\"bus1\",\"sensor\":\"s\",\"value\":1}";
+    let readings = format!("{BASE}/readings");
+    let put = |user: &str| server.ask("POST", &readings, &[LINES, user], lines.as_bytes());
+    assert_eq!(put(&root).status, 201);
+    let ann = basic("ann:pw");
+    assert_eq!(put(&ann).status, 403);
+    let status = |device: &str| {
+        let path = format!("{BASE}/latest?device={device}");
+        server.ask("GET", &path, &[&ann], b"").status
+    };
+    assert_eq!((status("car1"), status("bus1")), (200, 403));
 }
 
 #[test]

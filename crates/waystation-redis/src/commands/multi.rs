@@ -7,7 +7,6 @@ use crate::glob;
 use crate::session::{carry_out, note_user};
 use crate::settings::Durability;
 use crate::store::{STRIPES, Store, lock};
-use crate::users::User;
 use crate::work::{WRITTEN_BYTES_MAX, Work};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -200,7 +199,7 @@ fn sign_in(call: &mut Call<'_, '_>, name: &[u8], password: &[u8]) -> Outcome {
             "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?",
         ));
     }
-    let user = users.check(name, password)?;
+    let user = crate::users::sign_in(users, name, password)?;
     note_user(call, user);
     Ok(())
 }
@@ -285,7 +284,7 @@ pub(super) fn reset(call: &mut Call<'_, '_>, _: &[&[u8]]) -> Outcome {
     client.info.database.store(0, SeqCst);
     *lock(&client.info.shown) = Shown::default();
     if is_open {
-        note_user(call, User::anyone());
+        note_user(call, crate::users::anyone());
     }
     call.out.is_third = false;
     call.out.simple("RESET");

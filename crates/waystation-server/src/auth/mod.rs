@@ -1,12 +1,16 @@
 //! Who calls, and what the caller may do.
 //!
-//! A caller is named by a password in each request (Basic), by a session's cookie, or by a token that another service
-//! has signed (Bearer), if the settings know its key. Server administrators come from the settings or by their tokens; other users are documents in `_users`. Without any administrator every caller is one: such a server listens
-//! on loopback addresses only.
+//! A caller is named by a password in each request (Basic), by a session's cookie, or by a token (Bearer): a user's own, or
+//! one that another service has signed, if the settings know its key. Server administrators and other users come from the
+//! settings or by tokens; further users are documents in `_users`. Without any administrator or user in the settings every
+//! caller is an administrator: such a server listens on loopback addresses only.
+//!
+//! What a user of the settings may do stands in roles, as it does for all others: see [`roles`].
 
 mod admin;
 mod jwt;
 mod password;
+pub(crate) mod roles;
 mod session;
 mod users;
 
@@ -21,12 +25,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, COOKIE, HeaderMap};
 use password::Verified;
+use roles::ADMIN;
 use std::sync::Arc;
 use waystation_documents::json::{Json, Kind, quote};
 use waystation_documents::{Database, array};
-
-/// The role of server administrators.
-const ADMIN: &str = "_admin";
 
 /// Who calls.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -59,9 +61,16 @@ impl Authority {
     }
 }
 
-/// Whether there is no administrator, so that every caller is one.
+/// Whether there is no administrator, and no user in the settings.
+pub(crate) fn knows_nobody(app: &App) -> bool {
+    app.authority.admins.is_empty()
+        && app.config.now().admins.is_empty()
+        && app.settings.users.now().is_empty()
+}
+
+/// Whether every caller is an administrator. Never where other machines reach the server, nor where its last user went.
 pub(crate) fn is_open(app: &App) -> bool {
-    app.authority.admins.is_empty() && app.config.now().admins.is_empty()
+    app.began_without_users && knows_nobody(app) && app.settings.listen.ip().is_loopback()
 }
 
 /// A caller that has no name: an administrator, if there is no other one.
@@ -82,9 +91,9 @@ pub(crate) async fn identify(app: &Arc<App>, headers: &HeaderMap) -> Outcome<Use
         return user.ok_or_else(|| Failure::unauthorized("Name or password is incorrect."));
     }
     if let Some(token) = text(AUTHORIZATION).and_then(|it| it.strip_prefix("Bearer "))
-        && let Some(jwt) = &app.settings.jwt
+        && let Some(user) = bearer(app, token.trim())?
     {
-        return jwt.identify(token.trim());
+        return Ok(user);
     }
     let cookies = text(COOKIE).unwrap_or_default().split(';');
     let mut sessions = cookies.filter_map(|it| it.trim().strip_prefix("AuthSession="));
@@ -96,6 +105,24 @@ pub(crate) async fn identify(app: &Arc<App>, headers: &HeaderMap) -> Outcome<Use
         }
     }
     Ok(nameless(app))
+}
+
+/// The user whom a token names; `None` if this server takes no tokens.
+fn bearer(app: &App, token: &str) -> Outcome<Option<User>> {
+    let users = app.settings.users.now();
+    if let Some(user) = users.with_token(token.as_bytes()) {
+        return Ok(Some(User {
+            name: Some(user.name.clone()),
+            roles: roles::of(user),
+            by: Some("token"),
+            cookie: None,
+        }));
+    }
+    match &app.settings.jwt {
+        Some(jwt) => jwt.identify(token).map(Some),
+        None if users.have_tokens() => Err(Failure::unauthorized("The token is not known.")),
+        None => Ok(None),
+    }
 }
 
 /// The user `name` with the roles that it has now; without a name, or as a name that is not known, one that has none.

@@ -1,7 +1,8 @@
-//! Users: administrators of the settings, and documents in `_users`.
+//! Users: those of the settings, and documents in `_users`.
 
+use super::Authority;
 use super::password::{are_equal, derive, sign};
-use super::{ADMIN, Authority};
+use super::roles::{self, ADMIN};
 use crate::app::App;
 use crate::failure::{Failure, Outcome};
 use crate::uuids::{hex, random};
@@ -27,6 +28,7 @@ const PASSWORD_MEMBERS: [&str; 7] = [
 /// How a user's password is checked.
 enum Secret {
     Clear(String),
+    Digest(waystation_access::Secret),
     Derived {
         key: String,
         iterations: u32,
@@ -52,6 +54,7 @@ impl Known {
                 let digest = |text: &str| sign(&authority.secret, &[text]);
                 are_equal(&digest(clear), &digest(password))
             }
+            Secret::Digest(secret) => secret.is(password.as_bytes()),
             Secret::Derived { key, iterations } => {
                 let digest = sign(&authority.secret, &[&self.name, &self.salt, key, password]);
                 authority.verified.check(digest, || {
@@ -68,21 +71,28 @@ pub(super) fn id_of(name: &str) -> String {
     format!("{PREFIX}{name}")
 }
 
-/// The user `name`; an administrator of the settings before one in `_users`.
+/// The user `name`; one of the settings before one in `_users`.
 pub(super) fn find(app: &App, name: &str) -> Outcome<Option<Known>> {
+    match of_settings(app, name) {
+        Some(known) => Ok(Some(known)),
+        None => of_database(app, name),
+    }
+}
+
+fn of_settings(app: &App, name: &str) -> Option<Known> {
     let authority = &app.authority;
     if let Some(admin) = authority.admins.iter().find(|admin| admin.name == name) {
-        return Ok(Some(Known {
+        return Some(Known {
             name: name.to_owned(),
             roles: vec![ADMIN.to_owned()],
             // A new password ends sessions.
             salt: hex(&sign(&authority.secret, &[&admin.password])),
             secret: Secret::Clear(admin.password.clone()),
-        }));
+        });
     }
     let put = app.config.now();
     if let Some(admin) = put.admins.iter().find(|admin| admin.name == name) {
-        return Ok(Some(Known {
+        return Some(Known {
             name: name.to_owned(),
             roles: vec![ADMIN.to_owned()],
             salt: admin.salt.clone(),
@@ -90,8 +100,20 @@ pub(super) fn find(app: &App, name: &str) -> Outcome<Option<Known>> {
                 key: admin.key.clone(),
                 iterations: admin.iterations,
             },
-        }));
+        });
     }
+    let users = app.settings.users.now();
+    let user = users.named(name.as_bytes())?;
+    let digest = user.password.as_ref().map(|it| hex(it.digest()));
+    Some(Known {
+        name: name.to_owned(),
+        roles: roles::of(user),
+        salt: hex(&sign(&authority.secret, &[&digest.unwrap_or_default()])),
+        secret: user.password.map_or(Secret::None, Secret::Digest),
+    })
+}
+
+fn of_database(app: &App, name: &str) -> Outcome<Option<Known>> {
     let opened = app
         .catalogue
         .get(DATABASE)

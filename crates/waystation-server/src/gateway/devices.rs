@@ -1,7 +1,8 @@
 //! Devices over HTTP: list, info, depart, and handing them on.
 
 use super::readings::durability;
-use super::{Right, failure, require, require_type};
+use super::rights::{Right, require};
+use super::{failure, require_type};
 use crate::failure::{Failure, Outcome};
 use crate::reply::{self, Pages, Reply};
 use crate::request::Call;
@@ -32,9 +33,13 @@ pub(super) fn to_json(device: &DeviceInfo) -> Json {
 
 pub(super) async fn list(call: Call, readings: Outcome<Readings>) -> Outcome<Reply> {
     call.allow("GET")?;
-    require(&call, Right::Read)?;
+    let reach = require(&call, Right::Read)?;
     let readings = readings?;
-    let list = move |_: &_| readings.devices().map_err(failure);
+    let list = move |_: &_| {
+        let mut devices = readings.devices().map_err(failure)?;
+        devices.retain(|it| reach.holds(&readings, &it.name));
+        Ok(devices)
+    };
     let devices = call.app.run(list).await?;
     let mut lines = String::new();
     for device in &devices {
@@ -53,8 +58,9 @@ pub(super) async fn device(
     call.allow("GET,DELETE")?;
     let name = device.to_owned();
     if call.method == Method::DELETE {
-        require(&call, Right::Depart)?;
+        let reach = require(&call, Right::Depart)?;
         let (readings, durability) = (readings?, durability(&call)?);
+        reach.check(&readings, &name)?;
         let depart = move |_: &_| {
             let had_data = readings.depart(&name, durability).map_err(failure)?;
             let missing = || Failure::not_found(format!("there is no device {name} here"));
@@ -63,8 +69,9 @@ pub(super) async fn device(
         call.app.run(depart).await?;
         return Ok(reply::ok(r#"{"ok":true}"#));
     }
-    require(&call, Right::Read)?;
+    let reach = require(&call, Right::Read)?;
     let readings = readings?;
+    reach.check(&readings, &name)?;
     let find = move |_: &_| {
         let devices = readings.devices().map_err(failure)?;
         let found = devices.iter().find(|it| it.name == name.as_bytes());

@@ -9,8 +9,7 @@
 //!
 //! These paths are no names of CouchDB's databases but for the three of the first line, which are taken from it.
 //!
-//! A caller needs a right for each thing. Administrators have all of them; others have those of their roles, named
-//! `waystation:read` and so on. Writes need a body that says its type: a page of another origin cannot send one unasked.
+//! A caller needs a [right](rights) for each thing. Writes need a body that says its type: a page of another origin cannot send one unasked.
 
 mod backups;
 mod console;
@@ -19,6 +18,7 @@ mod events;
 mod metrics;
 mod process;
 mod readings;
+mod rights;
 mod status;
 mod tail;
 
@@ -30,6 +30,7 @@ use crate::failure::{Failure, Outcome};
 use crate::reply::{self, Reply};
 use crate::request::Call;
 use hyper::StatusCode;
+use rights::{Right, require};
 use std::path::PathBuf;
 use std::sync::Arc;
 use waystation::DeviceError;
@@ -59,42 +60,6 @@ impl std::fmt::Debug for Gateway {
             .field("backups", &self.backups)
             .finish_non_exhaustive()
     }
-}
-
-/// What a caller may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Right {
-    Read,
-    Write,
-    Depart,
-    Monitor,
-    Admin,
-}
-
-impl Right {
-    /// The role that has it.
-    fn role(self) -> &'static str {
-        match self {
-            Self::Read => "waystation:read",
-            Self::Write => "waystation:write",
-            Self::Depart => "waystation:depart",
-            Self::Monitor => "waystation:monitor",
-            Self::Admin => "_admin",
-        }
-    }
-}
-
-/// Refuses callers without the right.
-fn require(call: &Call, right: Right) -> Outcome<()> {
-    let role = right.role();
-    let has = call.user.is_admin() || call.user.roles.iter().any(|own| own == role);
-    has.then_some(()).ok_or_else(|| {
-        let reason = format!("this needs the role {role}, or a server admin");
-        match call.user.name {
-            None => Failure::unauthorized(reason),
-            Some(_) => Failure::forbidden(reason),
-        }
-    })
 }
 
 /// Refuses bodies that a form or a page of another origin could send unasked.

@@ -3,7 +3,8 @@
 //! Answers go out page by page, each read when the client has taken the one before. A page is the only memory an answer
 //! takes.
 
-use super::{Right, failure, require, require_type};
+use super::rights::{Right, require};
+use super::{failure, require_type};
 use crate::failure::{Failure, Outcome};
 use crate::query::Query;
 use crate::reply::{self, Reply};
@@ -68,13 +69,14 @@ pub(super) fn selection(query: &Query) -> Outcome<Selection> {
     })
 }
 
-/// The selection of a request that must name a device.
-fn of_device(query: &Query) -> Outcome<Selection> {
-    let selection = selection(query)?;
-    if selection.device.is_none() {
-        return Err(Failure::query("the parameter device is missing"));
-    }
-    Ok(selection)
+/// What a request reads: the device that it must name, which the caller may read.
+fn of_device(call: &Call, readings: Outcome<Readings>) -> Outcome<(Readings, Selection)> {
+    let reach = require(call, Right::Read)?;
+    let readings = readings?;
+    let selection = selection(&call.query)?;
+    let missing = || Failure::query("the parameter device is missing");
+    reach.check(&readings, selection.device.as_deref().ok_or_else(missing)?)?;
+    Ok((readings, selection))
 }
 
 pub(super) async fn readings(call: Call, readings: Outcome<Readings>) -> Outcome<Reply> {
@@ -82,9 +84,8 @@ pub(super) async fn readings(call: Call, readings: Outcome<Readings>) -> Outcome
     if call.method == hyper::Method::POST {
         return put(call, readings).await;
     }
-    require(&call, Right::Read)?;
-    let readings = readings?;
-    let (selection, form) = (of_device(&call.query)?, Form::of(&call.query)?);
+    let (readings, selection) = of_device(&call, readings)?;
+    let form = Form::of(&call.query)?;
     let limit = call.query.whole("limit")?.unwrap_or(u64::MAX);
     // What is wrong with the names is said before the answer begins.
     let first = {
@@ -139,9 +140,8 @@ pub(super) async fn readings(call: Call, readings: Outcome<Readings>) -> Outcome
 
 pub(super) async fn latest(call: Call, readings: Outcome<Readings>) -> Outcome<Reply> {
     call.allow("GET")?;
-    require(&call, Right::Read)?;
-    let readings = readings?;
-    let (selection, form) = (of_device(&call.query)?, Form::of(&call.query)?);
+    let (readings, selection) = of_device(&call, readings)?;
+    let form = Form::of(&call.query)?;
     let newest = move |_: &_| readings.latest(&selection).map_err(failure);
     let rows = call.app.run(newest).await?;
     let mut text = String::new();
@@ -160,9 +160,8 @@ pub(super) async fn latest(call: Call, readings: Outcome<Readings>) -> Outcome<R
 
 pub(super) async fn windows(call: Call, readings: Outcome<Readings>) -> Outcome<Reply> {
     call.allow("GET")?;
-    require(&call, Right::Read)?;
-    let readings = readings?;
-    let (selection, form) = (of_device(&call.query)?, Form::of(&call.query)?);
+    let (readings, selection) = of_device(&call, readings)?;
+    let form = Form::of(&call.query)?;
     let mut windows = Windows::new(selection, width(&call.query)?);
     let app = call.app;
     let step = |mut windows: Windows, readings: Readings| {
@@ -236,7 +235,7 @@ pub(super) fn durability(call: &Call) -> Outcome<Durability> {
 }
 
 async fn put(mut call: Call, readings: Outcome<Readings>) -> Outcome<Reply> {
-    require(&call, Right::Write)?;
+    let reach = require(&call, Right::Write)?;
     let readings = readings?;
     require_type(&call, &BODIES)?;
     let durability = durability(&call)?;
@@ -247,6 +246,9 @@ async fn put(mut call: Call, readings: Outcome<Readings>) -> Outcome<Reply> {
     let write = move |_: &_| {
         let names = (device.as_deref(), sensor.as_deref());
         let batch = parse(&body.bytes, is_lines, names)?;
+        for reading in &batch {
+            reach.check(&readings, &reading.device)?;
+        }
         let count = batch.len();
         readings.write(batch, durability).map_err(failure)?;
         Ok(count)

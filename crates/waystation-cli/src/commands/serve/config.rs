@@ -28,6 +28,7 @@ pub(super) struct Config {
     pub(super) http: Http,
     pub(super) redis: Option<Redis>,
     pub(super) mqtt: Option<waystation_mqtt::Settings>,
+    pub(super) user: Vec<User>,
     pub(super) database: Vec<Database>,
 }
 
@@ -40,6 +41,7 @@ impl Default for Config {
             http: Http::default(),
             redis: None,
             mqtt: None,
+            user: Vec::new(),
             database: Vec::new(),
         }
     }
@@ -103,7 +105,6 @@ pub(super) struct Redis {
     pub(super) bulk_bytes_max: Bytes,
     pub(super) answer_bytes_max: Bytes,
     pub(super) buffers_bytes_max: Bytes,
-    pub(super) user: Vec<User>,
 }
 
 impl Default for Redis {
@@ -121,7 +122,6 @@ impl Default for Redis {
             bulk_bytes_max: Bytes(live.bulk_bytes_max as u64),
             answer_bytes_max: Bytes(live.answer_bytes_max as u64),
             buffers_bytes_max: Bytes(live.buffers_bytes_max as u64),
-            user: Vec::new(),
         }
     }
 }
@@ -135,20 +135,24 @@ pub(super) enum Durability {
     Power,
 }
 
-/// A user of the Redis protocol.
+/// A user of the HTTP interface and of the Redis protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct User {
     pub(super) name: String,
     pub(super) password_file: Option<PathBuf>,
     pub(super) password_sha256: Option<String>,
+    pub(super) token_file: Option<PathBuf>,
+    pub(super) token_sha256: Option<String>,
+    #[serde(default)]
+    pub(super) monitor: bool,
     #[serde(default)]
     pub(super) admin: bool,
     #[serde(default)]
     pub(super) right: Vec<Right>,
 }
 
-/// What a user may do with keys that begin with `prefix`.
+/// What a user may do with keys, and devices, that begin with `prefix`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Right {
@@ -435,23 +439,12 @@ mod tests {
     fn the_pages_describe_every_key() {
         let daemon = include_str!("../../../../../docs/reference/daemon.md");
         let gateway = include_str!("../../../../../docs/guides/gateway.md");
-        let sections = [
-            "[memory]",
-            "[http]",
-            "[redis]",
-            "[[redis.user]]",
-            "[[database]]",
-        ];
+        let sections = ["[memory]", "[http]", "[redis]", "[[user]]", "[[database]]"];
         let described = sections.map(|section| {
-            let above = if section == "[[redis.user]]" {
-                "[redis]\n"
-            } else {
-                ""
-            };
             let heading = format!("# `{section}`");
             let rest = daemon.split_once(&heading).unwrap().1;
             let rows = rest.split("\n#").next().unwrap();
-            (format!("{above}{section}"), rows)
+            (section.to_owned(), rows)
         });
         let all = [("[mqtt]".to_owned(), gateway), (String::new(), daemon)];
         for (section, text) in described.into_iter().chain(all) {

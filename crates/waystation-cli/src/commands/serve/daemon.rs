@@ -8,7 +8,7 @@
 //! error, so that the service manager starts it again.
 
 use super::plan::{self, File, Plan};
-use super::{config, failure, gateway, notify::Manager};
+use super::{config, failure, gateway, notify::Manager, users};
 use crate::commands::Context;
 use crate::failure::{CANNOT_OPEN, Failure};
 use std::future::Future;
@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Interval;
 use waystation::{Db, Extractor};
+use waystation_access::LiveUsers;
 use waystation_readings::Part;
 use waystation_redis::Handle;
 
@@ -64,6 +65,14 @@ impl Parts {
     fn stop(&self) {
         self.stops.iter().for_each(|stop| stop());
     }
+}
+
+/// What changes when the file is read again.
+#[derive(Default)]
+struct Living {
+    redis: Option<Handle>,
+    /// Of the HTTP interface.
+    users: LiveUsers,
 }
 
 /// Serves until a signal comes.
@@ -140,13 +149,14 @@ fn serve(
         let target = named.expect("the plan has looked for it");
         figures.push(gateway::add_mqtt(&mut parts, settings, target)?);
     }
-    let mut redis = None;
+    let mut live = Living::default();
     if let Some(settings) = plan.redis.take() {
         let handle = add_redis(runtime, &mut parts, settings, opened)?;
         figures.push(Arc::new(gateway::RedisFigures(handle.clone())));
-        redis = Some(handle);
+        live.redis = Some(handle);
     }
     if let Some(mut settings) = plan.documents.take() {
+        live.users = settings.users.clone();
         settings.gateway.readings = readings;
         settings.gateway.parts = figures;
         settings.gateway.events = Some(Arc::clone(gateway::events()));
@@ -159,7 +169,7 @@ fn serve(
     context.output.flush()?;
     let manager = Manager::from_environment();
     manager.tell("READY=1");
-    runtime.block_on(watch(&mut parts, signals, &manager, plan.file, redis))
+    runtime.block_on(watch(&mut parts, signals, &manager, plan.file, live))
 }
 
 fn add_documents(
@@ -244,7 +254,7 @@ async fn watch(
     mut signals: mpsc::UnboundedReceiver<Asked>,
     manager: &Manager,
     mut file: Option<File>,
-    redis: Option<Handle>,
+    live: Living,
 ) -> Result<(), Failure> {
     // Twice as often as the manager wants to hear of it.
     let mut beats = manager.watchdog.map(|it| tokio::time::interval(it / 2));
@@ -253,7 +263,7 @@ async fn watch(
             asked = signals.recv() => match asked {
                 Some(Asked::Reload) => {
                     manager.tell("RELOADING=1");
-                    reload(file.as_mut(), redis.as_ref());
+                    reload(file.as_mut(), &live);
                     manager.tell("READY=1");
                 }
                 _ => break Ok(()),
@@ -281,12 +291,12 @@ async fn next_beat(beats: &mut Option<Interval>) {
 }
 
 /// Reads the file again, and changes what can change. A file that is not sound changes nothing.
-fn reload(file: Option<&mut File>, redis: Option<&Handle>) {
+fn reload(file: Option<&mut File>, live: &Living) {
     let Some(file) = file else {
         log::warn!("there is no configuration file to be read again");
         return;
     };
-    match reread(file, redis) {
+    match reread(file, live) {
         Ok(config) => {
             for name in fixed_changes(&file.config, &config) {
                 log::warn!(
@@ -303,12 +313,14 @@ fn reload(file: Option<&mut File>, redis: Option<&Handle>) {
     }
 }
 
-fn reread(file: &File, redis: Option<&Handle>) -> Result<config::Config, Failure> {
+fn reread(file: &File, live: &Living) -> Result<config::Config, Failure> {
     let config = config::read(&file.path)?;
-    if let (Some(handle), Some(settings)) = (redis, &config.redis) {
+    let users = users::users(&config)?;
+    if let (Some(handle), Some(settings)) = (&live.redis, &config.redis) {
         // Memory is shared out once.
-        handle.set_live(plan::live(settings, &file.config.memory)?);
+        handle.set_live(plan::live(settings, &users, &file.config.memory)?);
     }
+    live.users.set(users);
     Ok(config)
 }
 

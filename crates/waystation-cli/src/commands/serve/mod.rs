@@ -3,6 +3,7 @@
 //! ```text
 //!   config   the file and the environment
 //!   plan     from the file, or from the command line, to settings of all parts
+//!   users    who may do what
 //!   gateway  readings: HTTP and MQTT
 //!   daemon   opens databases, starts the parts, and ends them in order
 //!   notify   what the service manager is told
@@ -13,6 +14,7 @@ mod daemon;
 mod gateway;
 mod notify;
 mod plan;
+mod users;
 
 use super::{Context, drive, worker};
 use crate::args::Serve;

@@ -1,8 +1,7 @@
 //! From the file, or from the command line, to what every part of the daemon is told.
 
-use super::config::{
-    self, Allowed, Bytes, Config, Database, Durability, Http, Memory, Redis, Span, User,
-};
+use super::config::{self, Bytes, Config, Database, Durability, Memory, Redis, Span};
+use super::users::{secret, users};
 use super::{admins, documents, failure, jwt, tls};
 use crate::args::Serve;
 use crate::commands::require_path;
@@ -10,11 +9,12 @@ use crate::failure::{Failure, USAGE};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use waystation::{Db, DeviceOptions, Extractor, Options, Resources};
-use waystation_redis::{Live, Password, Right, Users};
+use waystation_access::{LiveUsers, User, Users};
+use waystation_redis::Live;
 
 /// The directory of key-value databases, beside those of documents.
 const KEYS: &str = "keys";
-/// The database of the short form without a file.
+/// The database of the short form without a file, and the Redis user who gives a password alone.
 const DEFAULT: &str = "default";
 
 /// What the daemon is to do.
@@ -95,12 +95,12 @@ pub(super) fn of_file(
             )));
         }
     }
-    let stop_timeout = config.stop_timeout;
+    let users = users(&config)?;
     let documents = config.http.enabled;
-    let documents = documents.then(|| http(&config.http, &config.memory, &directory, stop_timeout));
+    let documents = documents.then(|| http(&config, &users, &directory));
     let mut documents = documents.transpose()?;
     let redis = config.redis.as_ref();
-    let redis = redis.map(|it| redis_of(it, &config.memory, stop_timeout));
+    let redis = redis.map(|it| redis_of(it, &users, &config.memory, config.stop_timeout));
     let redis = redis.transpose()?;
     let mqtt = config.mqtt.as_ref().map(|it| mqtt_of(it, &config.memory));
     let buffers = [
@@ -179,11 +179,11 @@ fn mqtt_of(mqtt: &waystation_mqtt::Settings, memory: &Memory) -> waystation_mqtt
 }
 
 fn http(
-    http: &Http,
-    memory: &Memory,
+    config: &Config,
+    users: &Users,
     directory: &Path,
-    stop_timeout: Span,
 ) -> Result<waystation_server::Settings, Failure> {
+    let (http, memory) = (&config.http, &config.memory);
     let plain = waystation_server::Settings::new(directory);
     let bodies_bytes_max = buffers(memory, plain.bodies_bytes_max);
     Ok(waystation_server::Settings {
@@ -195,7 +195,8 @@ fn http(
         shards: usize::from(http.shards.max(1)),
         sync: http.sync,
         cors_origins: http.cors_origins.clone(),
-        stop_timeout: stop_timeout.0,
+        stop_timeout: config.stop_timeout.0,
+        users: LiveUsers::new(users.clone()),
         gateway: waystation_server::Gateway {
             backups: http.backups.clone(),
             ..waystation_server::Gateway::default()
@@ -208,6 +209,7 @@ fn http(
 
 fn redis_of(
     redis: &Redis,
+    users: &Users,
     memory: &Memory,
     stop_timeout: Span,
 ) -> Result<waystation_redis::Settings, Failure> {
@@ -216,25 +218,30 @@ fn redis_of(
     Ok(waystation_redis::Settings {
         tls: acceptor.transpose().map_err(failure)?,
         stop_timeout: stop_timeout.0,
-        live: live(redis, memory)?,
+        live: live(redis, users, memory)?,
         ..waystation_redis::Settings::new(redis.listen)
     })
 }
 
 /// What can change while the server for Redis clients runs.
-pub(super) fn live(redis: &Redis, memory: &Memory) -> Result<Live, Failure> {
+pub(super) fn live(redis: &Redis, users: &Users, memory: &Memory) -> Result<Live, Failure> {
     let buffers_bytes_max = buffers(memory, redis.buffers_bytes_max.size());
-    let mut users = redis.user.iter().map(user).collect::<Result<Vec<_>, _>>()?;
+    let mut users = users.clone();
     if let Some(file) = &redis.password_file {
-        users.push(waystation_redis::User {
-            name: "default".to_owned(),
-            password: password(file)?,
-            rights: Vec::new(),
+        if users.named(DEFAULT.as_bytes()).is_some() {
+            let reason =
+                "[redis]: `password_file` is of the user `default`, which is a [[user]] too";
+            return Err(Failure::new(USAGE, reason));
+        }
+        users = users.and(User {
+            name: DEFAULT.to_owned(),
+            password: Some(secret(file)?),
             is_admin: true,
+            ..User::default()
         });
     }
     let live = Live {
-        users: Users::new(users),
+        users,
         durability: match redis.durability {
             Durability::Process => waystation_redis::Durability::Process,
             Durability::EverySecond => waystation_redis::Durability::EverySecond,
@@ -250,40 +257,6 @@ pub(super) fn live(redis: &Redis, memory: &Memory) -> Result<Live, Failure> {
     let checked = live.check(redis.listen);
     checked.map_err(|error| Failure::new(USAGE, format!("[redis]: {error}")))?;
     Ok(live)
-}
-
-/// The password in a file, without the end of its line.
-fn password(file: &Path) -> Result<Password, Failure> {
-    let text = std::fs::read(file).map_err(|error| Failure::file("read", file, error))?;
-    let clear = text.trim_ascii_end();
-    if clear.is_empty() {
-        let reason = format!("{} holds no password", file.display());
-        return Err(Failure::new(USAGE, reason));
-    }
-    Ok(Password::of(clear))
-}
-
-fn user(user: &User) -> Result<waystation_redis::User, Failure> {
-    let name = &user.name;
-    let wrong = |reason: &str| Failure::new(USAGE, format!("the Redis user {name:?} {reason}"));
-    let password = match (&user.password_file, &user.password_sha256) {
-        (Some(file), None) => password(file)?,
-        (None, Some(digest)) => Password::of_digest(digest)
-            .ok_or_else(|| wrong("has a `password_sha256` that is not 64 hexadecimal digits"))?,
-        _ => return Err(wrong("needs one of `password_file` and `password_sha256`")),
-    };
-    let right = |it: &config::Right| Right {
-        prefix: it.prefix.as_bytes().to_vec(),
-        read: it.allow.contains(&Allowed::Read),
-        write: it.allow.contains(&Allowed::Write),
-        depart: it.allow.contains(&Allowed::Depart),
-    };
-    Ok(waystation_redis::User {
-        name: name.clone(),
-        password,
-        rights: user.right.iter().map(right).collect(),
-        is_admin: user.admin,
-    })
 }
 
 /// How a database is to be opened. One that exists keeps the extractor that it was made with, if no other is named.
