@@ -40,7 +40,7 @@ impl Secret {
         self.is_same(&Self::of(clear))
     }
 
-    /// The digest, for what is derived from it.
+    /// The digest, for values that derive from it.
     pub fn digest(&self) -> &[u8; BYTES] {
         &self.0
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// What may be done with keys that begin with `prefix`, and so with devices whose keys do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Right {
-    /// What the keys begin with. Empty: all keys, and what is about all of them.
+    /// The first bytes of the keys. Empty: all keys, and commands about all of them.
     pub prefix: String,
     /// They may be read.
     pub read: bool,

@@ -5,7 +5,7 @@
 //!   connection   bytes of one connection, in and out
 //!   session      commands of one client, run by run: what was sent at once is one batch
 //!   commands     what commands do, and the table of all of them
-//!   work         what a run reads and writes; scan: entries with what was not committed; ranges: those it deleted
+//!   work         what a run reads and writes; scan: entries with uncommitted ones; ranges: ranges that it deleted
 //!   store        one database: which commands exclude each other, watches, syncs; dates: keys that are over
 //!   encoding     from keys of clients to keys of the engine; head: what a key is
 //!   client, users, pubsub    who is there, who may do what, who listens

@@ -385,7 +385,7 @@ fn add_stripes(store: &Store, spec: &Spec, args: &[&[u8]], stripes: &mut Vec<(us
     stripes.extend(spec.keys(args).map(|key| (store.stripe(key), alone)));
 }
 
-/// Carries a command out, where it holds up no other connection if it may take long. What is refused has written nothing.
+/// Carries a command out, where it holds up no other connection if it may take long. A refused command has written nothing.
 pub(crate) fn carry_out(call: &mut Call<'_, '_>, spec: &Spec, args: &[&[u8]]) -> Outcome {
     let (Run::Data(handler) | Run::Connection(handler)) = spec.run;
     call.work.begin_command();

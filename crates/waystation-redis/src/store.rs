@@ -24,7 +24,7 @@ use waystation::{Db, Durability, Extractor, WriteBatch};
 
 /// Keys are held by so many stripes.
 pub(crate) const STRIPES: usize = 1024;
-/// A write that took longer was held back, and those that come soon may be (microseconds).
+/// A write that took longer was held back, and the next writes may be (microseconds).
 const SLOW_MICROS: u64 = 2000;
 /// So long after such a write (microseconds).
 const SOON_MICROS: u64 = 50_000;
@@ -135,7 +135,7 @@ impl Store {
         if *closed { Err(STOPPING) } else { Ok(closed) }
     }
 
-    /// Lets no write begin from now on, and waits for those that have begun.
+    /// Lets no write begin from now on, and waits for the writes that have begun.
     pub(crate) fn close(&self) {
         let closed = self.is_closed.write();
         *closed.unwrap_or_else(PoisonError::into_inner) = true;

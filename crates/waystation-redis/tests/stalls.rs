@@ -30,7 +30,7 @@ fn pong() -> Answer {
     Answer::Simple("PONG".to_owned())
 }
 
-/// One thread serves all connections. The first slow write holds it up; those that come soon after it do not.
+/// One thread serves all connections. The first slow write holds it up; writes soon after it do not.
 #[test]
 fn writes_that_are_held_back_hold_up_no_other_client() {
     let directory = tempfile::tempdir().unwrap();

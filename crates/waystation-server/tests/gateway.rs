@@ -259,20 +259,10 @@ fn the_tail_shows_what_is_written() {
 #[test]
 fn rights_are_roles() {
     let (_dir, server) = start(|settings| {
-        settings.admins = vec![Admin {
-            name: "root".into(),
-            password: "secret".into(),
-        }];
+        settings.admins = vec![root()];
     });
     let root = basic("root:secret");
-    let user = json!({"name": "ann", "password": "pw", "type": "user", "roles": ["waystation:read", "waystation:write"]});
-    let made = server.ask(
-        "PUT",
-        "/_users/org.couchdb.user:ann",
-        &[&root, "Content-Type: application/json"],
-        user.to_string().as_bytes(),
-    );
-    assert_eq!(made.status, 201, "{}", made.text());
+    add_ann(&server, &["waystation:read", "waystation:write"]);
     let ann = basic("ann:pw");
     let status = |method: &str, path: &str, headers: &[&str]| {
         let body = r#"{"device":"a","sensor":"s","value":1}"#;
@@ -305,6 +295,27 @@ fn basic(text: &str) -> String {
     format!("Authorization: Basic {text}")
 }
 
+/// The administrator of these tests.
+fn root() -> Admin {
+    Admin {
+        name: "root".into(),
+        password: "secret".into(),
+    }
+}
+
+/// Adds the user `ann`, whose password is `pw`, to the database of users.
+fn add_ann(server: &Running, roles: &[&str]) {
+    let root = basic("root:secret");
+    let user = json!({"name": "ann", "password": "pw", "type": "user", "roles": roles});
+    let made = server.ask(
+        "PUT",
+        "/_users/org.couchdb.user:ann",
+        &[&root, "Content-Type: application/json"],
+        user.to_string().as_bytes(),
+    );
+    assert_eq!(made.status, 201, "{}", made.text());
+}
+
 /// `fleet` may read and write cars and let them depart, `probe` may watch; `fleet` has a token as well.
 fn users() -> waystation_access::Users {
     use waystation_access::{Right, Secret, User, Users};
@@ -332,10 +343,7 @@ fn users() -> waystation_access::Users {
 #[test]
 fn a_user_of_the_settings_reaches_the_devices_of_a_prefix() {
     let (_dir, server) = start(|settings| {
-        settings.admins = vec![Admin {
-            name: "root".into(),
-            password: "secret".into(),
-        }];
+        settings.admins = vec![root()];
         settings.users = waystation_access::LiveUsers::new(users());
     });
     let root = basic("root:secret");
@@ -380,7 +388,7 @@ fn a_user_of_the_settings_reaches_the_devices_of_a_prefix() {
     assert_eq!(server.ask("GET", "/metrics", &[probe], b"").status, 200);
     assert_eq!(get("/devices", probe).status, 403);
     let wrong = [
-        "Authorization: Bearer token of nobody",
+        "Authorization: Bearer token of a stranger",
         &basic("fleet:wp"),
         &basic("probe:"),
     ];
@@ -433,21 +441,10 @@ fn a_server_whose_last_user_goes_is_closed() {
 #[test]
 fn roles_with_prefixes_hold_for_users_of_the_database() {
     let (_dir, server) = start(|settings| {
-        settings.admins = vec![Admin {
-            name: "root".into(),
-            password: "secret".into(),
-        }];
+        settings.admins = vec![root()];
     });
     let root = basic("root:secret");
-    let user =
-        json!({"name": "ann", "password": "pw", "type": "user", "roles": ["waystation:read:car"]});
-    let made = server.ask(
-        "PUT",
-        "/_users/org.couchdb.user:ann",
-        &[&root, "Content-Type: application/json"],
-        user.to_string().as_bytes(),
-    );
-    assert_eq!(made.status, 201, "{}", made.text());
+    add_ann(&server, &["waystation:read:car"]);
     let lines = "{\"device\":\"car1\",\"sensor\":\"s\",\"value\":1}\n{\"device\":\"bus1\",\"sensor\":\"s\",\"value\":1}";
     let readings = format!("{BASE}/readings");
     let put = |user: &str| server.ask("POST", &readings, &[LINES, user], lines.as_bytes());

@@ -56,7 +56,7 @@ pub fn server(certificate: &Path, key_file: &Path) -> Result<ServerConfig, TlsEr
         .map_err(|error| refused(certificate, &error))
 }
 
-/// The authorities that the system trusts. The log names those that cannot be read.
+/// The authorities that the system trusts. The log names certificates that cannot be read.
 pub fn system_authorities() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();

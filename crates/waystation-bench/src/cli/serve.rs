@@ -83,7 +83,7 @@ pub(crate) enum ServeFigure {
     Big,
     /// Readings through Mosquitto
     Mqtt,
-    /// Memory that nobody asked for
+    /// Memory of an idle server, and of one with idle connections
     Memory,
     /// From the start until ready
     Start,

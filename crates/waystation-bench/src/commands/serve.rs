@@ -26,7 +26,7 @@ const FIGURES: [ServeFigure; 7] = [
 /// The unit of resident data (bytes).
 const GB: f64 = 1e9;
 
-/// Measures what was asked for, and prints it.
+/// Measures the figures that the arguments name, and prints them.
 pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     let place = Place::new(&args.data_dir)?;
     let machine = Machine::here(&place);

@@ -67,7 +67,7 @@ pub(crate) fn memory_rows(
     Ok(rows)
 }
 
-/// Lets this process, and those that it starts, have so many files open.
+/// Lets this process and its children have so many files open.
 fn raise_limit(files: u64) -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|it| it >= files) {

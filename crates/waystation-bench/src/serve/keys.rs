@@ -13,7 +13,7 @@ use std::time::Duration;
 /// What the server may do by itself after it was filled, before anything counts.
 const CALM: Duration = Duration::from_secs(1);
 
-/// What is measured on every engine.
+/// The load of every engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Suite {
     /// The name of the figure.

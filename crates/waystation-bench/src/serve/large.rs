@@ -21,7 +21,7 @@ const SMALL_BYTES: u64 = 16 << 20;
 const VALUE_BYTES: u32 = 1_000;
 const PIPELINE: u32 = 16;
 
-/// What is held against each other.
+/// The programs that are compared.
 const SETTINGS: [(&str, bool); 2] = [("data fits into memory", false), ("data 20 x memory", true)];
 
 /// All runs; `share` of the data set is used.

@@ -64,7 +64,7 @@ impl Client {
         })
     }
 
-    /// Puts a command behind those that wait.
+    /// Puts a command behind the commands that wait.
     pub(crate) fn put(&mut self, arguments: &[&[u8]]) {
         command(&mut self.out, arguments);
     }

@@ -9,7 +9,7 @@ use crate::failure::{Failure, Outcome};
 use std::io::Read;
 use waystation::{DeviceInfo, DeviceLevel, Durability, Export, Receipt, Refusal};
 
-/// Refuses what is about devices in a transaction, and in a database that has none.
+/// Refuses commands about devices in a transaction, and in a database that has none.
 fn begin(call: &Call<'_, '_>) -> Outcome {
     if call.client.is_executing {
         return Err(Failure::new("ERR a device changes in no transaction"));

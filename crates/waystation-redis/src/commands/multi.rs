@@ -128,7 +128,7 @@ pub(super) fn flushall(call: &mut Call<'_, '_>, args: &[&[u8]]) -> Outcome {
     Ok(())
 }
 
-/// Syncs what was done outside the run's batch, if writes are acknowledged only then.
+/// Syncs writes outside the run's batch, if writes are acknowledged only then.
 pub(super) fn make_durable(call: &Call<'_, '_>, store: &Store) -> Outcome {
     if call.shared.live().durability == Durability::Power {
         store.db.sync()?;

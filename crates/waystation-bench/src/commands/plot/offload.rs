@@ -4,7 +4,7 @@ use super::significant;
 use serde::Deserialize;
 use waystation_plot::{Group, bar_picture};
 
-/// What is drawn of a row of `offload`.
+/// The figures of a row of `offload` that pictures show.
 #[derive(Debug, Deserialize)]
 pub(super) struct OffloadSeen {
     executor: String,
