@@ -4,7 +4,7 @@
 //! of 1 KB, and with huge pages a pause of a tenth of a millisecond every 2 MB. A memtable that is dropped
 //! leaves its region for the next one, which writes over what is there: an arena reads only what it wrote.
 //!
-//! Databases that share a ceiling keep none. Their regions are mappings of their own: the C library's allocator keeps released
+//! Databases that share a ceiling keep none. Regions are mappings of their own: the C library's allocator keeps released
 //! blocks of this size among smaller ones, and a daemon that wrote for a while had several times its ceiling.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -43,22 +43,15 @@ impl Region {
         let layout = Layout::from_size_align(bytes, alignment)
             .expect("32 bits of bytes at a power of two are a layout");
         assert!(layout.size() > 0, "a region has bytes");
-        if !in_huge_pages && let Some(base) = map(bytes) {
-            let is_mapped = true;
-            return Self {
-                base,
-                layout,
-                is_mapped,
-            };
-        }
+        let mapped = map(bytes, alignment);
+        let is_mapped = mapped.is_some();
         // SAFETY: the layout is not empty.
-        let Some(base) = NonNull::new(unsafe { alloc(layout) }) else {
+        let Some(base) = mapped.or_else(|| NonNull::new(unsafe { alloc(layout) })) else {
             handle_alloc_error(layout)
         };
         if huge {
             advise_huge_pages(base, bytes);
         }
-        let is_mapped = false;
         Self {
             base,
             layout,
@@ -179,20 +172,33 @@ impl Drop for Loan {
     }
 }
 
-/// Fresh pages for `bytes`; `None` if the kernel has none to give.
+/// Fresh pages for `bytes`, from an address of this alignment on; `None` if the kernel has none to give.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[expect(unsafe_code, reason = "a mapping is raw memory")]
-fn map(bytes: usize) -> Option<NonNull<u8>> {
-    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+fn map(bytes: usize, alignment: usize) -> Option<NonNull<u8>> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    let page = rustix::param::page_size();
+    let whole = bytes.next_multiple_of(page);
+    // What lies before the first aligned address and behind the last page goes back.
+    let spare = if alignment > page { alignment } else { 0 };
     let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let (hint, length) = (std::ptr::null_mut(), whole + spare);
     // SAFETY: the address is left to the kernel, so no existing memory is touched; nothing else has the mapping.
-    let mapped =
-        unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::PRIVATE) };
-    mapped.ok().and_then(|base| NonNull::new(base.cast()))
+    let mapped = unsafe { mmap_anonymous(hint, length, protection, MapFlags::PRIVATE) }.ok()?;
+    let mapped = mapped.cast::<u8>();
+    let before = mapped.align_offset(alignment.max(page));
+    for (from, length) in [(0, before), (before + whole, spare - before)] {
+        if length > 0 {
+            // SAFETY: whole pages within the mapping, outside of the bytes that are given away.
+            let unmapped = unsafe { munmap(mapped.wrapping_add(from).cast(), length) };
+            debug_assert!(unmapped.is_ok(), "pages of a mapping can be unmapped");
+        }
+    }
+    NonNull::new(mapped.wrapping_add(before))
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
-fn map(_: usize) -> Option<NonNull<u8>> {
+fn map(_: usize, _: usize) -> Option<NonNull<u8>> {
     None
 }
 
