@@ -201,7 +201,7 @@ fn close(steps: &mut VecDeque<Step>, places: &mut Vec<usize>, open: &mut Vec<Rea
 }
 
 impl Work {
-    /// Does what is left of a batch. An error is one of the database, and the step is left.
+    /// Does the rest of a batch. An error is one of the database, and the step is left.
     fn go_on(
         &mut self,
         readings: &Readings,

@@ -333,7 +333,7 @@ impl Server {
         }
         beside.shutdown().await;
         for store in &shared.stores {
-            // A client that goes on is told that nothing is written any more: what was acknowledged is synced.
+            // A client that goes on is told that nothing is written any more: acknowledged writes are synced.
             let closing = Arc::clone(store);
             let _ = spawn_blocking(move || closing.close()).await;
             if let Err(error) = store.sync().await {

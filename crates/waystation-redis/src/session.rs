@@ -270,7 +270,7 @@ impl Session {
         Ok(None)
     }
 
-    /// Whether what was sent before a command has to be committed when it is carried out. Devices, messages and other
+    /// Whether commands before this one have to be committed when it is carried out. Devices, messages and other
     /// databases are no part of the batch, and what this client itself changed undoes its watch as well.
     fn commits_first(&self, spec: &Spec) -> bool {
         match spec.name {

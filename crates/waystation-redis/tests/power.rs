@@ -1,5 +1,5 @@
-//! Power cuts, on a simulated machine: what was answered under `power`, or before an answer of `WAITAOF`, is there after
-//! one, and under `everysecond` what was written before the last sync.
+//! Power cuts, on a simulated machine: writes that were answered under `power`, or before an answer of `WAITAOF`, are there
+//! after one, and under `everysecond` writes before the last sync.
 
 #![allow(
     clippy::unwrap_used,
@@ -174,7 +174,7 @@ fn everysecond_syncs_writes_and_departures() {
     assert_eq!(client.say("GET car2:speed").text(), "60");
 }
 
-/// A server that stops while clients write on: what it acknowledged is synced, however soon it had to be over.
+/// A server that stops while clients write on: acknowledged writes are synced, however soon it had to be over.
 #[test]
 fn what_was_answered_while_the_server_stopped_survives_a_power_cut() {
     for seed in 0..MACHINES {

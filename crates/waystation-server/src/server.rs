@@ -102,7 +102,7 @@ impl Server {
         let (stop, stopping) = watch::channel(false);
         let opened = tokio::task::spawn_blocking(|| App::open(settings, stopping)).await;
         let app = opened.map_err(|error| refused(io::Error::other(error)))??;
-        if auth::knows_nobody(&app) && !address.ip().is_loopback() {
+        if auth::has_no_users(&app) && !address.ip().is_loopback() {
             return Err(ServerError::NoAdmin(address));
         }
         Ok(Self {

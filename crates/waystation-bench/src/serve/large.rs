@@ -1,6 +1,6 @@
 //! A data set of many times the memory that the server may use.
 //!
-//! The daemon goes on with what it has on storage. Redis, which keeps everything in memory, refuses to be filled. The rate
+//! The daemon goes on with data on storage. Redis, which keeps everything in memory, refuses to be filled. The rate
 //! of the daemon is held against its own with data that fits.
 
 use super::daemon::Config;

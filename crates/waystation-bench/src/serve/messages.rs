@@ -27,7 +27,7 @@ use clients::{Drop as Dropper, Times};
 const INFLIGHT: [u32; 2] = [20, 1_000];
 /// Publishers at full speed.
 const PUBLISHERS: u32 = 4;
-/// How long the daemon may take to subscribe, or to acknowledge what is left.
+/// How long the daemon may take to subscribe, or to acknowledge the messages that are left.
 const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(10);
 /// The bytes of a payload, about.

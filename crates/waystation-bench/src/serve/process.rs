@@ -21,7 +21,7 @@ pub(crate) struct Process {
     name: String,
 }
 
-/// Starts `command` on `core`, or anywhere, and returns what it prints as well.
+/// Starts `command` on `core`, or anywhere, and returns its output as well.
 ///
 /// `package` names the Debian package that holds the program, and `complaints` the file for its standard error.
 pub(crate) fn start(
@@ -81,7 +81,7 @@ impl Process {
         kib * 1024.0 / 1e6
     }
 
-    /// A failure of this program, with the end of what it wrote to its standard error.
+    /// A failure of this program, with the end of its standard error.
     pub(crate) fn failed(&self, what: &str) -> Error {
         let text = fs::read_to_string(&self.complaints).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();

@@ -317,7 +317,7 @@ mod tests {
             assert_eq!(job.take(&chunk(table, offset, bytes)), JobState::Receiving);
         }
         let (directory, begin) = job.start().expect("all of it is there");
-        assert!(begin.bytes_max < u64::MAX, "it is bounded by what is free");
+        assert!(begin.bytes_max < u64::MAX, "the free space bounds it");
         let read = |name| fs::read(directory.join(name)).expect("a table");
         assert_eq!(
             (read("000010.ldb"), read("000011.ldb")),

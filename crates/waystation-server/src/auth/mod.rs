@@ -62,7 +62,7 @@ impl Authority {
 }
 
 /// Whether there is no administrator, and no user in the settings.
-pub(crate) fn knows_nobody(app: &App) -> bool {
+pub(crate) fn has_no_users(app: &App) -> bool {
     app.authority.admins.is_empty()
         && app.config.now().admins.is_empty()
         && app.settings.users.now().is_empty()
@@ -70,7 +70,7 @@ pub(crate) fn knows_nobody(app: &App) -> bool {
 
 /// Whether every caller is an administrator. Never where other machines reach the server, nor where its last user went.
 pub(crate) fn is_open(app: &App) -> bool {
-    app.began_without_users && knows_nobody(app) && app.settings.listen.ip().is_loopback()
+    app.began_without_users && has_no_users(app) && app.settings.listen.ip().is_loopback()
 }
 
 /// A caller that has no name: an administrator, if there is no other one.

@@ -78,7 +78,7 @@ impl TableBuilder {
         Ok(table)
     }
 
-    /// Completes the table: what it is, and its file, whose content is durable once it is synced. On an error the file is
+    /// Completes the table: its description, and its file, whose content is durable once it is synced. On an error the file is
     /// removed.
     pub(crate) fn complete(mut self) -> Result<(TableMeta, Arc<dyn File>)> {
         let properties = self.writer.finish().clone();

@@ -234,7 +234,7 @@ pub(super) async fn publish(port: u16, publishers: u32, seconds: f64) -> Result<
     Ok(sent)
 }
 
-/// One publisher, as long as `is_wanted` says so of what it has sent, until all is acknowledged.
+/// One publisher: it sends as long as `is_wanted` says so of the messages sent, and waits until all are acknowledged.
 async fn publish_some(
     port: u16,
     name: String,

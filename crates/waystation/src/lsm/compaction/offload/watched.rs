@@ -135,7 +135,7 @@ impl<'a> Watched<'a> {
     /// Has the worker give the job up, and says why.
     fn cancel(&mut self, reason: LocalReason, detail: &str) -> Kept {
         let cancel = self.request(Call::Cancel);
-        // What it answers, or whether it does, changes nothing.
+        // Its answer, or the lack of one, changes nothing.
         let _ = self.session.ask(&cancel, self.lease);
         Kept::by(reason, &detail)
     }

@@ -89,7 +89,7 @@ fn honest() -> Near {
     lying(|_, _| Ok(()))
 }
 
-/// One that answers something else: `lie` changes what it would say.
+/// One that answers something else: `lie` changes its answers.
 fn lying(
     lie: impl Fn(&Request, &mut JobState) -> Result<(), LinkError> + Send + Sync + 'static,
 ) -> Near {
