@@ -1,6 +1,10 @@
 //! Compactions of live databases in a worker: over TCP and Unix sockets, for many databases at once, with a worker that
 //! is away, ends in the middle, does not know the token, may not go there, or is none.
 
+#[path = "support/certificates.rs"]
+mod certificates;
+
+use certificates::file;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::ops::Bound;
@@ -249,13 +253,6 @@ fn a_worker_that_does_not_see_the_databases_is_sent_their_tables() {
     drop(databases);
     drop(running);
     assert_eq!(directories(&elsewhere.path().join("spool")), 0);
-}
-
-/// The certificates with which the server's TLS is tested.
-fn file(name: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../waystation-server/tests/tls")
-        .join(name)
 }
 
 #[test]

@@ -1,18 +1,14 @@
 //! TLS between host and drive: an agent that is trusted, one that is not, and sides that disagree whether they speak it.
 
+#[path = "support/certificates.rs"]
+mod certificates;
 mod support;
 
-use std::path::{Path, PathBuf};
+use certificates::file;
+use std::path::Path;
 use support::{Running, TOKEN, drive, find, host, weights, write};
 use waystation_documents::{Error, NodeFault};
 use waystation_nodes::{AgentError, Authorities, DriveSettings, Identity};
-
-/// The certificates with which the server's TLS is tested.
-fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../waystation-server/tests/tls")
-        .join(name)
-}
 
 fn agent(directory: &Path) -> Running {
     Running::start_with(directory, ([127, 0, 0, 1], 0).into(), |settings| {
