@@ -105,7 +105,9 @@ const FORMS: &[&str] = &[
     "EXPIRE k 100",
     "EXPIRE k n",
     "EXPIRE k 100 NX",
-    "EXPIRE k 200 GT",
+    // A moment, not a time from now: the same time from now, given twice, is a later moment unless it is the same
+    // millisecond.
+    "EXPIREAT k 4000000001 GT",
     "EXPIRE k 50 LT",
     "EXPIRE k 5 NX GT",
     "PEXPIRE k 100000",
