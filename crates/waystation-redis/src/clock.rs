@@ -32,11 +32,6 @@ impl Clock {
         self.since_epoch().as_millis() as u64
     }
 
-    /// Microseconds since 1970.
-    pub(crate) fn micros(&self) -> u64 {
-        self.since_epoch().as_micros() as u64
-    }
-
     /// How long the server has been running.
     pub(crate) fn uptime(&self) -> Duration {
         self.started.elapsed()

@@ -6,7 +6,7 @@
 
 use crate::client::{After, Client, Info};
 use crate::failure::Failure;
-use crate::resp::Out;
+use crate::resp::{Out, ProtocolError};
 use crate::server::Shared;
 use crate::session::{Ran, Session, refuse};
 use crate::settings::Durability;
@@ -67,6 +67,20 @@ async fn read_some<S: AsyncRead + Unpin>(stream: &mut S, input: &mut Vec<u8>) ->
             }
         })
     })
+    .await
+}
+
+/// Writes as many bytes as the stream takes without waiting.
+async fn write_now<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    bytes: &[u8],
+) -> io::Result<Option<usize>> {
+    poll_fn(
+        |context| match Pin::new(&mut *stream).poll_write(context, bytes) {
+            Poll::Pending => Poll::Ready(Ok(None)),
+            Poll::Ready(written) => Poll::Ready(written.map(Some)),
+        },
+    )
     .await
 }
 
@@ -212,7 +226,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<'_, S> {
                 bytes: take_buffer(),
                 is_third: self.is_third,
             };
-            let (mut ran, refused) = self.session.run(self.shared, &self.input[at..], &mut out);
+            let (mut ran, refused) = self.run(at, &mut out);
             self.is_third = out.is_third;
             self.make_durable(&mut ran, &mut out).await;
             if let Some(error) = refused {
@@ -238,6 +252,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<'_, S> {
         self.forget(at);
         self.count(0)?;
         Ok(!is_over)
+    }
+
+    /// Carries out commands of the input behind `at`.
+    fn run(&mut self, at: usize, out: &mut Out) -> (Ran, Option<ProtocolError>) {
+        let (session, shared, input) = (&mut self.session, self.shared, &self.input[at..]);
+        let store = &shared.stores[session.client.database];
+        store.waits.carry_out(shared.clock, || {
+            let (ran, refused) = session.run(shared, input, out);
+            let commands = ran.commands;
+            ((ran, refused), commands)
+        })
     }
 
     /// Lets go of `read` bytes of input, and of the buffer if none is left.
@@ -298,6 +323,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<'_, S> {
     /// Writes all of it, as long as the client takes some within the time for that.
     async fn write(&mut self, bytes: &[u8]) -> Result<(), End> {
         let mut rest = bytes;
+        // Mostly the socket takes all of it at once, which needs no timer.
+        if let Some(written) = write_now(&mut self.stream, rest).await? {
+            rest = &rest[written..];
+        }
         while !rest.is_empty() {
             let stall = self.shared.live().stall_timeout;
             let info = std::sync::Arc::clone(&self.session.client.info);

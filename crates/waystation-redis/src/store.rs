@@ -4,8 +4,7 @@
 //! Commands that read before they write hold their keys alone; a plain `SET` shares its key with others of its kind; reads
 //! hold nothing. Keys are held by stripes, until what they led to is committed.
 //!
-//! The engine holds writers back when it falls behind. A thread that waits so, or for a key, hands its other connections to
-//! another thread first; where writes have been quick it does not, because handing over takes as long as a short write.
+//! A thread that waits for a key hands its other connections to another thread first.
 //!
 //! A transaction's watch is a flag that a commit raises after it is visible and before its keys are let go. `EXEC` holds
 //! the watched keys when it looks.
@@ -13,10 +12,11 @@
 use crate::clock::Clock;
 use crate::encoding::{Encoding, EncodingError};
 use crate::failure::{Outcome, STOPPING};
+use crate::waits::Waits;
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::block_in_place;
@@ -24,10 +24,6 @@ use waystation::{Db, Durability, Extractor, WriteBatch};
 
 /// Keys are held by so many stripes.
 pub(crate) const STRIPES: usize = 1024;
-/// A write that took longer was held back, and the next writes may be (microseconds).
-const SLOW_MICROS: u64 = 2000;
-/// So long after such a write (microseconds).
-const SOON_MICROS: u64 = 50_000;
 /// Places of scans that are kept. A scan whose place was forgotten is refused.
 const PLACES_MAX: usize = 16_384;
 
@@ -52,8 +48,8 @@ pub(crate) struct Store {
     pub(crate) next_date: AtomicU64,
     /// Batches that were committed.
     pub(crate) commits: AtomicU64,
-    /// Until when writes are slow (microseconds of the clock).
-    slow_until: AtomicU64,
+    /// Whether commands wait for storage.
+    pub(crate) waits: Waits,
     /// Whether no more is written. Writes hold it shared.
     is_closed: RwLock<bool>,
 }
@@ -94,7 +90,7 @@ impl Store {
             is_dirty: AtomicBool::new(false),
             next_date: AtomicU64::new(0),
             commits: AtomicU64::new(0),
-            slow_until: AtomicU64::new(0),
+            waits: Waits::default(),
             is_closed: RwLock::new(false),
         })
     }
@@ -144,18 +140,7 @@ impl Store {
     /// Makes a batch visible.
     pub(crate) fn write(&self, batch: &WriteBatch) -> Outcome {
         let _open = self.begin_write()?;
-        let begun = self.clock.micros();
-        let write = || self.db.write(batch, Durability::ProcessCrash);
-        let written = if begun < self.slow_until.load(Relaxed) {
-            block_in_place(write)
-        } else {
-            write()
-        };
-        let ended = self.clock.micros();
-        if ended.saturating_sub(begun) > SLOW_MICROS {
-            self.slow_until.store(ended + SOON_MICROS, Relaxed);
-        }
-        written?;
+        self.db.write(batch, Durability::ProcessCrash)?;
         self.note_written(batch);
         Ok(())
     }

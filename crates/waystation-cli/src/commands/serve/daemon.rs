@@ -28,8 +28,6 @@ use waystation_redis::Handle;
 const INTERRUPTED: i32 = 130;
 /// Threads for blocking work beside those of requests: opening, closing, syncs, long commands.
 const SPARE_THREADS: usize = 64;
-/// Threads for connections, at least: a command that waits for storage holds one.
-const WORKERS_MIN: usize = 4;
 /// How long blocking work may go on when the parts have ended.
 const CLOSING: Duration = Duration::from_secs(10);
 
@@ -92,9 +90,10 @@ pub(super) fn run(context: &mut Context, plan: Plan) -> Result<(), Failure> {
 fn runtime(plan: &Plan) -> Result<Runtime, Failure> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = plan.documents.as_ref().map_or(0, |it| it.workers);
+    // Threads that share a processor would only take each other's connections: what waits, waits on another thread.
     Builder::new_multi_thread()
         .enable_all()
-        .worker_threads(processors.max(WORKERS_MIN))
+        .worker_threads(processors)
         .max_blocking_threads(workers + SPARE_THREADS)
         .build()
         .map_err(|error| Failure::new(CANNOT_OPEN, format!("no threads can be started: {error}")))
