@@ -70,7 +70,7 @@ fn ask(address: &str, method: &str, path: &str, body: &str) -> Option<String> {
         .ok()?;
     let length = body.len();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     );
     stream.write_all((head + body).as_bytes()).ok()?;
     let mut answer = String::new();
@@ -299,7 +299,7 @@ fn the_first_signal_lets_requests_end() {
     let mut served = Served::start(directory.path());
     ask(&served.address, "PUT", "/cars", "").unwrap();
     let mut feed = TcpStream::connect(&served.address).unwrap();
-    feed.write_all(b"GET /cars/_changes?feed=continuous HTTP/1.1\r\nHost: x\r\n\r\n")
+    feed.write_all(b"GET /cars/_changes?feed=continuous HTTP/1.1\r\nHost: localhost\r\n\r\n")
         .unwrap();
     std::thread::sleep(Duration::from_millis(300));
     served.process.signal("-TERM");

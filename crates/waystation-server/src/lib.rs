@@ -5,7 +5,7 @@
 //!   route        from a path to a handler
 //!   handlers     one file for each topic of the interface
 //!   gateway      readings over HTTP, figures for Prometheus, the console
-//!   auth         who calls, and what the caller may do
+//!   auth         who calls, and what the caller may do; hosts: the names under which a server without users answers
 //!   tls          certificates of the listener, and trust in other servers
 //!   replicator   documents on their way between databases, here and elsewhere
 //!   config       settings that change while the server runs; stats: what it counts
@@ -24,6 +24,7 @@ mod config;
 mod failure;
 mod gateway;
 mod handlers;
+mod hosts;
 mod impatient;
 mod lenient;
 mod mending;

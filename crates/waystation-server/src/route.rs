@@ -11,6 +11,7 @@ use crate::handlers::{
     all_docs, attachments, bulk, changes, cors, databases, documents, find, local, maintenance,
     node, nodes, partitions, replicate, replication, server, sessions, views,
 };
+use crate::hosts;
 use crate::query::{Query, segments};
 use crate::reply::{self, Body, Reply};
 use crate::request::Call;
@@ -94,6 +95,9 @@ fn finish(request: &HeaderMap, reply: &mut Reply) {
 }
 
 async fn handle(app: &Arc<App>, request: Request<Incoming>) -> Outcome<Reply> {
+    if auth::is_open(app) {
+        hosts::check(request.uri(), request.headers(), &app.settings.hosts)?;
+    }
     let request = request.map(|body| body.map_err(std::io::Error::other).boxed());
     let mut call = read(app, request)?;
     let is_login = call.segments[0] == "_session" && call.method == Method::POST;

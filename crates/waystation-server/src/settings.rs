@@ -70,6 +70,9 @@ pub struct Settings {
     pub sync: bool,
     /// Origins that browsers may call from; `*` for all.
     pub cors_origins: Vec<String>,
+    /// Names of this server, beside its addresses and `localhost`. While the server has no users it answers requests to
+    /// these alone.
+    pub hosts: Vec<String>,
     /// Connections at once; more wait.
     pub connections_max: usize,
     /// Requests that work in the engine at once; more wait.
@@ -114,6 +117,7 @@ impl Settings {
             offload: None,
             sync: false,
             cors_origins: Vec::new(),
+            hosts: Vec::new(),
             connections_max: 1024,
             workers: 16,
             body_bytes_max: 64 << 20,

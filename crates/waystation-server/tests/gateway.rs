@@ -405,7 +405,7 @@ fn a_tail_shows_the_devices_that_the_user_reaches() {
     });
     let mut stream = std::net::TcpStream::connect(server.address).unwrap();
     let request = format!(
-        "GET {BASE}/tail HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token of the fleet\r\n\r\n"
+        "GET {BASE}/tail HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer token of the fleet\r\n\r\n"
     );
     std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
     stream

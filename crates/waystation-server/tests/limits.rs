@@ -12,6 +12,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use support::Running;
+use waystation_server::Admin;
 
 /// How long a client may stall in these tests.
 const STALL: Duration = Duration::from_secs(1);
@@ -20,7 +21,7 @@ const STALL: Duration = Duration::from_secs(1);
 fn half(server: &Running, declared: usize, sent: usize) -> TcpStream {
     let mut stream = TcpStream::connect(server.address).unwrap();
     let head = format!(
-        "PUT /cars/half HTTP/1.1\r\nHost: test\r\nContent-Length: {declared}\r\n\r\n{}",
+        "PUT /cars/half HTTP/1.1\r\nHost: localhost\r\nContent-Length: {declared}\r\n\r\n{}",
         " ".repeat(sent)
     );
     stream.write_all(head.as_bytes()).unwrap();
@@ -54,7 +55,7 @@ fn bodies_and_heads_that_are_too_long_are_refused() {
     let long = server.json("PUT", "/cars/b", &document(1 << 20)).error();
     assert_eq!((long.0, long.1.as_str()), (413, "too_large"));
     let mut chunked = TcpStream::connect(server.address).unwrap();
-    let head = "PUT /cars/d HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let head = "PUT /cars/d HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
     chunked.write_all(head.as_bytes()).unwrap();
     let chunk = format!("10000\r\n{}\r\n", " ".repeat(0x10000));
     // The server may refuse before it has read all of it.
@@ -70,8 +71,8 @@ fn bodies_and_heads_that_are_too_long_are_refused() {
     assert_eq!(server.ask("PUT", "/cars/e", &headers, &packed).status, 413);
     let header = format!("X-Long: {}", "x".repeat(200_000));
     let mut stream = TcpStream::connect(server.address).unwrap();
-    let _ =
-        stream.write_all(format!("GET / HTTP/1.1\r\nHost: test\r\n{header}\r\n\r\n").as_bytes());
+    let _ = stream
+        .write_all(format!("GET / HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n").as_bytes());
     let answer = rest(stream);
     assert!(
         answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
@@ -84,7 +85,7 @@ fn bodies_and_heads_that_are_too_long_are_refused() {
 fn heads_are_counted_to_the_byte() {
     let server = Running::plain();
     let head = |bytes: usize| {
-        let begin = "GET /?x= HTTP/1.1\r\nHost: test\r\nConnection: close\r\nX-Long: ";
+        let begin = "GET /?x= HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Long: ";
         let long = "x".repeat(bytes - begin.len() - "\r\n\r\n".len());
         format!("{begin}{long}\r\n\r\n")
     };
@@ -313,4 +314,29 @@ fn attachments_beside_rows_come_one_document_at_a_time() {
         .collect();
     drop(silent);
     assert_eq!(server.get("/cars/0/one").status, 200);
+}
+
+#[test]
+fn a_page_reaches_no_open_server_under_its_own_name() {
+    let status = |server: &Running, host: &str| {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        let head = format!("GET /_all_dbs HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        rest(stream).lines().next().unwrap_or_default().to_owned()
+    };
+    let open = Running::start(|settings| settings.hosts = vec!["gateway".to_owned()]);
+    let port = open.address.port();
+    for host in [&format!("127.0.0.1:{port}"), "localhost", "gateway:80"] {
+        assert_eq!(status(&open, host), "HTTP/1.1 200 OK", "{host}");
+    }
+    let page = format!("page.example:{port}");
+    assert_eq!(status(&open, &page), "HTTP/1.1 403 Forbidden");
+    // Where callers name themselves, the name that they call gives them nothing.
+    let closed = Running::start(|settings| {
+        settings.admins = vec![Admin {
+            name: "root".to_owned(),
+            password: "secret".to_owned(),
+        }];
+    });
+    assert_eq!(status(&closed, &page), "HTTP/1.1 401 Unauthorized");
 }

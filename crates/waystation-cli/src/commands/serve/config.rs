@@ -69,6 +69,7 @@ pub(super) struct Http {
     pub(super) shards: u8,
     pub(super) sync: bool,
     pub(super) cors_origins: Vec<String>,
+    pub(super) hosts: Vec<String>,
     pub(super) backups: Option<PathBuf>,
 }
 
@@ -85,6 +86,7 @@ impl Default for Http {
             shards: 2,
             sync: false,
             cors_origins: Vec::new(),
+            hosts: Vec::new(),
             backups: None,
         }
     }

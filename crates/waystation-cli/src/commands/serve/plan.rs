@@ -195,6 +195,7 @@ fn http(
         shards: usize::from(http.shards.max(1)),
         sync: http.sync,
         cors_origins: http.cors_origins.clone(),
+        hosts: http.hosts.clone(),
         stop_timeout: config.stop_timeout.0,
         users: LiveUsers::new(users.clone()),
         gateway: waystation_server::Gateway {
