@@ -1,8 +1,9 @@
-//! Users: who may do what, in every protocol that the daemon speaks.
+//! Users: who may do what, and how often, in every protocol that the daemon speaks.
 //!
 //! ```text
 //!   secret   the SHA-256 of a password or a token
 //!   users    names, and rights for keys that begin with a prefix
+//!   rate     requests of a client in a second
 //! ```
 //!
 //! A user has rights for prefixes of keys. The keys of a device begin with its name, so a prefix names devices as well: `car`
@@ -11,8 +12,10 @@
 //! Invariants: secrets are kept as digests and compared in a time that does not tell where they differ. No `Debug` of this
 //! crate shows one.
 
+mod rate;
 mod secret;
 mod users;
 
+pub use rate::Rates;
 pub use secret::Secret;
 pub use users::{LiveUsers, Right, User, Users};

@@ -7,7 +7,7 @@
 use crate::client::{After, Client, Info};
 use crate::failure::Failure;
 use crate::resp::{Out, ProtocolError};
-use crate::server::Shared;
+use crate::server::{ROUND, Shared};
 use crate::session::{Ran, Session, refuse};
 use crate::settings::Durability;
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// What is read at once (bytes).
 const READ_BYTES: usize = 128 << 10;
@@ -143,6 +143,7 @@ where
         shared,
         session: Session::new(client),
         input: Vec::new(),
+        commands: 0,
         is_third: false,
         held: Held { shared, bytes: 0 },
     };
@@ -162,6 +163,8 @@ struct Conversation<'a, S> {
     shared: &'a Shared,
     session: Session,
     input: Vec<u8>,
+    /// Commands that are not counted against the client's rate.
+    commands: u64,
     is_third: bool,
     held: Held<'a>,
 }
@@ -183,11 +186,39 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<'_, S> {
                     if !self.answer().await? {
                         return Ok(());
                     }
+                    self.keep_to_rate().await;
                 }
             }
             if self.info().is_killed.load(SeqCst) || self.shared.is_stopping() {
                 return Ok(());
             }
+        }
+    }
+
+    /// Waits until the client may send more commands. What arrives meanwhile waits in the socket, and holds the client up.
+    async fn keep_to_rate(&mut self) {
+        let commands = std::mem::take(&mut self.commands);
+        let shared = self.shared;
+        let limit = shared.live().commands_per_second;
+        if limit == 0 {
+            return;
+        }
+        let info = std::sync::Arc::clone(&self.session.client.info);
+        let now = shared.clock.since_epoch();
+        let address = info.address.ip();
+        let wait = shared.rates.count(address, commands, limit, now);
+        if wait.is_zero() {
+            return;
+        }
+        shared.delays.fetch_add(1, SeqCst);
+        let until = now + wait;
+        while let Some(rest) = until.checked_sub(shared.clock.since_epoch()) {
+            tokio::select! {
+                () = sleep(rest.min(ROUND)) => {}
+                () = info.killed.notified() => return,
+            }
+            // The server keeps it from going on: it does not stall.
+            info.active_at.store(shared.clock.millis(), SeqCst);
         }
     }
 
@@ -234,6 +265,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Conversation<'_, S> {
                 is_over = true;
             }
             at += ran.consumed;
+            self.commands += ran.commands as u64;
             if let After::Durable(millis, is_told) = self.session.client.after {
                 self.session.client.after = After::Continue;
                 let length = out.bytes.len();

@@ -21,6 +21,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use waystation::{Db, Extractor};
+use waystation_access::Rates;
 
 /// A pause after a connection could not be taken, as when there are no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -82,6 +83,8 @@ pub struct Figures {
     pub commands: u64,
     /// Batches that were committed.
     pub batches: u64,
+    /// Times that a client was read from later, as it sent more commands than it may.
+    pub delays: u64,
     /// What clients have in memory of commands and answers (bytes).
     pub buffers_bytes: usize,
 }
@@ -98,6 +101,8 @@ pub(crate) struct Shared {
     pub(crate) connections: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) commands: AtomicU64,
+    pub(crate) rates: Rates,
+    pub(crate) delays: AtomicU64,
     /// Bytes of commands and answers in memory.
     pub(crate) held: AtomicUsize,
     answer_bytes_max: AtomicUsize,
@@ -221,6 +226,7 @@ impl Handle {
             refused: shared.refused.load(SeqCst),
             commands: shared.commands.load(SeqCst),
             batches: batches.sum(),
+            delays: shared.delays.load(SeqCst),
             buffers_bytes: shared.held.load(SeqCst),
         }
     }
@@ -271,6 +277,8 @@ impl Server {
             connections: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             commands: AtomicU64::new(0),
+            rates: Rates::default(),
+            delays: AtomicU64::new(0),
             held: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
             left: Notify::new(),

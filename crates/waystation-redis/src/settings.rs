@@ -45,6 +45,8 @@ pub struct Live {
     pub durability: Durability,
     /// Connections at once; more are refused.
     pub clients_max: usize,
+    /// Commands in a second of one address; a client that sends more is read from later. 0: any number.
+    pub commands_per_second: u32,
     /// A connection without a command for so long is ended. Zero: none is.
     pub idle_timeout: Duration,
     /// So long may a client take to send the rest of a command, to take an answer, or to say who it is.
@@ -63,6 +65,7 @@ impl Default for Live {
             users: Users::default(),
             durability: Durability::Process,
             clients_max: 10_000,
+            commands_per_second: 0,
             idle_timeout: Duration::ZERO,
             stall_timeout: Duration::from_secs(60),
             bulk_bytes_max: 64 << 20,

@@ -7,8 +7,9 @@
 
 mod support;
 
+use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{Answer, Served};
 use waystation::Options;
 use waystation::storage::OsStorage;
@@ -102,4 +103,35 @@ fn a_transaction_that_fails_has_published_nothing() {
     assert!(matches!(publish("PUBLISH news lost"), Answer::Error(_)));
     other.say("PUBLISH news end");
     assert_eq!(listener.read().texts(), ["message", "news", "end"]);
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the clients are real, and so is the time that they wait"
+)]
+fn a_client_that_sends_more_than_it_may_is_read_from_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut served = Served::start_with(directory.path(), |settings| {
+        settings.live.commands_per_second = 100;
+    });
+    let begun = Instant::now();
+    let mut client = served.client();
+    let flood = support::encode(&["PING"]).repeat(150);
+    client.stream.write_all(&flood).unwrap();
+    for _ in 0..150 {
+        assert_eq!(client.read().text(), "PONG");
+    }
+    assert_eq!(client.say("PING").text(), "PONG");
+    assert!(begun.elapsed() >= Duration::from_millis(500));
+    assert!(served.handle.figures().delays >= 1);
+    // A server that stops does not wait for a client that has to.
+    let mut live = served.handle.live();
+    live.commands_per_second = 1;
+    served.handle.set_live(live);
+    client.stream.write_all(&flood).unwrap();
+    client.read();
+    let stopping = Instant::now();
+    served.stop_and_wait();
+    assert!(stopping.elapsed() < Duration::from_secs(8));
 }

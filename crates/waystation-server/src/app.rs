@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use waystation::Durability;
+use waystation_access::Rates;
 use waystation_documents::database::Settings as DatabaseSettings;
 use waystation_documents::{Catalogue, Database, Error};
 
@@ -30,6 +31,7 @@ pub(crate) struct App {
     pub(crate) authority: Authority,
     pub(crate) config: Config,
     pub(crate) stats: Stats,
+    pub(crate) rates: Rates,
     pub(crate) uuids: Uuids,
     /// Names this server.
     pub(crate) uuid: String,
@@ -78,6 +80,7 @@ impl App {
             authority: Authority::new(&settings, secret),
             config: Config::open(&settings, &catalogue)?,
             stats: Stats::default(),
+            rates: Rates::default(),
             uuids: Uuids::default(),
             uuid,
             stopping,

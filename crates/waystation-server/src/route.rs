@@ -22,8 +22,10 @@ use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, SERVER};
 use hyper::{Method, Request, StatusCode};
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The header that names a request, in the client's log and the server's.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
@@ -37,15 +39,23 @@ const PRODUCT: HeaderValue = HeaderValue::from_static(concat!(
 /// Paths that callers without a name may ask where others may not.
 const OPEN: [&str; 3] = ["_up", "health", "ready"];
 
-/// Answers a request, whatever it is.
-pub(crate) async fn answer(app: Arc<App>, request: Request<Incoming>) -> Result<Reply, Infallible> {
+/// Answers a request of `peer`, whatever it is.
+pub(crate) async fn answer(
+    app: Arc<App>,
+    peer: IpAddr,
+    request: Request<Incoming>,
+) -> Result<Reply, Infallible> {
     let (method, headers) = (request.method().clone(), request.headers().clone());
     let config = app.config.now();
     let cors = config.cors.as_ref();
-    let mut reply = match cors.and_then(|cors| cors::preflight(cors, &method, &headers)) {
-        Some(reply) => reply,
-        None if head_bytes(&request) > HEAD_BYTES_MAX => reply::failed(&head_too_large()),
-        None => match handle(&app, request).await {
+    let limit = app.settings.requests_per_second;
+    let admitted = app.rates.admit(peer, limit, app.stats.uptime());
+    let preflight = || cors.and_then(|cors| cors::preflight(cors, &method, &headers));
+    let mut reply = match admitted.map(|()| preflight()) {
+        Err(wait) => reply::failed(&too_many(wait)),
+        Ok(Some(reply)) => reply,
+        Ok(None) if head_bytes(&request) > HEAD_BYTES_MAX => reply::failed(&head_too_large()),
+        Ok(None) => match handle(&app, request).await {
             Ok(reply) => reply,
             Err(failure) => reply::failed(&failure),
         },
@@ -71,6 +81,18 @@ fn head_bytes(request: &Request<Incoming>) -> usize {
     let fields = fields.map(|(name, value)| name.as_str().len() + ": \r\n".len() + value.len());
     let line = request.method().as_str().len() + "  HTTP/1.1\r\n".len() + target;
     line + fields.sum::<usize>() + "\r\n".len()
+}
+
+fn too_many(wait: Duration) -> Failure {
+    let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    Failure {
+        header: Some(("retry-after", seconds.to_string())),
+        ..Failure::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too_many_requests",
+            "this address has sent more requests than it may in a second",
+        )
+    }
 }
 
 fn head_too_large() -> Failure {

@@ -16,7 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -141,7 +141,7 @@ impl Server {
                 _ = stopping.wait_for(|is_told| *is_told) => break,
             };
             match accepted {
-                Ok((stream, _)) => self.serve(stream, place.ok(), &graceful),
+                Ok((stream, peer)) => self.serve(stream, peer.ip(), place.ok(), &graceful),
                 Err(error) => {
                     log::warn!("a connection was not taken: {error}");
                     sleep(PAUSE).await;
@@ -165,6 +165,7 @@ impl Server {
     fn serve(
         &self,
         stream: TcpStream,
+        peer: IpAddr,
         place: Option<OwnedSemaphorePermit>,
         graceful: &GracefulShutdown,
     ) {
@@ -177,12 +178,12 @@ impl Server {
             if let Some(acceptor) = acceptor {
                 let begun = timeout(app.settings.idle_timeout, acceptor.accept(stream)).await;
                 match begun {
-                    Ok(Ok(stream)) => converse(app, stream, watcher).await,
+                    Ok(Ok(stream)) => converse(app, peer, stream, watcher).await,
                     Ok(Err(error)) => log::debug!("a connection does not speak TLS: {error}"),
                     Err(_) => log::debug!("a connection did not begin TLS in time"),
                 }
             } else {
-                converse(app, stream, watcher).await;
+                converse(app, peer, stream, watcher).await;
             }
             drop(place);
         });
@@ -190,7 +191,7 @@ impl Server {
 }
 
 /// Answers the requests of a connection until its end.
-async fn converse<S>(app: Arc<App>, stream: S, watcher: Watcher)
+async fn converse<S>(app: Arc<App>, peer: IpAddr, stream: S, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -198,7 +199,7 @@ where
     http.timer(TokioTimer::new())
         .header_read_timeout(app.settings.idle_timeout)
         .max_buf_size(HEAD_BYTES_MAX);
-    let service = service_fn(move |request| route::answer(Arc::clone(&app), request));
+    let service = service_fn(move |request| route::answer(Arc::clone(&app), peer, request));
     let connection = http.serve_connection(TokioIo::new(Lenient::new(stream)), service);
     if let Err(error) = watcher.watch(connection).await {
         log::debug!("a connection ended: {error}");

@@ -73,6 +73,8 @@ pub struct Settings {
     /// Names of this server, beside its addresses and `localhost`. While the server has no users it answers requests to
     /// these alone.
     pub hosts: Vec<String>,
+    /// Requests in a second of one address; more are refused. 0: any number.
+    pub requests_per_second: u32,
     /// Connections at once; more wait.
     pub connections_max: usize,
     /// Requests that work in the engine at once; more wait.
@@ -118,6 +120,7 @@ impl Settings {
             sync: false,
             cors_origins: Vec::new(),
             hosts: Vec::new(),
+            requests_per_second: 0,
             connections_max: 1024,
             workers: 16,
             body_bytes_max: 64 << 20,

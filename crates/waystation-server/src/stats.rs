@@ -3,7 +3,7 @@
 use hyper::{Method, StatusCode};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Methods that are counted by name; others count as `OTHER`.
 const METHODS: [&str; 7] = ["COPY", "DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT"];
@@ -54,8 +54,13 @@ impl Stats {
         counts.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// How long the server has been running.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
     /// Seconds since the server started.
     pub(crate) fn uptime_seconds(&self) -> u64 {
-        self.begun.elapsed().as_secs()
+        self.uptime().as_secs()
     }
 }

@@ -340,3 +340,16 @@ fn a_page_reaches_no_open_server_under_its_own_name() {
     });
     assert_eq!(status(&closed, &page), "HTTP/1.1 401 Unauthorized");
 }
+
+#[test]
+fn an_address_that_asks_too_often_is_told_when_to_ask_again() {
+    let server = Running::start(|settings| settings.requests_per_second = 1);
+    assert_eq!(server.get("/").status, 200);
+    let mut refusals = (0..20)
+        .map(|_| server.get("/"))
+        .filter(|it| it.status != 200);
+    let refused = refusals.next().unwrap();
+    assert_eq!(refused.status, 429);
+    assert_eq!(refused.header("retry-after"), "1");
+    assert_eq!(refused.value()["error"], json!("too_many_requests"));
+}

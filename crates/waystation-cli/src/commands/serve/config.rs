@@ -70,6 +70,7 @@ pub(super) struct Http {
     pub(super) sync: bool,
     pub(super) cors_origins: Vec<String>,
     pub(super) hosts: Vec<String>,
+    pub(super) requests_per_second: u32,
     pub(super) backups: Option<PathBuf>,
 }
 
@@ -87,6 +88,7 @@ impl Default for Http {
             sync: false,
             cors_origins: Vec::new(),
             hosts: Vec::new(),
+            requests_per_second: 0,
             backups: None,
         }
     }
@@ -102,6 +104,7 @@ pub(super) struct Redis {
     pub(super) password_file: Option<PathBuf>,
     pub(super) durability: Durability,
     pub(super) clients_max: usize,
+    pub(super) commands_per_second: u32,
     pub(super) idle_timeout: Span,
     pub(super) stall_timeout: Span,
     pub(super) bulk_bytes_max: Bytes,
@@ -119,6 +122,7 @@ impl Default for Redis {
             password_file: None,
             durability: Durability::Process,
             clients_max: live.clients_max,
+            commands_per_second: live.commands_per_second,
             idle_timeout: Span(live.idle_timeout),
             stall_timeout: Span(live.stall_timeout),
             bulk_bytes_max: Bytes(live.bulk_bytes_max as u64),

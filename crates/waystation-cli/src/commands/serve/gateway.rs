@@ -90,6 +90,11 @@ impl Part for RedisFigures {
                 "Batches that were committed.",
                 figures.batches,
             ),
+            (
+                "waystation_redis_delays_total",
+                "Times that a client sent more commands than it may, and was read from later.",
+                figures.delays,
+            ),
         ];
         for (name, help, value) in counters {
             out.add((name, Kind::Counter, help), &[], value as f64);

@@ -196,6 +196,7 @@ fn http(
         sync: http.sync,
         cors_origins: http.cors_origins.clone(),
         hosts: http.hosts.clone(),
+        requests_per_second: http.requests_per_second,
         stop_timeout: config.stop_timeout.0,
         users: LiveUsers::new(users.clone()),
         gateway: waystation_server::Gateway {
@@ -249,6 +250,7 @@ pub(super) fn live(redis: &Redis, users: &Users, memory: &Memory) -> Result<Live
             Durability::Power => waystation_redis::Durability::Power,
         },
         clients_max: redis.clients_max.max(1),
+        commands_per_second: redis.commands_per_second,
         idle_timeout: redis.idle_timeout.0,
         stall_timeout: redis.stall_timeout.0,
         bulk_bytes_max: redis.bulk_bytes_max.size().min(buffers_bytes_max),
