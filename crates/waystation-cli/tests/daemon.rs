@@ -402,6 +402,10 @@ fn a_file_that_is_not_sound_is_refused() {
         ("[http]\ntls_cert = 'edge.pem'\n", "TLS needs both"),
         ("[redis]\ntls_key = 'edge.key'\n", "TLS needs both"),
         (
+            "[http]\ntls_client_ca = 'clients.pem'\n",
+            "needs `tls_cert`",
+        ),
+        (
             &format!(
                 "[mqtt]\ndatabase = 'fleet'\n[[mqtt.readings]]\ntopic = 's/{{device}}/{{sensor}}'\n{fleet}"
             ),

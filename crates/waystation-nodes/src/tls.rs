@@ -28,7 +28,7 @@ impl Identity {
     /// # Errors
     /// [`AgentError::Tls`](crate::AgentError::Tls).
     pub fn read(certificate: &Path, key: &Path) -> Result<Self> {
-        let mut config = waystation_tls::server(certificate, key)?;
+        let mut config = waystation_tls::server(certificate, key, None)?;
         // A host looks whether something has come before it uses an old connection: nothing may that it did not ask for.
         config.send_tls13_tickets = 0;
         Ok(Self(Arc::new(config)))

@@ -32,6 +32,8 @@ pub struct Tls {
     pub certificate: PathBuf,
     /// A PEM file: the key of the certificate.
     pub key: PathBuf,
+    /// A PEM file: authorities. A client has to show a certificate of one of them; `None`: none has to.
+    pub clients: Option<PathBuf>,
 }
 
 /// How a server serves.

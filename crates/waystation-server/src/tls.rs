@@ -20,7 +20,8 @@ impl Tls {
     /// # Errors
     /// [`ServerError::Tls`] if a file cannot be used.
     pub fn acceptor(&self, protocols: &[&[u8]]) -> Result<TlsAcceptor, ServerError> {
-        let mut config = waystation_tls::server(&self.certificate, &self.key)?;
+        let mut config =
+            waystation_tls::server(&self.certificate, &self.key, self.clients.as_deref())?;
         config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
         Ok(TlsAcceptor::from(Arc::new(config)))
     }

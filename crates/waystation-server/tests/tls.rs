@@ -7,8 +7,12 @@
 
 mod support;
 
+use rustls::{ClientConnection, RootCertStore, StreamOwned};
 use serde_json::json;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use support::Running;
 use waystation_server::{Server, Settings, Tls};
 
@@ -22,6 +26,7 @@ fn secure() -> Tls {
     Tls {
         certificate: file("server.pem"),
         key: file("server.key"),
+        clients: None,
     }
 }
 
@@ -61,6 +66,52 @@ fn replications_over_tls_reach_servers_that_they_trust() {
     assert!(reason.contains("TLS: invalid peer certificate"), "{reason}");
 }
 
+/// The status line of an answer over TLS to a client that shows this certificate.
+fn asked(server: &Running, certificate: Option<(&str, &str)>) -> std::io::Result<String> {
+    let mut roots = RootCertStore::empty();
+    waystation_tls::add_authorities(&mut roots, &file("authority.pem")).unwrap();
+    let config = match certificate {
+        None => waystation_tls::client(roots),
+        Some((shown, key)) => {
+            waystation_tls::named_client(roots, &file(shown), &file(key)).unwrap()
+        }
+    };
+    let name = "localhost".try_into().unwrap();
+    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = StreamOwned::new(connection, TcpStream::connect(server.address)?);
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer.lines().next().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn clients_show_a_certificate_where_the_server_asks_for_one() {
+    let server = Running::start(|settings| {
+        settings.tls = Some(Tls {
+            clients: Some(file("clients-authority.pem")),
+            ..secure()
+        });
+    });
+    let sound = asked(&server, Some(("client.pem", "client.key")));
+    assert_eq!(sound.unwrap(), "HTTP/1.1 200 OK");
+    let refused = [
+        (None, "CertificateRequired"),
+        (
+            Some(("client-expired.pem", "client.key")),
+            "CertificateExpired",
+        ),
+        // Of another authority.
+        (Some(("server.pem", "server.key")), "UnknownCA"),
+    ];
+    for (certificate, alert) in refused {
+        let error = asked(&server, certificate).unwrap_err().to_string();
+        assert!(error.contains(alert), "{certificate:?}: {error}");
+    }
+    // They have held up no other client.
+    assert!(asked(&server, Some(("client.pem", "client.key"))).is_ok());
+}
+
 #[test]
 fn files_that_cannot_be_used_are_named() {
     let directory = tempfile::tempdir().unwrap();
@@ -81,6 +132,7 @@ fn files_that_cannot_be_used_are_named() {
     let with = |certificate: &str, key: &str| Tls {
         certificate: file(certificate),
         key: file(key),
+        clients: None,
     };
     refused(
         &|it| it.tls = Some(with("nothing.pem", "server.key")),
@@ -97,6 +149,15 @@ fn files_that_cannot_be_used_are_named() {
     refused(
         &|it| it.tls = Some(with("authority.pem", "server.key")),
         "authority.pem",
+    );
+    refused(
+        &|it| {
+            it.tls = Some(Tls {
+                clients: Some(file("server.key")),
+                ..secure()
+            });
+        },
+        "it holds no certificate",
     );
     refused(
         &|it| it.replication_trust = Some(file("server.key")),

@@ -6,6 +6,8 @@
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,18 +44,34 @@ fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_file(path).map_err(|error| refused(path, &error))
 }
 
-/// A server that shows the certificate, with its chain, in one file, and has its key in the other. It asks clients for none.
+/// A server that shows the certificate, with its chain, in one file, and has its key in the other. With a file of
+/// authorities, `clients`, it ends a connection whose client shows no valid certificate of one of them; without, it asks
+/// clients for none.
 ///
 /// # Errors
 /// [`TlsError`] for a file that cannot be read, or where certificate and key do not belong together.
-pub fn server(certificate: &Path, key_file: &Path) -> Result<ServerConfig, TlsError> {
+pub fn server(
+    certificate: &Path,
+    key_file: &Path,
+    clients: Option<&Path>,
+) -> Result<ServerConfig, TlsError> {
     let chain = certificates(certificate)?;
+    let verifier = clients.map(client_verifier).transpose()?;
     ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| refused(certificate, &error))?
-        .with_no_client_auth()
+        .with_client_cert_verifier(verifier.unwrap_or_else(WebPkiClientVerifier::no_client_auth))
         .with_single_cert(chain, key(key_file)?)
         .map_err(|error| refused(certificate, &error))
+}
+
+/// Demands a certificate of an authority in the file.
+fn client_verifier(authorities: &Path) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    add_authorities(&mut roots, authorities)?;
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(default_provider()))
+        .build()
+        .map_err(|error| refused(authorities, &error))
 }
 
 /// The authorities that the system trusts. The log names certificates that cannot be read.
@@ -120,7 +138,7 @@ mod tests {
         for path in [&empty, &missing] {
             let refusals = [
                 add_authorities(&mut roots, path).unwrap_err(),
-                server(path, path).unwrap_err(),
+                server(path, path, None).unwrap_err(),
                 named_client(RootCertStore::empty(), path, path).unwrap_err(),
             ];
             for refusal in refusals {

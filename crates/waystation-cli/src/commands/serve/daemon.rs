@@ -327,7 +327,10 @@ fn reread(file: &File, live: &Living) -> Result<config::Config, Failure> {
 fn fixed_changes(before: &config::Config, after: &config::Config) -> Vec<&'static str> {
     let listener = |it: &config::Config| {
         let redis = it.redis.as_ref();
-        redis.map(|it| (it.listen, it.tls_cert.clone(), it.tls_key.clone()))
+        redis.map(|it| {
+            let files = [&it.tls_cert, &it.tls_key, &it.tls_client_ca].map(Clone::clone);
+            (it.listen, files)
+        })
     };
     let changes = [
         ("`directory`", before.directory != after.directory),

@@ -100,7 +100,7 @@ fn documents(args: Serve, directory: &Path) -> Result<Settings, Failure> {
         offload: worker::offload(&args.worker)?,
         listen: args.listen,
         admins: admins(args.admin.clone(), args.admin_file.as_deref())?,
-        tls: tls(args.tls_cert.as_deref(), args.tls_key.as_deref())?,
+        tls: tls(args.tls_cert.as_deref(), args.tls_key.as_deref(), None)?,
         jwt: jwt(args.jwt_file.as_deref())?,
         replication_trust: args.replication_ca,
         shards: usize::from(args.q),
@@ -135,12 +135,22 @@ fn admins(mut lines: Vec<String>, file: Option<&Path>) -> Result<Vec<Admin>, Fai
 }
 
 /// Certificate and key of a listener, or none of them.
-fn tls(certificate: Option<&Path>, key: Option<&Path>) -> Result<Option<Tls>, Failure> {
+/// What a listener shows, and whose clients it takes.
+fn tls(
+    certificate: Option<&Path>,
+    key: Option<&Path>,
+    clients: Option<&Path>,
+) -> Result<Option<Tls>, Failure> {
     match (certificate, key) {
+        (None, None) if clients.is_some() => {
+            let reason = "`tls_client_ca` asks clients for certificates, which needs `tls_cert` and `tls_key`";
+            Err(Failure::new(USAGE, reason))
+        }
         (None, None) => Ok(None),
         (Some(certificate), Some(key)) => Ok(Some(Tls {
             certificate: certificate.to_owned(),
             key: key.to_owned(),
+            clients: clients.map(Path::to_owned),
         })),
         _ => {
             let reason = "only one of certificate and key was named: TLS needs both";

@@ -189,7 +189,11 @@ fn http(
     Ok(waystation_server::Settings {
         listen: http.listen,
         admins: admins(Vec::new(), http.admin_file.as_deref())?,
-        tls: tls(http.tls_cert.as_deref(), http.tls_key.as_deref())?,
+        tls: tls(
+            http.tls_cert.as_deref(),
+            http.tls_key.as_deref(),
+            http.tls_client_ca.as_deref(),
+        )?,
         jwt: jwt(http.jwt_file.as_deref())?,
         replication_trust: http.replication_ca.clone(),
         shards: usize::from(http.shards.max(1)),
@@ -215,7 +219,11 @@ fn redis_of(
     memory: &Memory,
     stop_timeout: Span,
 ) -> Result<waystation_redis::Settings, Failure> {
-    let acceptor = tls(redis.tls_cert.as_deref(), redis.tls_key.as_deref())?;
+    let acceptor = tls(
+        redis.tls_cert.as_deref(),
+        redis.tls_key.as_deref(),
+        redis.tls_client_ca.as_deref(),
+    )?;
     let acceptor = acceptor.map(|it| it.acceptor(&[]));
     Ok(waystation_redis::Settings {
         tls: acceptor.transpose().map_err(failure)?,
