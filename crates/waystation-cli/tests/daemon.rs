@@ -46,7 +46,11 @@ impl Daemon {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let address = lines
             .map(|line| line.unwrap())
-            .find_map(|line| Some(line.split_once("redis://")?.1.to_owned()))
+            .find_map(|line| {
+                let schemes = ["redis://", "rediss://"];
+                let place = schemes.iter().find_map(|it| line.split_once(it))?;
+                Some(place.1.to_owned())
+            })
             .expect("it says where it listens");
         let address = address.trim_end_matches('/').to_owned();
         Self {
@@ -336,6 +340,49 @@ fn a_user_has_the_same_rights_in_both_protocols_until_the_file_changes() {
 }
 
 /// Bytes of memory that the process has had at most.
+/// The answer to `PING` that redis-cli gets over TLS, with these arguments more.
+fn ping(daemon: &Daemon, arguments: &[&str]) -> String {
+    let port = daemon.address.rsplit_once(':').unwrap().1;
+    let said = Command::new("redis-cli")
+        .args(["-h", "localhost", "-p", port, "--tls", "--cacert"])
+        .arg(certificate("authority.pem"))
+        .args(arguments)
+        .arg("PING")
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&said.stdout).trim().to_owned()
+}
+
+/// A certificate of the server's tests.
+fn certificate(name: &str) -> String {
+    let directory = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../waystation-server/tests/tls"
+    );
+    format!("{directory}/{name}")
+}
+
+#[test]
+fn redis_clients_show_a_certificate_where_the_file_asks_for_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("waystation.toml");
+    let text = format!(
+        "directory = {:?}\n[http]\nenabled = false\n[redis]\nlisten = '127.0.0.1:0'\ntls_cert = {:?}\ntls_key = {:?}\ntls_client_ca = {:?}\n",
+        directory.path().join("data"),
+        certificate("server.pem"),
+        certificate("server.key"),
+        certificate("clients-authority.pem"),
+    );
+    std::fs::write(&file, text).unwrap();
+    let daemon = Daemon::start(&["--config", file.to_str().unwrap()]);
+    let (sound, expired) = (certificate("client.pem"), certificate("client-expired.pem"));
+    let key = certificate("client.key");
+    assert_eq!(ping(&daemon, &["--cert", &sound, "--key", &key]), "PONG");
+    assert_ne!(ping(&daemon, &["--cert", &expired, "--key", &key]), "PONG");
+    assert_ne!(ping(&daemon, &[]), "PONG");
+    assert_eq!(ping(&daemon, &["--cert", &sound, "--key", &key]), "PONG");
+}
+
 fn most_resident(daemon: &Daemon) -> u64 {
     let status = format!("/proc/{}/status", daemon.process.0.id());
     let status = std::fs::read_to_string(status).unwrap();
