@@ -339,7 +339,6 @@ fn a_user_has_the_same_rights_in_both_protocols_until_the_file_changes() {
     assert_eq!(client.ask(&["SET", "bus1:x", "1"]), "+OK");
 }
 
-/// Bytes of memory that the process has had at most.
 /// The answer to `PING` that redis-cli gets over TLS, with these arguments more.
 fn ping(daemon: &Daemon, arguments: &[&str]) -> String {
     let port = daemon.address.rsplit_once(':').unwrap().1;
@@ -383,6 +382,7 @@ fn redis_clients_show_a_certificate_where_the_file_asks_for_one() {
     assert_eq!(ping(&daemon, &["--cert", &sound, "--key", &key]), "PONG");
 }
 
+/// Bytes of memory that the process has had at most.
 fn most_resident(daemon: &Daemon) -> u64 {
     let status = format!("/proc/{}/status", daemon.process.0.id());
     let status = std::fs::read_to_string(status).unwrap();
