@@ -536,3 +536,21 @@ fn urls_may_have_quotes_that_are_not_encoded() {
         .value();
     assert_eq!(some["rows"].as_array().unwrap().len(), 2);
 }
+
+#[test]
+fn figures_of_databases_are_counted() {
+    let server = Running::plain();
+    assert_eq!(server.json("PUT", "/stays", "").status, 201);
+    server.put("/stays/a", "{}");
+    let revision = server.put("/stays/b", "{}");
+    let gone = server.ask("DELETE", &format!("/stays/b?rev={revision}"), &[], b"");
+    assert_eq!(gone.status, 200);
+    let text = server.get("/metrics").text();
+    for figure in [
+        "waystation_documents{database=\"stays\"} 1\n",
+        "waystation_documents_deleted{database=\"stays\"} 1\n",
+        "waystation_documents_updates_total{database=\"stays\"} 3\n",
+    ] {
+        assert!(text.contains(figure), "{figure}{text}");
+    }
+}

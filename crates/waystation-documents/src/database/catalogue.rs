@@ -171,6 +171,14 @@ impl Catalogue {
         Ok(database)
     }
 
+    /// The databases whose files are open. None of them is used by that, so that it may be closed as before.
+    pub fn open_databases(&self) -> Vec<Arc<Database>> {
+        let databases = self.databases.read();
+        let databases = databases.unwrap_or_else(PoisonError::into_inner);
+        let open = databases.values().filter(|it| it.is_open());
+        open.cloned().collect()
+    }
+
     /// The database `name`, which is not used by that.
     pub(super) fn get_quietly(&self, name: &str) -> Result<Arc<Database>> {
         let databases = self.databases.read();

@@ -1,9 +1,10 @@
-//! Figures of the daemon for Prometheus: the process, HTTP, and each database of readings. `docs/reference/metrics.md` lists
+//! Figures of the daemon for Prometheus: the process, HTTP, each database of readings, and each of documents that is open. `docs/reference/metrics.md` lists
 //! them; a test compares.
 
 use super::{process, status};
 use crate::app::App;
 use waystation::Stats;
+use waystation_documents::database::DatabaseInfo;
 use waystation_readings::{Exposition, Kind, Readings};
 
 /// A figure of a database.
@@ -156,6 +157,42 @@ const FIGURES: [Figure; 24] = [
     ),
 ];
 
+/// A figure of a database of documents.
+type OfDocuments = (&'static str, Kind, &'static str, fn(&DatabaseInfo) -> f64);
+
+const OF_DOCUMENTS: [OfDocuments; 5] = [
+    (
+        "waystation_documents",
+        Kind::Gauge,
+        "Documents that are there.",
+        |it| it.documents as f64,
+    ),
+    (
+        "waystation_documents_deleted",
+        Kind::Gauge,
+        "Documents that were deleted, and are remembered for replicas.",
+        |it| it.deleted as f64,
+    ),
+    (
+        "waystation_documents_updates_total",
+        Kind::Counter,
+        "Updates of documents since the database was made.",
+        |it| it.update_sequence.number() as f64,
+    ),
+    (
+        "waystation_documents_file_bytes",
+        Kind::Gauge,
+        "Files of the database.",
+        |it| it.file_bytes as f64,
+    ),
+    (
+        "waystation_documents_active_bytes",
+        Kind::Gauge,
+        "Tables that hold something of the database.",
+        |it| it.active_bytes as f64,
+    ),
+];
+
 fn devices(stats: &Stats, figure: fn(&waystation::DeviceStats) -> f64) -> f64 {
     stats.devices.as_ref().map_or(0.0, figure)
 }
@@ -169,6 +206,7 @@ pub(super) fn text(app: &App) -> String {
     for readings in &gateway.readings {
         of_database(app, readings, &mut out);
     }
+    of_documents(app, &mut out);
     for part in &gateway.parts {
         part.measure(&mut out);
     }
@@ -276,6 +314,20 @@ fn of_database(app: &App, readings: &Readings, out: &mut Exposition) {
     }
     of_tree(database, &stats, out);
     of_storage(database, &stats, out);
+}
+
+/// A database that was deleted meanwhile, or has a shard on a drive that does not answer, is left out: the others count.
+fn of_documents(app: &App, out: &mut Exposition) {
+    let open = app.catalogue.open_databases();
+    let figures: Vec<(String, DatabaseInfo)> = open
+        .iter()
+        .filter_map(|it| Some((it.name().to_owned(), it.info().ok()?)))
+        .collect();
+    for (name, kind, help, figure) in OF_DOCUMENTS {
+        for (database, info) in &figures {
+            out.add((name, kind, help), &[("database", database)], figure(info));
+        }
+    }
 }
 
 fn of_tree(database: (&str, &str), stats: &Stats, out: &mut Exposition) {
