@@ -316,7 +316,8 @@ fn add_ann(server: &Running, roles: &[&str]) {
     assert_eq!(made.status, 201, "{}", made.text());
 }
 
-/// `fleet` may read and write cars and let them depart, `probe` may watch; `fleet` has a token as well.
+/// `fleet` may read and write cars and let them depart, `probe` may watch, `guard` may watch and let cars depart; all have
+/// tokens, `fleet` a password as well.
 fn users() -> waystation_access::Users {
     use waystation_access::{Right, Secret, User, Users};
     let fleet = User {
@@ -337,7 +338,19 @@ fn users() -> waystation_access::Users {
         is_monitor: true,
         ..User::default()
     };
-    Users::new([fleet, probe])
+    let guard = User {
+        name: "guard".into(),
+        token: Some(Secret::of(b"token of the guard")),
+        is_monitor: true,
+        rights: vec![Right {
+            prefix: "car".into(),
+            read: false,
+            write: false,
+            depart: true,
+        }],
+        ..User::default()
+    };
+    Users::new([fleet, probe, guard])
 }
 
 #[test]
@@ -387,6 +400,16 @@ fn a_user_of_the_settings_reaches_the_devices_of_a_prefix() {
     let probe = "Authorization: Bearer token of the probe";
     assert_eq!(server.ask("GET", "/metrics", &[probe], b"").status, 200);
     assert_eq!(get("/devices", probe).status, 403);
+    // The console has buttons for what its user may do.
+    for (token, of_cars) in [("probe", false), ("guard", true)] {
+        let header = format!("Authorization: Bearer token of the {token}");
+        let status = server.ask("GET", "/_waystation/status", &[&header], b"");
+        let devices = status.value()["databases"][0]["devices"].clone();
+        for device in devices.as_array().unwrap() {
+            let expected = of_cars && device["device"].to_string().contains("car");
+            assert_eq!(device["may_depart"], expected, "{token}: {device}");
+        }
+    }
     let wrong = [
         "Authorization: Bearer token of a stranger",
         &basic("fleet:wp"),
@@ -508,6 +531,7 @@ fn figures_are_those_of_the_reference_and_of_the_dashboard() {
         &server,
         &[json!({"device": "a", "sensor": "s", "time": 1, "value": 5})],
     );
+    assert_eq!(server.json("PUT", "/stays", "").status, 201);
     let reply = server.get("/metrics");
     assert_eq!(
         reply.header("content-type"),

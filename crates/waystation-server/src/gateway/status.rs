@@ -1,12 +1,13 @@
 //! The status: what the console shows, in one answer.
 
+use super::rights::Reach;
 use super::{Right, backups, devices, process, require};
 use crate::app::App;
 use crate::failure::Outcome;
 use crate::reply::{self, Reply};
 use crate::request::Call;
 use serde_json::{Value as Json, json};
-use waystation::Stats;
+use waystation::{DeviceInfo, Stats};
 use waystation_readings::{Readings, time};
 
 /// Devices that are told of, those with the most bytes.
@@ -17,17 +18,14 @@ const EVENTS_MAX: usize = 50;
 pub(super) async fn status(call: Call) -> Outcome<Reply> {
     call.allow("GET")?;
     require(&call, Right::Monitor)?;
-    let rights = json!({
-        "read": require(&call, Right::Read).is_ok(),
-        "depart": require(&call, Right::Depart).is_ok(),
-        "admin": require(&call, Right::Admin).is_ok(),
-    });
-    let collect = |app: &App| {
+    let rights = json!({ "admin": require(&call, Right::Admin).is_ok() });
+    let departs = require(&call, Right::Depart).ok();
+    let collect = move |app: &App| {
         let gateway = &app.settings.gateway;
         let databases: Vec<Json> = gateway
             .readings
             .iter()
-            .map(|it| database(app, it))
+            .map(|it| database(app, it, departs.as_ref()))
             .collect();
         let parts: serde_json::Map<String, Json> = gateway
             .parts
@@ -85,14 +83,22 @@ pub(super) fn write_amplification(app: &App, name: &str, stats: &Stats) -> Optio
     (accepted > 0).then(|| written as f64 / accepted as f64)
 }
 
-fn database(app: &App, readings: &Readings) -> Json {
+/// A database for a caller who may let the devices depart that `departs` reaches.
+fn database(app: &App, readings: &Readings, departs: Option<&Reach>) -> Json {
     let stats = readings.db().stats();
     let counts = readings.counts();
     let mut all = readings.devices().unwrap_or_default();
     let count = all.len();
     all.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
     all.truncate(DEVICES_MAX);
-    let all: Vec<Json> = all.iter().map(devices::to_json).collect();
+    let shown = |it: &DeviceInfo| {
+        let mut device = devices::to_json(it);
+        device["may_depart"] = departs
+            .is_some_and(|reach| reach.holds(readings, &it.name))
+            .into();
+        device
+    };
+    let all: Vec<Json> = all.iter().map(shown).collect();
     json!({
         "name": readings.name(),
         "readings": counts.readings,

@@ -128,7 +128,7 @@ function showDevices(database) {
   const before = new Map([...body.rows].map((row) => [row.dataset.key, row]));
   const rows = shown.map((device) => {
     const key = `${database.name}\n${device.device}`;
-    const row = before.get(key) || deviceRow(key, database.name, device.device);
+    const row = before.get(key) || deviceRow(key, database.name, device);
     const texts = [device.moving_to ? `moving to ${device.moving_to}` : String(device.level).toLowerCase(), span(device.age_seconds), number(device.records), bytes(device.bytes)];
     texts.forEach((text, index) => { if (row.cells[index + 1].textContent !== text) row.cells[index + 1].textContent = text; });
     before.delete(key);
@@ -142,14 +142,14 @@ function showDevices(database) {
     : `${number(shown.length)} of ${all} devices.`;
 }
 
-function deviceRow(key, database, device) {
+function deviceRow(key, database, { device, may_depart }) {
   const row = element("tr");
   row.dataset.key = key;
   const head = element("th", device);
   head.scope = "row";
   row.append(head, element("td"), element("td", "", "n"), element("td", "", "n"), element("td", "", "n"));
   const cell = element("td");
-  if (status.rights.depart) {
+  if (may_depart) {
     const button = element("button", "Depart");
     button.type = "button";
     button.setAttribute("aria-label", `Let ${device} depart`);
