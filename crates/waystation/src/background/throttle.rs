@@ -27,6 +27,8 @@ const RATE_MIN: f64 = 1_000_000.0;
 const UPPER_SLOW: f64 = 0.9;
 /// The share at which they are almost stopped.
 const UPPER_STOP: f64 = 1.25;
+/// The share of shared memory at which writers are almost stopped: a ceiling is not to be passed.
+const SHARED_STOP: f64 = 1.0;
 /// From where they are slowed on, writers are held to this (bytes per second): more than most write.
 const UPPER_RATE_MAX: f64 = 1e9;
 
@@ -53,14 +55,19 @@ pub(crate) fn admitted_share(memory_fill: f64, level0_tables: usize) -> Option<f
 /// The rate (bytes per second) at which writes are admitted while `fill` of a budget of the upper level is used; `None` for
 /// no limit.
 fn upper_rate(fill: f64) -> Option<f64> {
-    let left = (UPPER_STOP - fill).max(0.0) / (UPPER_STOP - UPPER_SLOW);
+    falling_rate(fill, UPPER_STOP)
+}
+
+/// The rate at which writers are admitted while `fill` of a budget is used, if they are almost stopped at `stop` of it.
+fn falling_rate(fill: f64, stop: f64) -> Option<f64> {
+    let left = (stop - fill).max(0.0) / (stop - UPPER_SLOW);
     (fill > UPPER_SLOW).then(|| (UPPER_RATE_MAX * left.powi(2)).max(RATE_MIN))
 }
 
 /// The rate (bytes per second) at which the writers of each database are admitted while `fill` of the memory is used that it
-/// shares with others: as with the budgets of the upper level.
+/// shares with others.
 pub(super) fn slowed_rate(fill: f64) -> Option<u64> {
-    upper_rate(fill).map(whole)
+    falling_rate(fill, SHARED_STOP).map(whole)
 }
 
 /// The schedule that writers keep to.

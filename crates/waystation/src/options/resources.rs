@@ -22,7 +22,7 @@ const LOG_PART: u64 = 64;
 ///
 /// Each database takes what it needs. The cache has what they leave, up to its size. From 75 % of the ceiling on the database
 /// with the largest memtable flushes it, or the one with the largest indexes lets devices settle early; from 90 % on all
-/// writers slow down. Reads never fail for it. What a read, a write or a merge takes for a moment does not count.
+/// writers slow down, and at 100 % they are almost stopped. Reads never fail for it. What a read, a write or a merge takes for a moment does not count.
 ///
 /// ```
 /// use waystation::{Db, Options, Resources};

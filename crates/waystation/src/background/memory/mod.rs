@@ -166,11 +166,15 @@ impl Ledger {
             .collect()
     }
 
-    /// The rate at which writers are admitted (bytes per second), if they are slowed.
+    /// The rate at which writers are admitted (bytes per second), if they are slowed: by what the accounts weighed last, or by
+    /// what is taken now. On a busy machine the watch that weighs them may run late, and writers would pass the ceiling.
     #[inline]
     pub(crate) fn rate(&self) -> Option<u64> {
-        let rate = self.rate.load(Relaxed);
-        (rate > 0).then_some(rate)
+        let ceiling = self.ceiling.as_ref()?;
+        let weighed = self.rate.load(Relaxed);
+        let weighed = (weighed > 0).then_some(weighed);
+        let now = slowed_rate(self.taken.load(Relaxed) as f64 / ceiling.memory_bytes as f64);
+        weighed.into_iter().chain(now).min()
     }
 
     /// Weighs the accounts if that is due.
