@@ -2,21 +2,25 @@
 //!
 //! A command runs on the thread that serves its connection. While storage answers from memory, that is the fastest place:
 //! a thread for each processor serves all connections, and none of them waits for another thread. A command that waits for
-//! a drive, or that the engine holds back, would hold up the thread's other connections. The average time of a command
-//! tells the two apart: above a threshold, the thread gives its connections to another thread before it runs commands.
+//! a drive, or that the engine holds back, would hold up the thread's other connections. The time that runs of commands
+//! take beyond that of work in memory tells the two apart: while its average is long, the thread gives its connections to
+//! another thread before it runs commands.
 
 use crate::clock::Clock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tokio::task::block_in_place;
 
-/// A command that takes longer on average waits for storage (nanoseconds): commands on data in memory take a tenth.
+/// What a command on data in memory takes at most, about (nanoseconds).
+const COMMAND_NANOS: u64 = 10_000;
+/// Runs that wait for longer on average wait for storage (nanoseconds).
 const SLOW_NANOS: u64 = 50_000;
-/// No run counts as longer (nanoseconds): the scheduler may stop a thread for longer, and one run in that many tells little.
-const RUN_NANOS_MAX: u64 = 2_000_000;
+/// No run counts as a longer wait (nanoseconds): the scheduler may stop a thread for longer, and one such stop is no slow
+/// storage for many runs.
+const WAIT_NANOS_MAX: u64 = 2_000_000;
 /// The latest run has this part of the average.
 const RUNS: u64 = 32;
 
-/// The average time of commands of one database.
+/// The average wait of runs of commands of one database.
 #[derive(Default)]
 pub(crate) struct Waits {
     /// Nanoseconds. Two threads that change it at once may lose one of their runs, which the next runs make up for.
@@ -43,9 +47,9 @@ impl Waits {
     }
 
     fn note(&self, nanos: u64, commands: usize) {
-        let each = nanos.min(RUN_NANOS_MAX) / commands.max(1) as u64;
+        let waited = nanos.saturating_sub(COMMAND_NANOS * commands as u64);
         let average = self.average.load(Relaxed);
-        let next = average - average / RUNS + each / RUNS;
+        let next = average - average / RUNS + waited.min(WAIT_NANOS_MAX) / RUNS;
         self.average.store(next, Relaxed);
     }
 }
@@ -74,6 +78,13 @@ mod tests {
             waits.note(400_000, 100);
         }
         assert!(!waits.is_slow());
+    }
+
+    #[test]
+    fn a_long_run_that_is_held_back_is_slow_at_once() {
+        let waits = Waits::default();
+        waits.note(20_000_000, 1000);
+        assert!(waits.is_slow());
     }
 
     #[test]
