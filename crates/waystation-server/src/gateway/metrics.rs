@@ -1,5 +1,5 @@
-//! Figures of the daemon for Prometheus: the process, HTTP, each database of readings, and each of documents that is open. `docs/reference/metrics.md` lists
-//! them; a test compares.
+//! Figures of the daemon for Prometheus: the process, HTTP, each database of readings, and each of documents that is open.
+//! `docs/reference/metrics.md` lists them; a test compares.
 
 use super::{process, status};
 use crate::app::App;
