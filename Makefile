@@ -12,6 +12,11 @@ HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 MIRI_TESTS := lsm::memtable::tests storage::aligned log::ring the_ring_of_one_moment a_dead_ring simulated_machine::ring
 TSAN_TESTS := lsm::memtable log:: storage:: db::
 
+# Kernels of aarch64 have pages of 4, 16 or 64 KiB, and the allocator works with pages up to the size it is built for.
+ifeq ($(shell uname -m),aarch64)
+export JEMALLOC_SYS_WITH_LG_PAGE ?= 16
+endif
+
 .PHONY: help run serve install deb demo test models restless mutants fuzz sanitize soak bench-build bench lint docs book setup clean city-rivals
 
 help: ## List the targets

@@ -56,6 +56,8 @@ impl Default for Settings {
             cache_bytes: 16 << 20,
             ring_bytes: 1 << 20,
             log_segment_bytes: 4 << 20,
+            // An open table has some 20 KB of index, and a database has several shards.
+            max_open_tables: 250,
             ..Options::default()
         };
         Self {
