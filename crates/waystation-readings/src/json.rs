@@ -7,13 +7,10 @@
 //! Times are microseconds since 1970; on the way in RFC 3339 does as well, and a reading without a time has that of its
 //! arrival.
 
+use crate::rows::Row;
 use crate::{Reading, Value, Window, time};
 use serde_json::{Value as Json, json};
-
-/// The first line of readings as CSV.
-pub const CSV_HEAD: &str = "device,sensor,time,value\r\n";
-/// The first line of windows as CSV.
-pub const WINDOW_CSV_HEAD: &str = "sensor,start,count,min,max,avg,sum\r\n";
+use std::fmt::Write;
 
 impl Reading {
     /// A reading of a JSON object. `device`, `sensor`: of objects that do not name theirs.
@@ -50,15 +47,28 @@ impl Reading {
             "value": self.value.to_json(),
         })
     }
+}
 
-    /// The reading as a line of CSV.
-    pub fn to_csv(&self) -> String {
+impl Row for Reading {
+    const CSV_HEAD: &'static str = "device,sensor,time,value\r\n";
+
+    fn push_json(&self, text: &mut String) {
+        push_line(&self.to_json(), text);
+    }
+
+    fn push_csv(&self, text: &mut String) {
         let value = match self.value.to_json() {
             Json::String(text) => text,
             other => other.to_string(),
         };
         let (device, sensor) = (quoted(&self.device), quoted(&self.sensor));
-        format!("{device},{sensor},{},{}\r\n", self.time, quoted(&value))
+        // Writing into a string cannot fail.
+        let _ = write!(
+            text,
+            "{device},{sensor},{},{}\r\n",
+            self.time,
+            quoted(&value)
+        );
     }
 }
 
@@ -75,9 +85,16 @@ impl Window {
             "sum": self.sum,
         })
     }
+}
 
-    /// The window as a line of CSV.
-    pub fn to_csv(&self) -> String {
+impl Row for Window {
+    const CSV_HEAD: &'static str = "sensor,start,count,min,max,avg,sum\r\n";
+
+    fn push_json(&self, text: &mut String) {
+        push_line(&self.to_json(), text);
+    }
+
+    fn push_csv(&self, text: &mut String) {
         let (sensor, average) = (quoted(&self.sensor), self.average());
         let Self {
             start,
@@ -87,8 +104,17 @@ impl Window {
             sum,
             ..
         } = self;
-        format!("{sensor},{start},{count},{min},{max},{average},{sum}\r\n")
+        // Writing into a string cannot fail.
+        let _ = write!(
+            text,
+            "{sensor},{start},{count},{min},{max},{average},{sum}\r\n"
+        );
     }
+}
+
+fn push_line(json: &Json, text: &mut String) {
+    // Writing into a string cannot fail.
+    let _ = writeln!(text, "{json}");
 }
 
 /// The time of a JSON value: microseconds, or RFC 3339.
@@ -127,7 +153,9 @@ mod tests {
             value: Value::Text("say \"x\"".into()),
         };
         assert_eq!(reading, Ok(expected.clone()));
-        assert_eq!(expected.to_csv(), "\"a,b\",s,1000000,\"say \"\"x\"\"\"\r\n");
+        let mut csv = String::new();
+        expected.push_csv(&mut csv);
+        assert_eq!(csv, "\"a,b\",s,1000000,\"say \"\"x\"\"\"\r\n");
         let again = Reading::of_json(&expected.to_json(), None, None, 7);
         assert_eq!(again, Ok(expected));
     }

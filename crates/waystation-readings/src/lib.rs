@@ -4,7 +4,9 @@
 //!   store        a database as readings: write, depart, the live tail
 //!   scan         pages of a range, and the newest reading of each sensor
 //!   window       minimum, maximum, sum and count over stretches of time, as a scan goes by
-//!   json         readings as JSON and CSV
+//!   rows         readings and windows in the form that a client asks for
+//!   json         as lines of JSON and CSV
+//!   parquet      as a Parquet file
 //!   key, value   the bytes of a reading in the engine
 //!   time         microseconds since 1970, and RFC 3339
 //!   exposition   figures in the text format of Prometheus
@@ -19,6 +21,8 @@
 mod exposition;
 mod json;
 mod key;
+mod parquet;
+mod rows;
 mod scan;
 mod store;
 pub mod time;
@@ -26,8 +30,8 @@ mod value;
 mod window;
 
 pub use exposition::{Exposition, Histogram, Kind, Part};
-pub use json::{CSV_HEAD, WINDOW_CSV_HEAD};
 pub use key::{DEVICE_BYTES_MAX, Layout, SENSOR_BYTES_MAX, Wrong};
+pub use rows::{Form, Row, RowWriter};
 pub use scan::{Page, SCANNED_MAX, SENSORS_MAX, Selection};
 pub use store::{Counts, Error, Readings, Tail, TailEvent};
 pub use value::{Unreadable, Value};

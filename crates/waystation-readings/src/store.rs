@@ -30,6 +30,15 @@ pub enum Error {
     /// The engine refused or failed.
     #[error(transparent)]
     Engine(#[from] waystation::Error),
+    /// Rows have no place in a Parquet file.
+    #[error("the rows cannot be written as Parquet: {0}; ask for ndjson")]
+    Parquet(String),
+}
+
+impl From<::parquet::errors::ParquetError> for Error {
+    fn from(error: ::parquet::errors::ParquetError) -> Self {
+        Self::Parquet(error.to_string())
+    }
 }
 
 impl Error {

@@ -1,4 +1,5 @@
-//! CouchDB's JavaScript clients against the server: `PouchDB` and nano, as npm has them (`scripts/setup-test.sh`).
+//! Clients in JavaScript against the server, as npm has them (`scripts/setup-test.sh`): `PouchDB` and nano, which speak
+//! with CouchDB, and hyparquet, which reads Parquet.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,18 +8,11 @@
 
 mod support;
 
-use std::path::Path;
-use std::process::Command;
 use support::Running;
-use waystation_server::Admin;
+use waystation_server::{Admin, Gateway};
 
 /// Runs `tests/js/NAME` with the URL of a new server.
 fn run(name: &str) {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/js");
-    assert!(
-        directory.join("node_modules").exists(),
-        "the clients are not installed: run scripts/setup-test.sh"
-    );
     let server = Running::start(|settings| {
         settings.admins = vec![Admin {
             name: "admin".to_owned(),
@@ -26,19 +20,7 @@ fn run(name: &str) {
         }];
     });
     let url = server.url().replace("http://", "http://admin:secret@");
-    let run = Command::new("node")
-        .arg(name)
-        .arg(&url)
-        .current_dir(directory)
-        .output();
-    let run = run.expect("node runs: scripts/setup-test.sh installs it");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(
-        run.status.success(),
-        "{}{}",
-        text(&run.stdout),
-        text(&run.stderr)
-    );
+    support::node(name, &[&url]);
 }
 
 #[test]
@@ -49,4 +31,17 @@ fn pouchdb_replicates_both_ways_follows_and_queries() {
 #[test]
 fn nano_reads_and_writes() {
     run("nano.js");
+}
+
+#[test]
+fn hyparquet_reads_readings_and_windows() {
+    let dir = tempfile::tempdir().unwrap();
+    let readings = vec![support::readings(dir.path())];
+    let server = Running::start(|settings| {
+        settings.gateway = Gateway {
+            readings,
+            ..Gateway::default()
+        };
+    });
+    support::node("parquet.mjs", &[&server.url()]);
 }

@@ -15,29 +15,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::Running;
-use waystation::{Db, DeviceOptions, Extractor, Options};
 use waystation_mqtt::Figures;
-use waystation_readings::{Part, Readings};
+use waystation_readings::Part;
 use waystation_server::{Admin, Events, Gateway};
 
 const BASE: &str = "/_waystation/databases/cars";
 const LINES: &str = "Content-Type: application/x-ndjson";
 
-fn open(dir: &Path) -> Readings {
-    let extractor = Extractor::until(b':');
-    let options = Options {
-        devices: Some(DeviceOptions::new(extractor)),
-        ..Options::default()
-    };
-    let db = Db::open(dir.join("cars"), options).unwrap();
-    Readings::new("cars", Arc::new(db), extractor)
-}
-
 /// A server with the database of readings `cars`.
 fn start(change: impl FnOnce(&mut waystation_server::Settings)) -> (tempfile::TempDir, Running) {
     let dir = tempfile::tempdir().unwrap();
     let gateway = Gateway {
-        readings: vec![open(dir.path())],
+        readings: vec![support::readings(dir.path())],
         parts: vec![Arc::new(Figures::default()) as Arc<dyn Part>],
         backups: Some(dir.path().join("backups")),
         events: Some(Arc::new(Events::default())),
@@ -224,7 +213,7 @@ fn devices_are_listed_depart_and_are_handed_on() {
     assert_eq!(pending, json!([{"device": "b", "destination": "south"}]));
 
     let south = tempfile::tempdir().unwrap();
-    let other = open(south.path());
+    let other = support::readings(south.path());
     let receipt = other.db().devices().admit(stream.body.as_slice()).unwrap();
     let digits: Vec<String> = receipt
         .to_bytes()

@@ -88,7 +88,7 @@ fn readings_of(app: &App, name: &str) -> Outcome<Readings> {
 fn failure(error: Error) -> Failure {
     let engine = match error {
         Error::Wrong(wrong) => return Failure::bad_request(wrong.to_string()),
-        Error::Unreadable(_) => return Failure::internal(error.to_string()),
+        Error::Unreadable(_) | Error::Parquet(_) => return Failure::internal(error.to_string()),
         Error::Engine(engine) => engine,
     };
     let reason = engine.to_string();

@@ -5,45 +5,29 @@
 
 use super::rights::{Right, require};
 use super::{failure, require_type};
+use crate::app::App;
 use crate::failure::{Failure, Outcome};
 use crate::query::Query;
 use crate::reply::{self, Reply};
 use crate::request::Call;
 use hyper::StatusCode;
 use serde_json::{Value as Json, json};
-use std::fmt::Write;
 use waystation::Durability;
-use waystation_readings::{CSV_HEAD, Reading, Readings, Selection, WINDOW_CSV_HEAD, Windows, time};
+use waystation_readings::{Form, Reading, Readings, Row, RowWriter, Selection, Windows, time};
 
 /// Readings of one page.
 const PAGE_ROWS: usize = 2000;
 /// Types of bodies with readings.
 const BODIES: [&str; 2] = ["application/json", "application/x-ndjson"];
 
-/// How rows are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Lines,
-    Csv,
-}
-
-impl Form {
-    fn of(query: &Query) -> Outcome<Self> {
-        match query.get("format") {
-            None | Some("ndjson") => Ok(Self::Lines),
-            Some("csv") => Ok(Self::Csv),
-            Some(other) => Err(Failure::query(format!(
-                "format={other:?} is neither ndjson nor csv"
-            ))),
-        }
-    }
-
-    fn media(self) -> &'static str {
-        match self {
-            Self::Lines => "application/x-ndjson",
-            Self::Csv => "text/csv; charset=utf-8",
-        }
-    }
+/// The form that a request asks for.
+fn form(query: &Query) -> Outcome<Form> {
+    let name = query.get("format").unwrap_or("ndjson");
+    Form::of(name).ok_or_else(|| {
+        Failure::query(format!(
+            "format={name:?} is neither ndjson, csv nor parquet"
+        ))
+    })
 }
 
 /// The selection of a request's parameters.
@@ -79,124 +63,123 @@ fn of_device(call: &Call, readings: Outcome<Readings>) -> Outcome<(Readings, Sel
     Ok((readings, selection))
 }
 
+/// The readings of a range, a page at a time.
+struct Scan {
+    selection: Selection,
+    after: Option<Vec<u8>>,
+    left: u64,
+    is_over: bool,
+}
+
+impl Scan {
+    fn next(&mut self, readings: &Readings) -> Outcome<Option<Vec<Reading>>> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let rows = usize::try_from(self.left).unwrap_or(usize::MAX);
+        let after = self.after.as_deref();
+        let page = readings.page(&self.selection, after, rows.min(PAGE_ROWS));
+        let mut page = page.map_err(failure)?;
+        page.rows.truncate(rows);
+        self.left -= page.rows.len() as u64;
+        self.is_over = page.next.is_none() || self.left == 0;
+        self.after = page.next;
+        Ok(Some(page.rows))
+    }
+}
+
 pub(super) async fn readings(call: Call, readings: Outcome<Readings>) -> Outcome<Reply> {
     call.allow("GET,POST")?;
     if call.method == hyper::Method::POST {
         return put(call, readings).await;
     }
     let (readings, selection) = of_device(&call, readings)?;
-    let form = Form::of(&call.query)?;
-    let limit = call.query.whole("limit")?.unwrap_or(u64::MAX);
-    // What is wrong with the names is said before the answer begins.
-    let first = {
-        let (readings, selection) = (readings.clone(), selection.clone());
-        let rows = PAGE_ROWS.min(usize::try_from(limit).unwrap_or(usize::MAX));
-        let page = move |_: &_| readings.page(&selection, None, rows).map_err(failure);
-        call.app.run(page).await?
+    let form = form(&call.query)?;
+    let mut scan = Scan {
+        selection,
+        after: None,
+        left: call.query.whole("limit")?.unwrap_or(u64::MAX),
+        is_over: false,
     };
-    let app = call.app;
-    Ok(reply::pages(form.media(), move |pages| async move {
-        let written = async {
-            let mut left = limit;
-            let mut page = first;
-            if form == Form::Csv && pages.send(CSV_HEAD).await.is_err() {
-                return Ok(());
-            }
-            loop {
-                let mut text = String::new();
-                for row in page.rows {
-                    if left == 0 {
-                        break;
-                    }
-                    left -= 1;
-                    match form {
-                        Form::Csv => text.push_str(&row.to_csv()),
-                        // Writing into a string cannot fail.
-                        Form::Lines => drop(writeln!(text, "{}", row.to_json())),
-                    }
-                }
-                if pages.send(text).await.is_err() || left == 0 {
-                    return Ok(());
-                }
-                let Some(after) = page.next else {
-                    return Ok(());
-                };
-                let (readings, selection) = (readings.clone(), selection.clone());
-                let next = move |_: &_| {
-                    let page = readings.page(&selection, Some(&after), PAGE_ROWS);
-                    page.map_err(failure)
-                };
-                // An empty page is not sent, so sending alone does not show that the client has gone.
-                page = tokio::select! {
-                    () = pages.gone() => return Ok(()),
-                    next = app.run(next) => next?,
-                };
-            }
-        };
-        let written = written.await;
-        (pages, written)
-    }))
+    answer(call, form, move || scan.next(&readings)).await
 }
 
 pub(super) async fn latest(call: Call, readings: Outcome<Readings>) -> Outcome<Reply> {
     call.allow("GET")?;
     let (readings, selection) = of_device(&call, readings)?;
-    let form = Form::of(&call.query)?;
-    let newest = move |_: &_| readings.latest(&selection).map_err(failure);
-    let rows = call.app.run(newest).await?;
-    let mut text = String::new();
-    if form == Form::Csv {
-        text.push_str(CSV_HEAD);
-    }
-    for row in &rows {
-        match form {
-            Form::Csv => text.push_str(&row.to_csv()),
-            // Writing into a string cannot fail.
-            Form::Lines => drop(writeln!(text, "{}", row.to_json())),
-        }
-    }
-    Ok(reply::bytes(StatusCode::OK, form.media(), text))
+    let form = form(&call.query)?;
+    let newest = move |_: &_| {
+        let rows = readings.latest(&selection).map_err(failure)?;
+        let mut writer = RowWriter::new(form);
+        let mut bytes = writer.write(&rows).map_err(failure)?;
+        bytes.extend(writer.end().map_err(failure)?);
+        Ok(bytes)
+    };
+    let bytes = call.app.run(newest).await?;
+    Ok(reply::bytes(StatusCode::OK, form.media(), bytes))
 }
 
 pub(super) async fn windows(call: Call, readings: Outcome<Readings>) -> Outcome<Reply> {
     call.allow("GET")?;
     let (readings, selection) = of_device(&call, readings)?;
-    let form = Form::of(&call.query)?;
+    let form = form(&call.query)?;
     let mut windows = Windows::new(selection, width(&call.query)?);
+    answer(call, form, move || windows.next(&readings).map_err(failure)).await
+}
+
+/// An answer of the rows that `next` gives page by page, and of `None` at their end. A page is read and written when the
+/// client has taken the one before, where blocking is allowed. The first page comes before the answer begins, so wrong
+/// names are said in its status.
+async fn answer<R, N>(call: Call, form: Form, next: N) -> Outcome<Reply>
+where
+    R: Row + 'static,
+    N: FnMut() -> Outcome<Option<Vec<R>>> + Send + 'static,
+    RowWriter<R>: Send,
+{
     let app = call.app;
-    let step = |mut windows: Windows, readings: Readings| {
-        move |_: &crate::app::App| {
-            let rows = windows.next(&readings).map_err(failure)?;
-            Ok((windows, rows))
-        }
-    };
-    let (rest, first) = app.run(step(windows, readings.clone())).await?;
-    windows = rest;
+    let first = app.run(step(RowWriter::new(form), next)).await?;
     Ok(reply::pages(form.media(), move |pages| async move {
         let written = async {
-            if form == Form::Csv && pages.send(WINDOW_CSV_HEAD).await.is_err() {
-                return Ok(());
-            }
-            let mut rows = first;
-            while let Some(page) = rows {
-                let lines = page.iter().map(|window| match form {
-                    Form::Csv => window.to_csv(),
-                    Form::Lines => format!("{}\n", window.to_json()),
-                });
-                if pages.send(lines.collect::<String>()).await.is_err() {
+            let (mut bytes, mut rest) = first;
+            loop {
+                if pages.send(bytes).await.is_err() {
                     return Ok(());
                 }
-                // Windows may take many steps, and a client that has gone ends them.
-                (windows, rows) = tokio::select! {
+                let Some((writer, next)) = rest else {
+                    return Ok(());
+                };
+                // An empty page is not sent, so sending alone does not show that the client has gone.
+                (bytes, rest) = tokio::select! {
                     () = pages.gone() => return Ok(()),
-                    stepped = app.run(step(windows, readings.clone())) => stepped?,
+                    stepped = app.run(step(writer, next)) => stepped?,
                 };
             }
-            Ok(())
         };
         let written = written.await;
         (pages, written)
     }))
+}
+
+/// One page of an answer, and the rest of it unless that was the last one.
+#[expect(
+    clippy::type_complexity,
+    reason = "the writer and the source of its rows"
+)]
+fn step<R, N>(
+    mut writer: RowWriter<R>,
+    mut next: N,
+) -> impl FnOnce(&App) -> Outcome<(Vec<u8>, Option<(RowWriter<R>, N)>)>
+where
+    R: Row,
+    N: FnMut() -> Outcome<Option<Vec<R>>>,
+{
+    move |_| match next()? {
+        Some(rows) => {
+            let bytes = writer.write(&rows).map_err(failure)?;
+            Ok((bytes, Some((writer, next))))
+        }
+        None => Ok((writer.end().map_err(failure)?, None)),
+    }
 }
 
 /// The width of windows: `250ms`, `5s`, `10m`, `1h`, `1d`, in microseconds.

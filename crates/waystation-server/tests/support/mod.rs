@@ -10,12 +10,48 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::sync::mpsc;
+use std::process::Command;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use waystation::{Db, DeviceOptions, Extractor, Options};
+use waystation_readings::Readings;
 use waystation_server::{Server, Settings, Stopper};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The database of readings `cars` in `directory`.
+pub(crate) fn readings(directory: &Path) -> Readings {
+    let extractor = Extractor::until(b':');
+    let options = Options {
+        devices: Some(DeviceOptions::new(extractor)),
+        ..Options::default()
+    };
+    let db = Db::open(directory.join("cars"), options).unwrap();
+    Readings::new("cars", Arc::new(db), extractor)
+}
+
+/// Runs `tests/js/NAME` with arguments; what it wrote if it failed.
+pub(crate) fn node(name: &str, arguments: &[&str]) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/js");
+    assert!(
+        directory.join("node_modules").exists(),
+        "the clients are not installed: run scripts/setup-test.sh"
+    );
+    let run = Command::new("node")
+        .arg(name)
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .expect("node runs: scripts/setup-test.sh installs it");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        run.status.success(),
+        "{}{}",
+        text(&run.stdout),
+        text(&run.stderr)
+    );
+}
 
 /// A server that runs until it is dropped.
 pub(crate) struct Running {
