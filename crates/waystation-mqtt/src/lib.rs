@@ -28,6 +28,7 @@ mod writer;
 
 pub use figures::Figures;
 pub use ingest::Ingest;
+pub use mapping::{Content, Mapping, Meaning, Poison};
 pub use settings::{
     DeviceTopic, Error, Payload, ReadingTopic, Settings, Survives, TimeUnit, Version,
 };

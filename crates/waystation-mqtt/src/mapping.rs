@@ -11,9 +11,12 @@ const READINGS_BYTES_MAX: usize = 16 << 20;
 
 /// What a message says.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Meaning {
+pub enum Meaning {
+    /// A device measured this.
     Readings(Vec<Reading>),
+    /// The device of this name has arrived.
     Arrive(String),
+    /// The device of this name has departed.
     Depart(String),
     /// It is passed over.
     Nothing,
@@ -21,11 +24,11 @@ pub(crate) enum Meaning {
 
 /// A message without a meaning.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Poison {
+pub struct Poison {
     /// A word for counting.
-    pub(crate) kind: &'static str,
+    pub kind: &'static str,
     /// A sentence for the dead letter.
-    pub(crate) reason: String,
+    pub reason: String,
 }
 
 /// Words of poison, in the order of their counters.
@@ -50,13 +53,15 @@ impl Poison {
 
 /// A message, as far as its meaning goes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Content<'a> {
-    pub(crate) topic: &'a str,
-    pub(crate) payload: &'a [u8],
+pub struct Content<'a> {
+    /// The topic.
+    pub topic: &'a str,
+    /// The payload.
+    pub payload: &'a [u8],
     /// The broker kept it: it was not sent now.
-    pub(crate) is_retained: bool,
+    pub is_retained: bool,
     /// When it arrived (microseconds since 1970).
-    pub(crate) arrival: i64,
+    pub arrival: i64,
 }
 
 struct ReadingRule {
@@ -82,7 +87,17 @@ pub(crate) struct Subscription {
 }
 
 /// All rules of an ingest.
-pub(crate) struct Mapping {
+///
+/// # Example
+/// ```
+/// use waystation_mqtt::{Content, Mapping, Meaning, Settings};
+/// let file = "broker = 'localhost'\nreadings = [{ topic = 'sensors/{device}/{sensor}', payload = 'raw' }]";
+/// let mapping = Mapping::new(&toml::from_str(file).unwrap()).unwrap();
+/// let (topic, payload) = ("sensors/car17/speed", b"50");
+/// let meaning = mapping.read(Content { topic, payload, is_retained: false, arrival: 1_000_000 });
+/// assert!(matches!(meaning, Ok(Meaning::Readings(readings)) if readings[0].device == "car17"));
+/// ```
+pub struct Mapping {
     readings: Vec<ReadingRule>,
     arrive: Vec<DeviceRule>,
     depart: Vec<DeviceRule>,
@@ -91,7 +106,11 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    pub(crate) fn new(settings: &Settings) -> Result<Self, Error> {
+    /// The rules of `settings`.
+    ///
+    /// # Errors
+    /// A topic, a place in JSON or the topic of dead letters is wrong.
+    pub fn new(settings: &Settings) -> Result<Self, Error> {
         let mut subscriptions = Vec::new();
         let wrong = |setting| move |reason| Error::Setting { setting, reason };
         let mut readings = Vec::new();
@@ -143,7 +162,10 @@ impl Mapping {
     }
 
     /// What `content` means.
-    pub(crate) fn read(&self, content: Content<'_>) -> Result<Meaning, Poison> {
+    ///
+    /// # Errors
+    /// It has no meaning: its topic, payload, names, time or value are none.
+    pub fn read(&self, content: Content<'_>) -> Result<Meaning, Poison> {
         if content.payload.len() > self.payload_bytes_max {
             let reason = format!(
                 "the payload has {} bytes, and {} are allowed",

@@ -11,6 +11,7 @@ mod files;
 mod format;
 mod handoff;
 mod log;
+mod mqtt;
 mod redis;
 mod text;
 
@@ -28,7 +29,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 26] = [
+pub const ALL: [Target; 28] = [
     target("batch", format::batch, format::batch_seeds),
     target("block", format::block, format::block_seeds),
     target(
@@ -69,6 +70,8 @@ pub const ALL: [Target; 26] = [
     target("drive_message", drive::message, drive::message_seeds),
     target("redis_commands", redis::parser, redis::seeds),
     target("redis_session", redis::session, redis::seeds),
+    target("mqtt_message", mqtt::message, mqtt::message_seeds),
+    target("mqtt_settings", mqtt::settings, mqtt::settings_seeds),
     target("trace", text::trace, text::trace_seeds),
     target("names", text::names, text::names_seeds),
 ];
