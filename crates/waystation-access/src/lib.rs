@@ -1,7 +1,7 @@
 //! Users: who may do what, and how often, in every protocol that the daemon speaks.
 //!
 //! ```text
-//!   secret   the SHA-256 of a password or a token
+//!   secret   the SHA-256 of a password, a token or a certificate
 //!   users    names, and rights for keys that begin with a prefix
 //!   rate     requests of a client in a second
 //! ```

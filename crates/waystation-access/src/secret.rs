@@ -1,11 +1,11 @@
-//! Passwords and tokens, known by their SHA-256. The daemon's file may hold the digest, and a file of its own the text.
+//! Passwords, tokens and certificates, known by their SHA-256. The daemon's file may hold the digest, and a file of its own the text.
 
 use ring::digest::{SHA256, digest};
 
 /// Bytes of a digest.
 const BYTES: usize = 32;
 
-/// The SHA-256 of a password or a token.
+/// The SHA-256 of a password, a token or a certificate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret([u8; BYTES]);
 

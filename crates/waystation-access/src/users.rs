@@ -25,6 +25,8 @@ pub struct User {
     pub password: Option<Secret>,
     /// What names the user without a password; `None`: nothing does.
     pub token: Option<Secret>,
+    /// The certificate that names the user, by its DER; `None`: none does.
+    pub certificate: Option<Secret>,
     /// What the user may do with keys and devices.
     pub rights: Vec<Right>,
     /// Whether the user may see figures and the state of the daemon.
@@ -77,6 +79,11 @@ impl Users {
         self.is_empty() || self.0.iter().any(|it| **it == *user)
     }
 
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<User>> {
+        self.0.iter()
+    }
+
     /// The user of this name.
     pub fn named(&self, name: &[u8]) -> Option<&Arc<User>> {
         self.0.iter().find(|it| it.name.as_bytes() == name)
@@ -91,10 +98,19 @@ impl Users {
         user.filter(|_| known.is_some() && is_right)
     }
 
-    /// The user whom `token` names. Every user's token is compared, so that the time does not tell which one it is like.
+    /// The user whom `token` names.
     pub fn with_token(&self, token: &[u8]) -> Option<&Arc<User>> {
-        let given = Secret::of(token);
-        let is_of = |it: &User| it.token.is_some_and(|token| token.is_same(&given));
+        self.with(&Secret::of(token), |it| it.token)
+    }
+
+    /// The user whom a certificate names. Its client has to have shown that the key is its own.
+    pub fn with_certificate(&self, certificate: &Secret) -> Option<&Arc<User>> {
+        self.with(certificate, |it| it.certificate)
+    }
+
+    /// Every user is compared, so that the time does not tell whose secret the given one is like.
+    fn with(&self, given: &Secret, of: impl Fn(&User) -> Option<Secret>) -> Option<&Arc<User>> {
+        let is_of = |it: &User| of(it).is_some_and(|secret| secret.is_same(given));
         let users = self.0.iter();
         users.fold(
             None,
@@ -162,6 +178,7 @@ mod tests {
         let name = |token: &[u8]| users.with_token(token).map(|it| it.name.clone());
         assert_eq!(name(b"t0").as_deref(), Some("probe"));
         assert_eq!((name(b""), name(b"secret")), (None, None));
+        assert!(users.with_certificate(&Secret::of(b"t0")).is_none());
     }
 
     #[test]

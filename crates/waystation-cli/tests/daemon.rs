@@ -339,14 +339,13 @@ fn a_user_has_the_same_rights_in_both_protocols_until_the_file_changes() {
     assert_eq!(client.ask(&["SET", "bus1:x", "1"]), "+OK");
 }
 
-/// The answer to `PING` that redis-cli gets over TLS, with these arguments more.
-fn ping(daemon: &Daemon, arguments: &[&str]) -> String {
+/// The answer that redis-cli gets over TLS, with these arguments more.
+fn over_tls(daemon: &Daemon, arguments: &[&str]) -> String {
     let port = daemon.address.rsplit_once(':').unwrap().1;
     let said = Command::new("redis-cli")
         .args(["-h", "localhost", "-p", port, "--tls", "--cacert"])
         .arg(certificate("authority.pem"))
         .args(arguments)
-        .arg("PING")
         .output()
         .unwrap();
     String::from_utf8_lossy(&said.stdout).trim().to_owned()
@@ -372,14 +371,46 @@ fn redis_clients_show_a_certificate_where_the_file_asks_for_one() {
         certificate("server.key"),
         certificate("clients-authority.pem"),
     );
-    std::fs::write(&file, text).unwrap();
+    std::fs::write(&file, &text).unwrap();
     let daemon = Daemon::start(&["--config", file.to_str().unwrap()]);
     let (sound, expired) = (certificate("client.pem"), certificate("client-expired.pem"));
     let key = certificate("client.key");
-    assert_eq!(ping(&daemon, &["--cert", &sound, "--key", &key]), "PONG");
-    assert_ne!(ping(&daemon, &["--cert", &expired, "--key", &key]), "PONG");
-    assert_ne!(ping(&daemon, &[]), "PONG");
-    assert_eq!(ping(&daemon, &["--cert", &sound, "--key", &key]), "PONG");
+    let shown = ["--cert", &*sound, "--key", &*key];
+    let ask = |daemon: &Daemon, command: &[&str]| over_tls(daemon, &[&shown, command].concat());
+    assert_eq!(ask(&daemon, &["PING"]), "PONG");
+    let late = ["--cert", &*expired, "--key", &*key, "PING"];
+    assert_ne!(over_tls(&daemon, &late), "PONG");
+    assert_ne!(over_tls(&daemon, &["PING"]), "PONG");
+    assert_eq!(ask(&daemon, &["PING"]), "PONG");
+    drop(daemon);
+
+    // The certificate names a user.
+    let digest = Command::new("openssl")
+        .args(["x509", "-noout", "-fingerprint", "-sha256", "-in", &sound])
+        .output()
+        .unwrap();
+    let digest = String::from_utf8(digest.stdout).unwrap();
+    let digest = digest.trim().rsplit('=').next().unwrap();
+    let user = format!(
+        "[[user]]\nname = 'car1'\ncertificate_sha256 = '{digest}'\nright = [{{ prefix = 'car1:', allow = ['read', 'write'] }}]\n"
+    );
+    std::fs::write(&file, format!("{text}{user}")).unwrap();
+    let daemon = Daemon::start(&["--config", file.to_str().unwrap()]);
+    assert_eq!(ask(&daemon, &["ACL", "WHOAMI"]), "car1");
+    assert_eq!(ask(&daemon, &["SET", "car1:speed", "50"]), "OK");
+    assert!(ask(&daemon, &["SET", "car2:speed", "50"]).starts_with("NOPERM"));
+    assert!(ask(&daemon, &["ACL", "LIST"]).starts_with("NOPERM"));
+    drop(daemon);
+
+    // Another certificate of the same authority names nobody.
+    let user = user.replace(
+        &digest[..2],
+        if digest.starts_with("00") { "01" } else { "00" },
+    );
+    std::fs::write(&file, format!("{text}{user}")).unwrap();
+    let daemon = Daemon::start(&["--config", file.to_str().unwrap()]);
+    assert!(ask(&daemon, &["GET", "car1:speed"]).starts_with("NOAUTH"));
+    assert_eq!(ask(&daemon, &["RESET"]), "RESET");
 }
 
 /// Bytes of memory that the process has had at most.
@@ -448,6 +479,10 @@ fn a_file_that_is_not_sound_is_refused() {
         ("[http]\nenabled = false\n", "nothing to serve"),
         ("[http]\ntls_cert = 'edge.pem'\n", "TLS needs both"),
         ("[redis]\ntls_key = 'edge.key'\n", "TLS needs both"),
+        (
+            "[[user]]\nname = 'ann'\ncertificate_sha256 = '00'\n",
+            "needs `tls_client_ca`",
+        ),
         (
             "[http]\ntls_client_ca = 'clients.pem'\n",
             "needs `tls_cert`",

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, mpsc};
-use waystation_access::User;
+use waystation_access::{Secret, User};
 
 /// What `CLIENT LIST` shows of a client, and what ends its connection.
 #[derive(Debug)]
@@ -94,6 +94,8 @@ pub(crate) struct Client {
     pub(crate) database: usize,
     /// Who it is; `None`: it has not said so.
     pub(crate) user: Option<Arc<User>>,
+    /// The certificate that it has shown, and whose key it has.
+    pub(crate) certificate: Option<Secret>,
     pub(crate) transaction: Option<Transaction>,
     /// A transaction is being carried out.
     pub(crate) is_executing: bool,
@@ -116,6 +118,7 @@ impl Client {
             info,
             database: 0,
             user,
+            certificate: None,
             transaction: None,
             is_executing: false,
             watched: Vec::new(),
@@ -126,6 +129,29 @@ impl Client {
             queue: None,
             after: After::Continue,
             replies: Replies::On,
+        }
+    }
+
+    /// It is `user` from now on.
+    pub(crate) fn be(&mut self, user: Arc<User>, shared: &Shared) {
+        self.info.is_known.store(true, SeqCst);
+        lock(&self.info.shown).user = Some(Arc::clone(&user));
+        self.user = Some(user);
+        // The user may have gone meanwhile.
+        shared.check_user(&self.info);
+    }
+
+    /// It is who it is without a name: anyone, or the user whom its certificate names.
+    pub(crate) fn be_nameless(&mut self, shared: &Shared) {
+        let users = shared.live().users.clone();
+        let certified = self.certificate.as_ref();
+        let certified = certified.and_then(|it| users.with_certificate(it)).cloned();
+        self.user = None;
+        self.info.is_known.store(false, SeqCst);
+        lock(&self.info.shown).user = None;
+        let open = || users.is_empty().then(crate::users::anyone);
+        if let Some(user) = certified.or_else(open) {
+            self.be(user, shared);
         }
     }
 

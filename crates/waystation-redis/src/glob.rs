@@ -33,6 +33,18 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
+/// A pattern that `text` alone fits.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for it in text.chars() {
+        if "*?[]^\\".contains(it) {
+            pattern.push('\\');
+        }
+        pattern.push(it);
+    }
+    pattern
+}
+
 /// If the first element of `pattern` stands for `byte`: its length.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {

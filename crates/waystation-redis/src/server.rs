@@ -21,7 +21,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use waystation::{Db, Extractor};
-use waystation_access::Rates;
+use waystation_access::{Rates, Secret};
 
 /// A pause after a connection could not be taken, as when there are no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -379,7 +379,15 @@ impl Server {
             match acceptor {
                 None => connection::converse(stream, &shared, client).await,
                 Some(acceptor) => match timeout(begin, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => connection::converse(stream, &shared, client).await,
+                    Ok(Ok(stream)) => {
+                        let mut client = client;
+                        let (_, tls) = stream.get_ref();
+                        if let Some(shown) = tls.peer_certificates().and_then(<[_]>::first) {
+                            client.certificate = Some(Secret::of(shown));
+                            client.be_nameless(&shared);
+                        }
+                        connection::converse(stream, &shared, client).await;
+                    }
                     Ok(Err(error)) => log::debug!("a Redis client does not speak TLS: {error}"),
                     Err(_) => log::debug!("a Redis client did not begin TLS in time"),
                 },

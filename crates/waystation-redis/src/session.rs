@@ -12,7 +12,7 @@ use crate::server::Shared;
 use crate::store::{STRIPES, Store};
 use crate::work::Work;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A run of more commands is cut.
 const COMMANDS_MAX: usize = 2048;
@@ -417,14 +417,6 @@ fn unknown(args: &[&[u8]]) -> Failure {
     Failure::of(format!(
         "ERR unknown command '{name}', with args beginning with: {shown}"
     ))
-}
-
-/// Notes who a client is.
-pub(crate) fn note_user(call: &mut Call<'_, '_>, user: Arc<waystation_access::User>) {
-    call.client.info.is_known.store(true, SeqCst);
-    crate::store::lock(&call.client.info.shown).user = Some(Arc::clone(&user));
-    call.client.user = Some(user);
-    call.shared.check_user(&call.client.info);
 }
 
 #[cfg(test)]

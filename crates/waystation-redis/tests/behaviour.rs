@@ -1,4 +1,4 @@
-//! What Redis does not tell this server apart by: devices, time series, durability, limits, users, hostile clients.
+//! What Redis does not tell this server apart by: devices, time series, durability, limits, hostile clients.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,7 +12,6 @@ use std::thread::sleep;
 use std::time::Duration;
 use support::{Answer, Client, Served, encode};
 use waystation::Db;
-use waystation_access::{Right, Secret, User, Users};
 
 fn ok() -> Answer {
     Answer::Simple("OK".to_owned())
@@ -409,57 +408,6 @@ fn messages_reach_who_listens() {
     listener.say("PUNSUBSCRIBE");
     assert_eq!(speaker.say("PUBLISH news again"), Answer::Integer(0));
     assert_eq!(listener.say("PING").text(), "PONG");
-}
-
-#[test]
-fn users_do_what_they_may() {
-    let directory = tempfile::tempdir().unwrap();
-    let user = |name: &str, prefix: &str, is_admin| User {
-        name: name.to_owned(),
-        password: Some(Secret::of(b"secret")),
-        rights: vec![Right {
-            prefix: prefix.to_owned(),
-            read: true,
-            write: true,
-            depart: false,
-        }],
-        is_admin,
-        ..User::default()
-    };
-    let served = Served::start_with(directory.path(), |settings| {
-        settings.live.users = Users::new([user("default", "", true), user("ann", "car1:", false)]);
-    });
-    let mut client = served.client();
-    assert!(error(&client.say("GET a")).starts_with("NOAUTH"));
-    assert!(error(&client.say("NOSUCH")).starts_with("NOAUTH"));
-    assert!(error(&client.say("AUTH ann wrong")).starts_with("WRONGPASS"));
-    assert_eq!(client.say("AUTH ann secret"), ok());
-    assert_eq!(client.say("SET car1:x 1"), ok());
-    for refused in [
-        "SET car2:x 1",
-        "KEYS *",
-        "FLUSHALL",
-        "CONFIG GET *",
-        "DEVICE.DEPART car1",
-        "CLIENT LIST",
-        "PUBLISH bus x",
-    ] {
-        assert!(
-            error(&client.say(refused)).starts_with("NOPERM"),
-            "{refused}"
-        );
-    }
-    client.say("MULTI");
-    assert!(error(&client.say("SET car2:x 1")).starts_with("NOPERM"));
-    assert!(error(&client.say("EXEC")).starts_with("EXECABORT"));
-    assert_eq!(client.say("AUTH secret"), ok());
-    assert_eq!(client.say("GET car1:x").text(), "1");
-    let mut third = served.client();
-    let Answer::Map(hello) = third.say("HELLO 3 AUTH default secret SETNAME me") else {
-        panic!("no map")
-    };
-    assert_eq!(hello.len(), 7);
-    assert_eq!(third.say("ZSCORE none m"), Answer::Null);
 }
 
 /// Each of these clients is refused or ended, and another one notices nothing.

@@ -1,4 +1,4 @@
-//! Where commands meet their limits: answers of many parts, several keys of which one is refused, several databases.
+//! Where commands meet their limits: answers of many parts, several keys of which one is refused, users, several databases.
 
 #![allow(
     clippy::unwrap_used,
@@ -431,4 +431,77 @@ fn clients_without_a_user_leave_when_users_come() {
     served.handle.set_live(live);
     assert_eq!(client.try_read(), None);
     assert!(error(&served.client().say("GET a")).starts_with("NOAUTH"));
+}
+
+#[test]
+fn users_do_what_they_may() {
+    let directory = tempfile::tempdir().unwrap();
+    let user = |name: &str, prefix: &str, is_admin| User {
+        name: name.to_owned(),
+        password: Some(Secret::of(b"secret")),
+        rights: vec![Right {
+            prefix: prefix.to_owned(),
+            read: true,
+            write: true,
+            depart: false,
+        }],
+        is_admin,
+        ..User::default()
+    };
+    let served = Served::start_with(directory.path(), |settings| {
+        settings.live.users = Users::new([user("default", "", true), user("ann", "car1:", false)]);
+    });
+    let mut client = served.client();
+    assert!(error(&client.say("GET a")).starts_with("NOAUTH"));
+    assert!(error(&client.say("NOSUCH")).starts_with("NOAUTH"));
+    assert!(error(&client.say("AUTH ann wrong")).starts_with("WRONGPASS"));
+    assert_eq!(client.say("AUTH ann secret"), ok());
+    assert_eq!(client.say("SET car1:x 1"), ok());
+    assert_eq!(client.say("ACL WHOAMI").text(), "ann");
+    for refused in [
+        "ACL LIST",
+        "ACL GETUSER default",
+        "SET car2:x 1",
+        "KEYS *",
+        "FLUSHALL",
+        "CONFIG GET *",
+        "DEVICE.DEPART car1",
+        "CLIENT LIST",
+        "PUBLISH bus x",
+    ] {
+        assert!(
+            error(&client.say(refused)).starts_with("NOPERM"),
+            "{refused}"
+        );
+    }
+    client.say("MULTI");
+    assert!(error(&client.say("SET car2:x 1")).starts_with("NOPERM"));
+    assert!(error(&client.say("EXEC")).starts_with("EXECABORT"));
+    assert_eq!(client.say("AUTH secret"), ok());
+    assert_eq!(client.say("GET car1:x").text(), "1");
+    assert_eq!(client.say("ACL USERS").texts(), ["default", "ann"]);
+    let listed = client.say("ACL LIST").texts();
+    assert!(
+        listed[1].starts_with("user ann on ~car1:* &car1:* -@all"),
+        "{listed:?}"
+    );
+    assert_eq!(client.say("ACL GETUSER nobody"), Answer::Null);
+    assert_eq!(client.say("ACL DRYRUN ann GET car1:x"), ok());
+    let refused = client.say("ACL DRYRUN ann GET car2:x").text();
+    assert!(refused.starts_with("NOPERM"), "{refused}");
+    for unknown in [
+        "DRYRUN bob GET x",
+        "DRYRUN ann NOSUCH x",
+        "SETUSER bob on",
+        "SAVE",
+        "X",
+    ] {
+        assert!(error(&client.say(&format!("ACL {unknown}"))).starts_with("ERR"));
+    }
+    let mut third = served.client();
+    let Answer::Map(hello) = third.say("HELLO 3 AUTH default secret SETNAME me") else {
+        panic!("no map")
+    };
+    assert_eq!(hello.len(), 7);
+    assert_eq!(third.say("ZSCORE none m"), Answer::Null);
 }

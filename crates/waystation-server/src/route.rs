@@ -26,6 +26,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use waystation_access::Secret;
 
 /// The header that names a request, in the client's log and the server's.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
@@ -39,23 +40,31 @@ const PRODUCT: HeaderValue = HeaderValue::from_static(concat!(
 /// Paths that callers without a name may ask where others may not.
 const OPEN: [&str; 3] = ["_up", "health", "ready"];
 
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer {
+    pub(crate) address: IpAddr,
+    /// The certificate that it has shown, and whose key it has.
+    pub(crate) certificate: Option<Secret>,
+}
+
 /// Answers a request of `peer`, whatever it is.
 pub(crate) async fn answer(
     app: Arc<App>,
-    peer: IpAddr,
+    peer: Peer,
     request: Request<Incoming>,
 ) -> Result<Reply, Infallible> {
     let (method, headers) = (request.method().clone(), request.headers().clone());
     let config = app.config.now();
     let cors = config.cors.as_ref();
     let limit = app.settings.requests_per_second;
-    let admitted = app.rates.admit(peer, limit, app.stats.uptime());
+    let admitted = app.rates.admit(peer.address, limit, app.stats.uptime());
     let preflight = || cors.and_then(|cors| cors::preflight(cors, &method, &headers));
     let mut reply = match admitted.map(|()| preflight()) {
         Err(wait) => reply::failed(&too_many(wait)),
         Ok(Some(reply)) => reply,
         Ok(None) if head_bytes(&request) > HEAD_BYTES_MAX => reply::failed(&head_too_large()),
-        Ok(None) => match handle(&app, request).await {
+        Ok(None) => match handle(&app, &peer, request).await {
             Ok(reply) => reply,
             Err(failure) => reply::failed(&failure),
         },
@@ -116,14 +125,14 @@ fn finish(request: &HeaderMap, reply: &mut Reply) {
     }
 }
 
-async fn handle(app: &Arc<App>, request: Request<Incoming>) -> Outcome<Reply> {
+async fn handle(app: &Arc<App>, peer: &Peer, request: Request<Incoming>) -> Outcome<Reply> {
     if auth::is_open(app) {
         hosts::check(request.uri(), request.headers(), &app.settings.hosts)?;
     }
     let request = request.map(|body| body.map_err(std::io::Error::other).boxed());
     let mut call = read(app, request)?;
     let is_login = call.segments[0] == "_session" && call.method == Method::POST;
-    call.user = match auth::identify(app, &call.headers).await {
+    call.user = match auth::identify(app, peer, &call.headers).await {
         // What was wrong in an old cookie or header is no reason to refuse a new login.
         Err(_) if is_login => User::default(),
         user => user?,

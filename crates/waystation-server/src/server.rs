@@ -9,7 +9,7 @@ use crate::impatient::Impatient;
 use crate::lenient::Lenient;
 use crate::mending;
 use crate::replicator::documents;
-use crate::route;
+use crate::route::{self, Peer};
 use crate::settings::Settings;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -24,6 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
+use waystation_access::Secret;
 use waystation_tls::TlsError;
 
 /// The longest head of a request (bytes).
@@ -174,11 +175,24 @@ impl Server {
         let app = Arc::clone(&self.app);
         let stream = Impatient::new(stream, app.settings.stall_timeout);
         let (acceptor, watcher) = (self.acceptor.clone(), graceful.watcher());
+        let peer = Peer {
+            address: peer,
+            certificate: None,
+        };
         tokio::spawn(async move {
             if let Some(acceptor) = acceptor {
                 let begun = timeout(app.settings.idle_timeout, acceptor.accept(stream)).await;
                 match begun {
-                    Ok(Ok(stream)) => converse(app, peer, stream, watcher).await,
+                    Ok(Ok(stream)) => {
+                        let (_, tls) = stream.get_ref();
+                        let shown = tls.peer_certificates().and_then(<[_]>::first);
+                        let certificate = shown.map(|shown| Secret::of(shown));
+                        let peer = Peer {
+                            certificate,
+                            ..peer
+                        };
+                        converse(app, peer, stream, watcher).await;
+                    }
                     Ok(Err(error)) => log::debug!("a connection does not speak TLS: {error}"),
                     Err(_) => log::debug!("a connection did not begin TLS in time"),
                 }
@@ -191,7 +205,7 @@ impl Server {
 }
 
 /// Answers the requests of a connection until its end.
-async fn converse<S>(app: Arc<App>, peer: IpAddr, stream: S, watcher: Watcher)
+async fn converse<S>(app: Arc<App>, peer: Peer, stream: S, watcher: Watcher)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

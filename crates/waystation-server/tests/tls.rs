@@ -7,6 +7,8 @@
 
 mod support;
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConnection, RootCertStore, StreamOwned};
 use serde_json::json;
 use std::io::{Read, Write};
@@ -14,6 +16,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use support::Running;
+use waystation_access::{LiveUsers, Secret, User, Users};
 use waystation_server::{Server, Settings, Tls};
 
 fn file(name: &str) -> PathBuf {
@@ -68,6 +71,16 @@ fn replications_over_tls_reach_servers_that_they_trust() {
 
 /// The status line of an answer over TLS to a client that shows this certificate.
 fn asked(server: &Running, certificate: Option<(&str, &str)>) -> std::io::Result<String> {
+    let answer = asked_for(server, "/", certificate)?;
+    Ok(answer.lines().next().unwrap_or_default().to_owned())
+}
+
+/// The whole answer to `GET PATH`.
+fn asked_for(
+    server: &Running,
+    path: &str,
+    certificate: Option<(&str, &str)>,
+) -> std::io::Result<String> {
     let mut roots = RootCertStore::empty();
     waystation_tls::add_authorities(&mut roots, &file("authority.pem")).unwrap();
     let config = match certificate {
@@ -79,10 +92,11 @@ fn asked(server: &Running, certificate: Option<(&str, &str)>) -> std::io::Result
     let name = "localhost".try_into().unwrap();
     let connection = ClientConnection::new(Arc::new(config), name).unwrap();
     let mut stream = StreamOwned::new(connection, TcpStream::connect(server.address)?);
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    Ok(answer.lines().next().unwrap_or_default().to_owned())
+    Ok(answer)
 }
 
 #[test]
@@ -110,6 +124,47 @@ fn clients_show_a_certificate_where_the_server_asks_for_one() {
     }
     // They have held up no other client.
     assert!(asked(&server, Some(("client.pem", "client.key"))).is_ok());
+}
+
+#[test]
+fn a_certificate_names_a_user() {
+    let pem = CertificateDer::from_pem_file(file("client.pem")).unwrap();
+    let user = |certificate: &[u8]| User {
+        name: "car17".to_owned(),
+        certificate: Some(Secret::of(certificate)),
+        is_monitor: true,
+        ..User::default()
+    };
+    let users = LiveUsers::new(Users::new([user(&pem)]));
+    let live = users.clone();
+    let server = Running::start(|settings| {
+        settings.tls = Some(Tls {
+            clients: Some(file("clients-authority.pem")),
+            ..secure()
+        });
+        settings.users = live;
+    });
+    let shown = Some(("client.pem", "client.key"));
+    let session = asked_for(&server, "/_session", shown).unwrap();
+    assert!(session.contains(r#""name":"car17""#), "{session}");
+    assert!(
+        session.contains(r#""authenticated":"certificate""#),
+        "{session}"
+    );
+    assert!(
+        asked_for(&server, "/metrics", shown)
+            .unwrap()
+            .contains("200 OK")
+    );
+    // The certificate of somebody else.
+    users.set(Users::new([user(b"another")]));
+    let session = asked_for(&server, "/_session", shown).unwrap();
+    assert!(session.contains(r#""name":null"#), "{session}");
+    assert!(
+        asked_for(&server, "/metrics", shown)
+            .unwrap()
+            .contains("401")
+    );
 }
 
 #[test]

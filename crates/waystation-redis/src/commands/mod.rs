@@ -7,6 +7,7 @@
     reason = "all commands have one form, infallible ones included"
 )]
 
+mod acl;
 mod devices;
 mod hashes;
 mod keys;

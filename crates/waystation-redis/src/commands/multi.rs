@@ -4,7 +4,7 @@ use super::{Call, find, integer, is, text};
 use crate::client::{After, Info, Replies, Shown, Transaction};
 use crate::failure::{Failure, NOT_INTEGER, Outcome, SYNTAX};
 use crate::glob;
-use crate::session::{carry_out, note_user};
+use crate::session::carry_out;
 use crate::settings::Durability;
 use crate::store::{STRIPES, Store, lock};
 use crate::work::{WRITTEN_BYTES_MAX, Work};
@@ -200,7 +200,7 @@ fn sign_in(call: &mut Call<'_, '_>, name: &[u8], password: &[u8]) -> Outcome {
         ));
     }
     let user = crate::users::sign_in(users, name, password)?;
-    note_user(call, user);
+    call.client.be(user, call.shared);
     Ok(())
 }
 
@@ -277,15 +277,10 @@ pub(super) fn reset(call: &mut Call<'_, '_>, _: &[&[u8]]) -> Outcome {
     client.transaction = None;
     client.database = 0;
     client.replies = Replies::On;
-    let is_open = call.shared.live().users.is_empty();
-    client.user = None;
-    client.info.is_known.store(is_open, SeqCst);
     client.info.is_listening.store(false, SeqCst);
     client.info.database.store(0, SeqCst);
     *lock(&client.info.shown) = Shown::default();
-    if is_open {
-        note_user(call, crate::users::anyone());
-    }
+    client.be_nameless(call.shared);
     call.out.is_third = false;
     call.out.simple("RESET");
     Ok(())

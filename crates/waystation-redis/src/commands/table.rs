@@ -1,7 +1,7 @@
 //! All commands: their names, arguments, keys, and what they may do.
 
 use super::{
-    Handler, devices, hashes, keys, multi, scans, series, series_read, server, sets, strings,
+    Handler, acl, devices, hashes, keys, multi, scans, series, series_read, server, sets, strings,
     zcombine, zsets, ztake,
 };
 use std::collections::HashMap;
@@ -286,6 +286,7 @@ const CONTROL: &[Row] = &[
     ("WAIT", 3, Control, NONE, multi::wait),
     ("WAITAOF", 4, Control, NONE, multi::waitaof),
     ("UNWATCH", 1, Control, NONE, multi::unwatch),
+    ("ACL", -2, Control, NONE, acl::acl),
     ("CLIENT", -2, Control, NONE, multi::client),
 ];
 

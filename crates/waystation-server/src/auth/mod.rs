@@ -1,7 +1,8 @@
 //! Who calls, and what the caller may do.
 //!
 //! A caller is named by a password in each request (Basic), by a session's cookie, or by a token (Bearer): a user's own, or
-//! one that another service has signed, if the settings know its key. Server administrators and other users come from the
+//! one that another service has signed, if the settings know its key. Without any of them the certificate of the
+//! connection names the caller. Server administrators and other users come from the
 //! settings or by tokens; further users are documents in `_users`. Without any administrator or user in the settings every
 //! caller is an administrator: such a server listens on loopback addresses only.
 //!
@@ -20,6 +21,7 @@ pub(crate) use users::prepare as prepare_user;
 
 use crate::app::App;
 use crate::failure::{Failure, Outcome};
+use crate::route::Peer;
 use crate::settings::Settings;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -82,8 +84,8 @@ fn nameless(app: &App) -> User {
     }
 }
 
-/// Names the caller of a request with these headers.
-pub(crate) async fn identify(app: &Arc<App>, headers: &HeaderMap) -> Outcome<User> {
+/// Names the caller of a request of `peer` with these headers.
+pub(crate) async fn identify(app: &Arc<App>, peer: &Peer, headers: &HeaderMap) -> Outcome<User> {
     let text = |name| headers.get(name).and_then(|it| it.to_str().ok());
     if let Some(basic) = text(AUTHORIZATION).and_then(|it| it.strip_prefix("Basic ")) {
         let (name, password) = credentials(basic)?;
@@ -104,19 +106,27 @@ pub(crate) async fn identify(app: &Arc<App>, headers: &HeaderMap) -> Outcome<Use
             return Ok(user);
         }
     }
-    Ok(nameless(app))
+    let users = app.settings.users.now();
+    let certified = peer.certificate.as_ref();
+    let certified = certified.and_then(|it| users.with_certificate(it));
+    Ok(certified.map_or_else(|| nameless(app), |user| known(user, "certificate")))
+}
+
+/// A user of the settings.
+fn known(user: &waystation_access::User, by: &'static str) -> User {
+    User {
+        name: Some(user.name.clone()),
+        roles: roles::of(user),
+        by: Some(by),
+        cookie: None,
+    }
 }
 
 /// The user whom a token names; `None` if this server takes no tokens.
 fn bearer(app: &App, token: &str) -> Outcome<Option<User>> {
     let users = app.settings.users.now();
     if let Some(user) = users.with_token(token.as_bytes()) {
-        return Ok(Some(User {
-            name: Some(user.name.clone()),
-            roles: roles::of(user),
-            by: Some("token"),
-            cookie: None,
-        }));
+        return Ok(Some(known(user, "token")));
     }
     match &app.settings.jwt {
         Some(jwt) => jwt.identify(token).map(Some),

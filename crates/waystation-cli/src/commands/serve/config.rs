@@ -154,6 +154,7 @@ pub(super) struct User {
     pub(super) password_sha256: Option<String>,
     pub(super) token_file: Option<PathBuf>,
     pub(super) token_sha256: Option<String>,
+    pub(super) certificate_sha256: Option<String>,
     #[serde(default)]
     pub(super) monitor: bool,
     #[serde(default)]
@@ -465,6 +466,49 @@ mod tests {
                     .iter()
                     .any(|it| text.contains(it));
                 assert!(is_named, "{section}: no word of `{key}`");
+            }
+        }
+    }
+
+    /// A file of every section.
+    const WHOLE: &str = "directory = '/data'\nstop_timeout = '10s'\n[memory]\nceiling = '256 MiB'\n\
+        [http]\nlisten = '127.0.0.1:5984'\nrequests_per_second = 5\nhosts = ['edge.local']\n\
+        [redis]\nlisten = '127.0.0.1:7000'\ndurability = 'everysecond'\nbulk_bytes_max = '1 MiB'\n\
+        [mqtt]\nbroker = 'localhost'\ndatabase = 'fleet'\nbatch_delay_ms = 5\n\
+        [[mqtt.readings]]\ntopic = 'sensors/{device}/{sensor}'\npayload = 'raw'\n\
+        [[user]]\nname = 'ann'\npassword_file = '/p'\nright = [{ prefix = 'car', allow = ['read'] }]\n\
+        [[database]]\nname = 'fleet'\nextractor = 'until/3a'\nresidency = '5m'\n";
+
+    proptest::proptest! {
+        /// A file with strange parts is read, or refused with its name and a line that it has.
+        #[test]
+        fn hostile_files_are_read_or_refused_with_a_line(
+            cuts in proptest::collection::vec((0..WHOLE.len(), 0..60_usize), 1..4),
+            parts in proptest::collection::vec(
+                proptest::prop_oneof![
+                    "\\PC{0,12}",
+                    "[a-z_]{1,9} = ([0-9.eE+-]{1,20}|'[0-9]{1,20} ?[a-zA-Z]{0,3}'|\\[\\]|\\{\\}|true)\n",
+                    "\\[\\[?(http|redis|mqtt|memory|user|database|mqtt.readings)\\]?\\]\n",
+                    "[#\\[\\]={}'\"\n\u{0}\u{feff}]{1,4}",
+                ],
+                4,
+            ),
+        ) {
+            parsed(WHOLE, &[]).unwrap();
+            let mut text = WHOLE.to_owned();
+            for ((at, length), part) in cuts.iter().zip(&parts) {
+                let place = |at: usize| {
+                    let at = at.min(text.len());
+                    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+                };
+                let (begin, end) = (place(*at), place(at + length));
+                text.replace_range(begin..end, part);
+            }
+            if let Err(reason) = parsed(&text, &[]) {
+                let lines = text.matches('\n').count() + 1;
+                let line = reason.split("daemon.toml:").nth(1);
+                let line = line.and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
+                assert!(line.is_some_and(|line| (1..=lines).contains(&line)), "{reason}");
             }
         }
     }

@@ -9,7 +9,19 @@ use waystation_access::{Secret, Users};
 /// The users that the file names.
 pub(super) fn users(config: &Config) -> Result<Users, Failure> {
     let mut names = HashSet::new();
+    let redis_ca = config.redis.as_ref().map(|it| &it.tls_client_ca);
+    let asks_for_certificates = [Some(&config.http.tls_client_ca), redis_ca]
+        .into_iter()
+        .flatten()
+        .any(Option::is_some);
     for user in &config.user {
+        if user.certificate_sha256.is_some() && !asks_for_certificates {
+            let name = &user.name;
+            let reason = format!(
+                "the user {name:?} has a `certificate_sha256`, which needs `tls_client_ca` in [http] or [redis]"
+            );
+            return Err(Failure::new(USAGE, reason));
+        }
         if user.name.is_empty() || user.name.contains(':') || !names.insert(&user.name) {
             let name = &user.name;
             let reason = format!("the user name {name:?} is empty, has a colon or is given twice");
@@ -34,14 +46,19 @@ fn user(user: &User) -> Result<waystation_access::User, Failure> {
         user.token_file.as_deref(),
         user.token_sha256.as_deref(),
     )?;
-    if password.is_none() && token.is_none() {
-        let reason = "needs `password_file`, `password_sha256`, `token_file` or `token_sha256`";
+    // As `openssl x509 -fingerprint` writes it, or without the colons.
+    let certificate = user.certificate_sha256.as_ref();
+    let certificate = certificate.map(|digits| digits.replace(':', ""));
+    let certificate = one_secret(user, "certificate", None, certificate.as_deref())?;
+    if password.is_none() && token.is_none() && certificate.is_none() {
+        let reason = "needs `password_file`, `password_sha256`, `token_file`, `token_sha256` or `certificate_sha256`";
         return Err(wrong(reason));
     }
     Ok(waystation_access::User {
         name: user.name.clone(),
         password,
         token,
+        certificate,
         rights: user.right.iter().map(right).collect(),
         is_monitor: user.monitor,
         is_admin: user.admin,
