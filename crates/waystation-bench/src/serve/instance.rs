@@ -53,7 +53,7 @@ impl Cores {
 pub(crate) enum Engine {
     /// `waystation serve` as it comes
     Waystation,
-    /// With memtables of 128 MiB, a ring of 64 MiB and a cache of 256 MiB
+    /// With memtables of 128 MiB and a ring of 64 MiB
     WaystationTuned,
     /// `redis-server` as it comes
     Redis,
@@ -133,9 +133,7 @@ impl Rig<'_> {
     pub(crate) fn instance(&self, engine: Engine, durability: Durability) -> Result<Instance> {
         if engine.is_daemon() {
             let database = match engine {
-                Engine::WaystationTuned => {
-                    "memtable_bytes = \"128 MiB\"\nring_bytes = \"64 MiB\"\ncache_bytes = \"256 MiB\""
-                }
+                Engine::WaystationTuned => "memtable_bytes = \"128 MiB\"\nring_bytes = \"64 MiB\"",
                 _ => "",
             };
             let daemon = self.daemon(&Config {

@@ -34,6 +34,10 @@ impl Suite {
         let of_engine = self.loads.len() * self.value_bytes.len() * self.engines.len();
         of_engine as u64 * u64::from(self.runs)
     }
+
+    fn reads(&self) -> bool {
+        self.loads.iter().any(|(command, _)| *command != "set")
+    }
 }
 
 /// All runs of `suite`; `step` is told of each measurement before it begins.
@@ -55,6 +59,10 @@ pub(crate) fn suite_rows(
                 fill(instance.port, rig.cores.load, &filling)?;
                 rig.place.settle()?;
                 thread::sleep(CALM);
+                if suite.reads() {
+                    // Caches then have what they can keep.
+                    redis::read_all(instance.port, rig.cores, suite.keys)?;
+                }
                 for (command, pipeline) in &suite.loads {
                     let name = engine.name();
                     step(&format!(

@@ -103,6 +103,19 @@ pub(crate) fn benchmark(
     }
 }
 
+/// Reads random keys, four for each that there is.
+pub(crate) fn read_all(port: u16, cores: Cores, keys: u32) -> Result<()> {
+    let load = Load {
+        command: "get",
+        pipeline: 100,
+        value_bytes: 1,
+        keys,
+        clients: 50,
+        seconds: 0.0,
+    };
+    run(port, cores, &load, 4 * u64::from(keys)).map(drop)
+}
+
 fn run(port: u16, cores: Cores, load: &Load, requests: u64) -> Result<Seen> {
     let mut command = Command::new("redis-benchmark");
     command.args(["-p", &port.to_string(), "-t", load.command, "--csv"]);

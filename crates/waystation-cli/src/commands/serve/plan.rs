@@ -12,6 +12,10 @@ use waystation::{Db, DeviceOptions, Extractor, Options, Resources};
 use waystation_access::{LiveUsers, User, Users};
 use waystation_redis::Live;
 
+/// A daemon has much of its machine for itself: its key-value databases together cache so many times what an embedded one
+/// does by default, a 16th of the memory and 1 GiB at most.
+const CACHE_FACTOR: usize = 4;
+
 /// The directory of key-value databases, beside those of documents.
 const KEYS: &str = "keys";
 /// The database of the short form without a file, and the Redis user who gives a password alone.
@@ -57,7 +61,8 @@ pub(super) fn of_arguments(args: Serve) -> Result<Plan, Failure> {
             extractor: args.extractor.clone(),
             ..Database::named(DEFAULT)
         };
-        databases.push(planned(&database, &directory, None)?);
+        let cache_bytes = cache_bytes_of_each(1);
+        databases.push(planned(&database, &directory, None, cache_bytes)?);
         redis = Some(waystation_redis::Settings::new(address));
     }
     Ok(Plan {
@@ -112,7 +117,8 @@ pub(super) fn of_file(
     if let Some(documents) = &mut documents {
         documents.resources.clone_from(&resources);
     }
-    let planned = |it| planned(it, &directory, resources.as_ref());
+    let cache_bytes = cache_bytes_of_each(config.database.len());
+    let planned = |it| planned(it, &directory, resources.as_ref(), cache_bytes);
     let mut databases = config
         .database
         .iter()
@@ -270,11 +276,17 @@ pub(super) fn live(redis: &Redis, users: &Users, memory: &Memory) -> Result<Live
     Ok(live)
 }
 
-/// How a database is to be opened. One that exists keeps the extractor that it was made with, if no other is named.
+/// The cache of each of so many key-value databases.
+fn cache_bytes_of_each(databases: usize) -> usize {
+    Options::default().cache_bytes * CACHE_FACTOR / databases.max(1)
+}
+
+/// How a database is to be opened; `cache_bytes` is for one that says nothing of its cache. One that exists keeps the extractor that it was made with, if no other is named.
 fn planned(
     database: &Database,
     directory: &Path,
     resources: Option<&Resources>,
+    cache_bytes: usize,
 ) -> Result<Planned, Failure> {
     let path = database.path.clone();
     let path = path.unwrap_or_else(|| directory.join(KEYS).join(&database.name));
@@ -305,7 +317,7 @@ fn planned(
         memtable_bytes: database
             .memtable_bytes
             .map_or(plain.memtable_bytes, Bytes::size),
-        cache_bytes: database.cache_bytes.map_or(plain.cache_bytes, Bytes::size),
+        cache_bytes: database.cache_bytes.map_or(cache_bytes, Bytes::size),
         ring_bytes: database.ring_bytes.map_or(plain.ring_bytes, Bytes::size),
         deletion_deadline: database.deletion_deadline.map(|it| it.0),
         resources: resources.cloned(),
