@@ -75,6 +75,22 @@ pub(super) fn of_arguments(args: Serve) -> Result<Plan, Failure> {
     })
 }
 
+/// Refuses names of databases that are no names of directories, or are given twice.
+fn check_names(databases: &[Database]) -> Result<(), String> {
+    let mut names = HashSet::new();
+    for database in databases {
+        let is_name = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
+        let is_fit = !database.name.is_empty() && database.name.chars().all(is_name);
+        if !is_fit || database.name.starts_with('.') || !names.insert(&database.name) {
+            return Err(format!(
+                "the database name {:?} is given twice, or has other characters than letters, digits, -, _ and .",
+                database.name
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// What the file says.
 pub(super) fn of_file(
     path: &Path,
@@ -89,17 +105,7 @@ pub(super) fn of_file(
             wrong("`directory` is missing: name it in the file or on the command line".to_owned())
         })?;
     require_path(&directory)?;
-    let mut names = HashSet::new();
-    for database in &config.database {
-        let is_name = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
-        let is_fit = !database.name.is_empty() && database.name.chars().all(is_name);
-        if !is_fit || database.name.starts_with('.') || !names.insert(&database.name) {
-            return Err(wrong(format!(
-                "the database name {:?} is given twice, or has other characters than letters, digits, -, _ and .",
-                database.name
-            )));
-        }
-    }
+    check_names(&config.database).map_err(wrong)?;
     let users = users(&config)?;
     let documents = config.http.enabled;
     let documents = documents.then(|| http(&config, &users, &directory));
@@ -281,7 +287,8 @@ fn cache_bytes_of_each(databases: usize) -> usize {
     Options::default().cache_bytes * CACHE_FACTOR / databases.max(1)
 }
 
-/// How a database is to be opened; `cache_bytes` is for one that says nothing of its cache. One that exists keeps the extractor that it was made with, if no other is named.
+/// How a database is to be opened; `cache_bytes` is for one that says nothing of its cache. One that exists keeps the
+/// extractor that it was made with, if no other is named.
 fn planned(
     database: &Database,
     directory: &Path,
