@@ -188,6 +188,14 @@ Examples:
   waystation place advise run.trace --fast 20MB,64MB"
     )]
     Place(waystation_advisor::PlaceCommand),
+    /// Show what lies in a database's fast directory, what that gains, and what other capacities would (read-only)
+    #[command(after_help = "\
+The database writes the report every ten seconds while it is read, and when it is closed.
+
+Examples:
+  waystation placement /data/cars
+  waystation --json placement /data/cars | jq '.predictions[]'")]
+    Placement(Database),
     /// Drive an hour of a real city through edge engines, one for each radio cell; audit every reading
     #[command(after_help = "\
 Exit code 1: the audit found something.

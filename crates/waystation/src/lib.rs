@@ -40,6 +40,7 @@ mod lsm;
 mod options;
 #[doc(hidden)]
 pub mod parsers;
+mod placement;
 mod read_state;
 mod recovery;
 pub mod repair;
@@ -72,4 +73,5 @@ pub use options::{
     KEY_BYTES_MAX, MemoryStats, Options, PutOptions, ResourceStats, Resources, UnknownExtractor,
     VALUE_BYTES_MAX,
 };
+pub use placement::{AreaPlacement, Decision, FastTier, PlacementStats, Prediction};
 pub use waystation_format::order::{Comparator, Order};

@@ -10,6 +10,7 @@ mod ip;
 mod maintain;
 mod model;
 mod place;
+mod placement;
 mod read;
 mod serve;
 mod worker;
@@ -46,6 +47,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Find(args) => inspect::find(&mut context, &args),
         Command::Dump(args) => dump::dump(&mut context, &args),
         Command::Devices(command) => devices::devices(&mut context, command),
+        Command::Placement(args) => placement::placement(&mut context, &args),
         Command::Place(command) => place::place(&context, command),
         Command::City(args) => crate::city::city(&mut context, &args),
         Command::Serve(args) => serve::serve(&mut context, args),

@@ -38,16 +38,19 @@ pub(crate) enum Kind {
     Watch,
     /// Merges tables.
     Compact,
+    /// Brings to the fast tier what is read most.
+    Place,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Log,
         Self::Flush,
         Self::Settle,
         Self::Keep,
         Self::Watch,
         Self::Compact,
+        Self::Place,
     ];
 
     /// The threads that run it.
@@ -58,6 +61,7 @@ impl Kind {
             Self::Settle => Lane::Settle,
             Self::Keep | Self::Watch => Lane::Keep,
             Self::Compact => Lane::Compact,
+            Self::Place => Lane::Place,
         }
     }
 }
@@ -71,15 +75,17 @@ pub(crate) enum Lane {
     Settle,
     Keep,
     Compact,
+    Place,
 }
 
 impl Lane {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Log,
         Self::Flush,
         Self::Settle,
         Self::Keep,
         Self::Compact,
+        Self::Place,
     ];
 }
 

@@ -5,7 +5,7 @@
 use super::Jobs;
 use super::plan::{Id, Kind, Lane, Limits, Next, Plan, Task};
 use crate::error::{Error, Result};
-use crate::storage::{Storage, stand_back};
+use crate::storage::{Storage, mark_background, stand_back};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock, wait, wait_for};
 use std::collections::BTreeMap;
@@ -208,6 +208,7 @@ impl Scheduler {
 
     /// The work of one thread of `lane`.
     fn work_in(&self, lane: Lane) {
+        mark_background();
         if lane == Lane::Compact {
             stand_back();
         }
@@ -296,7 +297,7 @@ impl State {
         let processors = available_parallelism().map_or(1, usize::from);
         let most = match lane {
             Lane::Log => LOG_THREADS,
-            Lane::Flush | Lane::Settle | Lane::Keep => {
+            Lane::Flush | Lane::Settle | Lane::Keep | Lane::Place => {
                 processors.clamp(LANE_THREADS_MIN, LANE_THREADS_MAX)
             }
             // As many as the database that asks for most.
@@ -324,6 +325,7 @@ fn thread_name(lane: Lane) -> &'static str {
         Lane::Settle => "waystation-settle",
         Lane::Keep => "waystation-keep",
         Lane::Compact => "waystation-compact",
+        Lane::Place => "waystation-place",
     }
 }
 

@@ -21,12 +21,13 @@ const LOG_WRITERS: usize = 4;
 /// in the merges to come; and as many may fill meanwhile.
 const FLUSHED_TOGETHER: usize = FULL_MEMTABLES_MAX / 2;
 /// The jobs that end before the log is closed.
-const ABOVE_THE_LOG: [Kind; 5] = [
+const ABOVE_THE_LOG: [Kind; 6] = [
     Kind::Flush,
     Kind::Settle,
     Kind::Keep,
     Kind::Watch,
     Kind::Compact,
+    Kind::Place,
 ];
 
 /// What the lock of the background guards.
@@ -55,6 +56,7 @@ pub(super) fn limits(options: &Options) -> Limits {
         .with(Kind::Keep, of_devices)
         .with(Kind::Watch, 1)
         .with(Kind::Compact, options.background_jobs)
+        .with(Kind::Place, usize::from(options.fast.is_some()))
 }
 
 /// The running jobs.
@@ -76,6 +78,7 @@ impl Jobs for Core {
             Kind::Keep => self.maintenance_round(),
             Kind::Watch => self.watch_round(),
             Kind::Compact => self.compact(),
+            Kind::Place => self.place(),
         }
     }
 
@@ -199,6 +202,12 @@ impl Core {
             &flush.hidden,
             hurried,
         )
+    }
+
+    /// Brings to the fast tier what is read most.
+    fn place(&self) -> Next {
+        let again = self.tier.as_ref().and_then(|tier| tier.round());
+        again.map_or(Next::Idle, Next::At)
     }
 
     /// Runs the compaction that is due first, if one is.
@@ -407,6 +416,7 @@ impl Core {
         });
         self.log.stop();
         self.jobs.leave()?;
+        self.tier.iter().for_each(|tier| tier.close());
         flushed?;
         synced.unwrap_or(Ok(()))?;
         self.log.mark_clean()?;

@@ -72,6 +72,7 @@ use crate::log::Log;
 use crate::lsm::iter::Source;
 use crate::lsm::tree::Tree;
 use crate::options::{Durability, Options, PutOptions, Resources};
+use crate::placement::Tier;
 use crate::read_state::{ReadState, ReadStates};
 use crate::retirement::GraveStore;
 use crate::sst::MergingIterator;
@@ -141,6 +142,8 @@ struct Core {
     is_flush_failing: AtomicBool,
     throttle: Throttle,
     disk_reserve: DiskReserve,
+    /// Copies in a faster directory, if there is one.
+    tier: Option<Arc<Tier>>,
     idle: IdleWatch,
     /// What there is of devices, in a directory with an extractor.
     devices: Option<Devices>,

@@ -28,6 +28,7 @@ use crate::lsm::compaction::{Hidden, Shape};
 use crate::lsm::tree::{Tree, TreeSettings};
 use crate::lsm::version::State;
 use crate::options::{DeviceOptions, Options, Resources};
+use crate::placement::{Tier, Tiered};
 use crate::read_state::{LoggedMemTable, ReadState, ReadStates};
 use crate::recovery::Replay;
 use crate::retirement::{self, GraveStore, GravesFile, read_graves};
@@ -60,7 +61,10 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
     prepare_directory(&*limited, path, &options)?;
     let ownership = Ownership::from(limited.lock(&path.join(LOCK_NAME))?);
     make_room(&*limited, path)?;
-    let opened = open_owned((limited, disk_reserve), path, options.clone(), &ownership);
+    let tier = open_tier(&limited, path, &options)?;
+    let storage_of_files = with_tier(limited, tier.as_ref());
+    let files = (storage_of_files, disk_reserve, tier);
+    let opened = open_owned(files, path, options.clone(), &ownership);
     if opened.is_err() {
         // What it gave back is kept again for the next one, as far as it fits.
         if let Ok((limited, disk_reserve)) = DiskReserve::new(storage, path, &options.disk_sizes())
@@ -71,9 +75,30 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
     opened
 }
 
+/// The fast tier, if the options name one.
+fn open_tier(
+    storage: &Arc<dyn Storage>,
+    path: &Path,
+    options: &Options,
+) -> Result<Option<Arc<Tier>>> {
+    let fast = options.fast.as_ref();
+    fast.map(|it| Tier::open(storage, path, it)).transpose()
+}
+
+/// `storage`, whose tables and spilled graves may have copies in `tier`.
+fn with_tier(storage: Arc<dyn Storage>, tier: Option<&Arc<Tier>>) -> Arc<dyn Storage> {
+    match tier {
+        None => storage,
+        Some(tier) => Arc::new(Tiered {
+            main: storage,
+            tier: Arc::clone(tier),
+        }),
+    }
+}
+
 /// Opens the database in `path`, which this process owns, where there is as much room as there can be.
 fn open_owned(
-    (storage, disk_reserve): (Arc<dyn Storage>, DiskReserve),
+    (storage, disk_reserve, tier): (Arc<dyn Storage>, DiskReserve, Option<Arc<Tier>>),
     path: &Path,
     options: Options,
     ownership: &Ownership,
@@ -133,7 +158,7 @@ fn open_owned(
     }
     disk_reserve.keep(&*storage, path);
     let core = Arc::new(assemble(
-        (storage, disk_reserve),
+        (storage, disk_reserve, tier),
         (path, ownership),
         (options, resources, memory.account),
         recovered,
@@ -359,7 +384,7 @@ fn begun_by(cut_lsn: u64, memtable: LoggedMemTable) -> Arc<LoggedMemTable> {
 }
 
 fn assemble(
-    (storage, disk_reserve): (Arc<dyn Storage>, DiskReserve),
+    (storage, disk_reserve, tier): (Arc<dyn Storage>, DiskReserve, Option<Arc<Tier>>),
     (dir, ownership): (&Path, &Ownership),
     (options, resources, account): (Options, Resources, Arc<Account>),
     recovered: Recovered,
@@ -374,8 +399,7 @@ fn assemble(
     let jobs = Member::join(&storage, &limits(&options));
     account.connect(&jobs);
     let log = Arc::new(recovered.log);
-    let called = Arc::clone(&jobs);
-    log.on_call(move || called.submit(Kind::Log));
+    call_jobs(&jobs, &log, tier.as_deref());
     let snapshot_lsn = replay.spared.lsn;
     let settings = options.devices.clone().zip(replay.devices);
     let devices = settings.map(|(settings, replay)| {
@@ -425,6 +449,7 @@ fn assemble(
         is_flush_failing: AtomicBool::new(false),
         throttle: Throttle::new(),
         disk_reserve,
+        tier,
         idle: IdleWatch::new(&jobs),
         devices,
         background: Mutex::new(Background::default()),
@@ -437,6 +462,16 @@ fn assemble(
     core.observe_backlog();
     core.note_memory();
     core
+}
+
+/// Has the log and the fast tier wake their jobs.
+fn call_jobs(jobs: &Arc<Member>, log: &Log, tier: Option<&Tier>) {
+    let called = Arc::clone(jobs);
+    log.on_call(move || called.submit(Kind::Log));
+    if let Some(tier) = tier {
+        let called = Arc::clone(jobs);
+        tier.on_call(move || called.submit(Kind::Place));
+    }
 }
 
 /// The tree, what readers see at first, and the store of graves.

@@ -6,6 +6,7 @@ use crate::devices::residency::NEVER;
 use crate::log::LogStats;
 use crate::lsm::tree::TreeStats;
 use crate::options::MemoryStats;
+use crate::placement::PlacementStats;
 use crate::storage::{Area, AreaMeter};
 use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::lock;
@@ -39,6 +40,8 @@ pub struct Stats {
     pub graves: GraveStats,
     /// The devices, in a directory with an extractor.
     pub devices: Option<DeviceStats>,
+    /// What lies in the fast tier, if there is one.
+    pub placement: Option<PlacementStats>,
 }
 
 /// What the cemetery takes, and what it waits for.
@@ -123,6 +126,7 @@ impl Core {
                 .or_else(|| failure.map(ToString::to_string)),
             memory: MemoryStats::of(&self.account),
             tree: self.tree.stats(),
+            placement: self.tier.as_ref().map(|tier| tier.stats()),
             storage: self
                 .storage
                 .meters()

@@ -32,6 +32,10 @@ pub(crate) const INDEX_SNAPSHOT_DRAFT: &str = "INDEXES.new";
 pub(crate) const GRAVES_NAME: &str = "GRAVES";
 /// The next [`GRAVES_NAME`].
 pub(crate) const GRAVES_DRAFT: &str = "GRAVES.new";
+/// What a fast tier holds and gains, for tools.
+pub(crate) const PLACEMENT_NAME: &str = "PLACEMENT";
+/// The next [`PLACEMENT_NAME`].
+pub(crate) const PLACEMENT_DRAFT: &str = "PLACEMENT.new";
 
 /// What the tree's state holds once the log beside it belongs to it: gone when another program wrote to the
 /// directory since.
@@ -46,7 +50,7 @@ const SEGMENT_SUFFIX: &str = ".seg";
 const SPILL_SUFFIX: &str = ".vault";
 
 /// The names under which files are written that are not in force yet. A leftover is never looked into.
-pub(crate) const DRAFTS: [&str; 7] = [
+pub(crate) const DRAFTS: [&str; 8] = [
     JOURNAL_DRAFT,
     RING_DRAFT,
     DRAFT_NAME,
@@ -54,6 +58,7 @@ pub(crate) const DRAFTS: [&str; 7] = [
     CHECKPOINT_DRAFT,
     INDEX_SNAPSHOT_DRAFT,
     GRAVES_DRAFT,
+    PLACEMENT_DRAFT,
 ];
 
 /// The name of the log's segment `number`.
@@ -91,6 +96,7 @@ pub(crate) fn is_own(name: &str) -> bool {
         CHECKPOINT_NAME,
         INDEX_SNAPSHOT_NAME,
         GRAVES_NAME,
+        PLACEMENT_NAME,
     ];
     let is_numbered = segment_number(name).is_some() || spill_number(name).is_some();
     names.contains(&name) || DRAFTS.contains(&name) || is_numbered

@@ -4,6 +4,7 @@ use crate::background::DiskSizes;
 use crate::error::{Error, Result};
 use crate::lsm::compaction::offload::Offload;
 use crate::lsm::version::may_be_named;
+use crate::placement::FastTier;
 use crate::storage::Transfer;
 use crate::storage::memory_bytes;
 use std::time::Duration;
@@ -238,6 +239,8 @@ settings! {
         /// Have a worker in another process run merges; see `offload::Offload`. A limit on the rate of compactions keeps them
         /// here.
         offload: Option<Offload> = None, "none: merges run in this process";
+        /// Keep copies of what is read most in a directory on a faster device; see `FastTier`.
+        fast: Option<FastTier> = None, "none";
     }
 }
 
@@ -314,6 +317,7 @@ impl Options {
     pub fn validate(&self) -> Result<()> {
         self.check_sizes()?;
         self.validate_order()?;
+        self.fast.as_ref().map_or(Ok(()), FastTier::validate)?;
         let rate = self.compaction_bytes_per_second;
         if (1..MiB).contains(&rate) {
             return Err(Error::InvalidArgument(format!(

@@ -398,6 +398,7 @@ impl Storage for Capped {
         fn list(path: &Path) -> Result<Vec<Entry>>;
         fn sync_dir(path: &Path) -> Result<()>;
         fn lock(path: &Path) -> Result<Box<dyn DirectoryLock>>;
+        fn device_of(path: &Path) -> Option<u64>;
         fn now() -> Duration;
         fn thread_cpu() -> Duration;
         fn wall_clock() -> Duration;

@@ -14,6 +14,22 @@ const WORK: Duration = Duration::from_micros(500);
 /// A pause is no longer than this.
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 
+thread_local! {
+    /// See [`is_background`].
+    static IS_BACKGROUND: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says that this thread does background work alone.
+pub(crate) fn mark_background() {
+    IS_BACKGROUND.set(true);
+}
+
+/// Whether this thread does background work alone: no caller waits for what it reads.
+#[inline]
+pub(crate) fn is_background() -> bool {
+    IS_BACKGROUND.get()
+}
+
 /// The priority of long work: which part of the time it takes, and how large its reads are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IoPriority {

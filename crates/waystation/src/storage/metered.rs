@@ -124,6 +124,10 @@ impl<R: RawStorage> Storage for Metered<R> {
         call("ask for free space at", path, || self.raw.free_bytes(path))
     }
 
+    fn device_of(&self, path: &Path) -> Option<u64> {
+        self.raw.device_of(path)
+    }
+
     fn now(&self) -> Duration {
         self.raw.now()
     }

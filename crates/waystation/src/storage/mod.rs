@@ -42,7 +42,7 @@ mod whole;
 
 pub use aligned::AlignedBuffer;
 pub(crate) use capped::{Capped, DiskUse, Growth, at_low_priority};
-pub(crate) use duty::{Duty, IoPriority};
+pub(crate) use duty::{Duty, IoPriority, is_background, mark_background};
 pub(crate) use margins::{Margins, laid_out};
 pub use metered::Metered;
 pub use os::OsStorage;
@@ -65,7 +65,9 @@ pub(crate) fn as_micros(duration: Duration) -> u64 {
 }
 
 /// What a file is for. All input and output is metered by area.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Area {
     /// Log segments and the staging ring.
@@ -201,6 +203,11 @@ pub trait Storage: Send + Sync {
     fn lock(&self, path: &Path) -> Result<Box<dyn DirectoryLock>>;
     /// Bytes free for this user on the file system that holds `path`.
     fn free_bytes(&self, path: &Path) -> Result<u64>;
+    /// The device that `path` lies on. `None`, the default: it is not known.
+    fn device_of(&self, path: &Path) -> Option<u64> {
+        let _ = path;
+        None
+    }
     /// Time since some fixed point, never going back.
     fn now(&self) -> Duration;
     /// Whether [`Self::now`] is the machine's own clock, which goes on by itself and which other storages share. Default:

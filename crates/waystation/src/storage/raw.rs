@@ -55,6 +55,10 @@ pub trait RawStorage: Send + Sync + 'static {
     /// `WouldBlock` when another process holds it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DirectoryLock>>;
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+    fn device_of(&self, path: &Path) -> Option<u64> {
+        let _ = path;
+        None
+    }
     fn now(&self) -> Duration;
     fn has_machine_clock(&self) -> bool {
         false

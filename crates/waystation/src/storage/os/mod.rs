@@ -106,6 +106,10 @@ impl RawStorage for Kernel {
         Ok(Box::new(lock::acquire(path)?))
     }
 
+    fn device_of(&self, path: &Path) -> Option<u64> {
+        rustix::fs::stat(path).ok().map(|it| it.st_dev)
+    }
+
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         let numbers = rustix::fs::statvfs(path)?;
         Ok(numbers.f_bavail.saturating_mul(numbers.f_frsize))

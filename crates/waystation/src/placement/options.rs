@@ -1,0 +1,75 @@
+//! What a user says of the fast tier: where it is, and how much of it to take.
+
+use crate::error::{Error, Result};
+use std::path::{Path, PathBuf};
+
+/// The smallest capacity (bytes): a few dozen extents.
+const CAPACITY_BYTES_MIN: u64 = 1 << 20;
+
+/// A fast directory beside the main one, for copies of what is read most.
+///
+/// Nothing lies there alone: the database loses nothing if the directory fails, is emptied or goes away while it is open, and
+/// goes on with the main directory. The directory belongs to one database at a time.
+///
+/// ```
+/// use waystation::{Db, FastTier, Options};
+/// # let (main, fast) = (tempfile::tempdir()?, tempfile::tempdir()?);
+/// let options = Options {
+///     fast: Some(FastTier::new(fast.path(), 64 << 20)),
+///     ..Options::default()
+/// };
+/// let db = Db::open(main.path(), options)?;
+/// db.put(b"drone-7:height", b"120")?;
+/// let placement = db.stats().placement.expect("there is a fast tier");
+/// assert_eq!(placement.capacity_bytes, 64 << 20);
+/// # db.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FastTier {
+    /// The directory, on a faster device than the database's own. It is created if it is missing.
+    pub directory: PathBuf,
+    /// The most bytes that the database takes there; at least 1 MiB.
+    pub capacity_bytes: u64,
+}
+
+impl FastTier {
+    /// Up to `capacity_bytes` in `directory`.
+    pub fn new(directory: impl Into<PathBuf>, capacity_bytes: u64) -> Self {
+        Self {
+            directory: directory.into(),
+            capacity_bytes,
+        }
+    }
+
+    /// Checks the values, as opening does.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for an empty path or a capacity below 1 MiB.
+    pub fn validate(&self) -> Result<()> {
+        if self.directory.as_os_str().is_empty() {
+            return Err(Error::InvalidArgument(
+                "the path of the fast directory is empty; name a directory on a fast device".into(),
+            ));
+        }
+        if self.capacity_bytes < CAPACITY_BYTES_MIN {
+            return Err(Error::InvalidArgument(format!(
+                "the capacity of the fast directory is {}; it must be at least {CAPACITY_BYTES_MIN} bytes",
+                self.capacity_bytes
+            )));
+        }
+        Ok(())
+    }
+
+    /// Checks that the directory is not the database's own, `dir`.
+    pub(super) fn check_beside(&self, dir: &Path) -> Result<()> {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        if absolute(&self.directory) == absolute(dir) {
+            return Err(Error::InvalidArgument(format!(
+                "the fast directory is the database's own, {}; name another, on a faster device",
+                dir.display()
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,370 @@
+//! A database whose main directory is slow, with a fast one that works, fails, lies, fills up and goes away.
+
+use super::FastTier;
+use super::extents::EXTENT_BYTES;
+use crate::options::Compression;
+use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
+use crate::storage::forward::forward;
+use crate::storage::sim::Crash;
+use crate::storage::{
+    Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, SimStorage, Storage, Transfer,
+};
+use crate::{Db, Error, Options, PlacementStats};
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const MAIN: &str = "/db";
+const FAST: &str = "/fast";
+const KEYS: u32 = 4_000;
+
+/// A machine whose main directory needs a millisecond for each read, and whose fast one needs this long.
+struct SlowMain {
+    inner: Arc<dyn Storage>,
+    fast: Duration,
+}
+
+struct SlowFile {
+    inner: Arc<dyn File>,
+    machine: Arc<dyn Storage>,
+    delay: Duration,
+}
+
+impl Storage for SlowMain {
+    fn open(
+        &self,
+        path: &Path,
+        mode: OpenMode,
+        transfer: Transfer,
+        area: Area,
+    ) -> crate::Result<Arc<dyn File>> {
+        let inner = self.inner.open(path, mode, transfer, area)?;
+        let delay = if path.starts_with(FAST) {
+            self.fast
+        } else {
+            Duration::from_millis(1)
+        };
+        Ok(Arc::new(SlowFile {
+            inner,
+            machine: Arc::clone(&self.inner),
+            delay,
+        }))
+    }
+
+    forward! { inner:
+        fn map_ring(path: &Path, bytes: usize) -> crate::Result<(Arc<dyn Ring>, bool)>;
+        fn rename(source: &Path, target: &Path) -> crate::Result<()>;
+        fn link(source: &Path, target: &Path) -> crate::Result<()>;
+        fn remove(path: &Path) -> crate::Result<()>;
+        fn create_dir(path: &Path) -> crate::Result<()>;
+        fn remove_dir(path: &Path) -> crate::Result<()>;
+        fn list(path: &Path) -> crate::Result<Vec<Entry>>;
+        fn sync_dir(path: &Path) -> crate::Result<()>;
+        fn lock(path: &Path) -> crate::Result<Box<dyn DirectoryLock>>;
+        fn free_bytes(path: &Path) -> crate::Result<u64>;
+        fn now() -> Duration;
+        fn wall_clock() -> Duration;
+        fn random() -> u64;
+        fn sleep(duration: Duration);
+        fn meters() -> Vec<(Area, AreaMeter)>;
+    }
+}
+
+impl File for SlowFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> crate::Result<usize> {
+        self.machine.sleep(self.delay);
+        self.inner.read_at(buffer, offset)
+    }
+
+    forward! { inner:
+        fn write_at(data: &[u8], offset: u64) -> crate::Result<()>;
+        fn sync() -> crate::Result<()>;
+        fn preallocate(bytes: u64) -> crate::Result<()>;
+        fn truncate(bytes: u64) -> crate::Result<()>;
+        fn size() -> crate::Result<u64>;
+        fn is_direct() -> bool;
+        fn alignment() -> usize;
+        fn prefetch(offset: u64, length: u64);
+        fn write_back(offset: u64, length: u64);
+        fn path() -> &Path;
+    }
+}
+
+fn options(capacity_bytes: u64) -> Options {
+    Options {
+        cache_bytes: 0,
+        compression: Compression::None,
+        table_bytes: 256 << 10,
+        memtable_bytes: 512 << 10,
+        ring_bytes: 256 << 10,
+        log_segment_bytes: 1 << 20,
+        fast: Some(FastTier::new(FAST, capacity_bytes)),
+        ..Options::default()
+    }
+}
+
+fn machine(seed: u64) -> (Arc<SimStorage>, Arc<dyn Storage>, FaultRules) {
+    let machine = SimStorage::new(seed);
+    let (faulty, rules) = faulty(&machine);
+    (machine, faulty, rules)
+}
+
+fn faulty(machine: &Arc<SimStorage>) -> (Arc<dyn Storage>, FaultRules) {
+    machine.stop_clock();
+    let rules = FaultRules::default();
+    let inner: Arc<dyn Storage> = machine.with_faults(&rules);
+    let fast = Duration::from_micros(5);
+    (Arc::new(SlowMain { inner, fast }), rules)
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key-{number:06}").into_bytes()
+}
+
+fn value(number: u32) -> Vec<u8> {
+    let mut value = format!("{number:08}").into_bytes();
+    value.resize(500, b'.');
+    value
+}
+
+/// A database of some two megabytes in tables.
+fn filled(storage: &Arc<dyn Storage>, capacity_bytes: u64) -> Db {
+    let db = Db::open_with(Arc::clone(storage), MAIN, options(capacity_bytes)).unwrap();
+    for number in 0..KEYS {
+        db.put(&key(number), &value(number)).unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_range(Bound::Unbounded, Bound::Unbounded)
+        .unwrap();
+    db
+}
+
+fn placement(db: &Db) -> PlacementStats {
+    db.stats().placement.expect("a fast tier")
+}
+
+fn check(db: &Db, numbers: impl IntoIterator<Item = u32>) {
+    for number in numbers {
+        let found = db.get(&key(number)).unwrap();
+        assert_eq!(found.as_deref(), Some(&value(number)[..]), "{number}");
+    }
+}
+
+/// Reads `numbers` again and again until `is_done`.
+fn read_until(db: &Db, numbers: std::ops::Range<u32>, is_done: impl Fn(&PlacementStats) -> bool) {
+    for _ in 0..2_000 {
+        check(db, numbers.clone());
+        if is_done(&placement(db)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it never came: {:#?}", placement(db));
+}
+
+fn tables(stats: &PlacementStats) -> &super::AreaPlacement {
+    let mut areas = stats.areas.iter();
+    areas.find(|it| it.area == Area::Tables).expect("tables")
+}
+
+#[test]
+fn what_is_read_again_comes_to_the_fast_directory_and_nothing_else() {
+    let (_, storage, _) = machine(1);
+    let db = filled(&storage, 1 << 20);
+    check(&db, (0..KEYS).step_by(200));
+    assert_eq!(placement(&db).placed_bytes, 0, "read once each");
+    // Some 200 kB of two megabytes.
+    read_until(&db, 0..400, |stats| tables(stats).fast_reads > 2_000);
+    let stats = placement(&db);
+    assert!(stats.placed_bytes <= 400 << 10, "{stats:#?}");
+    let slow = tables(&stats).slow_reads;
+    check(&db, 0..400);
+    assert_eq!(tables(&placement(&db)).slow_reads, slow, "all from there");
+    assert!(tables(&stats).saved_seconds > 1.0, "{stats:#?}");
+    assert!(stats.predictions[1].share > 0.9, "{stats:#?}");
+    db.close().unwrap();
+    let told = PlacementStats::read(&*storage, Path::new(MAIN)).unwrap();
+    let told = told.expect("the report");
+    assert_eq!(tables(&told).fast_reads, tables(&stats).fast_reads + 400);
+    let entries = storage.list(Path::new(FAST)).unwrap();
+    assert!(entries.iter().all(|it| it.name == "LOCK"), "{entries:?}");
+}
+
+#[test]
+fn a_new_phase_takes_the_places_of_the_old() {
+    let (_, storage, _) = machine(2);
+    let db = filled(&storage, 1 << 20);
+    let is_full = |stats: &PlacementStats| stats.placed_bytes + (64 << 10) > stats.usable_bytes;
+    read_until(&db, 0..2_000, is_full);
+    let hits = |stats: &PlacementStats| (tables(stats).fast_reads, tables(stats).slow_reads);
+    let mut before = hits(&placement(&db));
+    for _ in 0..400 {
+        check(&db, 3_000..3_600);
+        let now = hits(&placement(&db));
+        let (fast, slow) = (now.0 - before.0, now.1 - before.1);
+        before = now;
+        if slow * 20 < fast {
+            let stats = placement(&db);
+            assert!(stats.placed_bytes <= stats.capacity_bytes);
+            assert!(stats.decisions.len() > 1, "{stats:#?}");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it stays with the old phase: {:#?}", placement(&db));
+}
+
+#[test]
+fn writes_and_merges_beside_it_are_read_right() {
+    let (_, storage, _) = machine(3);
+    let db = filled(&storage, 1 << 20);
+    read_until(&db, 0..500, |stats| stats.placed_bytes > 100 << 10);
+    for number in 0..300 {
+        db.put(&key(number), b"new").unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_range(Bound::Unbounded, Bound::Unbounded)
+        .unwrap();
+    for number in 0..300 {
+        assert_eq!(db.get(&key(number)).unwrap().as_deref(), Some(&b"new"[..]));
+    }
+    check(&db, 300..KEYS);
+    let entries = db.range::<&[u8]>(..).map(Result::unwrap).count();
+    assert_eq!(entries, KEYS as usize);
+    db.close().unwrap();
+}
+
+#[test]
+fn a_copy_that_is_not_what_was_written_is_not_read() {
+    let (_, storage, rules) = machine(4);
+    let db = filled(&storage, 1 << 20);
+    // What is written to the fast directory goes elsewhere, or nowhere.
+    rules.add(
+        Rule::new(Operation::Write, Fault::Misdirect(0))
+            .on("SLOTS")
+            .times(4),
+    );
+    rules.add(
+        Rule::new(Operation::Write, Fault::Lie)
+            .on("SLOTS")
+            .after(4)
+            .times(8),
+    );
+    read_until(&db, 0..500, |stats| stats.damaged > 2);
+    check(&db, 0..KEYS);
+    rules.clear();
+    read_until(&db, 0..500, |stats| tables(stats).fast_reads > 1_000);
+    assert_eq!(placement(&db).failure, None);
+}
+
+#[test]
+fn a_fast_directory_that_fails_rests_and_comes_back() {
+    for (seed, operation) in [(5, Operation::Read), (6, Operation::Write)] {
+        let (_, storage, rules) = machine(seed);
+        let db = filled(&storage, 1 << 20);
+        let refuse = Fault::Fail(Refusal::InputOutput);
+        if operation == Operation::Read {
+            read_until(&db, 0..500, |stats| tables(stats).fast_reads > 500);
+        }
+        rules.add(Rule::new(operation, refuse).on(FAST));
+        rules.add(Rule::new(Operation::Open, refuse).on(FAST));
+        read_until(&db, 0..500, |stats| stats.failure.is_some());
+        check(&db, 0..KEYS);
+        db.put(b"written meanwhile", b"yes").unwrap();
+        rules.clear();
+        read_until(&db, 0..500, |stats| stats.failure.is_none());
+        read_until(&db, 0..500, |stats| tables(stats).fast_reads > 1_000);
+        assert_eq!(
+            db.get(b"written meanwhile").unwrap().as_deref(),
+            Some(&b"yes"[..])
+        );
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn a_fast_directory_that_is_not_there_at_first_is_used_later() {
+    let (_, storage, rules) = machine(7);
+    rules.add(Rule::new(Operation::CreateDir, Fault::Fail(Refusal::InputOutput)).on(FAST));
+    let db = filled(&storage, 1 << 20);
+    check(&db, 0..500);
+    let failure = placement(&db).failure.expect("it rests");
+    assert!(failure.contains(FAST), "{failure}");
+    rules.clear();
+    read_until(&db, 0..500, |stats| tables(stats).fast_reads > 1_000);
+}
+
+#[test]
+fn a_full_fast_directory_keeps_what_it_has() {
+    let (_, storage, rules) = machine(8);
+    let db = filled(&storage, 1 << 20);
+    rules.add(
+        Rule::new(Operation::Write, Fault::Fail(Refusal::NoSpace))
+            .on("SLOTS")
+            .after(5),
+    );
+    read_until(&db, 0..800, |stats| tables(stats).fast_reads > 1_000);
+    let stats = placement(&db);
+    assert_eq!(stats.usable_bytes, 5 * EXTENT_BYTES as u64, "{stats:#?}");
+    assert_eq!(stats.failure, None);
+    check(&db, 0..KEYS);
+}
+
+#[test]
+fn a_fast_directory_slower_than_the_main_one_rests() {
+    let machine = SimStorage::new(9);
+    machine.stop_clock();
+    let storage: Arc<dyn Storage> = Arc::new(SlowMain {
+        inner: machine,
+        fast: Duration::from_millis(3),
+    });
+    let db = filled(&storage, 1 << 20);
+    read_until(&db, 0..500, |stats| stats.failure.is_some());
+    let failure = placement(&db).failure.expect("it rests");
+    assert!(failure.contains("a read there took"), "{failure}");
+    check(&db, 0..KEYS);
+}
+
+#[test]
+fn each_end_of_the_machine_leaves_all_data_and_an_empty_tier() {
+    for (seed, crash) in [(10, Crash::Process), (11, Crash::PowerCut)] {
+        let (machine, storage, _) = machine(seed);
+        let db = filled(&storage, 1 << 20);
+        read_until(&db, 0..500, |stats| stats.placed_bytes > 100 << 10);
+        machine.power_off();
+        let (storage, _) = faulty(&machine.crash(seed, crash));
+        let again = Db::open_with(Arc::clone(&storage), MAIN, options(1 << 20)).unwrap();
+        assert_eq!(placement(&again).placed_bytes, 0);
+        check(&again, 0..KEYS);
+        read_until(&again, 0..500, |stats| tables(stats).fast_reads > 500);
+        again.close().unwrap();
+        drop(db);
+    }
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    let (_, storage, _) = machine(12);
+    let open = |fast: FastTier| {
+        let options = Options {
+            fast: Some(fast),
+            ..options(1 << 20)
+        };
+        Db::open_with(Arc::clone(&storage), MAIN, options)
+    };
+    for (fast, part) in [
+        (FastTier::new(FAST, 0), "must be at least"),
+        (FastTier::new("", 1 << 20), "is empty"),
+        (FastTier::new(MAIN, 1 << 20), "is the database's own"),
+    ] {
+        let error = open(fast).err().expect("an error");
+        assert!(matches!(error, Error::InvalidArgument(_)), "{error}");
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    let first = Db::open_with(Arc::clone(&storage), "/other", options(1 << 20)).unwrap();
+    let error = open(FastTier::new(FAST, 1 << 20)).err().expect("an error");
+    assert!(matches!(error, Error::Locked { .. }), "{error}");
+    first.close().unwrap();
+    open(FastTier::new(FAST, 1 << 20)).unwrap().close().unwrap();
+}
