@@ -2,10 +2,13 @@
 //!
 //! An *extent* is a part of a file, all of one size. Its heat is a small number that grows with each read that the fast tier
 //! would have spared, up to [`HEAT_MAX`], and is halved as time passes (the aging of `TinyLFU`, ACM Transactions on Storage 13(4),
-//! 2017). A [`Histogram`] counts the extents of each heat; with it, every question about a capacity is a sum over some thirty
-//! numbers, however many extents there are.
+//! 2017). A [`Histogram`] counts the extents of each heat, and what was read of them; with it, every question about a capacity is
+//! a sum over some thirty numbers, however many extents there are.
+//!
+//! Extents that seem hot are partly extents that luck has favoured: the reads that they were chosen by promise too much. So a
+//! histogram ranks extents by their heat of *before* and weighs them by the reads *since*.
 
-use crate::{Curve, Point, precise};
+use crate::precise;
 
 /// The greatest heat. Greater differences say nothing that outlives a change of the load.
 pub const HEAT_MAX: u8 = 31;
@@ -17,16 +20,28 @@ const TAKES_OVER_EIGHTHS: u16 = 10;
 
 const HEATS: usize = HEAT_MAX as usize + 1;
 
-/// How many extents have which heat.
+/// The heat that an extent has which was read `recent` times since the heat was halved to `before`.
+pub fn sum(before: u8, recent: u8) -> u8 {
+    before.saturating_add(recent).min(HEAT_MAX)
+}
+
+/// How many extents have which heat, and how often they were read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
+    /// By the heat of before and since.
     extents: [u64; HEATS],
+    /// By the heat of before alone, and the reads since.
+    before: [u64; HEATS],
+    reads: [u64; HEATS],
 }
 
 impl Histogram {
-    /// Counts one extent. A heat above [`HEAT_MAX`] counts as that.
-    pub fn add(&mut self, heat: u8) {
-        self.extents[usize::from(heat.min(HEAT_MAX))] += 1;
+    /// Counts one extent, which was read `recent` times since its heat was halved to `before`, at most [`HEAT_MAX`].
+    pub fn add(&mut self, before: u8, recent: u8) {
+        self.extents[usize::from(sum(before, recent))] += 1;
+        let before = usize::from(before.min(HEAT_MAX));
+        self.before[before] += 1;
+        self.reads[before] += u64::from(recent);
     }
 
     /// The extents that were read lately.
@@ -49,47 +64,24 @@ impl Histogram {
         threshold
     }
 
-    /// The share of all reads that go to the hottest `capacity` extents, from 0 to 1. Extents of no place's worth count as
-    /// read, and get none.
+    /// The share of all reads that go to the hottest `capacity` extents, from 0 to 1: those that were hottest before. 0 until
+    /// the heat was halved once.
     pub fn share(&self, capacity: u64) -> f64 {
-        let all: u64 = self.weights().map(|(_, weight)| weight).sum();
+        let all: u64 = self.reads.iter().sum();
         if all == 0 {
             return 0.0;
         }
         let mut left = capacity;
-        let mut served = 0;
-        for (heat, _) in self.weights().rev() {
-            if heat < HEAT_MIN {
-                break;
-            }
-            let placed = self.extents[usize::from(heat)].min(left);
+        let mut served = 0.0;
+        for heat in (1..HEATS).rev() {
+            let (extents, reads) = (self.before[heat], self.reads[heat]);
+            let placed = extents.min(left);
             left -= placed;
-            served += placed * u64::from(heat);
-        }
-        precise(served) / precise(all)
-    }
-
-    /// What each size gains, if sparing all counted reads gains `all`: the points at which a heat fits as a whole.
-    pub fn curve(&self, extent_bytes: u64, all: f64) -> Curve {
-        let mut extents = 0;
-        let mut points = Vec::new();
-        for heat in (HEAT_MIN..=HEAT_MAX).rev() {
-            let count = self.extents[usize::from(heat)];
-            extents += count;
-            if count > 0 {
-                points.push(Point {
-                    bytes: extents.saturating_mul(extent_bytes),
-                    gain: all * self.share(extents),
-                });
+            if extents > 0 {
+                served += precise(reads) * precise(placed) / precise(extents);
             }
         }
-        Curve { points }
-    }
-
-    fn weights(&self) -> impl DoubleEndedIterator<Item = (u8, u64)> {
-        (0..=HEAT_MAX)
-            .zip(self.extents)
-            .map(|(heat, extents)| (heat, extents * u64::from(heat)))
+        served / precise(all)
     }
 }
 
@@ -109,7 +101,7 @@ mod tests {
     fn histogram(heats: &[u8]) -> Histogram {
         let mut histogram = Histogram::default();
         for heat in heats {
-            histogram.add(*heat);
+            histogram.add(*heat, 0);
         }
         histogram
     }
@@ -126,12 +118,22 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_ends_with_all_that_deserves_a_place() {
-        let curve = histogram(&[8, 4, 4, 1]).curve(10, 17.0);
-        let points: Vec<_> = curve.points.iter().map(|it| (it.bytes, it.gain)).collect();
-        assert_eq!(points, [(10, 8.0), (30, 16.0)]);
-        assert!(histogram(&[1, 1, 0]).curve(10, 5.0).points.is_empty());
-        assert!(histogram(&[]).share(5).abs() < 1e-12);
+    fn the_share_is_of_reads_that_came_after_the_choice() {
+        let mut histogram = Histogram::default();
+        // Hot before and since; hot by luck; cold before.
+        for (before, recent) in [(8, 8), (8, 0), (1, 4), (0, 4)] {
+            histogram.add(before, recent);
+        }
+        let share = |capacity| histogram.share(capacity);
+        assert!((share(1) - 0.25).abs() < 1e-12, "either of the two");
+        assert!((share(2) - 0.5).abs() < 1e-12);
+        assert!((share(3) - 0.75).abs() < 1e-12);
+        assert!(
+            (share(9) - 0.75).abs() < 1e-12,
+            "the cold one gets no place"
+        );
+        assert!(Histogram::default().share(5).abs() < 1e-12);
+        assert_eq!(sum(20, 30), HEAT_MAX);
     }
 
     #[test]
@@ -144,20 +146,29 @@ mod tests {
     }
 
     proptest! {
-        /// Against sorting.
+        /// Against sorting, where no two extents were as hot as each other.
         #[test]
-        fn the_share_is_that_of_the_hottest(heats in prop::collection::vec(0..=HEAT_MAX, 0..60), capacity in 0..70_usize) {
-            let mut sorted = heats.clone();
-            sorted.sort_unstable_by(|one, other| other.cmp(one));
-            let all: u64 = heats.iter().map(|it| u64::from(*it)).sum();
-            let placed = sorted.iter().filter(|it| **it >= HEAT_MIN).take(capacity);
-            let served: u64 = placed.map(|it| u64::from(*it)).sum();
+        fn the_share_is_that_of_the_hottest(
+            recent in prop::collection::vec(0..=HEAT_MAX, usize::from(HEAT_MAX)),
+            capacity in 0..40_usize,
+        ) {
+            let mut histogram = Histogram::default();
+            for (before, recent) in (1..=HEAT_MAX).zip(&recent) {
+                histogram.add(before, *recent);
+            }
+            let all: u64 = recent.iter().map(|it| u64::from(*it)).sum();
+            let served: u64 = recent.iter().rev().take(capacity).map(|it| u64::from(*it)).sum();
             let right = if all == 0 { 0.0 } else { precise(served) / precise(all) };
-            let found = histogram(&heats);
-            prop_assert!((found.share(capacity as u64) - right).abs() < 1e-12);
-            let threshold = found.threshold(capacity as u64);
-            let above = heats.iter().filter(|it| **it >= threshold).count();
-            prop_assert!(above <= capacity || threshold == HEAT_MAX);
+            prop_assert!((histogram.share(capacity as u64) - right).abs() < 1e-12);
+        }
+
+        /// Against counting.
+        #[test]
+        fn all_from_the_threshold_on_fit(heats in prop::collection::vec(0..=HEAT_MAX, 0..60), capacity in 0..70_u64) {
+            let threshold = histogram(&heats).threshold(capacity);
+            let above = |least: u8| heats.iter().filter(|heat| **heat >= least).count() as u64;
+            prop_assert!(above(threshold) <= capacity || threshold == HEAT_MAX);
+            prop_assert!(threshold == HEAT_MIN || above(threshold - 1) > capacity);
         }
     }
 }

@@ -151,34 +151,3 @@ pub fn marginal(curve: &Curve) -> Vec<(u64, f64)> {
 fn precise(bytes: u64) -> f64 {
     bytes as f64
 }
-
-/// How much more a division has to gain than the present one before anything moves for it: a fifth.
-const WORTH_CHANGING: f64 = 1.2;
-
-/// The bytes that each curve gets of `capacity`, where it has `present` bytes now: those of the best division, or the present
-/// ones while the best gains hardly more. One is as long as the other is.
-pub fn divide(curves: &[Curve], capacity: u64, present: &[u64]) -> Vec<u64> {
-    let best = split(curves, capacity);
-    let Some(best) = best.first() else {
-        return present.to_vec();
-    };
-    let kept: f64 = curves
-        .iter()
-        .zip(present)
-        .map(|(curve, bytes)| gain_within(curve, *bytes))
-        .sum();
-    let fits = present.iter().sum::<u64>() <= capacity;
-    if fits && best.gain <= kept * WORTH_CHANGING {
-        return present.to_vec();
-    }
-    let chosen = best.chosen.iter().zip(curves);
-    chosen
-        .map(|(chosen, curve)| chosen.map_or(0, |index| curve.points[index].bytes))
-        .collect()
-}
-
-/// The most that `curve` gains with up to `bytes`.
-pub fn gain_within(curve: &Curve, bytes: u64) -> f64 {
-    let fitting = curve.points.iter().filter(|point| point.bytes <= bytes);
-    fitting.map(|point| point.gain).fold(0.0, f64::max)
-}

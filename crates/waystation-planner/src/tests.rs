@@ -44,18 +44,6 @@ fn marginal_worth_falls_where_the_curve_flattens() {
     assert_eq!(steps, [(5, 1.6), (10, 0.4)]);
 }
 
-#[test]
-fn a_division_changes_only_for_a_clear_gain() {
-    let journal = curve(&[(10, 40.0)]);
-    let tables = curve(&[(5, 10.0), (10, 38.0)]);
-    let both = [journal, tables];
-    assert_eq!(divide(&both, 10, &[0, 0]), [10, 0]);
-    assert_eq!(divide(&both, 10, &[0, 10]), [0, 10], "hardly better");
-    assert_eq!(divide(&both, 10, &[0, 5]), [10, 0]);
-    assert_eq!(divide(&both, 10, &[10, 10]), [10, 0], "it fits no more");
-    assert_eq!(divide(&[], 10, &[]), [0; 0]);
-}
-
 proptest! {
     /// Against trying every combination.
     #[test]

@@ -9,7 +9,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
-use waystation_planner::heat::HEAT_MAX;
+use waystation_planner::heat::{HEAT_MAX, sum};
 
 /// The length of an extent: about a block of a table. Hot blocks lie scattered where keys are hashes, and a longer extent
 /// takes the cold ones around them along; a shorter one needs more memory to know of.
@@ -43,7 +43,9 @@ pub(super) struct Extents {
     /// The length of the file.
     pub(super) bytes: u64,
     places: Box<[AtomicU64]>,
-    heats: Box<[AtomicU8]>,
+    /// The heat when it was halved last, and the reads since.
+    before: Box<[AtomicU8]>,
+    recent: Box<[AtomicU8]>,
     /// The file was removed: nothing gets a place any more. Written under the lock of the tier's slots.
     is_gone: AtomicBool,
 }
@@ -56,7 +58,8 @@ impl Extents {
             area,
             bytes,
             places: (0..count).map(|_| AtomicU64::new(0)).collect(),
-            heats: (0..count).map(|_| AtomicU8::new(0)).collect(),
+            before: (0..count).map(|_| AtomicU8::new(0)).collect(),
+            recent: (0..count).map(|_| AtomicU8::new(0)).collect(),
             is_gone: AtomicBool::new(false),
         }
     }
@@ -96,23 +99,33 @@ impl Extents {
     }
 
     pub(super) fn heat(&self, index: usize) -> u8 {
-        self.heats[index].load(Relaxed)
+        let (before, recent) = self.heats(index);
+        sum(before, recent)
+    }
+
+    /// The heat when it was halved last, and the reads since.
+    pub(super) fn heats(&self, index: usize) -> (u8, u8) {
+        (
+            self.before[index].load(Relaxed),
+            self.recent[index].load(Relaxed),
+        )
     }
 
     /// A read that was slow, or would have been without the copy. Two at once may count as one.
     pub(super) fn warm(&self, index: usize) {
-        let heat = self.heat(index);
-        if heat < HEAT_MAX {
-            self.heats[index].store(heat + 1, Relaxed);
+        let recent = self.recent[index].load(Relaxed);
+        if recent < HEAT_MAX {
+            self.recent[index].store(recent + 1, Relaxed);
         }
     }
 
-    /// Time has passed.
+    /// Time has passed: the heat is halved.
     pub(super) fn cool(&self) {
-        for heat in &self.heats {
-            let now = heat.load(Relaxed);
-            if now > 0 {
-                heat.store(now / 2, Relaxed);
+        for (before, recent) in self.before.iter().zip(&self.recent) {
+            let heat = sum(before.load(Relaxed), recent.load(Relaxed));
+            if heat > 0 {
+                before.store(heat / 2, Relaxed);
+                recent.store(0, Relaxed);
             }
         }
     }

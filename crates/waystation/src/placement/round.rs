@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use waystation_planner::heat::{HEAT_MIN, Histogram, takes_over};
+use waystation_planner::heat::{Histogram, sum, takes_over};
 
 /// The heat is halved after so long, if so many reads came, or earlier after so many reads for each slot.
 const COOL_AFTER: Duration = Duration::from_secs(10);
@@ -31,6 +31,9 @@ const SLOW_READS_MIN: u64 = 256;
 const ROOM_PAUSE: Duration = Duration::from_secs(60);
 /// The report is written so often at most.
 const REPORT_PAUSE: Duration = Duration::from_secs(10);
+
+/// The heat that gets a place which nothing else has: one read is enough.
+pub(super) const FREE_THRESHOLD: u8 = 1;
 
 /// What one round tells the next.
 pub(super) struct Planner {
@@ -61,6 +64,15 @@ impl Planner {
             fast_before: (0, 0.0),
             refused_at: None,
             reported_at: None,
+        }
+    }
+}
+
+impl Planner {
+    /// Takes a new histogram in, unless too little was read since the heat was halved: then the earlier one says more.
+    fn note(&mut self, histogram: Histogram) {
+        if self.warmed >= COOL_READS_MIN || self.histogram.warm() == 0 {
+            self.histogram = histogram;
         }
     }
 }
@@ -160,7 +172,9 @@ impl Tier {
             index,
             content,
         } = offer;
-        if extents.place(index).is_some() || extents.is_gone() {
+        let is_known = extents.place(index).is_some() || extents.is_gone();
+        // A file system that has no room for more may have none for a change either.
+        if is_known || planner.refused_at.is_some() {
             return Ok(());
         }
         let Some(slot) = self.slot_for(extents.heat(index), planner) else {
@@ -196,7 +210,7 @@ impl Tier {
         }
         while let Some((_, extents, index)) = planner.victims.pop() {
             let present = extents.heat(index);
-            let is_colder = takes_over(heat.max(HEAT_MIN), present);
+            let is_colder = takes_over(heat, present);
             if !is_colder {
                 // It became hotter since the round, or the newcomer is no better than the coldest.
                 if planner
@@ -224,22 +238,27 @@ impl Tier {
         let mut placed = Vec::new();
         for extents in &files {
             for index in 0..extents.count() {
-                let heat = extents.heat(index);
-                histogram.add(heat);
+                let (before, recent) = extents.heats(index);
+                histogram.add(before, recent);
                 if extents.place(index).is_some() {
-                    placed.push((heat, Arc::clone(extents), index));
+                    placed.push((sum(before, recent), Arc::clone(extents), index));
                 }
             }
         }
         let capacity = self.capacity(planner, now);
-        let threshold = histogram.threshold(u64::from(capacity));
+        let has_free = lock(&self.free).used() < capacity;
+        let threshold = if has_free {
+            FREE_THRESHOLD
+        } else {
+            histogram.threshold(u64::from(capacity))
+        };
         self.threshold.store(threshold, Relaxed);
         planner.victims = coldest(placed);
-        planner.histogram = histogram;
+        planner.warmed += warmed;
+        planner.note(histogram);
         self.note_decision(planner, now, threshold);
         self.meters.look();
         self.look_whether_slow(planner);
-        planner.warmed += warmed;
         let waited = now.saturating_sub(planner.cooled_at) >= COOL_AFTER;
         let enough = u64::from(capacity) * COOL_READS_PER_SLOT;
         if planner.warmed >= COOL_READS_MIN && (waited || planner.warmed >= enough) {

@@ -4,7 +4,7 @@ use super::extents::{EXTENT_BYTES, Extents, Place};
 use super::health::Health;
 use super::meters::Meters;
 use super::options::FastTier;
-use super::round::Planner;
+use super::round::{FREE_THRESHOLD, Planner};
 use super::slots::Slots;
 use crate::error::Result;
 use crate::storage::{Area, DirectoryLock, File, Storage};
@@ -16,7 +16,6 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use waystation_planner::heat::HEAT_MIN;
 
 /// Extents that wait to be written; a reader that brings another one keeps it for itself.
 const OFFERS_MAX: usize = 256;
@@ -106,7 +105,7 @@ impl Tier {
             free: Mutex::default(),
             health: Health::default(),
             meters: Meters::default(),
-            threshold: AtomicU8::new(HEAT_MIN),
+            threshold: AtomicU8::new(FREE_THRESHOLD),
             files: Mutex::default(),
             offers: Mutex::default(),
             warmed: AtomicU64::new(0),
