@@ -14,6 +14,7 @@ mod documents;
 mod drives;
 mod iot;
 mod offload;
+mod placement;
 mod serve;
 mod ycsb;
 
@@ -22,6 +23,7 @@ pub(crate) use documents::{DocumentsArgs, DocumentsMeasure};
 pub(crate) use drives::DrivesArgs;
 pub(crate) use iot::IotArgs;
 pub(crate) use offload::{ExecutorKind, MergerArgs, OffloadArgs};
+pub(crate) use placement::PlacementArgs;
 pub(crate) use serve::{ServeArgs, ServeFigure};
 pub(crate) use ycsb::YcsbArgs;
 
@@ -46,6 +48,7 @@ const MAX_VALUE_BYTES: u64 = 1 << 30;
         waystation-bench drives --docs 20000 --doc-bytes 8192 --json target/drives.json\n  \
         waystation-bench offload --executors local,worker --json target/offload.json\n  \
         waystation-bench serve --json target/serve.json\n  \
+        waystation-bench placement --engines waystation,rocksdb --json target/placement.json\n  \
         waystation-bench ycsb --engines waystation,leveldb,rocksdb --workloads a,b,c,d,e,f\n  \
         waystation-bench reopen --engines waystation --log-bytes 2GB\n  \
         waystation-bench plot target/deletions.json --to docs/figures\n\n\
@@ -79,6 +82,8 @@ pub(crate) enum Measure {
     Offload(OffloadArgs),
     /// The daemon beside Redis, and behind Mosquitto
     Serve(ServeArgs),
+    /// A slow device and a little fast storage: what lies on the fast one, and what that gains
+    Placement(PlacementArgs),
     /// YCSB's core workloads on every engine
     Ycsb(YcsbArgs),
     /// How long opening takes after kill -9 with much in the log

@@ -17,6 +17,7 @@ const EXIT_INTERRUPTED: i32 = 130;
 static IS_INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static CHILDREN: Mutex<Vec<Arc<Mutex<Child>>>> = Mutex::new(Vec::new());
 static DIRECTORIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static STEPS: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
 
 /// Installs the handler.
 pub(crate) fn install() -> Result<()> {
@@ -26,6 +27,9 @@ pub(crate) fn install() -> Result<()> {
             let mut child = lock(child);
             let _ = child.kill();
             let _ = child.wait();
+        }
+        for step in lock(&STEPS).drain(..) {
+            step();
         }
         for directory in lock(&DIRECTORIES).iter() {
             let _ = fs::remove_dir_all(directory);
@@ -51,6 +55,11 @@ pub(crate) fn register_child(child: &Arc<Mutex<Child>>) {
 /// The process has ended by itself.
 pub(crate) fn forget_child(child: &Arc<Mutex<Child>>) {
     lock(&CHILDREN).retain(|other| !Arc::ptr_eq(other, child));
+}
+
+/// What else is to be done on interrupt, once the processes have ended and before the data goes.
+pub(crate) fn register_step(step: impl FnOnce() + Send + 'static) {
+    lock(&STEPS).push(Box::new(step));
 }
 
 /// A directory to be removed on interrupt.

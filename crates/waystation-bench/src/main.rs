@@ -34,6 +34,7 @@ mod report;
 mod serve;
 mod session;
 mod stats;
+mod tiers;
 mod worker;
 mod workload;
 
@@ -70,6 +71,7 @@ fn run(measure: &Measure) -> error::Result<()> {
         Measure::Drives(args) => commands::drives(args),
         Measure::Offload(args) => commands::offload(args),
         Measure::Serve(args) => commands::serve(args),
+        Measure::Placement(args) => commands::placement(args),
         Measure::Ycsb(args) => commands::ycsb(args),
         Measure::Reopen(args) => commands::reopen(args),
         Measure::Plot(args) => commands::plot(args),

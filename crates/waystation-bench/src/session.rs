@@ -82,6 +82,11 @@ impl Worker {
         self.open_s
     }
 
+    /// The number of the process.
+    pub(crate) fn process(&self) -> u32 {
+        lock(&self.child).id()
+    }
+
     /// Runs a benchmark, telling `on_progress` the share that is done.
     pub(crate) fn run(
         &mut self,

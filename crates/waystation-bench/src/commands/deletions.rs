@@ -106,6 +106,7 @@ fn run(place: &Place, engine: EngineKind, load: DeletionLoad, round: u32) -> Res
         memtable_bytes: None,
         executor: ExecutorSettings::default(),
         residency: None,
+        tiers: None,
     };
     place.settle()?;
     let mut worker = Worker::start(&settings)?;

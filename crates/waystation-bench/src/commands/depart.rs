@@ -77,6 +77,7 @@ fn depart_once(engine: EngineKind, load: DepartureLoad, place: &Place) -> Result
         executor: ExecutorSettings::default(),
         // Nothing settles by itself: what is measured is the departure.
         residency: Some(Duration::MAX),
+        tiers: None,
     })?;
     let figures = match worker.ask(&Command::Departure(load))? {
         Reply::Departed(figures) => *figures,

@@ -137,6 +137,7 @@ impl Bench<'_> {
             memtable_bytes: None,
             executor: ExecutorSettings::default(),
             residency: Some(load.residency()),
+            tiers: None,
         })?;
         let figures = match worker.ask(&Command::Iot(load))? {
             Reply::IotRan(figures) if figures.batch == load.batch => *figures,

@@ -164,6 +164,7 @@ impl Rig {
                 ExecutorSettings::Worker(it.address.clone())
             }),
             residency: None,
+            tiers: None,
         };
         let mut worker = self.start_engine(case, &settings)?;
         // Processor seconds of the worker when the counted half of the puts begins, and now.

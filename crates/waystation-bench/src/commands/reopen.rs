@@ -105,6 +105,7 @@ fn open_once(
         memtable_bytes: memtable_bytes.filter(|_| devices == 0),
         executor: ExecutorSettings::default(),
         residency: (devices > 0).then_some(Duration::MAX),
+        tiers: None,
     };
 
     say("filling the log");

@@ -62,6 +62,7 @@ impl<'a> Series<'a> {
             memtable_bytes: None,
             executor: ExecutorSettings::default(),
             residency: None,
+            tiers: None,
         };
         let mut worker = Worker::start(&settings)?;
         let mut runs = Vec::new();

@@ -45,6 +45,7 @@ pub(crate) fn stalls(args: &StallsArgs) -> Result<()> {
             memtable_bytes: None,
             executor: ExecutorSettings::default(),
             residency: None,
+            tiers: None,
         })?;
         let figures = match worker.ask(&Command::Pauses(load))? {
             Reply::Paused(figures) => figures,

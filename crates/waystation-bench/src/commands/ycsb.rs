@@ -120,6 +120,7 @@ fn run_chain(
         memtable_bytes: None,
         executor: ExecutorSettings::default(),
         residency: None,
+        tiers: None,
     })?;
     let phases = [YcsbPhase::Load].into_iter();
     for phase in phases.chain(chain.iter().copied().map(YcsbPhase::Run)) {

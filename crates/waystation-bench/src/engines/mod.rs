@@ -13,6 +13,7 @@ mod rocksdb;
 mod waystation;
 
 use crate::error::{Error, Result};
+use crate::tiers::TierSettings;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -239,6 +240,9 @@ pub(crate) struct OpenSettings {
     /// [`Duration::MAX`]. Only Waystation tells devices apart;
     /// the tuned RocksDB leaves out compression, which cannot shrink what devices send in that workload.
     pub(crate) residency: Option<Duration>,
+    /// How a slow and a fast device are used, where there are two.
+    #[serde(default)]
+    pub(crate) tiers: Option<TierSettings>,
 }
 
 /// Keys and values that are put together. Its memory is used again.

@@ -2,10 +2,11 @@
 
 use super::{Cursor, Engine, EngineKind, Group, OpenSettings};
 use crate::error::{Error, Result};
+use crate::tiers::{Policy, TierSettings};
 use std::thread;
 use std::time::Duration;
 use waystation_rivals::rocksdb::{
-    self, BlockBasedOptions, Cache, DB, DBCompressionType, DBRawIterator, Options,
+    self, BlockBasedOptions, Cache, DB, DBCompressionType, DBPath, DBRawIterator, Options,
     WaitForCompactOptions, WriteBatch, WriteOptions,
 };
 
@@ -51,6 +52,27 @@ fn help_with_tombstones(options: &mut Options) -> Result<Options> {
     Ok(helped)
 }
 
+/// Has it use a slow and a fast device in the ways it has.
+fn use_tiers(options: &mut Options, settings: &OpenSettings, tiers: &TierSettings) -> Result<()> {
+    let mut tables = BlockBasedOptions::default();
+    tables.set_block_cache(&Cache::new_lru_cache(tiers.cache_bytes));
+    tables.set_bloom_filter(10.0, false);
+    options.set_block_based_table_factory(&tables);
+    match tiers.policy {
+        Policy::Journal => options.set_wal_dir(&tiers.directory),
+        Policy::Tables => {
+            let path = |path, bytes| failed("name a path", DBPath::new(path, bytes));
+            let paths = [
+                path(&tiers.directory, tiers.capacity_bytes)?,
+                path(&settings.directory, u64::MAX)?,
+            ];
+            options.set_db_paths(&paths);
+        }
+        Policy::None | Policy::Own | Policy::Cache => {}
+    }
+    Ok(())
+}
+
 impl Engine for RocksDb {
     const NAME: &'static str = "rocksdb";
 
@@ -70,6 +92,9 @@ impl Engine for RocksDb {
         }
         if let Some(bytes) = settings.memtable_bytes {
             options.set_write_buffer_size(bytes);
+        }
+        if let Some(tiers) = &settings.tiers {
+            use_tiers(&mut options, settings, tiers)?;
         }
         let db = failed("open", DB::open(&options, &settings.directory))?;
         let mut write_synced = WriteOptions::default();

@@ -11,6 +11,7 @@ fn settings(engine: EngineKind, directory: &tempfile::TempDir) -> OpenSettings {
         memtable_bytes: None,
         executor: ExecutorSettings::default(),
         residency: None,
+        tiers: None,
     }
 }
 
@@ -155,6 +156,7 @@ fn lets_depart<E: Engine>(kind: EngineKind) {
     let directory = tempfile::tempdir().expect("a directory");
     let settings = OpenSettings {
         residency: Some(Duration::from_secs(60)),
+        tiers: None,
         ..settings(kind, &directory)
     };
     let engine = E::open(&settings).expect("a fresh database opens");

@@ -2,16 +2,21 @@
 
 use super::{Cursor, Engine, EngineKind, ExecutorSettings, Group, Levels, Merges, OpenSettings};
 use crate::error::{Error, Result};
+use crate::tiers::{FixedTier, LruCache, Policy, TierSettings};
+use std::sync::Arc;
 use std::time::Duration;
 use waystation::offload::{Offload, OffloadSettings};
-use waystation::storage::{Area, AreaMeter};
+use waystation::storage::{Area, AreaMeter, OsStorage, Storage};
 use waystation::{
-    Db, DbIterator, DeviceLevel, DeviceOptions, Durability, Extractor, IterOptions, LevelStats,
-    Options, PutOptions, WriteBatch,
+    Db, DbIterator, DeviceLevel, DeviceOptions, Durability, Extractor, FastTier, IterOptions,
+    LevelStats, Options, PutOptions, WriteBatch,
 };
 use waystation_nodes::compaction::WorkerAddress;
 
 const MB: usize = 1 << 20;
+/// Tables, segments and the ring where a fast device holds a small part of the data: of these, some fit.
+const TIER_TABLE_BYTES: usize = 2 * MB;
+const TIER_SEGMENT_BYTES: usize = 4 * MB;
 /// Nothing in a benchmark lasts this long.
 const FOR_EVER: Duration = Duration::from_secs(365 * 86_400);
 
@@ -58,9 +63,14 @@ impl Engine for Waystation {
                 ..options
             }
         });
+        let storage = match &settings.tiers {
+            Some(tiers) => use_tiers(settings, tiers, &mut options)?,
+            None => OsStorage::new(),
+        };
+        let opened = Db::open_with(storage, &settings.directory, options.clone());
         Ok(Self {
             has_devices: options.devices.is_some(),
-            db: failed("open", Db::open(&settings.directory, options))?,
+            db: failed("open", opened)?,
         })
     }
 
@@ -200,6 +210,37 @@ impl Engine for Waystation {
     fn close(self) -> Result<()> {
         failed("close", self.db.close())
     }
+}
+
+/// Has a database with `options` use a slow and a fast device: the storage that does what its options do not.
+fn use_tiers(
+    settings: &OpenSettings,
+    tiers: &TierSettings,
+    options: &mut Options,
+) -> Result<Arc<dyn Storage>> {
+    options.cache_bytes = tiers.cache_bytes;
+    options.table_bytes = TIER_TABLE_BYTES;
+    options.log_segment_bytes = TIER_SEGMENT_BYTES;
+    options.ring_bytes = TIER_SEGMENT_BYTES;
+    let storage: Arc<dyn Storage> = OsStorage::new();
+    let (fast, capacity) = (&tiers.directory, tiers.capacity_bytes);
+    let file_bytes = match tiers.policy {
+        Policy::None => return Ok(storage),
+        Policy::Own => {
+            options.fast = Some(FastTier::new(fast, capacity));
+            return Ok(storage);
+        }
+        Policy::Cache => {
+            let cache = LruCache::new(storage, fast, capacity);
+            return Ok(Arc::new(failed("make a cache", cache)?));
+        }
+        Policy::Journal => TIER_SEGMENT_BYTES,
+        Policy::Tables => TIER_TABLE_BYTES,
+    };
+    let directories = (&*settings.directory, &**fast);
+    let sizes = (capacity, file_bytes as u64);
+    let fixed = FixedTier::new(storage, tiers.policy, directories, sizes);
+    Ok(Arc::new(failed("use a fast directory", fixed)?))
 }
 
 /// What merges for a database with these settings, if not its own threads.

@@ -1,0 +1,113 @@
+//! `waystation-bench placement` on the command line.
+
+use super::{Common, check_once};
+use crate::error::{Error, Result};
+use crate::tiers::{Policy, RigSettings, Throttle};
+use crate::workload::{YcsbLoad, YcsbWorkload};
+use clap::Args;
+
+/// `waystation-bench placement`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The slow device is a loop device that the kernel throttles, the fast one is zram; both are made for the run \
+    and taken down after it, which needs root, and control groups of version 1. The engine's process has little memory. \
+    Records of 1 kB are loaded under the throttle (ingest), then workloads of YCSB follow on them.\n\n\
+    Example:\n  waystation-bench placement --engines waystation,rocksdb --shares 0.05,0.2 --json target/placement.json"
+)]
+pub(crate) struct PlacementArgs {
+    /// Engines and place.
+    #[command(flatten)]
+    pub(crate) common: Common,
+    /// What lies on the fast device, separated by commas; RocksDB knows no own and no cache
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "none,own,journal,tables,cache"
+    )]
+    policies: Vec<Policy>,
+    /// Parts of the data that may lie on the fast device, separated by commas
+    #[arg(long, value_delimiter = ',', default_value = "0.01,0.05,0.2")]
+    shares: Vec<f64>,
+    /// Workloads after the load, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "c,a")]
+    workloads: Vec<YcsbWorkload>,
+    /// Records that are loaded
+    #[arg(long, default_value_t = 500_000, value_parser = clap::value_parser!(u32).range(10_000..=100_000_000))]
+    records: u32,
+    /// Operations of each workload
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000_000))]
+    operations: u32,
+    /// Reads, and writes, that the slow device does in a second
+    #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    slow_iops: u32,
+    /// Megabytes that it reads, and writes, in a second
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    slow_mb: u32,
+    /// Megabytes of memory of the engine's process, the page cache for its files included
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(64..=100_000))]
+    memory_mb: u32,
+    /// How often; the median run makes the row
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) runs: u32,
+}
+
+impl PlacementArgs {
+    /// What lies on the fast device.
+    pub(crate) fn policies(&self) -> Result<&[Policy]> {
+        check_once("--policies", &self.policies)?;
+        Ok(&self.policies)
+    }
+
+    /// The parts of the data.
+    pub(crate) fn shares(&self) -> Result<&[f64]> {
+        if self
+            .shares
+            .iter()
+            .all(|share| (0.001..=1.0).contains(share))
+        {
+            return Ok(&self.shares);
+        }
+        Err(Error::Refused(
+            "--shares has one that is not between 0.001 and 1".to_owned(),
+        ))
+    }
+
+    /// The workloads, in YCSB's order.
+    pub(crate) fn workloads(&self) -> Result<Vec<YcsbWorkload>> {
+        check_once("--workloads", &self.workloads)?;
+        if self.workloads.iter().any(|it| it.needs_fresh_records()) {
+            return Err(Error::Refused(
+                "--workloads: scans need records of their own; name others".to_owned(),
+            ));
+        }
+        Ok(self.workloads.clone())
+    }
+
+    /// How much is done.
+    pub(crate) fn load(&self) -> YcsbLoad {
+        YcsbLoad {
+            records: self.records,
+            operations: self.operations,
+            threads: 1,
+        }
+    }
+
+    /// The bytes that the records take, about.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        u64::from(self.records) * crate::workload::YCSB_RECORD_BYTES as u64
+    }
+
+    /// The devices.
+    pub(crate) fn rig(&self) -> RigSettings {
+        RigSettings {
+            slow_bytes: self.data_bytes() * 5 + (1 << 30),
+            fast_bytes: self.data_bytes() + (256 << 20),
+            throttle: Throttle {
+                iops: self.slow_iops,
+                bytes_per_s: u64::from(self.slow_mb) * 1_000_000,
+            },
+            memory_bytes: u64::from(self.memory_mb) << 20,
+        }
+    }
+}

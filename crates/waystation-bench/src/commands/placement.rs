@@ -1,0 +1,132 @@
+//! `placement`: a load and workloads of YCSB on a slow device, with what the policies keep on a fast one.
+
+use super::progress_bar;
+use crate::cli::PlacementArgs;
+use crate::engines::{EngineKind, ExecutorSettings, OpenSettings};
+use crate::error::Result;
+use crate::machine::Machine;
+use crate::place::Place;
+use crate::protocol::{Command, Reply};
+use crate::report::Report;
+use crate::session::Worker;
+use crate::tiers::{PlacementRun, Policy, Rig, TierSettings, rows, table};
+use crate::workload::{YcsbFigures, YcsbLoad, YcsbPhase, YcsbWorkload};
+
+/// Memtables and cache of all engines: the process has little memory.
+const MEMTABLE_BYTES: usize = 8 << 20;
+const CACHE_BYTES: usize = 8 << 20;
+
+/// An engine, a policy and a part of the data.
+type Combination = (EngineKind, Policy, f64);
+
+/// Runs it and prints the rows.
+pub(crate) fn placement(args: &PlacementArgs) -> Result<()> {
+    let engines = args.common.engines()?;
+    let combinations = combinations(&engines, args.policies()?, args.shares()?);
+    let workloads = args.workloads()?;
+    let machine = Machine::here(&Place::new(&args.common.data_dir)?);
+    let rig = Rig::build(&args.common.data_dir, &args.rig())?;
+    let steps = combinations.len() * (workloads.len() + 1);
+    let bar = progress_bar(steps as u64 * u64::from(args.runs));
+    let mut runs = Vec::new();
+    for round in 1..=args.runs {
+        for combination in &combinations {
+            let (engine, policy, share) = *combination;
+            bar.set_message(format!("{engine}: {} {share}", policy.name()));
+            run(
+                &rig,
+                args,
+                *combination,
+                &workloads,
+                |load, seconds, figures| {
+                    bar.inc(1);
+                    runs.push(PlacementRun {
+                        engine,
+                        workload: "placement",
+                        load,
+                        capacity_share: share,
+                        policy,
+                        seconds,
+                        ops_per_s: figures.common.ops_per_s,
+                        p99_us: figures.common.p99_us,
+                        round,
+                    });
+                },
+            )?;
+        }
+    }
+    bar.finish_and_clear();
+    drop(rig);
+    let report = Report {
+        machine,
+        rows: rows(&runs),
+        runs,
+    };
+    let json = args.common.json.as_deref();
+    if json.is_none_or(|path| path.as_os_str() != "-") {
+        println!("{}\n{}", report.machine.summary(), table(&report.rows));
+    }
+    json.map_or(Ok(()), |path| report.write_json(path))
+}
+
+/// What there is to run: nothing on the fast device once, every other policy with every part of the data.
+fn combinations(engines: &[EngineKind], policies: &[Policy], shares: &[f64]) -> Vec<Combination> {
+    let mut all = Vec::new();
+    for engine in engines {
+        let is_ours = engine.version() == EngineKind::Waystation.version();
+        for policy in policies {
+            match policy {
+                Policy::None => all.push((*engine, *policy, 0.0)),
+                Policy::Own | Policy::Cache if !is_ours => {}
+                _ => all.extend(shares.iter().map(|share| (*engine, *policy, *share))),
+            }
+        }
+    }
+    all
+}
+
+fn run(
+    rig: &Rig,
+    args: &PlacementArgs,
+    (engine, policy, share): Combination,
+    workloads: &[YcsbWorkload],
+    mut on_figures: impl FnMut(&'static str, f64, &YcsbFigures),
+) -> Result<()> {
+    rig.clear()?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of the data is some bytes"
+    )]
+    let capacity_bytes = (args.data_bytes() as f64 * share) as u64;
+    let mut worker = Worker::start(&OpenSettings {
+        engine,
+        directory: rig.slow().join("db"),
+        memtable_bytes: Some(MEMTABLE_BYTES),
+        executor: ExecutorSettings::default(),
+        residency: None,
+        tiers: Some(TierSettings {
+            policy,
+            directory: rig.fast().join("db"),
+            capacity_bytes: capacity_bytes.max(1 << 20),
+            cache_bytes: CACHE_BYTES,
+        }),
+    })?;
+    rig.limit(worker.process())?;
+    let figures = ask(&mut worker, YcsbPhase::Load, args.load())?;
+    let seconds = figures.common.seconds + figures.common.idle_after_s;
+    on_figures("ingest", seconds, &figures);
+    for workload in workloads {
+        Rig::drop_caches()?;
+        let figures = ask(&mut worker, YcsbPhase::Run(*workload), args.load())?;
+        on_figures(workload.name(), figures.common.seconds, &figures);
+    }
+    worker.quit()
+}
+
+fn ask(worker: &mut Worker, phase: YcsbPhase, load: YcsbLoad) -> Result<YcsbFigures> {
+    match worker.ask(&Command::Ycsb { phase, load })? {
+        Reply::YcsbRan(figures) => Ok(*figures),
+        other => Err(worker.nonsense(&other)),
+    }
+}

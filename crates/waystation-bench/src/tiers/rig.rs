@@ -1,0 +1,213 @@
+//! The devices: built before the first run, taken down after the last one, also on Ctrl-C.
+
+use crate::error::{Error, Result};
+use crate::interrupt::{self, lock};
+use crate::place::Place;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+const BLKIO: &str = "/sys/fs/cgroup/blkio";
+const MEMORY: &str = "/sys/fs/cgroup/memory";
+
+/// What the slow device gives.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Throttle {
+    /// Reads, and writes, per second.
+    pub(crate) iops: u32,
+    /// Bytes read, and written, per second.
+    pub(crate) bytes_per_s: u64,
+}
+
+/// What to build.
+#[derive(Debug, Clone)]
+pub(crate) struct RigSettings {
+    pub(crate) slow_bytes: u64,
+    pub(crate) fast_bytes: u64,
+    pub(crate) throttle: Throttle,
+    pub(crate) memory_bytes: u64,
+}
+
+/// The devices and the group. Dropping it takes them down.
+pub(crate) struct Rig {
+    place: Place,
+    /// What undoes each step, the last one first.
+    undo: Arc<Mutex<Vec<Undo>>>,
+    group: PathBuf,
+}
+
+/// How a step is undone.
+enum Undo {
+    Run(&'static str, Vec<String>),
+    Write(PathBuf, String),
+    Remove(PathBuf),
+}
+
+impl Rig {
+    /// Builds it below the data directory.
+    pub(crate) fn build(data_directory: &Path, settings: &RigSettings) -> Result<Self> {
+        let place = Place::new(data_directory)?;
+        let group = Path::new(MEMORY).join(format!("waystation-bench-{}", std::process::id()));
+        let rig = Self {
+            place,
+            undo: Arc::default(),
+            group,
+        };
+        let undo = Arc::clone(&rig.undo);
+        interrupt::register_step(move || take_down(&undo));
+        rig.build_slow(settings)?;
+        rig.build_fast(settings)?;
+        rig.build_group(settings)?;
+        Ok(rig)
+    }
+
+    /// The directory on the slow device.
+    pub(crate) fn slow(&self) -> PathBuf {
+        self.place.path("slow")
+    }
+
+    /// The directory on the fast device.
+    pub(crate) fn fast(&self) -> PathBuf {
+        self.place.path("fast")
+    }
+
+    /// Limits the memory of a process.
+    pub(crate) fn limit(&self, process: u32) -> Result<()> {
+        write(&self.group.join("cgroup.procs"), &process.to_string())
+    }
+
+    /// Lets the kernel forget what it has cached.
+    pub(crate) fn drop_caches() -> Result<()> {
+        run("sync", &[])?;
+        write(Path::new("/proc/sys/vm/drop_caches"), "3")
+    }
+
+    /// Removes what is on both devices.
+    pub(crate) fn clear(&self) -> Result<()> {
+        for directory in [self.slow(), self.fast()] {
+            let database = directory.join("db");
+            match fs::remove_dir_all(&database) {
+                Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io("remove", database, source));
+                }
+                _ => {}
+            }
+        }
+        run("sync", &[])
+    }
+
+    fn to_undo(&self, step: Undo) {
+        lock(&self.undo).push(step);
+    }
+
+    fn build_slow(&self, settings: &RigSettings) -> Result<()> {
+        let image = self.place.path("slow.img");
+        let file =
+            fs::File::create(&image).map_err(|source| Error::io("create", &image, source))?;
+        file.set_len(settings.slow_bytes)
+            .map_err(|source| Error::io("grow", &image, source))?;
+        let image = image.display().to_string();
+        let device = run_for_output("losetup", &["--direct-io=on", "-f", "--show", &image])?;
+        let detach = vec!["-d".to_owned(), device.clone()];
+        self.to_undo(Undo::Run("losetup", detach));
+        self.mount(&device, &self.slow())?;
+        let name = device.trim_start_matches("/dev/");
+        let numbers = fs::read_to_string(format!("/sys/class/block/{name}/dev"))
+            .map_err(|source| Error::io("read the number of", &device, source))?;
+        let Throttle { iops, bytes_per_s } = settings.throttle;
+        for (limit, value) in [
+            ("read_iops", u64::from(iops)),
+            ("write_iops", u64::from(iops)),
+            ("read_bps", bytes_per_s),
+            ("write_bps", bytes_per_s),
+        ] {
+            let file = Path::new(BLKIO).join(format!("blkio.throttle.{limit}_device"));
+            write(&file, &format!("{} {value}", numbers.trim()))?;
+            self.to_undo(Undo::Write(file, format!("{} 0", numbers.trim())));
+        }
+        Ok(())
+    }
+
+    fn build_fast(&self, settings: &RigSettings) -> Result<()> {
+        let zram = Path::new("/sys/block/zram0");
+        let size = zram.join("disksize");
+        let used = fs::read_to_string(&size).unwrap_or_default();
+        if used.trim() != "0" {
+            return Err(Error::Refused(
+                "placement: /dev/zram0, the fast device, is missing or in use; load the module zram, or reset it"
+                    .to_owned(),
+            ));
+        }
+        write(&size, &settings.fast_bytes.to_string())?;
+        self.to_undo(Undo::Write(zram.join("reset"), "1".to_owned()));
+        self.mount("/dev/zram0", &self.fast())
+    }
+
+    fn mount(&self, device: &str, directory: &Path) -> Result<()> {
+        run("mkfs.ext4", &["-q", "-F", device])?;
+        fs::create_dir_all(directory).map_err(|source| Error::io("create", directory, source))?;
+        let directory = directory.display().to_string();
+        run("mount", &[device, &directory])?;
+        self.to_undo(Undo::Run("umount", vec![directory]));
+        Ok(())
+    }
+
+    fn build_group(&self, settings: &RigSettings) -> Result<()> {
+        fs::create_dir(&self.group).map_err(|source| Error::io("create", &self.group, source))?;
+        self.to_undo(Undo::Remove(self.group.clone()));
+        let limit = self.group.join("memory.limit_in_bytes");
+        write(&limit, &settings.memory_bytes.to_string())
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        take_down(&self.undo);
+    }
+}
+
+/// Undoes the steps, the last one first. What cannot be undone is told.
+fn take_down(undo: &Mutex<Vec<Undo>>) {
+    for step in lock(undo).drain(..).rev() {
+        let undone = match &step {
+            Undo::Run(program, arguments) => {
+                let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                run(program, &arguments)
+            }
+            Undo::Write(file, text) => write(file, text),
+            Undo::Remove(directory) => {
+                fs::remove_dir(directory).map_err(|source| Error::io("remove", directory, source))
+            }
+        };
+        if let Err(error) = undone {
+            eprintln!("waystation-bench: {error}: undo it by hand");
+        }
+    }
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text).map_err(|source| Error::io("write", file, source))
+}
+
+fn run(program: &'static str, arguments: &[&str]) -> Result<()> {
+    run_for_output(program, arguments).map(drop)
+}
+
+fn run_for_output(program: &'static str, arguments: &[&str]) -> Result<String> {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let output = Command::new(program)
+        .args(arguments)
+        .env("PATH", path)
+        .output()
+        .map_err(|source| Error::io("run", program, source))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Error::Refused(format!(
+        "placement: {program} {} failed: {}; it needs root, loop devices, zram and groups of version 1",
+        arguments.join(" "),
+        said.trim()
+    )))
+}
