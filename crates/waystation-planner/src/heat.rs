@@ -1,61 +1,60 @@
 //! How often the parts of files are read: the heat of each, and what so many fast bytes are worth by it.
 //!
-//! An *extent* is a part of a file, all of one size. Its heat is a small number that grows with each read that the fast tier
-//! would have spared, up to [`HEAT_MAX`], and is halved as time passes (the aging of `TinyLFU`, ACM Transactions on Storage 13(4),
-//! 2017). A [`Histogram`] counts the extents of each heat, and what was read of them; with it, every question about a capacity is
-//! a sum over some thirty numbers, however many extents there are.
+//! A block's heat is a small number that grows with each read that the fast tier would have spared, up to [`HEAT_MAX`], and is
+//! halved as time passes (the aging of `TinyLFU`, ACM Transactions on Storage 13(4), 2017). A [`Histogram`] counts the blocks of each heat, and what was read of them; with it, every question about a capacity is
+//! a sum over some thirty numbers, however many blocks there are.
 //!
-//! Extents that seem hot are partly extents that luck has favoured: the reads that they were chosen by promise too much. So a
-//! histogram ranks extents by their heat of *before* and weighs them by the reads *since*.
+//! Blocks that seem hot are partly blocks that luck has favoured: the reads that they were chosen by promise too much. So a
+//! histogram ranks blocks by their heat of *before* and weighs them by the reads *since*.
 
 use crate::precise;
 
 /// The greatest heat. Greater differences say nothing that outlives a change of the load.
 pub const HEAT_MAX: u8 = 31;
-/// An extent that was read once is no better than its neighbours: 80 to 90 % of blocks are never read again (Kim and
+/// A block that was read once is no better than its neighbours: 80 to 90 % of blocks are never read again (Kim and
 /// Bahn, 2019). So this is the lowest heat that deserves a place.
 pub const HEAT_MIN: u8 = 2;
-/// A newcomer takes the place of another extent if its heat is this many eighths of the other's at least.
+/// A newcomer takes the place of another block if its heat is this many eighths of the other's at least.
 const TAKES_OVER_EIGHTHS: u16 = 10;
 
 const HEATS: usize = HEAT_MAX as usize + 1;
 
-/// The heat that an extent has which was read `recent` times since the heat was halved to `before`.
+/// The heat that a block has which was read `recent` times since the heat was halved to `before`.
 pub fn sum(before: u8, recent: u8) -> u8 {
     before.saturating_add(recent).min(HEAT_MAX)
 }
 
-/// How many extents have which heat, and how often they were read.
+/// How many blocks have which heat, and how often they were read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
     /// By the heat of before and since.
-    extents: [u64; HEATS],
+    blocks: [u64; HEATS],
     /// By the heat of before alone, and the reads since.
     before: [u64; HEATS],
     reads: [u64; HEATS],
 }
 
 impl Histogram {
-    /// Counts one extent, which was read `recent` times since its heat was halved to `before`, at most [`HEAT_MAX`].
+    /// Counts one block, which was read `recent` times since its heat was halved to `before`, at most [`HEAT_MAX`].
     pub fn add(&mut self, before: u8, recent: u8) {
-        self.extents[usize::from(sum(before, recent))] += 1;
+        self.blocks[usize::from(sum(before, recent))] += 1;
         let before = usize::from(before.min(HEAT_MAX));
         self.before[before] += 1;
         self.reads[before] += u64::from(recent);
     }
 
-    /// The extents that were read lately.
+    /// The blocks that were read lately.
     pub fn warm(&self) -> u64 {
-        self.extents[1..].iter().sum()
+        self.blocks[1..].iter().sum()
     }
 
-    /// The lowest heat, from [`HEAT_MIN`] on, of which all extents and all hotter ones fit into `capacity` extents.
+    /// The lowest heat, from [`HEAT_MIN`] on, of which all blocks and all hotter ones fit into `capacity` blocks.
     /// [`HEAT_MAX`] if not even those fit.
     pub fn threshold(&self, capacity: u64) -> u8 {
         let mut taken = 0;
         let mut threshold = HEAT_MAX;
         for heat in (HEAT_MIN..=HEAT_MAX).rev() {
-            taken += self.extents[usize::from(heat)];
+            taken += self.blocks[usize::from(heat)];
             if taken > capacity {
                 break;
             }
@@ -64,7 +63,7 @@ impl Histogram {
         threshold
     }
 
-    /// The share of all reads that go to the hottest `capacity` extents, from 0 to 1: those that were hottest before. 0 until
+    /// The share of all reads that go to the hottest `capacity` blocks, from 0 to 1: those that were hottest before. 0 until
     /// the heat was halved once.
     pub fn share(&self, capacity: u64) -> f64 {
         let all: u64 = self.reads.iter().sum();
@@ -74,18 +73,18 @@ impl Histogram {
         let mut left = capacity;
         let mut served = 0.0;
         for heat in (1..HEATS).rev() {
-            let (extents, reads) = (self.before[heat], self.reads[heat]);
-            let placed = extents.min(left);
+            let (blocks, reads) = (self.before[heat], self.reads[heat]);
+            let placed = blocks.min(left);
             left -= placed;
-            if extents > 0 {
-                served += precise(reads) * precise(placed) / precise(extents);
+            if blocks > 0 {
+                served += precise(reads) * precise(placed) / precise(blocks);
             }
         }
         served / precise(all)
     }
 }
 
-/// Whether an extent of heat `newcomer` takes the place of one of heat `present`. The newcomer has to be hotter by some part:
+/// Whether a block of heat `newcomer` takes the place of one of heat `present`. The newcomer has to be hotter by some part:
 /// what would change places again soon stays where it is.
 pub fn takes_over(newcomer: u8, present: u8) -> bool {
     newcomer >= HEAT_MIN
@@ -146,7 +145,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against sorting, where no two extents were as hot as each other.
+        /// Against sorting, where no two blocks were as hot as each other.
         #[test]
         fn the_share_is_that_of_the_hottest(
             recent in prop::collection::vec(0..=HEAT_MAX, usize::from(HEAT_MAX)),

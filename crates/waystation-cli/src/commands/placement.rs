@@ -48,7 +48,7 @@ fn print(output: &mut Output, stats: &PlacementStats) -> Result<(), Failure> {
         "\n{:<8}{:>12}{:>12}{:>14}{:>14}{:>14}{:>10}{:>10}{:>10}",
         "area",
         "files",
-        "placed",
+        "blocks",
         "fast reads",
         "slow reads",
         "from memory",
@@ -72,16 +72,15 @@ fn print(output: &mut Output, stats: &PlacementStats) -> Result<(), Failure> {
         ))?;
     }
     output.line(format_args!(
-        "\nParts of {} that were read slowly {} times or more of late get a place.",
-        bytes_text(stats.extent_bytes),
+        "\nBlocks that were read slowly {} times or more of late get a place.",
         stats.threshold
     ))?;
     for decision in &stats.decisions {
         output.line(format_args!(
-            "after {:>8.1} s: from {} reads on; {} had been read slowly, {} had a place; the hottest that fit serve {:.0} % of reads",
+            "after {:>8.1} s: from {} reads on; {} blocks had been read slowly, {} had a place; the hottest that fit serve {:.0} % of reads",
             decision.seconds,
             decision.threshold,
-            bytes_text(decision.warm_bytes),
+            count_text(decision.warm_blocks),
             bytes_text(decision.placed_bytes),
             decision.expected_share * 100.0
         ))?;
@@ -94,7 +93,7 @@ fn print_area(output: &mut Output, area: &AreaPlacement) -> Result<(), Failure> 
     output.line(format_args!(
         "{name:<8}{:>12}{:>12}{:>14}{:>14}{:>14}{:>10.1}{:>10.1}{:>10.1}",
         bytes_text(area.file_bytes),
-        bytes_text(area.placed_bytes),
+        count_text(area.placed_blocks),
         count_text(area.fast_reads),
         count_text(area.slow_reads),
         count_text(area.cached_reads),

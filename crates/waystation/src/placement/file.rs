@@ -1,6 +1,7 @@
 //! A file that never changes, parts of which may lie in the fast directory, too.
 
-use super::extents::Extents;
+use super::blocks::Blocks;
+use super::slabs::BLOCK_BYTES_MAX;
 use super::tier::Tier;
 use crate::error::Result;
 use crate::storage::forward::forward;
@@ -8,49 +9,28 @@ use crate::storage::{File, is_background};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A read of more extents than this, 64 KiB, goes through the file: it is a scan's or a merge's, which come once.
-const POINT_EXTENTS: usize = 16;
-
 /// See the module.
 pub(super) struct TieredFile {
     pub(super) main: Arc<dyn File>,
-    pub(super) extents: Arc<Extents>,
+    pub(super) blocks: Arc<Blocks>,
     pub(super) tier: Arc<Tier>,
 }
 
 impl TieredFile {
-    /// Reads from the fast directory, if all of it lies there.
-    fn read_fast(&self, buffer: &mut [u8], offset: u64) -> Option<usize> {
-        let extents = &*self.extents;
-        let left = extents.bytes.saturating_sub(offset);
-        let there = usize::try_from(left)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
-        let is_read = there > 0
-            && self.tier.health.is_good()
-            && self.tier.read(extents, &mut buffer[..there], offset);
-        is_read.then_some(there)
-    }
-
-    /// Reads what a caller waits for.
-    fn read_point(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        let (tier, extents) = (&*self.tier, &self.extents);
-        let around = extents.around(offset, buffer.len());
-        let area = extents.area;
+    /// Reads block `index`, for which a caller waits.
+    fn read_block(&self, index: usize, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        let (tier, blocks) = (&*self.tier, &self.blocks);
         let started = tier.storage.now();
         let elapsed = || tier.storage.now().saturating_sub(started);
-        if let Some(read) = self.read_fast(buffer, offset) {
-            tier.meters.of(area).fast.note(elapsed());
-            tier.warm(extents, around);
-            return Ok(read);
+        if tier.read((blocks, index), buffer, offset) {
+            tier.meters.of(blocks.area).fast.note(elapsed());
+            tier.warm(blocks, index);
+            return Ok(buffer.len());
         }
-        let read = if tier.wants(extents, around.clone()) {
-            tier.bring((&*self.main, extents), around.clone(), buffer, offset)?
-        } else {
-            self.main.read_at(buffer, offset)?
-        };
-        if tier.meters.note_main(area, elapsed()) {
-            tier.warm(extents, around);
+        let read = self.main.read_at(buffer, offset)?;
+        if tier.meters.note_main(blocks.area, elapsed()) {
+            tier.warm(blocks, index);
+            tier.offer((blocks, index), offset, &buffer[..read]);
         }
         Ok(read)
     }
@@ -58,14 +38,18 @@ impl TieredFile {
 
 impl File for TieredFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        let around = self.extents.around(offset, buffer.len());
-        if !around.is_empty() && around.len() <= POINT_EXTENTS && !is_background() {
-            return self.read_point(buffer, offset);
+        match self.blocks.index(offset) {
+            Some(index) if buffer.len() <= BLOCK_BYTES_MAX => {
+                if !is_background() {
+                    return self.read_block(index, buffer, offset);
+                }
+                if self.tier.read((&self.blocks, index), buffer, offset) {
+                    return Ok(buffer.len());
+                }
+            }
+            _ => {}
         }
-        match self.read_fast(buffer, offset) {
-            Some(read) => Ok(read),
-            None => self.main.read_at(buffer, offset),
-        }
+        self.main.read_at(buffer, offset)
     }
 
     forward! { main:

@@ -2,41 +2,41 @@
 //!
 //! ```text
 //!                      read                                 a read that was slow
-//!   TieredFile ------------------> slots (fast directory)   heats its extent
+//!   TieredFile ------------------> slabs (fast directory)   heats its block
 //!        |        not there?  |                                   |
-//!        +------------------> main file <------ whole extent -----+ hot enough
-//!                                                     |
-//!                                         offers --> round (background): write, evict, plan
+//!        +------------------> main file                           | hot enough
+//!                                                                 v
+//!                                    round (background): write, evict, plan <-- offers
 //! ```
 //!
 //! Tables and files of spilled graves never change, and every one of them lies in the main directory, whole and durable. The
-//! fast directory holds copies of their *extents*, the ones that are read most: what it loses costs time and nothing else. So
+//! fast directory holds copies of their *blocks*, the ones that are read most: what it loses costs time and nothing else. So
 //! it may be memory, a drive without power-loss protection, or one that goes away. It begins empty at each opening.
 //!
 //! The rule comes from Kim and Bahn (2019): 80 to 90 % of blocks are read once, so a cache that takes whatever was read gains
-//! little, and fast storage has to follow the application. An extent gets a place when it was read again, and slowly (reads
-//! that memory serves gain nothing from a fast tier), and when it is hotter than the coldest one there. What to do is
+//! little, and fast storage has to follow the application. A block takes a place from another one when it was read again, and
+//! slowly (reads that memory serves gain nothing from a fast tier), and is hotter. What to do is
 //! decided by [`waystation_planner`], which the placement tool uses, too.
 //!
 //! Invariants:
-//! - a byte from the fast tier is handed out only if the checksum of its page holds, and if the extent still had the same
-//!   place after the read: else the main file is read;
+//! - a block from the fast tier is handed out only if its checksum holds, and if it still had the same place after the read:
+//!   else the main file is read;
 //! - no call of a reader fails, waits for a write, or waits for a lock of the round because of the fast tier;
-//! - a slot has one extent at most, and an extent one slot.
+//! - a place has one block at most, and a block one place.
 //!
 //! - [`options`]: what a user says; [`storage`] and [`file`]: where reads come in
-//! - [`extents`]: heat and place of each part of a file; [`slots`]: the places, and their bytes
+//! - [`blocks`]: heat and place of each block of a file; [`slabs`]: the places, and their bytes
 //! - [`tier`]: what all share; [`round`]: what happens in the background; [`health`]: when the fast directory fails or is slow
 //! - [`meters`]: how long reads take; [`report`]: what users see
 
-mod extents;
+mod blocks;
 mod file;
 mod health;
 mod meters;
 mod options;
 mod report;
 mod round;
-mod slots;
+mod slabs;
 mod storage;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// The smallest capacity (bytes): a few dozen extents.
+/// The smallest capacity (bytes): a few hundred blocks.
 const CAPACITY_BYTES_MIN: u64 = 1 << 20;
 
 /// A fast directory beside the main one, for copies of what is read most.

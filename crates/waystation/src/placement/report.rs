@@ -1,7 +1,6 @@
 //! What users see of the fast tier: what lies there, what that gains, and what other capacities would gain. An open database
 //! has it in its statistics, and writes it to the file `PLACEMENT` now and then, for tools.
 
-use super::extents::EXTENT_BYTES;
 use super::meters::AreaReads;
 use super::tier::{Tier, lock};
 use crate::directory::{PLACEMENT_DRAFT, PLACEMENT_NAME, read_file};
@@ -22,13 +21,13 @@ pub struct PlacementStats {
     pub capacity_bytes: u64,
     /// The most that fit there now: less if the directory has no room.
     pub usable_bytes: u64,
-    /// What lies there (bytes).
+    /// The blocks that lie there.
+    pub placed_blocks: u64,
+    /// The bytes of their places.
     pub placed_bytes: u64,
-    /// Files have places for parts of this size (bytes).
-    pub extent_bytes: u64,
     /// Why the database goes on without the directory, or has until a moment ago.
     pub failure: Option<String>,
-    /// Parts of files get a place from this heat on: about so many slow reads since the heat was halved.
+    /// Blocks get a place from this heat on: about so many slow reads since the heat was halved.
     pub threshold: u8,
     /// Copies that were not what was written; the main directory was read.
     pub damaged: u64,
@@ -45,8 +44,8 @@ pub struct PlacementStats {
 pub struct AreaPlacement {
     /// The area.
     pub area: Area,
-    /// Its copies (bytes).
-    pub placed_bytes: u64,
+    /// Its copies.
+    pub placed_blocks: u64,
     /// The files that were read, in all (bytes).
     pub file_bytes: u64,
     /// Reads that the fast directory served.
@@ -81,8 +80,8 @@ pub struct Decision {
     pub seconds: f64,
     /// The heat that gets a place from then on.
     pub threshold: u8,
-    /// What had been read slowly, at least once (bytes).
-    pub warm_bytes: u64,
+    /// Blocks that had been read slowly, at least once.
+    pub warm_blocks: u64,
     /// What had a place then (bytes).
     pub placed_bytes: u64,
     /// The share of reads that the hottest parts within the capacity would serve, from 0 to 1.
@@ -118,17 +117,15 @@ impl Tier {
     /// What lies there now.
     pub(crate) fn stats(&self) -> PlacementStats {
         let planner = lock(&self.planner);
-        let free = lock(&self.free);
-        let (used, limit) = (u64::from(free.used()), u64::from(free.limit));
-        drop(free);
+        let (placed_blocks, placed_bytes) = self.slabs.placed();
         let capacity_bytes = self.options.capacity_bytes;
         let capacities = [capacity_bytes / 2, capacity_bytes, capacity_bytes * 2];
         PlacementStats {
             directory: self.options.directory.clone(),
             capacity_bytes,
-            usable_bytes: limit * EXTENT_BYTES as u64,
-            placed_bytes: used * EXTENT_BYTES as u64,
-            extent_bytes: EXTENT_BYTES as u64,
+            usable_bytes: self.slabs.limit_bytes(),
+            placed_blocks,
+            placed_bytes,
             failure: self.health.reason(),
             threshold: self.threshold.load(Relaxed),
             damaged: self.damaged.load(Relaxed),
@@ -144,10 +141,10 @@ impl Tier {
         let files = self.files();
         let of = |(area, reads): (Area, &AreaReads)| {
             let own = || files.iter().filter(|it| it.area == area);
-            let placed = own().map(|it| (0..it.count()).filter(|index| it.place(*index).is_some()));
+            let placed = own().map(|it| it.known().filter(|index| it.place(*index).is_some()));
             AreaPlacement {
                 area,
-                placed_bytes: (placed.map(Iterator::count).sum::<usize>() * EXTENT_BYTES) as u64,
+                placed_blocks: placed.map(Iterator::count).sum::<usize>() as u64,
                 file_bytes: own().map(|it| it.bytes).sum(),
                 fast_reads: reads.fast.count(),
                 slow_reads: reads.slow.count(),
@@ -161,7 +158,7 @@ impl Tier {
     }
 
     fn prediction(&self, histogram: &Histogram, capacity_bytes: u64) -> Prediction {
-        let share = histogram.share(capacity_bytes / EXTENT_BYTES as u64);
+        let share = histogram.share(self.capacity_blocks(capacity_bytes));
         let (fast, slow) = (
             micros(self.meters.fast_mean_ns()),
             micros(self.meters.slow_mean_ns()),

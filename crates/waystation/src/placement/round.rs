@@ -4,21 +4,22 @@
 //! Nothing happens while nothing is read. The heat is halved after a while of reading, so that a new phase of the
 //! load counts within some ten seconds.
 
-use super::extents::{EXTENT_BYTES, Extents};
+use super::blocks::Blocks;
 use super::report::Decision;
-use super::tier::{Offer, Tier, lock};
+use super::slabs::{Room, place_bytes};
+use super::tier::{BLOCK_BYTES, Offer, Tier, lock};
 use crate::directory::LOCK_NAME;
 use crate::error::{Error, Result};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use waystation_planner::heat::{Histogram, sum, takes_over};
 
-/// The heat is halved after so long, if so many reads came, or earlier after so many reads for each slot.
+/// The heat is halved after so long, if so many reads came, or earlier after so many reads for each block that fits.
 const COOL_AFTER: Duration = Duration::from_secs(10);
 const COOL_READS_MIN: u64 = 1_000;
-const COOL_READS_PER_SLOT: u64 = 8;
+const COOL_READS_PER_BLOCK: u64 = 8;
 /// A round chooses this part of the places to be given away next.
 const VICTIMS_SHARE: usize = 8;
 /// So many decisions are remembered.
@@ -41,8 +42,10 @@ pub(super) struct Planner {
     /// What was read since the heat was halved, and when that was.
     warmed: u64,
     cooled_at: Duration,
-    /// What gives its place away next, the coldest last.
-    victims: Vec<(u8, Arc<Extents>, usize)>,
+    /// What gives its place away next, the coldest last, by the size of the place.
+    victims: HashMap<usize, Vec<Placed>>,
+    /// The hottest block that found no place of its size since the last round.
+    refused: HashMap<usize, u8>,
     pub(super) histogram: Histogram,
     pub(super) decisions: VecDeque<Decision>,
     /// Reads of the fast directory, and how long they took, up to the last round.
@@ -52,13 +55,17 @@ pub(super) struct Planner {
     reported_at: Option<Duration>,
 }
 
+/// A block that has a place, and its heat.
+type Placed = (u8, Arc<Blocks>, usize);
+
 impl Planner {
     pub(super) fn new(now: Duration) -> Self {
         Self {
             began: now,
             warmed: 0,
             cooled_at: now,
-            victims: Vec::new(),
+            victims: HashMap::new(),
+            refused: HashMap::new(),
             histogram: Histogram::default(),
             decisions: VecDeque::new(),
             fast_before: (0, 0.0),
@@ -99,7 +106,6 @@ impl Tier {
         drop(ownership.take());
         *ownership = Some(self.storage.lock(&directory.join(LOCK_NAME))?);
         drop(ownership);
-        self.slots.begin(&*self.storage)?;
         let device = |path| self.storage.device_of(path);
         if device(directory).is_some() && device(directory) == device(&self.main) {
             log::warn!(
@@ -107,18 +113,15 @@ impl Tier {
                 directory.display()
             );
         }
-        let slots = self.options.capacity_bytes / EXTENT_BYTES as u64;
-        let room = self.storage.free_bytes(directory)? / EXTENT_BYTES as u64;
-        if room < slots {
+        let capacity = self.options.capacity_bytes;
+        let room = self.storage.free_bytes(directory)?;
+        if room < capacity {
             log::warn!(
-                "the fast directory {} has room for {} of the {} bytes that the database may take",
-                directory.display(),
-                room * EXTENT_BYTES as u64,
-                self.options.capacity_bytes
+                "the fast directory {} has room for {room} of the {capacity} bytes that the database may take",
+                directory.display()
             );
         }
-        lock(&self.free).limit = u32::try_from(slots.min(room)).unwrap_or(u32::MAX);
-        Ok(())
+        self.slabs.begin(&*self.storage, capacity.min(room))
     }
 
     /// Does what there is to do. Returns when to look again without a call.
@@ -126,7 +129,7 @@ impl Tier {
         let now = self.storage.now();
         if let Some(until) = self.health.until(now) {
             self.take_offers();
-            self.clear();
+            self.slabs.clear();
             if now < until {
                 return Some(until);
             }
@@ -139,7 +142,7 @@ impl Tier {
         let mut planner = lock(&self.planner);
         let offers = self.take_offers();
         for offer in offers {
-            if let Err(error) = self.admit(offer, &mut planner) {
+            if let Err(error) = self.admit(&offer, &mut planner) {
                 self.fail(&error.to_string());
                 return self.health.until(now);
             }
@@ -160,71 +163,55 @@ impl Tier {
     pub(crate) fn close(&self) {
         self.write_report();
         self.health.rest_quietly();
-        self.clear();
-        self.slots.end(&*self.storage);
+        self.slabs.clear();
+        self.slabs.end(&*self.storage);
         lock(&self.ownership).take();
     }
 
     /// Gives a place to what a reader brought, if there is one that it deserves.
-    fn admit(&self, offer: Offer, planner: &mut Planner) -> Result<()> {
-        let Offer {
-            extents,
-            index,
-            content,
-        } = offer;
-        let is_known = extents.place(index).is_some() || extents.is_gone();
+    fn admit(&self, offer: &Offer, planner: &mut Planner) -> Result<()> {
+        let (blocks, index) = (&offer.blocks, offer.index);
+        let is_known = blocks.place(index).is_some() || blocks.is_gone();
         // A file system that has no room for more may have none for a change either.
         if is_known || planner.refused_at.is_some() {
             return Ok(());
         }
-        let Some(slot) = self.slot_for(extents.heat(index), planner) else {
+        let size = place_bytes(offer.content.len());
+        let heat = blocks.heat(index);
+        let Some(room) = self.room_for(size, heat, planner) else {
+            let refused = planner.refused.entry(size).or_default();
+            *refused = heat.max(*refused);
             return Ok(());
         };
-        let filled = self.slots.fill(slot, &content);
-        let mut free = lock(&self.free);
-        match filled {
-            Ok(place) if !extents.is_gone() => extents.set_place(index, place),
-            Ok(_) => free.returned.push(slot),
+        let content = (offer.start, &*offer.content);
+        match self.slabs.fill(room, content, (blocks, index)) {
             Err(error) if error.is_out_of_space() => {
-                // What there is stays; the last place never was one.
-                if slot + 1 == free.next {
-                    free.next = slot;
-                } else {
-                    free.returned.push(slot);
-                }
-                free.limit = free.next;
-                drop(free);
+                self.slabs.give_back(room);
+                self.slabs.stop_growing();
                 if planner.refused_at.replace(self.storage.now()).is_none() {
                     log::warn!("the fast directory has less room than it may take: {error}");
                 }
+                Ok(())
             }
-            Err(error) => return Err(error),
+            filled => filled,
         }
-        Ok(())
     }
 
-    /// A slot for an extent of `heat`: a free one, or that of a colder extent.
-    fn slot_for(&self, heat: u8, planner: &mut Planner) -> Option<u32> {
-        if let Some(slot) = lock(&self.free).take() {
-            return Some(slot);
+    /// A place of `size` for a block of `heat`: a free one, or that of a colder block.
+    fn room_for(&self, size: usize, heat: u8, planner: &mut Planner) -> Option<Room> {
+        if let Some(room) = self.slabs.take_room(size) {
+            return Some(room);
         }
-        while let Some((_, extents, index)) = planner.victims.pop() {
-            let present = extents.heat(index);
-            let is_colder = takes_over(heat, present);
-            if !is_colder {
-                // It became hotter since the round, or the newcomer is no better than the coldest.
-                if planner
-                    .victims
-                    .last()
-                    .is_some_and(|(next, ..)| *next < heat)
-                {
-                    continue;
+        let victims = planner.victims.get_mut(&size)?;
+        while let Some((then, blocks, index)) = victims.pop() {
+            if takes_over(heat, blocks.heat(index)) {
+                if let Some(room) = self.slabs.evict(&blocks, index) {
+                    return Some(room);
                 }
+            } else if !takes_over(heat, then) {
+                // The others were no colder than this one.
+                victims.push((then, blocks, index));
                 return None;
-            }
-            let _free = lock(&self.free);
-            if let Some(place) = extents.take_place(index) {
-                return Some(place.slot);
             }
         }
         None
@@ -232,64 +219,89 @@ impl Tier {
 
     /// Looks how hot everything is, and decides what gets a place from now on.
     fn plan(&self, planner: &mut Planner, now: Duration) {
-        let warmed = self.warmed.swap(0, Relaxed);
+        planner.warmed += self.warmed.swap(0, Relaxed);
         let files = self.files();
         let mut histogram = Histogram::default();
-        let mut placed = Vec::new();
-        for extents in &files {
-            for index in 0..extents.count() {
-                let (before, recent) = extents.heats(index);
+        planner.victims.clear();
+        for blocks in &files {
+            for index in blocks.known() {
+                let (before, recent) = blocks.heats(index);
                 histogram.add(before, recent);
-                if extents.place(index).is_some() {
-                    placed.push((sum(before, recent), Arc::clone(extents), index));
+                if let Some(place) = blocks.place(index) {
+                    let placed = (sum(before, recent), Arc::clone(blocks), index);
+                    let size = self.slabs.bytes_of(place);
+                    planner.victims.entry(size).or_default().push(placed);
                 }
             }
         }
-        let capacity = self.capacity(planner, now);
-        let has_free = lock(&self.free).used() < capacity;
-        let threshold = if has_free {
+        planner.victims.values_mut().for_each(keep_coldest);
+        self.look_for_room(planner, now);
+        let capacity = self.capacity_blocks(self.slabs.limit_bytes());
+        let threshold = if self.slabs.has_free() {
             FREE_THRESHOLD
         } else {
-            histogram.threshold(u64::from(capacity))
+            histogram.threshold(capacity)
         };
         self.threshold.store(threshold, Relaxed);
-        planner.victims = coldest(placed);
-        planner.warmed += warmed;
         planner.note(histogram);
+        self.convert_one(planner);
         self.note_decision(planner, now, threshold);
         self.meters.look();
         self.look_whether_slow(planner);
         let waited = now.saturating_sub(planner.cooled_at) >= COOL_AFTER;
-        let enough = u64::from(capacity) * COOL_READS_PER_SLOT;
+        let enough = capacity * COOL_READS_PER_BLOCK;
         if planner.warmed >= COOL_READS_MIN && (waited || planner.warmed >= enough) {
-            for extents in &files {
-                extents.cool();
+            for blocks in &files {
+                blocks.cool();
             }
+            let victims = planner.victims.values_mut().flatten();
+            victims.for_each(|placed| placed.0 /= 2);
             (planner.warmed, planner.cooled_at) = (0, now);
         }
     }
 
-    /// How many slots there are: fewer while the directory has no room for more.
-    fn capacity(&self, planner: &mut Planner, now: Duration) -> u32 {
-        let mut free = lock(&self.free);
-        let is_over = |at| now.saturating_sub(at) >= ROOM_PAUSE;
+    /// Gives a slab of cold blocks to another size, whose blocks are hotter and found no place.
+    fn convert_one(&self, planner: &mut Planner) {
+        let refused = std::mem::take(&mut planner.refused);
+        let Some((size, heat)) = refused.into_iter().max_by_key(|(_, heat)| *heat) else {
+            return;
+        };
+        let others = planner.victims.iter().filter(|(other, _)| **other != size);
+        let hottest = others.filter_map(|(other, victims)| Some((*other, victims.first()?.0)));
+        let Some((coldest, present)) = hottest.min_by_key(|(_, heat)| *heat) else {
+            return;
+        };
+        if takes_over(heat, present)
+            && let Some((_, blocks, index)) = planner.victims.get(&coldest).and_then(|it| it.last())
+        {
+            self.slabs.convert((blocks, *index), size);
+        }
+    }
+
+    /// About how many blocks `bytes` have room for: as the ones that have places, or blocks of tables.
+    pub(super) fn capacity_blocks(&self, bytes: u64) -> u64 {
+        let (placed, placed_bytes) = self.slabs.placed();
+        let mean = placed_bytes.checked_div(placed).unwrap_or(BLOCK_BYTES);
+        bytes / mean.max(1)
+    }
+
+    /// Tries for more room in a directory that had none a while ago.
+    fn look_for_room(&self, planner: &mut Planner, now: Duration) {
+        let is_over = |at: Duration| now.saturating_sub(at) >= ROOM_PAUSE;
         if planner.refused_at.is_some_and(is_over) {
             planner.refused_at = None;
-            let slots = self.options.capacity_bytes / EXTENT_BYTES as u64;
-            free.limit = u32::try_from(slots).unwrap_or(u32::MAX);
+            self.slabs.set_limit(self.options.capacity_bytes);
         }
-        free.limit
     }
 
     fn note_decision(&self, planner: &mut Planner, now: Duration, threshold: u8) {
-        let free = lock(&self.free);
-        let (used, limit) = (u64::from(free.used()), u64::from(free.limit));
-        drop(free);
-        let share = planner.histogram.share(limit);
+        let (_, placed_bytes) = self.slabs.placed();
+        let limit = self.slabs.limit_bytes();
+        let share = planner.histogram.share(self.capacity_blocks(limit));
         let last = planner.decisions.back();
         let is_news = last.is_none_or(|last| {
-            let before = last.placed_bytes / EXTENT_BYTES as u64;
-            last.threshold != threshold || used.abs_diff(before) > limit / TOLD_SHARE
+            let moved = placed_bytes.abs_diff(last.placed_bytes) > limit / TOLD_SHARE;
+            last.threshold != threshold || moved
         });
         if !is_news {
             return;
@@ -300,8 +312,8 @@ impl Tier {
         planner.decisions.push_back(Decision {
             seconds: now.saturating_sub(planner.began).as_secs_f64(),
             threshold,
-            warm_bytes: planner.histogram.warm() * EXTENT_BYTES as u64,
-            placed_bytes: used * EXTENT_BYTES as u64,
+            warm_blocks: planner.histogram.warm(),
+            placed_bytes,
             expected_share: share,
         });
     }
@@ -329,15 +341,14 @@ impl Tier {
     }
 }
 
-/// The coldest of `placed`, the very coldest last.
-fn coldest(mut placed: Vec<(u8, Arc<Extents>, usize)>) -> Vec<(u8, Arc<Extents>, usize)> {
+/// Leaves the coldest of `placed`, the very coldest last.
+fn keep_coldest(placed: &mut Vec<Placed>) {
     let count = placed.len().div_ceil(VICTIMS_SHARE);
     if count < placed.len() {
         placed.select_nth_unstable_by_key(count, |(heat, ..)| *heat);
         placed.truncate(count);
     }
     placed.sort_unstable_by_key(|(heat, ..)| std::cmp::Reverse(*heat));
-    placed
 }
 
 #[expect(

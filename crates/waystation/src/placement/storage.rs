@@ -50,10 +50,10 @@ impl Storage for Tiered {
         let Some(area) = self.area_of(path) else {
             return Ok(main);
         };
-        let extents = self.tier.register(path, area, main.size()?);
+        let blocks = self.tier.register(path, area, main.size()?);
         Ok(Arc::new(TieredFile {
             main,
-            extents,
+            blocks,
             tier: Arc::clone(&self.tier),
         }))
     }

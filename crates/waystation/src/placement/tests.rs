@@ -1,7 +1,6 @@
 //! A database whose main directory is slow, with a fast one that works, fails, lies, fills up and goes away.
 
 use super::FastTier;
-use super::extents::EXTENT_BYTES;
 use crate::options::Compression;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::forward::forward;
@@ -265,12 +264,12 @@ fn a_copy_that_is_not_what_was_written_is_not_read() {
     // What is written to the fast directory goes elsewhere, or nowhere.
     rules.add(
         Rule::new(Operation::Write, Fault::Misdirect(0))
-            .on("SLOTS")
+            .on("SLABS")
             .times(4),
     );
     rules.add(
         Rule::new(Operation::Write, Fault::Lie)
-            .on("SLOTS")
+            .on("SLABS")
             .after(4)
             .times(8),
     );
@@ -324,12 +323,13 @@ fn a_full_fast_directory_keeps_what_it_has() {
     let db = filled(&storage, 1 << 20);
     rules.add(
         Rule::new(Operation::Write, Fault::Fail(Refusal::NoSpace))
-            .on("SLOTS")
+            .on("SLABS")
             .after(5),
     );
     read_until(&db, 0..800, |stats| tables(stats).fast_reads > 1_000);
     let stats = placement(&db);
-    assert_eq!(stats.usable_bytes, 5 * EXTENT_BYTES as u64, "{stats:#?}");
+    assert_eq!(stats.usable_bytes, 64 << 10, "{stats:#?}");
+    assert_eq!(stats.placed_blocks, 5, "{stats:#?}");
     assert_eq!(stats.failure, None);
     check(&db, 0..KEYS);
 }
@@ -390,4 +390,68 @@ fn settings_that_make_no_sense_are_refused() {
     assert!(matches!(error, Error::Locked { .. }), "{error}");
     first.close().unwrap();
     open(FastTier::new(FAST, 1 << 20)).unwrap().close().unwrap();
+}
+
+#[test]
+fn readers_beside_each_other_see_nothing_else_than_was_written() {
+    let (_, storage, _) = machine(14);
+    let db = filled(&storage, 1 << 20);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u32 {
+            let db = &db;
+            scope.spawn(move || {
+                for round in 0..6 {
+                    // Each round has another half that is hot, so that places change hands all the time.
+                    let first = (thread * 700 + round * 1_300) % (KEYS / 2);
+                    for _ in 0..4 {
+                        check(db, (first..first + KEYS / 2).step_by(8));
+                    }
+                }
+            });
+        }
+        // Tables come and go meanwhile.
+        for number in 0..KEYS {
+            db.put(&key(number), &value(number)).unwrap();
+        }
+        db.flush().unwrap();
+        db.compact_range(Bound::Unbounded, Bound::Unbounded)
+            .unwrap();
+    });
+    let stats = placement(&db);
+    assert!(tables(&stats).fast_reads > 0, "{stats:#?}");
+    assert_eq!((stats.damaged, stats.failure), (0, None));
+    assert!(stats.placed_bytes <= stats.capacity_bytes);
+}
+
+#[test]
+fn blocks_of_another_size_get_the_room_of_cold_ones() {
+    let (_, storage, _) = machine(15);
+    let db = filled(&storage, 1 << 20);
+    // Values of their own size, longer than a block.
+    let long = |number: u32| vec![number as u8; 9_000];
+    for number in 0..200 {
+        db.put(&[b"long-", &key(number)[..]].concat(), &long(number))
+            .unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_range(Bound::Unbounded, Bound::Unbounded)
+        .unwrap();
+    read_until(&db, 0..2_500, |stats| {
+        stats.placed_bytes + (32 << 10) > stats.usable_bytes
+    });
+    let mut before = placement(&db);
+    for _ in 0..2_000 {
+        for number in 0..60 {
+            let found = db.get(&[b"long-", &key(number)[..]].concat()).unwrap();
+            assert_eq!(found, Some(long(number)));
+        }
+        let now = placement(&db);
+        let fast = tables(&now).fast_reads - tables(&before).fast_reads;
+        if fast > 50 {
+            return;
+        }
+        before = now;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("the long blocks find no room: {before:#?}");
 }

@@ -1,15 +1,14 @@
 //! The fast tier of a database: what its readers and its background share.
 
-use super::extents::{EXTENT_BYTES, Extents, Place};
+use super::blocks::Blocks;
 use super::health::Health;
 use super::meters::Meters;
 use super::options::FastTier;
 use super::round::{FREE_THRESHOLD, Planner};
-use super::slots::Slots;
+use super::slabs::{BLOCK_BYTES_MAX, Slabs};
 use crate::error::Result;
-use crate::storage::{Area, DirectoryLock, File, Storage};
+use crate::storage::{Area, DirectoryLock, Storage};
 use std::collections::HashMap;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{
     AtomicU8, AtomicU64, AtomicUsize,
@@ -17,44 +16,21 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Extents that wait to be written; a reader that brings another one keeps it for itself.
+/// Blocks that wait to be written; a reader that brings another one keeps it for itself.
 const OFFERS_MAX: usize = 256;
-/// A round of planning comes after so many reads, or a sixteenth as many as there are slots.
+/// A round of planning comes after so many reads, or a sixteenth as many as there may be blocks.
 const ROUND_READS_MIN: u64 = 256;
 const ROUND_SHARE: u64 = 16;
+/// A block of a table is about this long.
+pub(super) const BLOCK_BYTES: u64 = 4 << 10;
 
-/// An extent that is hot enough, with its content.
+/// A block that is hot enough, with its content.
 pub(super) struct Offer {
-    pub(super) extents: Arc<Extents>,
+    pub(super) blocks: Arc<Blocks>,
     pub(super) index: usize,
+    /// Where it begins in its file.
+    pub(super) start: u64,
     pub(super) content: Vec<u8>,
-}
-
-/// Which slots no extent has.
-#[derive(Debug, Default)]
-pub(super) struct Free {
-    pub(super) returned: Vec<u32>,
-    /// From here on none was ever used.
-    pub(super) next: u32,
-    /// There are so many.
-    pub(super) limit: u32,
-}
-
-impl Free {
-    pub(super) fn take(&mut self) -> Option<u32> {
-        if let Some(slot) = self.returned.pop() {
-            return Some(slot);
-        }
-        (self.next < self.limit).then(|| {
-            self.next += 1;
-            self.next - 1
-        })
-    }
-
-    /// How many extents have a place.
-    pub(super) fn used(&self) -> u32 {
-        self.next - u32::try_from(self.returned.len()).unwrap_or(self.next)
-    }
 }
 
 /// See the module.
@@ -63,18 +39,17 @@ pub(crate) struct Tier {
     pub(super) options: FastTier,
     /// The database's directory.
     pub(super) main: PathBuf,
-    pub(super) slots: Slots,
-    pub(super) free: Mutex<Free>,
+    pub(super) slabs: Slabs,
     pub(super) health: Health,
     pub(super) meters: Meters,
-    /// An extent of this heat, or hotter, is brought when it is read.
+    /// A block of this heat, or hotter, is brought when it is read.
     pub(super) threshold: AtomicU8,
-    files: Mutex<HashMap<PathBuf, Arc<Extents>>>,
+    files: Mutex<HashMap<PathBuf, Arc<Blocks>>>,
     offers: Mutex<Vec<Offer>>,
     /// Heat added since the last round.
     pub(super) warmed: AtomicU64,
     pub(super) damaged: AtomicU64,
-    round_reads: AtomicU64,
+    round_reads: u64,
     offered: AtomicUsize,
     call: OnceLock<Box<dyn Fn() + Send + Sync>>,
     pub(super) planner: Mutex<Planner>,
@@ -95,14 +70,12 @@ impl Tier {
         options: &FastTier,
     ) -> Result<Arc<Self>> {
         options.check_beside(main)?;
-        let count = options.capacity_bytes / EXTENT_BYTES as u64;
-        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let count = options.capacity_bytes / BLOCK_BYTES;
         let tier = Self {
             storage: Arc::clone(storage),
             options: options.clone(),
             main: main.to_owned(),
-            slots: Slots::new(&options.directory, count),
-            free: Mutex::default(),
+            slabs: Slabs::new(&options.directory, options.capacity_bytes),
             health: Health::default(),
             meters: Meters::default(),
             threshold: AtomicU8::new(FREE_THRESHOLD),
@@ -110,7 +83,7 @@ impl Tier {
             offers: Mutex::default(),
             warmed: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
-            round_reads: AtomicU64::new(ROUND_READS_MIN.max(u64::from(count) / ROUND_SHARE)),
+            round_reads: ROUND_READS_MIN.max(count / ROUND_SHARE),
             offered: AtomicUsize::new(0),
             call: OnceLock::new(),
             planner: Mutex::new(Planner::new(storage.now())),
@@ -125,19 +98,19 @@ impl Tier {
         let _ = self.call.set(Box::new(call));
     }
 
-    /// The extents of the file `path`, which is `bytes` long: those known, or new ones.
-    pub(super) fn register(&self, path: &Path, area: Area, bytes: u64) -> Arc<Extents> {
+    /// The blocks of the file `path`, which is `bytes` long: those known, or new ones.
+    pub(super) fn register(&self, path: &Path, area: Area, bytes: u64) -> Arc<Blocks> {
         let mut files = lock(&self.files);
         if let Some(known) = files.get(path)
             && known.bytes == bytes
         {
             return Arc::clone(known);
         }
-        let made = Arc::new(Extents::of(area, bytes));
+        let made = Arc::new(Blocks::of(area, bytes));
         let replaced = files.insert(path.to_owned(), Arc::clone(&made));
         drop(files);
         if let Some(old) = replaced {
-            self.release(&old);
+            self.slabs.release(&old);
         }
         made
     }
@@ -145,85 +118,37 @@ impl Tier {
     /// Forgets the file `path`, which is about to go or to change, and gives its places back.
     pub(super) fn forget(&self, path: &Path) {
         let known = lock(&self.files).remove(path);
-        if let Some(extents) = known {
-            self.release(&extents);
+        if let Some(blocks) = known {
+            self.slabs.release(&blocks);
         }
-    }
-
-    fn release(&self, extents: &Extents) {
-        let mut free = lock(&self.free);
-        extents.set_gone();
-        for index in 0..extents.count() {
-            free.returned
-                .extend(extents.take_place(index).map(|it| it.slot));
-        }
-    }
-
-    /// Takes all places away, so that nothing is read from the fast directory any more.
-    pub(super) fn clear(&self) {
-        let files = self.files();
-        let mut free = lock(&self.free);
-        for extents in &files {
-            for index in 0..extents.count() {
-                extents.take_place(index);
-            }
-        }
-        *free = Free::default();
     }
 
     /// All files that were read.
-    pub(super) fn files(&self) -> Vec<Arc<Extents>> {
+    pub(super) fn files(&self) -> Vec<Arc<Blocks>> {
         lock(&self.files).values().cloned().collect()
     }
 
-    /// Reads `buffer` from the copies, if all its extents have one. `false`: the main file has to be read.
-    pub(super) fn read(&self, extents: &Extents, buffer: &mut [u8], offset: u64) -> bool {
-        let around = extents.around(offset, buffer.len());
-        let mut index = around.start;
-        let places: Option<Vec<Place>> = around.map(|it| extents.place(it)).collect();
-        let Some(places) = places else {
-            return false;
-        };
-        // Extents that were brought together often lie side by side.
-        let runs = places.chunk_by(|one, next| next.slot == one.slot.wrapping_add(1));
-        for run in runs {
-            if !self.read_run(extents, (index, run), buffer, offset) {
-                return false;
-            }
-            index += run.len();
-        }
-        true
-    }
-
-    /// Reads the part of `buffer`, which begins at `offset` of the file, that lies in some extents from `index` on, whose
-    /// slots are side by side.
-    fn read_run(
+    /// Reads `buffer`, which is block `index` and begins at `offset`, from its copy. `false`: the main file has to be read.
+    pub(super) fn read(
         &self,
-        extents: &Extents,
-        (index, run): (usize, &[Place]),
+        (blocks, index): (&Blocks, usize),
         buffer: &mut [u8],
         offset: u64,
     ) -> bool {
-        let indexes = index..index + run.len();
-        let start = (index * EXTENT_BYTES) as u64;
-        let length: usize = indexes.clone().map(|it| extents.length_of(it)).sum();
-        let from = offset.max(start);
-        let until = (offset + buffer.len() as u64).min(start + length as u64);
-        let chunk = &mut buffer[(from - offset) as usize..(until - offset) as usize];
-        let outcome = self
-            .slots
-            .read(run, ((from - start) as usize, length), chunk);
-        let mut known = indexes.clone().zip(run);
-        if !known.all(|(it, place)| extents.place(it) == Some(*place)) {
-            // Other extents may have the slots by now.
+        let Some(place) = blocks.place(index).filter(|_| self.health.is_good()) else {
+            return false;
+        };
+        let outcome = self.slabs.read(place, buffer, offset);
+        if blocks.place(index) != Some(place) {
+            // Another block may have it by now.
             return false;
         }
         match outcome {
-            Ok(true) => true,
-            Ok(false) => {
-                for index in indexes {
-                    self.drop_damaged(extents, index);
-                }
+            Ok(Some(true)) => true,
+            // Of two blocks that begin side by side the other one has a copy.
+            Ok(None) => false,
+            Ok(Some(false)) => {
+                self.drop_damaged(blocks, index);
                 false
             }
             Err(error) => {
@@ -233,11 +158,10 @@ impl Tier {
         }
     }
 
-    /// The copy is not what was written: its slot is not used again.
+    /// The copy is not what was written: its place is not used again.
     #[cold]
-    fn drop_damaged(&self, extents: &Extents, index: usize) {
-        let _free = lock(&self.free);
-        if extents.take_place(index).is_some() && self.damaged.fetch_add(1, Relaxed) == 0 {
+    fn drop_damaged(&self, blocks: &Blocks, index: usize) {
+        if self.slabs.evict(blocks, index).is_some() && self.damaged.fetch_add(1, Relaxed) == 0 {
             let directory = self.options.directory.display();
             log::warn!("the fast directory {directory} gave wrong bytes; the main one was read");
         }
@@ -250,66 +174,36 @@ impl Tier {
         self.wake();
     }
 
-    /// Notes that the extents in `around` were read slowly, or would have been.
-    pub(super) fn warm(&self, extents: &Extents, around: Range<usize>) {
-        around.for_each(|index| extents.warm(index));
+    /// Notes that block `index` was read slowly, or would have been.
+    pub(super) fn warm(&self, blocks: &Blocks, index: usize) {
+        blocks.warm(index);
         let warmed = self.warmed.fetch_add(1, Relaxed) + 1;
-        if warmed == self.round_reads.load(Relaxed) {
+        if warmed == self.round_reads {
             self.wake();
         }
     }
 
     /// Whether it is time to plan.
     pub(super) fn is_round_due(&self) -> bool {
-        self.warmed.load(Relaxed) >= self.round_reads.load(Relaxed)
+        self.warmed.load(Relaxed) >= self.round_reads
     }
 
-    /// Whether a reader that has to go to the main file for the extents in `around` is to bring them whole.
-    pub(super) fn wants(&self, extents: &Extents, around: Range<usize>) -> bool {
-        let threshold = self.threshold.load(Relaxed);
-        // The read that is about to come counts, too.
-        let is_hot = |index| extents.heat(index) + 1 >= threshold && extents.place(index).is_none();
-        self.health.is_good()
-            && around.into_iter().any(is_hot)
-            && self.offered.load(Relaxed) < OFFERS_MAX
-            && !extents.is_gone()
-    }
-
-    /// Reads the extents in `around` whole from the main file, hands out the part at `offset`, and offers them to the
-    /// background. Returns how many bytes of `buffer` there are.
-    pub(super) fn bring(
-        &self,
-        (main, extents): (&dyn File, &Arc<Extents>),
-        around: Range<usize>,
-        buffer: &mut [u8],
-        offset: u64,
-    ) -> Result<usize> {
-        let start = (around.start * EXTENT_BYTES) as u64;
-        let lengths = around.clone().map(|index| extents.length_of(index));
-        let mut whole = vec![0; lengths.sum()];
-        let read = main.read_at(&mut whole, start)?;
-        let lead = (offset - start) as usize;
-        let there = read.saturating_sub(lead).min(buffer.len());
-        buffer[..there].copy_from_slice(&whole[lead..lead + there]);
-        if read == whole.len() {
-            for (index, content) in around.zip(whole.chunks(EXTENT_BYTES)) {
-                if extents.place(index).is_none() {
-                    self.offer(extents, index, content);
-                }
-            }
+    /// Offers block `index`, which begins at `start` and was read slowly, to the background, if it is hot enough.
+    pub(super) fn offer(&self, (blocks, index): (&Arc<Blocks>, usize), start: u64, content: &[u8]) {
+        let is_hot = blocks.heat(index) >= self.threshold.load(Relaxed);
+        let is_useful = is_hot && self.health.is_good() && blocks.place(index).is_none();
+        let fits = content.len() <= BLOCK_BYTES_MAX && !blocks.is_gone();
+        if !is_useful || !fits || self.offered.load(Relaxed) >= OFFERS_MAX {
+            return;
         }
-        Ok(there)
-    }
-
-    fn offer(&self, extents: &Arc<Extents>, index: usize, content: &[u8]) {
+        let offer = Offer {
+            blocks: Arc::clone(blocks),
+            index,
+            start,
+            content: content.to_vec(),
+        };
         let mut offers = lock(&self.offers);
-        if offers.len() < OFFERS_MAX {
-            offers.push(Offer {
-                extents: Arc::clone(extents),
-                index,
-                content: content.to_vec(),
-            });
-        }
+        offers.push(offer);
         let count = offers.len();
         drop(offers);
         if self.offered.swap(count, SeqCst) == 0 {
