@@ -77,6 +77,44 @@ fn what_is_scanned_imports_into_the_same_database() {
 }
 
 #[test]
+fn placement_shows_what_a_fast_directory_holds() {
+    let shell = Shell::new();
+    shell.ok(&["put", "plain", "a", "1"]);
+    let none = shell.fails(3, &["placement", "plain"]);
+    assert!(none.contains("no database with a fast directory"), "{none}");
+    let fast = waystation::FastTier::new(shell.path("fast"), 8 << 20);
+    let options = waystation::Options {
+        fast: Some(fast),
+        ..waystation::Options::default()
+    };
+    let db = waystation::Db::open(shell.path("db"), options).unwrap();
+    db.put(b"a", b"1").unwrap();
+    db.flush().unwrap();
+    db.get(b"a").unwrap();
+    db.close().unwrap();
+    let said = shell.ok(&["placement", "db"]);
+    for part in [
+        "in use",
+        "slow reads",
+        "seconds/1000 reads",
+        "tables",
+        "spill",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&shell.ok(&["--json", "placement", "db"])).unwrap();
+    assert_eq!(json["capacity_bytes"], 8 << 20);
+    // The report is one more file that the tools know.
+    assert!(shell.ok(&["check", "db"]).starts_with("sound: "));
+    let report = shell.path("db/PLACEMENT");
+    let damaged = fs::read_to_string(&report).unwrap().replacen('8', "9", 1);
+    fs::write(&report, damaged).unwrap();
+    let told = shell.fails(4, &["placement", "db"]);
+    assert!(told.contains("checksum"), "{told}");
+}
+
+#[test]
 fn stats_check_find_and_dump_show_what_is_in_the_files() {
     let shell = Shell::new();
     let lines: String = (0..20_000)

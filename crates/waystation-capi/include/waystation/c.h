@@ -60,6 +60,13 @@ waystation_code_t waystation_delete_range(
 /* Goes to the last key at or before `key`. */
 void waystation_iter_seek_for_prev(leveldb_iterator_t* iterator, const char* key, size_t keylen);
 
+/* ---- Files ---- */
+
+/* Keeps copies of what is read most in a directory on a faster device, up to `capacity` bytes; at least 1 MiB. Nothing lies
+ * there alone. Opening checks both values. */
+void waystation_options_set_fast_directory(
+    leveldb_options_t* options, const char* directory, uint64_t capacity);
+
 /* ---- Devices ---- */
 
 /* Which part of a key names its device: "until/3a" for what is before the first ':', "fixed/8" for eight bytes. The

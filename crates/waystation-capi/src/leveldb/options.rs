@@ -9,7 +9,7 @@ use crate::status::Failure;
 use std::ffi::c_int;
 use std::ptr::null;
 use std::time::Duration;
-use waystation::{Compression, DeviceOptions, Durability, Extractor, Options, Snapshot};
+use waystation::{Compression, DeviceOptions, Durability, Extractor, FastTier, Options, Snapshot};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -29,6 +29,11 @@ pub struct leveldb_options_t {
 }
 
 impl leveldb_options_t {
+    /// Has copies kept in a directory on a faster device.
+    pub(crate) fn set_fast(&mut self, fast: FastTier) {
+        self.engine.fast = Some(fast);
+    }
+
     /// What the engine is opened with.
     pub(crate) fn to_engine(&self) -> Result<Options, Failure> {
         let mut options = self.engine.clone();

@@ -7,9 +7,9 @@ use crate::status::{Failure, value_or_tell};
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
-use waystation::Compression;
 use waystation::repair::{Resurrection, repair};
 use waystation::storage::{OsStorage, Storage};
+use waystation::{Compression, FastTier};
 
 /// Closes a database and tells how that went. The handle is gone in any case.
 #[unsafe(no_mangle)]
@@ -138,5 +138,18 @@ pub unsafe extern "C" fn waystation_stats_json(
     unsafe {
         let stats = json(&(*db).db.stats());
         value_or_tell(stats, errptr).map_or(null_mut(), |stats| copy_text(&stats))
+    }
+}
+
+/// Has copies of what is read most kept in a directory on a faster device, up to so many bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn waystation_options_set_fast_directory(
+    options: *mut leveldb_options_t,
+    directory: *const c_char,
+    capacity: u64,
+) {
+    // SAFETY: the handle is live, the name is as the header demands.
+    unsafe {
+        (*options).set_fast(FastTier::new(path(directory), capacity));
     }
 }

@@ -304,9 +304,31 @@ static void repairs(const char* root, leveldb_writeoptions_t* write, leveldb_rea
   leveldb_options_destroy(options);
 }
 
+/* A directory on a faster device. */
+static void fast_directory(const char* directory) {
+  char name[4096], fast[4096];
+  snprintf(name, sizeof name, "%s/tiered", directory);
+  snprintf(fast, sizeof fast, "%s/fast", directory);
+  leveldb_options_t* options = leveldb_options_create();
+  leveldb_options_set_create_if_missing(options, 1);
+  waystation_options_set_fast_directory(options, fast, 1);
+  EXPECT(leveldb_open(options, name, &error) == NULL);
+  EXPECT(error != NULL && strstr(error, "fast directory") != NULL);
+  forget_error();
+  waystation_options_set_fast_directory(options, fast, 1 << 20);
+  leveldb_t* db = leveldb_open(options, name, &error);
+  EXPECT(db != NULL);
+  char* stats = waystation_stats_json(db, &error);
+  EXPECT(stats != NULL && strstr(stats, "\"capacity_bytes\":1048576") != NULL);
+  leveldb_free(stats);
+  leveldb_close(db);
+  leveldb_options_destroy(options);
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   unwritable();
+  fast_directory(argv[1]);
   other_orders(argv[1]);
   char name[4096], copy[4096], plain[4096];
   snprintf(name, sizeof name, "%s/db", argv[1]);

@@ -3,7 +3,7 @@
 
 use super::{process, status};
 use crate::app::App;
-use waystation::Stats;
+use waystation::{AreaPlacement, PlacementStats, Stats};
 use waystation_documents::database::DatabaseInfo;
 use waystation_readings::{Exposition, Kind, Readings};
 
@@ -314,6 +314,7 @@ fn of_database(app: &App, readings: &Readings, out: &mut Exposition) {
     }
     of_tree(database, &stats, out);
     of_storage(database, &stats, out);
+    of_fast(database, stats.placement.as_ref(), out);
 }
 
 /// A database that was deleted meanwhile, or has a shard on a drive that does not answer, is left out: the others count.
@@ -390,5 +391,38 @@ fn of_storage(database: (&str, &str), stats: &Stats, out: &mut Exposition) {
             "Memory of a database, by what takes it.",
         );
         out.add(figure, &[database, ("part", part)], bytes as f64);
+    }
+}
+
+/// The fast directory; all is zero without one.
+fn of_fast(database: (&str, &str), placement: Option<&PlacementStats>, out: &mut Exposition) {
+    let placed = (
+        "waystation_fast_placed_bytes",
+        Kind::Gauge,
+        "Copies in the fast directory.",
+    );
+    let bytes = placement.map_or(0, |it| it.placed_bytes);
+    out.add(placed, &[database], bytes as f64);
+    let areas = placement.map_or(&[][..], |it| &it.areas);
+    let sum = |of: fn(&AreaPlacement) -> f64| areas.iter().map(of).sum::<f64>();
+    let figures = [
+        (
+            "waystation_fast_reads_total",
+            "Reads that the fast directory served.",
+            sum(|it| it.fast_reads as f64),
+        ),
+        (
+            "waystation_fast_slow_reads_total",
+            "Reads that the device of the main directory served, beside a fast one.",
+            sum(|it| it.slow_reads as f64),
+        ),
+        (
+            "waystation_fast_saved_seconds_total",
+            "Time that the fast directory has saved readers.",
+            sum(|it| it.saved_seconds),
+        ),
+    ];
+    for (name, help, value) in figures {
+        out.add((name, Kind::Counter, help), &[database], value);
     }
 }

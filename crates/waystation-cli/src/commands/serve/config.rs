@@ -197,6 +197,8 @@ pub(super) struct Database {
     pub(super) cache_bytes: Option<Bytes>,
     pub(super) ring_bytes: Option<Bytes>,
     pub(super) deletion_deadline: Option<Span>,
+    pub(super) fast_directory: Option<PathBuf>,
+    pub(super) fast_bytes: Option<Bytes>,
 }
 
 impl Database {
@@ -215,6 +217,8 @@ impl Database {
             cache_bytes: None,
             ring_bytes: None,
             deletion_deadline: None,
+            fast_directory: None,
+            fast_bytes: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::commands::require_path;
 use crate::failure::{Failure, USAGE};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use waystation::{Db, DeviceOptions, Extractor, Options, Resources};
+use waystation::{Db, DeviceOptions, Extractor, FastTier, Options, Resources};
 use waystation_access::{LiveUsers, User, Users};
 use waystation_redis::Live;
 
@@ -287,6 +287,24 @@ fn cache_bytes_of_each(databases: usize) -> usize {
     Options::default().cache_bytes * CACHE_FACTOR / databases.max(1)
 }
 
+/// The fast directory of a database, which has a directory of its own below it.
+fn fast_tier(database: &Database) -> Result<Option<FastTier>, Failure> {
+    match (&database.fast_directory, database.fast_bytes) {
+        (None, None) => Ok(None),
+        (Some(directory), Some(bytes)) => {
+            let directory = directory.join(&database.name);
+            Ok(Some(FastTier::new(directory, bytes.0)))
+        }
+        _ => {
+            let name = &database.name;
+            let reason = format!(
+                "database {name}: `fast_directory` and `fast_bytes` go together: say where, and how much"
+            );
+            Err(Failure::new(USAGE, reason))
+        }
+    }
+}
+
 /// How a database is to be opened; `cache_bytes` is for one that says nothing of its cache. One that exists keeps the
 /// extractor that it was made with, if no other is named.
 fn planned(
@@ -327,6 +345,7 @@ fn planned(
         cache_bytes: database.cache_bytes.map_or(cache_bytes, Bytes::size),
         ring_bytes: database.ring_bytes.map_or(plain.ring_bytes, Bytes::size),
         deletion_deadline: database.deletion_deadline.map(|it| it.0),
+        fast: fast_tier(database)?,
         resources: resources.cloned(),
         ..plain
     };
