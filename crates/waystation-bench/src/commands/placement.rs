@@ -3,14 +3,16 @@
 use super::progress_bar;
 use crate::cli::PlacementArgs;
 use crate::engines::{EngineKind, ExecutorSettings, OpenSettings};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::place::Place;
 use crate::protocol::{Command, Reply};
 use crate::report::Report;
 use crate::session::Worker;
-use crate::tiers::{PlacementRun, Policy, Rig, TierSettings, rows, table};
+use crate::tiers::{PlacementRun, Policy, Rig, TierSettings, predictions, rows, table};
 use crate::workload::{YcsbFigures, YcsbLoad, YcsbPhase, YcsbWorkload};
+use waystation::PlacementStats;
+use waystation::storage::OsStorage;
 
 /// Memtables and cache of all engines: the process has little memory.
 const MEMTABLE_BYTES: usize = 8 << 20;
@@ -50,9 +52,15 @@ pub(crate) fn placement(args: &PlacementArgs) -> Result<()> {
                         ops_per_s: figures.common.ops_per_s,
                         p99_us: figures.common.p99_us,
                         round,
+                        placement: None,
                     });
                 },
             )?;
+            if policy == Policy::Own
+                && let Some(last) = runs.last_mut()
+            {
+                last.placement = told(&rig)?;
+            }
         }
     }
     bar.finish_and_clear();
@@ -64,7 +72,12 @@ pub(crate) fn placement(args: &PlacementArgs) -> Result<()> {
     };
     let json = args.common.json.as_deref();
     if json.is_none_or(|path| path.as_os_str() != "-") {
-        println!("{}\n{}", report.machine.summary(), table(&report.rows));
+        println!(
+            "{}\n{}\n{}",
+            report.machine.summary(),
+            table(&report.rows),
+            predictions(&report.runs)
+        );
     }
     json.map_or(Ok(()), |path| report.write_json(path))
 }
@@ -122,6 +135,13 @@ fn run(
         on_figures(workload.name(), figures.common.seconds, &figures);
     }
     worker.quit()
+}
+
+/// What the database said of its fast directory when it was closed.
+fn told(rig: &Rig) -> Result<Option<PlacementStats>> {
+    let directory = rig.slow().join("db");
+    PlacementStats::read(&*OsStorage::new(), &directory)
+        .map_err(|error| Error::engine("waystation", "read the report of", error))
 }
 
 fn ask(worker: &mut Worker, phase: YcsbPhase, load: YcsbLoad) -> Result<YcsbFigures> {

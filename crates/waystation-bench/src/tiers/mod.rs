@@ -27,7 +27,7 @@ mod rows;
 pub(crate) use cache::LruCache;
 pub(crate) use fixed::FixedTier;
 pub(crate) use rig::{Rig, RigSettings, Throttle};
-pub(crate) use rows::{PlacementRun, rows, table};
+pub(crate) use rows::{PlacementRun, predictions, rows, table};
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};

@@ -5,6 +5,7 @@ use crate::engines::EngineKind;
 use crate::stats::median_index;
 use serde::Serialize;
 use std::fmt::Write;
+use waystation::{AreaPlacement, PlacementStats};
 
 /// One load under one policy, once.
 #[derive(Debug, Clone, Serialize)]
@@ -20,6 +21,9 @@ pub(crate) struct PlacementRun {
     pub(crate) ops_per_s: f64,
     pub(crate) p99_us: f64,
     pub(crate) round: u32,
+    /// What the engine said of its own choice after the last load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) placement: Option<PlacementStats>,
 }
 
 /// The median run of a load, a policy and a capacity.
@@ -95,6 +99,32 @@ pub(crate) fn table(rows: &[PlacementRow]) -> String {
     text
 }
 
+/// Which share of reads the fast device served, and which share the engine predicts for other capacities.
+pub(crate) fn predictions(runs: &[PlacementRun]) -> String {
+    let mut text = String::new();
+    for run in runs {
+        let Some(stats) = &run.placement else {
+            continue;
+        };
+        let sum = |of: fn(&AreaPlacement) -> u64| stats.areas.iter().map(of).sum::<u64>();
+        let (fast, slow) = (sum(|it| it.fast_reads), sum(|it| it.slow_reads));
+        let _ = write!(
+            text,
+            "{} with {:.0} % of the data: {:.1} % of reads from the fast device;",
+            run.engine.name(),
+            run.capacity_share * 100.0,
+            100.0 * fast as f64 / (fast + slow).max(1) as f64
+        );
+        for prediction in &stats.predictions {
+            let part = prediction.capacity_bytes as f64 / stats.capacity_bytes as f64;
+            let share = prediction.share * 100.0;
+            let _ = write!(text, " {share:.1} % predicted with {part} of the capacity");
+        }
+        text.push('\n');
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +140,7 @@ mod tests {
             ops_per_s: 1.0,
             p99_us: 1.0,
             round: 1,
+            placement: None,
         }
     }
 

@@ -180,7 +180,10 @@ impl Tier {
         let written = self
             .storage
             .open(&draft, OpenMode::Create, Transfer::Buffered, Area::Tables)
-            .and_then(|file| file.write_at(content.as_bytes(), 0))
+            .and_then(|file| {
+                file.write_at(content.as_bytes(), 0)
+                    .and_then(|()| file.sync())
+            })
             .and_then(|()| self.storage.rename(&draft, &self.main.join(PLACEMENT_NAME)));
         if let Err(error) = written {
             log::info!("the report of the fast tier is not written: {error}");

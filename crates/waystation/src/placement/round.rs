@@ -20,6 +20,10 @@ use waystation_planner::heat::{Histogram, sum, takes_over};
 const COOL_AFTER: Duration = Duration::from_secs(10);
 const COOL_READS_MIN: u64 = 1_000;
 const COOL_READS_PER_BLOCK: u64 = 8;
+/// A round of planning comes after a sixteenth as many reads as blocks fit. A round looks at all blocks that are known, and no
+/// more of them for each read than this.
+const ROUND_SHARE: u64 = 16;
+const LOOKS_PER_READ: u64 = 256;
 /// A round chooses this part of the places to be given away next.
 const VICTIMS_SHARE: usize = 8;
 /// So many decisions are remembered.
@@ -73,9 +77,7 @@ impl Planner {
             reported_at: None,
         }
     }
-}
 
-impl Planner {
     /// Takes a new histogram in, unless too little was read since the heat was halved: then the earlier one says more.
     fn note(&mut self, histogram: Histogram) {
         if self.warmed >= COOL_READS_MIN || self.histogram.warm() == 0 {
@@ -222,9 +224,11 @@ impl Tier {
         planner.warmed += self.warmed.swap(0, Relaxed);
         let files = self.files();
         let mut histogram = Histogram::default();
+        let mut looked = 0;
         planner.victims.clear();
         for blocks in &files {
             for index in blocks.known() {
+                looked += 1;
                 let (before, recent) = blocks.heats(index);
                 histogram.add(before, recent);
                 if let Some(place) = blocks.place(index) {
@@ -237,6 +241,7 @@ impl Tier {
         planner.victims.values_mut().for_each(keep_coldest);
         self.look_for_room(planner, now);
         let capacity = self.capacity_blocks(self.slabs.limit_bytes());
+        self.plan_after((capacity / ROUND_SHARE).max(looked / LOOKS_PER_READ));
         let threshold = if self.slabs.has_free() {
             FREE_THRESHOLD
         } else {

@@ -389,6 +389,10 @@ fn settings_that_make_no_sense_are_refused() {
     let error = open(FastTier::new(FAST, 1 << 20)).err().expect("an error");
     assert!(matches!(error, Error::Locked { .. }), "{error}");
     first.close().unwrap();
+    let error = open(FastTier::new("/other", 1 << 20))
+        .err()
+        .expect("an error");
+    assert!(matches!(error, Error::Incompatible { .. }), "{error}");
     open(FastTier::new(FAST, 1 << 20)).unwrap().close().unwrap();
 }
 

@@ -6,7 +6,7 @@ use super::meters::Meters;
 use super::options::FastTier;
 use super::round::{FREE_THRESHOLD, Planner};
 use super::slabs::{BLOCK_BYTES_MAX, Slabs};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::storage::{Area, DirectoryLock, Storage};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use waystation_format::filename::CURRENT;
 
 /// Blocks that wait to be written; a reader that brings another one keeps it for itself.
 const OFFERS_MAX: usize = 256;
-/// A round of planning comes after so many reads, or a sixteenth as many as there may be blocks.
+/// A round of planning comes after so many reads.
 const ROUND_READS_MIN: u64 = 256;
-const ROUND_SHARE: u64 = 16;
 /// A block of a table is about this long.
 pub(super) const BLOCK_BYTES: u64 = 4 << 10;
 
@@ -49,7 +49,7 @@ pub(crate) struct Tier {
     /// Heat added since the last round.
     pub(super) warmed: AtomicU64,
     pub(super) damaged: AtomicU64,
-    round_reads: u64,
+    round_reads: AtomicU64,
     offered: AtomicUsize,
     call: OnceLock<Box<dyn Fn() + Send + Sync>>,
     pub(super) planner: Mutex<Planner>,
@@ -62,15 +62,15 @@ impl Tier {
     /// again.
     ///
     /// # Errors
-    /// [`Error::Locked`](crate::Error::Locked) if another database has it,
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) for settings that make no sense.
+    /// [`Error::Locked`] if another database has it, [`Error::Incompatible`] if there is a database in it,
+    /// [`Error::InvalidArgument`] for settings that make no sense.
     pub(crate) fn open(
         storage: &Arc<dyn Storage>,
         main: &Path,
         options: &FastTier,
     ) -> Result<Arc<Self>> {
         options.check_beside(main)?;
-        let count = options.capacity_bytes / BLOCK_BYTES;
+        check_no_database(&**storage, &options.directory)?;
         let tier = Self {
             storage: Arc::clone(storage),
             options: options.clone(),
@@ -83,7 +83,7 @@ impl Tier {
             offers: Mutex::default(),
             warmed: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
-            round_reads: ROUND_READS_MIN.max(count / ROUND_SHARE),
+            round_reads: AtomicU64::new(ROUND_READS_MIN),
             offered: AtomicUsize::new(0),
             call: OnceLock::new(),
             planner: Mutex::new(Planner::new(storage.now())),
@@ -178,14 +178,20 @@ impl Tier {
     pub(super) fn warm(&self, blocks: &Blocks, index: usize) {
         blocks.warm(index);
         let warmed = self.warmed.fetch_add(1, Relaxed) + 1;
-        if warmed == self.round_reads {
+        if warmed == self.round_reads.load(Relaxed) {
             self.wake();
         }
     }
 
+    /// Lets the next round of planning come after `reads`, or a few more.
+    pub(super) fn plan_after(&self, reads: u64) {
+        let reads = reads.max(ROUND_READS_MIN);
+        self.round_reads.store(reads, Relaxed);
+    }
+
     /// Whether it is time to plan.
     pub(super) fn is_round_due(&self) -> bool {
-        self.warmed.load(Relaxed) >= self.round_reads
+        self.warmed.load(Relaxed) >= self.round_reads.load(Relaxed)
     }
 
     /// Offers block `index`, which begins at `start` and was read slowly, to the background, if it is hot enough.
@@ -223,6 +229,18 @@ impl Tier {
             call();
         }
     }
+}
+
+/// Refuses a directory that holds a database.
+fn check_no_database(storage: &dyn Storage, directory: &Path) -> Result<()> {
+    let entries = storage.list(directory).unwrap_or_default();
+    if entries.iter().any(|entry| entry.name == CURRENT) {
+        return Err(Error::Incompatible {
+            path: directory.to_owned(),
+            reason: "there is a database in it; name another directory as the fast one".into(),
+        });
+    }
+    Ok(())
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

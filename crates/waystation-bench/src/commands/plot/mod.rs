@@ -1,7 +1,8 @@
-//! `plot`: pictures of deletions, devices and merges elsewhere, from the reports that measured them.
+//! `plot`: pictures of deletions, devices, merges elsewhere and placement, from the reports that measured them.
 
 mod devices;
 mod offload;
+mod placement;
 
 use super::deletions::{Ran, ratios};
 use crate::cli::PlotArgs;
@@ -9,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::workload::DeletionRow;
 use devices::{DepartureSeen, IotSeen};
 use offload::OffloadSeen;
+use placement::PlacementSeen;
 use serde::Deserialize;
 use std::fs;
 use std::path::Path;
@@ -29,6 +31,7 @@ enum Row {
     Iot(IotSeen),
     Departure(DepartureSeen),
     Offload(OffloadSeen),
+    Placement(PlacementSeen),
 }
 
 /// The rows of all reports.
@@ -39,6 +42,7 @@ struct All {
     iot: Vec<IotSeen>,
     departures: Vec<DepartureSeen>,
     offload: Vec<OffloadSeen>,
+    placement: Vec<PlacementSeen>,
 }
 
 impl All {
@@ -49,6 +53,7 @@ impl All {
                 Row::Iot(row) => self.iot.push(row),
                 Row::Departure(row) => self.departures.push(row),
                 Row::Offload(row) => self.offload.push(row),
+                Row::Placement(row) => self.placement.push(row),
             }
         }
         for run in report.runs {
@@ -68,7 +73,7 @@ pub(crate) fn plot(args: &PlotArgs) -> Result<()> {
     fs::create_dir_all(&args.to).map_err(|source| Error::io("create", &args.to, source))?;
     let pictures = pictures(&all);
     if pictures.is_empty() {
-        let message = "the reports hold no row of p2, massdelete, churn, iot, depart or offload: nothing was drawn";
+        let message = "the reports hold no row of p2, massdelete, churn, iot, depart, offload or placement: nothing was drawn";
         return Err(Error::Refused(message.to_owned()));
     }
     for (name, picture) in pictures {
@@ -84,7 +89,7 @@ fn read(path: &Path) -> Result<Read> {
     serde_json::from_slice(&text).map_err(|error| {
         let path = path.display();
         Error::Refused(format!(
-            "{path} is no report on deletions, devices or offloading: {error}"
+            "{path} is no report on deletions, devices, offloading or placement: {error}"
         ))
     })
 }
@@ -129,6 +134,7 @@ fn pictures(all: &All) -> Vec<(String, String)> {
     drawn.extend(devices::iot(&all.iot));
     drawn.extend(devices::departures(&all.departures));
     drawn.extend(offload::offload(&all.offload));
+    drawn.extend(placement::placement(&all.placement));
     drawn
 }
 
