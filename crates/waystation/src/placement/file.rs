@@ -5,7 +5,7 @@ use super::slabs::BLOCK_BYTES_MAX;
 use super::tier::Tier;
 use crate::error::Result;
 use crate::storage::forward::forward;
-use crate::storage::{File, is_background};
+use crate::storage::{File, is_background, is_checking};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl TieredFile {
 impl File for TieredFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         match self.blocks.index(offset) {
-            Some(index) if buffer.len() <= BLOCK_BYTES_MAX => {
+            Some(index) if buffer.len() <= BLOCK_BYTES_MAX && !is_checking() => {
                 if !is_background() {
                     return self.read_block(index, buffer, offset);
                 }

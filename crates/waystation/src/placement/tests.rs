@@ -281,6 +281,31 @@ fn a_copy_that_is_not_what_was_written_is_not_read() {
 }
 
 #[test]
+fn a_check_looks_at_the_files_and_not_at_their_copies() {
+    let (machine, storage, _) = machine(16);
+    let db = Db::open_with(Arc::clone(&storage), MAIN, options(1 << 20)).unwrap();
+    for number in 0..5 {
+        db.put(&key(number), &value(number)).unwrap();
+    }
+    db.flush().unwrap();
+    // What a check reads is not kept: the next one would read copies.
+    for _ in 0..5 {
+        assert!(db.check().unwrap().problems.is_empty());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let entries = machine.list(Path::new(MAIN)).unwrap();
+    let is_table = |name: &str| Path::new(name).extension().is_some_and(|it| it == "ldb");
+    let table = entries
+        .iter()
+        .find(|it| is_table(&it.name))
+        .expect("a table");
+    let path = Path::new(MAIN).join(&table.name);
+    let file = machine.open(&path, OpenMode::ReadWrite, Transfer::Buffered, Area::Tables);
+    file.unwrap().write_at(b"damage", 100).unwrap();
+    assert!(!db.check().unwrap().problems.is_empty());
+}
+
+#[test]
 fn a_fast_directory_that_fails_rests_and_comes_back() {
     for (seed, operation) in [(5, Operation::Read), (6, Operation::Write)] {
         let (_, storage, rules) = machine(seed);

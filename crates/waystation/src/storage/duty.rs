@@ -17,6 +17,22 @@ const PAUSE_MAX: Duration = Duration::from_millis(2);
 thread_local! {
     /// See [`is_background`].
     static IS_BACKGROUND: Cell<bool> = const { Cell::new(false) };
+    /// See [`is_checking`].
+    static IS_CHECKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does what looks whether files are what was written, on this thread.
+pub(crate) fn checking<T>(act: impl FnOnce() -> T) -> T {
+    let before = IS_CHECKING.replace(true);
+    let done = act();
+    IS_CHECKING.set(before);
+    done
+}
+
+/// Whether this thread looks whether files are what was written: copies of them say nothing of that.
+#[inline]
+pub(crate) fn is_checking() -> bool {
+    IS_CHECKING.get()
 }
 
 /// Says that this thread does background work alone.

@@ -42,7 +42,7 @@ mod whole;
 
 pub use aligned::AlignedBuffer;
 pub(crate) use capped::{Capped, DiskUse, Growth, at_low_priority};
-pub(crate) use duty::{Duty, IoPriority, is_background, mark_background};
+pub(crate) use duty::{Duty, IoPriority, checking, is_background, is_checking, mark_background};
 pub(crate) use margins::{Margins, laid_out};
 pub use metered::Metered;
 pub use os::OsStorage;
