@@ -15,6 +15,7 @@
     clippy::cast_precision_loss,
     reason = "figures for people: 2^53 operations are not exceeded"
 )]
+mod cgroup;
 mod cli;
 mod clock;
 mod commands;

@@ -10,7 +10,6 @@
 //! the same documents, and the drives' quotas are moved until each takes 2.8 to 3.0 times the host's time. A machine on
 //! which that is not reached measures nothing.
 
-mod cgroup;
 mod http;
 mod process;
 mod rig;

@@ -1,6 +1,6 @@
 //! The server and its agents: processes on one core each, with a share of it.
 
-use super::cgroup::ControlGroup;
+use crate::cgroup::{ControlGroup, Controller};
 use crate::cores::on_core;
 use crate::error::{Error, Result};
 use crate::interrupt;
@@ -32,7 +32,7 @@ impl Held {
         core: usize,
         share: f64,
     ) -> Result<Self> {
-        let group = ControlGroup::new(name)?;
+        let group = ControlGroup::new(Controller::Processor, name)?;
         group.set_share(share)?;
         let refused = |source| Error::io("start", program, source);
         let spawn = || {

@@ -1,5 +1,6 @@
 //! The devices: built before the first run, taken down after the last one, also on Ctrl-C.
 
+use crate::cgroup::{ControlGroup, Controller};
 use crate::error::{Error, Result};
 use crate::interrupt::{self, lock};
 use crate::place::Place;
@@ -9,7 +10,6 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 const BLKIO: &str = "/sys/fs/cgroup/blkio";
-const MEMORY: &str = "/sys/fs/cgroup/memory";
 
 /// What the slow device gives.
 #[derive(Debug, Clone, Copy)]
@@ -34,21 +34,21 @@ pub(crate) struct Rig {
     place: Place,
     /// What undoes each step, the last one first.
     undo: Arc<Mutex<Vec<Undo>>>,
-    group: PathBuf,
+    group: ControlGroup,
 }
 
 /// How a step is undone.
 enum Undo {
     Run(&'static str, Vec<String>),
     Write(PathBuf, String),
-    Remove(PathBuf),
 }
 
 impl Rig {
     /// Builds it below the data directory.
     pub(crate) fn build(data_directory: &Path, settings: &RigSettings) -> Result<Self> {
         let place = Place::new(data_directory)?;
-        let group = Path::new(MEMORY).join(format!("waystation-bench-{}", std::process::id()));
+        let group = ControlGroup::new(Controller::Memory, "placement")?;
+        group.set_memory(settings.memory_bytes)?;
         let rig = Self {
             place,
             undo: Arc::default(),
@@ -58,7 +58,6 @@ impl Rig {
         interrupt::register_step(move || take_down(&undo));
         rig.build_slow(settings)?;
         rig.build_fast(settings)?;
-        rig.build_group(settings)?;
         Ok(rig)
     }
 
@@ -74,7 +73,7 @@ impl Rig {
 
     /// Limits the memory of a process.
     pub(crate) fn limit(&self, process: u32) -> Result<()> {
-        write(&self.group.join("cgroup.procs"), &process.to_string())
+        self.group.add(process)
     }
 
     /// Lets the kernel forget what it has cached.
@@ -152,13 +151,6 @@ impl Rig {
         self.to_undo(Undo::Run("umount", vec![directory]));
         Ok(())
     }
-
-    fn build_group(&self, settings: &RigSettings) -> Result<()> {
-        fs::create_dir(&self.group).map_err(|source| Error::io("create", &self.group, source))?;
-        self.to_undo(Undo::Remove(self.group.clone()));
-        let limit = self.group.join("memory.limit_in_bytes");
-        write(&limit, &settings.memory_bytes.to_string())
-    }
 }
 
 impl Drop for Rig {
@@ -176,9 +168,6 @@ fn take_down(undo: &Mutex<Vec<Undo>>) {
                 run(program, &arguments)
             }
             Undo::Write(file, text) => write(file, text),
-            Undo::Remove(directory) => {
-                fs::remove_dir(directory).map_err(|source| Error::io("remove", directory, source))
-            }
         };
         if let Err(error) = undone {
             eprintln!("waystation-bench: {error}: undo it by hand");

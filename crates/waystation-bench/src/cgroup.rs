@@ -1,11 +1,30 @@
-//! Control groups: processes that get a share of a core, in slices so short that a scan does not notice them.
+//! Control groups: processes that get a share of a core, in slices so short that a scan does not notice them, or little memory.
 //!
-//! A group of version 1 lies under the hierarchy of `cpu`, one of version 2 under the only hierarchy. Both take a quota
-//! of microseconds for each period.
+//! A group of version 1 lies under the hierarchy of its controller, one of version 2 under the only hierarchy.
 
 use crate::error::{Error, Result};
+use crate::interrupt;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// What a group limits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Controller {
+    /// Time of processors: a quota of microseconds for each period.
+    Processor,
+    /// Memory, the page cache for the group's files included.
+    Memory,
+}
+
+impl Controller {
+    /// The kernel's name for it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Processor => "cpu",
+            Self::Memory => "memory",
+        }
+    }
+}
 
 /// The period (microseconds): a scan of some milliseconds meets its share.
 const PERIOD_US: u64 = 5_000;
@@ -19,38 +38,42 @@ pub(crate) struct ControlGroup {
 }
 
 /// Where groups are made, and whether that is version 2.
-fn hierarchy() -> Result<(PathBuf, bool)> {
-    let old = Path::new("/sys/fs/cgroup/cpu");
-    if old.join("cpu.cfs_quota_us").exists() || old.join("cgroup.procs").exists() {
-        return Ok((old.to_owned(), false));
-    }
+fn hierarchy(controller: Controller) -> Result<(PathBuf, bool)> {
+    let name = controller.name();
     let unified = Path::new("/sys/fs/cgroup");
+    let old = unified.join(name);
+    if old.join("cgroup.procs").exists() {
+        return Ok((old, false));
+    }
     let controllers = fs::read_to_string(unified.join("cgroup.controllers")).unwrap_or_default();
-    if controllers.split_whitespace().any(|it| it == "cpu") {
+    if controllers.split_whitespace().any(|it| it == name) {
         return Ok((unified.to_owned(), true));
     }
-    Err(Error::Refused(
-        "drives: this machine has no control groups for processors; mount the `cpu` controller, or run on a machine that has it".to_owned(),
-    ))
+    Err(Error::Refused(format!(
+        "this machine has no control groups of `{name}`; mount the controller, or run on a machine that has it"
+    )))
 }
 
 impl ControlGroup {
     /// Makes the group `name`.
-    pub(crate) fn new(name: &str) -> Result<Self> {
-        let (parent, is_unified) = hierarchy()?;
+    pub(crate) fn new(controller: Controller, name: &str) -> Result<Self> {
+        let (parent, is_unified) = hierarchy(controller)?;
         let path = parent.join(format!("waystation-bench-{}-{name}", std::process::id()));
         let refused = |source: std::io::Error| {
             Error::Refused(format!(
-                "drives: cannot make the control group {}: {source}; run as root, or in a container that may make groups",
+                "cannot make the control group {}: {source}; run as root, or in a container that may make groups",
                 path.display()
             ))
         };
         if is_unified {
             // The group's parent has to hand the controller down; it may do so already.
-            let handed = fs::write(parent.join("cgroup.subtree_control"), "+cpu");
+            let hand_down = format!("+{}", controller.name());
+            let handed = fs::write(parent.join("cgroup.subtree_control"), hand_down);
             handed.map_err(refused)?;
         }
         fs::create_dir(&path).map_err(refused)?;
+        let left = path.clone();
+        interrupt::register_step(move || drop(fs::remove_dir(left)));
         Ok(Self { path, is_unified })
     }
 
@@ -72,6 +95,16 @@ impl ControlGroup {
         }
         self.write("cpu.cfs_period_us", &PERIOD_US.to_string())?;
         self.write("cpu.cfs_quota_us", &quota.to_string())
+    }
+
+    /// Gives the group `bytes` of memory.
+    pub(crate) fn set_memory(&self, bytes: u64) -> Result<()> {
+        let file = if self.is_unified {
+            "memory.max"
+        } else {
+            "memory.limit_in_bytes"
+        };
+        self.write(file, &bytes.to_string())
     }
 
     /// Puts a process with all its threads into the group.
