@@ -1,8 +1,9 @@
 //! How often the parts of files are read: the heat of each, and what so many fast bytes are worth by it.
 //!
 //! A block's heat is a small number that grows with each read that the fast tier would have spared, up to [`HEAT_MAX`], and is
-//! halved as time passes (the aging of `TinyLFU`, ACM Transactions on Storage 13(4), 2017). A [`Histogram`] counts the blocks of each heat, and what was read of them; with it, every question about a capacity is
-//! a sum over some thirty numbers, however many blocks there are.
+//! halved as time passes (the aging of `TinyLFU`, ACM Transactions on Storage 13(4), 2017). A [`Histogram`] counts the blocks of
+//! each heat, and what was read of them. With it, every question about a capacity is a sum over some thirty numbers, however
+//! many blocks there are.
 //!
 //! Blocks that seem hot are partly blocks that luck has favoured: the reads that they were chosen by promise too much. So a
 //! histogram ranks blocks by their heat of *before* and weighs them by the reads *since*.
@@ -46,6 +47,24 @@ impl Histogram {
     /// The blocks that were read lately.
     pub fn warm(&self) -> u64 {
         self.blocks[1..].iter().sum()
+    }
+
+    /// All blocks.
+    pub fn count(&self) -> u64 {
+        self.blocks.iter().sum()
+    }
+
+    /// The heat up to which there are `count` blocks: the coldest ones have it at most.
+    pub fn coldest(&self, count: u64) -> u8 {
+        let mut taken = 0;
+        let all = (0..=HEAT_MAX).zip(self.blocks);
+        let enough = |(_, blocks): &(u8, u64)| {
+            taken += blocks;
+            taken >= count
+        };
+        all.into_iter()
+            .find(enough)
+            .map_or(HEAT_MAX, |(heat, _)| heat)
     }
 
     /// The lowest heat, from [`HEAT_MIN`] on, of which all blocks and all hotter ones fit into `capacity` blocks.
@@ -113,7 +132,14 @@ mod tests {
         assert_eq!(heats.threshold(5), HEAT_MIN);
         assert_eq!(heats.threshold(100), HEAT_MIN, "once is not enough");
         assert_eq!(histogram(&[31; 9]).threshold(3), HEAT_MAX);
-        assert_eq!(heats.warm(), 7);
+        assert_eq!((heats.warm(), heats.count()), (7, 8));
+    }
+
+    #[test]
+    fn the_coldest_are_some_of_a_heat() {
+        let heats = histogram(&[9, 9, 5, 5, 5, 1, 1, 0]);
+        let coldest = [1, 2, 3, 4, 7, 8, 9].map(|count| heats.coldest(count));
+        assert_eq!(coldest, [0, 1, 1, 5, 9, 9, HEAT_MAX]);
     }
 
     #[test]

@@ -73,5 +73,7 @@ pub use options::{
     KEY_BYTES_MAX, MemoryStats, Options, PutOptions, ResourceStats, Resources, UnknownExtractor,
     VALUE_BYTES_MAX,
 };
-pub use placement::{AreaPlacement, Decision, FastTier, PlacementStats, Prediction};
+pub use placement::{
+    AreaPlacement, FastTier, PlacementDecision, PlacementPrediction, PlacementStats,
+};
 pub use waystation_format::order::{Comparator, Order};

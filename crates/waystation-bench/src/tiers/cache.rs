@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use waystation::Result;
+use waystation::storage::forward::forward;
 use waystation::storage::{
     Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, Storage, Transfer,
 };
@@ -181,6 +182,7 @@ impl File for CachedFile {
     }
 
     forward! { inner:
+        fn read_window(buffer: &mut [u8], offset: u64) -> Result<usize>;
         fn write_at(data: &[u8], offset: u64) -> Result<()>;
         fn sync() -> Result<()>;
         fn preallocate(bytes: u64) -> Result<()>;

@@ -10,15 +10,6 @@
 //! The slow device is real: every read, write and write-back passes the kernel's throttle. What a policy keeps on the fast
 //! device is limited to a share of the data.
 
-/// Defines calls of a trait that the field `$inner` answers.
-macro_rules! forward {
-    ($inner:tt: $(fn $call:ident($($name:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {
-        $(fn $call(&self, $($name: $kind),*) $(-> $result)? {
-            self.$inner.$call($($name),*)
-        })*
-    };
-}
-
 mod cache;
 mod fixed;
 mod rig;

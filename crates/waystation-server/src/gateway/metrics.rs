@@ -382,6 +382,7 @@ fn of_storage(database: (&str, &str), stats: &Stats, out: &mut Exposition) {
         ("indexes", memory.index_bytes),
         ("tables", memory.table_bytes),
         ("graves", memory.grave_bytes),
+        ("placement", memory.placement_bytes),
         ("cache", memory.cached_bytes),
     ];
     for (part, bytes) in parts {

@@ -5,7 +5,7 @@
 use super::Jobs;
 use super::plan::{Id, Kind, Lane, Limits, Next, Plan, Task};
 use crate::error::{Error, Result};
-use crate::storage::{Storage, mark_background, stand_back};
+use crate::storage::{Storage, stand_back};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock, wait, wait_for};
 use std::collections::BTreeMap;
@@ -208,7 +208,6 @@ impl Scheduler {
 
     /// The work of one thread of `lane`.
     fn work_in(&self, lane: Lane) {
-        mark_background();
         if lane == Lane::Compact {
             stand_back();
         }

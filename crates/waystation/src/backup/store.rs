@@ -257,7 +257,7 @@ pub(crate) fn read_through(
     let (mut at, mut checksum) = (0, 0);
     while at < bytes {
         let length_max = buffer.len().min((bytes - at) as usize);
-        let length = file.read_at(&mut buffer[..length_max], at)?;
+        let length = file.read_window(&mut buffer[..length_max], at)?;
         if length == 0 {
             let reason = format!("it ends here, and should have {bytes} bytes");
             return Err(Error::corruption(file.path(), at, reason));

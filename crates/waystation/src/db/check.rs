@@ -5,16 +5,11 @@ use crate::devices::check::check_residency;
 use crate::error::Result;
 use crate::log::Log;
 use crate::lsm::tree::CheckReport;
-use crate::storage::checking;
 
 impl Db {
     /// Checks every table: order, bounds, every block's checksum; and with devices, that the log holds every version that
     /// the indexes of the upper level name, where they say. Returns what was checked.
     pub fn check(&self) -> Result<CheckReport> {
-        checking(|| self.check_files())
-    }
-
-    fn check_files(&self) -> Result<CheckReport> {
         let core = &self.core;
         let Some(devices) = &core.devices else {
             return core.tree.check(0);

@@ -5,7 +5,7 @@
 //! all jobs of its database: writes get [`Error::Suspended`] from then on.
 
 use super::Core;
-use crate::background::{FULL_MEMTABLES_MAX, Jobs, Kind, Limits, Next};
+use crate::background::{FULL_MEMTABLES_MAX, Jobs, Kind, Limits, Next, Use};
 use crate::error::{Error, Result};
 use crate::lsm::memtable::MemTable;
 use crate::options::Options;
@@ -206,7 +206,11 @@ impl Core {
 
     /// Brings to the fast tier what is read most.
     fn place(&self) -> Next {
-        let again = self.tier.as_ref().and_then(|tier| tier.round());
+        let Some(tier) = &self.tier else {
+            return Next::Idle;
+        };
+        let again = tier.round();
+        self.account.set(Use::Placement, tier.memory_bytes());
         again.map_or(Next::Idle, Next::At)
     }
 

@@ -86,6 +86,9 @@ impl File for WatchedFile {
         }
         self.inner.read_at(buffer, offset)
     }
+    fn read_window(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        self.read_at(buffer, offset)
+    }
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         let before = data.to_vec();
         thread::yield_now();

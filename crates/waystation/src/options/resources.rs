@@ -82,6 +82,8 @@ pub struct MemoryStats {
     pub table_bytes: u64,
     /// Flushed graves.
     pub grave_bytes: u64,
+    /// What is known of blocks that were read, with a fast directory.
+    pub placement_bytes: u64,
     /// Cached blocks of its tables and its log.
     pub cached_bytes: u64,
 }
@@ -95,6 +97,7 @@ impl MemoryStats {
             index_bytes: account.bytes(Use::Indexes),
             table_bytes: account.bytes(Use::Tables),
             grave_bytes: account.bytes(Use::Graves),
+            placement_bytes: account.bytes(Use::Placement),
             cached_bytes: account.bytes(Use::Cache),
         }
     }

@@ -5,16 +5,16 @@
 //! file that were read.
 //!
 //! Readers load a place, read from it, and load it again: only if it is the same, the bytes were their block's. A place that
-//! was given to another block meanwhile has another generation, so the same place never comes twice. (That is a sequence
-//! lock, whose sequence is the generation.)
+//! was given to another block meanwhile has another generation, so no place comes twice during a read. (That is a sequence
+//! lock, whose sequence is the generation; it is counted to 16 million, more than there can be copies during one read.)
 
 use super::slabs::Place;
 use crate::storage::Area;
-use std::sync::OnceLock;
-use std::sync::atomic::{
+use crate::sync::atomic::{
     AtomicBool, AtomicU8, AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
+use std::sync::OnceLock;
 use waystation_planner::heat::{HEAT_MAX, sum};
 
 /// Blocks are told apart by where they begin, in units of this many bytes.
@@ -46,6 +46,8 @@ pub(super) struct Blocks {
     /// The length of the file.
     pub(super) bytes: u64,
     chunks: Box<[OnceLock<Box<Chunk>>]>,
+    /// How many of its blocks have a place.
+    placed: AtomicU64,
     /// The file was removed: nothing gets a place any more. Written under the lock of the slabs.
     is_gone: AtomicBool,
 }
@@ -58,6 +60,7 @@ impl Blocks {
             area,
             bytes,
             chunks: (0..count).map(|_| OnceLock::new()).collect(),
+            placed: AtomicU64::new(0),
             is_gone: AtomicBool::new(false),
         }
     }
@@ -91,12 +94,25 @@ impl Blocks {
     /// Shows the copy of a block to readers: it is complete.
     pub(super) fn set_place(&self, index: usize, place: Place) {
         self.chunk(index).places[index % CHUNK].store(place.pack(), SeqCst);
+        self.placed.fetch_add(1, Relaxed);
     }
 
     /// Hides the copy of a block, if it has one, from readers that begin now; others see it when they are done.
     pub(super) fn take_place(&self, index: usize) -> Option<Place> {
         let chunk = self.known_chunk(index)?;
-        Place::unpack(chunk.places[index % CHUNK].swap(0, SeqCst))
+        let taken = Place::unpack(chunk.places[index % CHUNK].swap(0, SeqCst))?;
+        self.placed.fetch_sub(1, Relaxed);
+        Some(taken)
+    }
+
+    pub(super) fn placed(&self) -> u64 {
+        self.placed.load(Relaxed)
+    }
+
+    /// Memory for what is known of its blocks (bytes, about).
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let chunks = self.chunks.iter().filter(|chunk| chunk.get().is_some());
+        (chunks.count() * size_of::<Chunk>() + size_of_val(&*self.chunks)) as u64
     }
 
     pub(super) fn heat(&self, index: usize) -> u8 {

@@ -1,13 +1,12 @@
 //! A file that never changes, parts of which may lie in the fast directory, too.
 
 use super::blocks::Blocks;
-use super::slabs::BLOCK_BYTES_MAX;
 use super::tier::Tier;
 use crate::error::Result;
+use crate::storage::File;
 use crate::storage::forward::forward;
-use crate::storage::{File, is_background, is_checking};
+use crate::sync::Arc;
 use std::path::Path;
-use std::sync::Arc;
 
 /// See the module.
 pub(super) struct TieredFile {
@@ -16,10 +15,13 @@ pub(super) struct TieredFile {
     pub(super) tier: Arc<Tier>,
 }
 
-impl TieredFile {
-    /// Reads block `index`, for which a caller waits.
-    fn read_block(&self, index: usize, buffer: &mut [u8], offset: u64) -> Result<usize> {
+impl File for TieredFile {
+    /// Reads a block, for which a caller waits.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         let (tier, blocks) = (&*self.tier, &self.blocks);
+        let Some(index) = blocks.index(offset) else {
+            return self.main.read_at(buffer, offset);
+        };
         let started = tier.storage.now();
         let elapsed = || tier.storage.now().saturating_sub(started);
         if tier.read((blocks, index), buffer, offset) {
@@ -34,25 +36,9 @@ impl TieredFile {
         }
         Ok(read)
     }
-}
-
-impl File for TieredFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        match self.blocks.index(offset) {
-            Some(index) if buffer.len() <= BLOCK_BYTES_MAX && !is_checking() => {
-                if !is_background() {
-                    return self.read_block(index, buffer, offset);
-                }
-                if self.tier.read((&self.blocks, index), buffer, offset) {
-                    return Ok(buffer.len());
-                }
-            }
-            _ => {}
-        }
-        self.main.read_at(buffer, offset)
-    }
 
     forward! { main:
+        fn read_window(buffer: &mut [u8], offset: u64) -> Result<usize>;
         fn write_at(data: &[u8], offset: u64) -> Result<()>;
         fn sync() -> Result<()>;
         fn preallocate(bytes: u64) -> Result<()>;

@@ -1,8 +1,8 @@
 //! When the fast directory fails, is full or is slow: it rests, all reads go to the main directory, and after a while it is
 //! tried again, from empty.
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use crate::sync::{Mutex, lock};
 use std::time::Duration;
 
 /// The first pause, and the longest: each is twice as long as the one before, until the directory works again.
@@ -33,12 +33,12 @@ impl Health {
 
     /// Why it rests, if it does.
     pub(super) fn reason(&self) -> Option<String> {
-        self.lock().reason.clone()
+        lock(&self.rest).reason.clone()
     }
 
     /// Has it rest. Says so once.
     pub(super) fn rest(&self, reason: &str) {
-        let mut rest = self.lock();
+        let mut rest = lock(&self.rest);
         if self.is_resting.swap(true, SeqCst) {
             return;
         }
@@ -50,7 +50,7 @@ impl Health {
 
     /// The time at which the rest is over, which begins `now` for the background. `None`: it does not rest.
     pub(super) fn until(&self, now: Duration) -> Option<Duration> {
-        let mut rest = self.lock();
+        let mut rest = lock(&self.rest);
         if self.is_good() {
             return None;
         }
@@ -68,20 +68,16 @@ impl Health {
 
     /// It is tried again.
     pub(super) fn resume(&self) {
-        let _rest = self.lock();
+        let _rest = lock(&self.rest);
         self.is_resting.store(false, SeqCst);
     }
 
     /// It has worked for a while.
     pub(super) fn has_worked(&self) {
-        let mut rest = self.lock();
+        let mut rest = lock(&self.rest);
         if self.is_good() && rest.reason.take().is_some() {
             log::info!("the database uses its fast directory again");
             rest.pause = Duration::ZERO;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Rest> {
-        self.rest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

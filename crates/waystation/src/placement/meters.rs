@@ -4,7 +4,7 @@
 //! what is not slow came from the page cache, and a fast tier would not spare it.
 
 use crate::storage::Area;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// A read of the main directory that takes longer than so many reads of the fast one is slow ...
@@ -75,7 +75,7 @@ impl Meters {
     pub(super) fn of(&self, area: Area) -> &AreaReads {
         match area {
             Area::Spill => &self.spill,
-            Area::Tables | Area::Journal => &self.tables,
+            _ => &self.tables,
         }
     }
 

@@ -44,6 +44,6 @@ mod tests;
 mod tier;
 
 pub use options::FastTier;
-pub use report::{AreaPlacement, Decision, PlacementStats, Prediction};
+pub use report::{AreaPlacement, PlacementDecision, PlacementPrediction, PlacementStats};
 pub(crate) use storage::Tiered;
 pub(crate) use tier::Tier;

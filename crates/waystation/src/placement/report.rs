@@ -2,13 +2,14 @@
 //! has it in its statistics, and writes it to the file `PLACEMENT` now and then, for tools.
 
 use super::meters::AreaReads;
-use super::tier::{Tier, lock};
+use super::tier::Tier;
 use crate::directory::{PLACEMENT_DRAFT, PLACEMENT_NAME, read_file};
 use crate::error::{Error, Result};
 use crate::storage::{Area, OpenMode, Storage, Transfer};
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::lock;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
 use waystation_format::checksum::crc32c;
 use waystation_planner::heat::Histogram;
 
@@ -34,9 +35,9 @@ pub struct PlacementStats {
     /// Tables and spilled graves.
     pub areas: Vec<AreaPlacement>,
     /// Half the capacity, all of it, and twice as much.
-    pub predictions: Vec<Prediction>,
+    pub predictions: Vec<PlacementPrediction>,
     /// The last decisions, the oldest first.
-    pub decisions: Vec<Decision>,
+    pub decisions: Vec<PlacementDecision>,
 }
 
 /// The part of an area, and how its reads went.
@@ -64,7 +65,7 @@ pub struct AreaPlacement {
 
 /// What a capacity is worth for the reads of now.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Prediction {
+pub struct PlacementPrediction {
     /// The capacity.
     pub capacity_bytes: u64,
     /// The share of reads, without the ones that memory serves, that the fast directory would serve, from 0 to 1.
@@ -75,7 +76,7 @@ pub struct Prediction {
 
 /// What a round of planning found and decided.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Decision {
+pub struct PlacementDecision {
     /// When, in seconds since the database was opened.
     pub seconds: f64,
     /// The heat that gets a place from then on.
@@ -119,7 +120,11 @@ impl Tier {
         let planner = lock(&self.planner);
         let (placed_blocks, placed_bytes) = self.slabs.placed();
         let capacity_bytes = self.options.capacity_bytes;
-        let capacities = [capacity_bytes / 2, capacity_bytes, capacity_bytes * 2];
+        let capacities = [
+            capacity_bytes / 2,
+            capacity_bytes,
+            capacity_bytes.saturating_mul(2),
+        ];
         PlacementStats {
             directory: self.options.directory.clone(),
             capacity_bytes,
@@ -141,10 +146,9 @@ impl Tier {
         let files = self.files();
         let of = |(area, reads): (Area, &AreaReads)| {
             let own = || files.iter().filter(|it| it.area == area);
-            let placed = own().map(|it| it.known().filter(|index| it.place(*index).is_some()));
             AreaPlacement {
                 area,
-                placed_blocks: placed.map(Iterator::count).sum::<usize>() as u64,
+                placed_blocks: own().map(|it| it.placed()).sum(),
                 file_bytes: own().map(|it| it.bytes).sum(),
                 fast_reads: reads.fast.count(),
                 slow_reads: reads.slow.count(),
@@ -157,13 +161,13 @@ impl Tier {
         self.meters.areas().into_iter().map(of).collect()
     }
 
-    fn prediction(&self, histogram: &Histogram, capacity_bytes: u64) -> Prediction {
+    fn prediction(&self, histogram: &Histogram, capacity_bytes: u64) -> PlacementPrediction {
         let share = histogram.share(self.capacity_blocks(capacity_bytes));
         let (fast, slow) = (
             micros(self.meters.fast_mean_ns()),
             micros(self.meters.slow_mean_ns()),
         );
-        Prediction {
+        PlacementPrediction {
             capacity_bytes,
             share,
             seconds_per_1000: (share * fast + (1.0 - share) * slow) / 1e3,

@@ -1,20 +1,20 @@
 //! What the fast tier does in the background: it writes what readers brought, gives places to what is hot, and plans anew when
 //! enough was read.
 //!
-//! Nothing happens while nothing is read. The heat is halved after a while of reading, so that a new phase of the
-//! load counts within some ten seconds.
+//! Nothing happens while nothing is read. The heat is halved after a while of reading, so that a new phase of the load
+//! overtakes the one before.
 
 use super::blocks::Blocks;
-use super::report::Decision;
+use super::report::PlacementDecision;
 use super::slabs::{Room, place_bytes};
-use super::tier::{BLOCK_BYTES, Offer, Tier, lock};
+use super::tier::{BLOCK_BYTES, Offer, Tier};
 use crate::directory::LOCK_NAME;
 use crate::error::{Error, Result};
+use crate::sync::atomic::Ordering::Relaxed;
+use crate::sync::{Arc, lock};
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use waystation_planner::heat::{Histogram, sum, takes_over};
+use waystation_planner::heat::{Histogram, takes_over};
 
 /// The heat is halved after so long, if so many reads came, or earlier after so many reads for each block that fits.
 const COOL_AFTER: Duration = Duration::from_secs(10);
@@ -24,8 +24,9 @@ const COOL_READS_PER_BLOCK: u64 = 8;
 /// more of them for each read than this.
 const ROUND_SHARE: u64 = 16;
 const LOOKS_PER_READ: u64 = 256;
-/// A round chooses this part of the places to be given away next.
-const VICTIMS_SHARE: usize = 8;
+/// A round chooses this part of the places of each size to be given away next, and no more than so many.
+const VICTIMS_SHARE: u64 = 8;
+const VICTIMS_MAX: u64 = 1 << 14;
 /// So many decisions are remembered.
 const DECISIONS_MAX: usize = 16;
 /// A change of this part of the capacity is told as a decision.
@@ -51,7 +52,7 @@ pub(super) struct Planner {
     /// The hottest block that found no place of its size since the last round.
     refused: HashMap<usize, u8>,
     pub(super) histogram: Histogram,
-    pub(super) decisions: VecDeque<Decision>,
+    pub(super) decisions: VecDeque<PlacementDecision>,
     /// Reads of the fast directory, and how long they took, up to the last round.
     fast_before: (u64, f64),
     /// When the fast directory had no room.
@@ -123,7 +124,7 @@ impl Tier {
                 directory.display()
             );
         }
-        self.slabs.begin(&*self.storage, capacity.min(room))
+        self.slabs.begin(&*self.storage, room)
     }
 
     /// Does what there is to do. Returns when to look again without a call.
@@ -165,7 +166,6 @@ impl Tier {
     pub(crate) fn close(&self) {
         self.write_report();
         self.health.rest_quietly();
-        self.slabs.clear();
         self.slabs.end(&*self.storage);
         lock(&self.ownership).take();
     }
@@ -223,22 +223,21 @@ impl Tier {
     fn plan(&self, planner: &mut Planner, now: Duration) {
         planner.warmed += self.warmed.swap(0, Relaxed);
         let files = self.files();
+        let sizes = self.slabs.sizes();
         let mut histogram = Histogram::default();
+        let mut placed: HashMap<usize, Histogram> = HashMap::new();
         let mut looked = 0;
-        planner.victims.clear();
         for blocks in &files {
             for index in blocks.known() {
                 looked += 1;
                 let (before, recent) = blocks.heats(index);
                 histogram.add(before, recent);
-                if let Some(place) = blocks.place(index) {
-                    let placed = (sum(before, recent), Arc::clone(blocks), index);
-                    let size = self.slabs.bytes_of(place);
-                    planner.victims.entry(size).or_default().push(placed);
+                if let Some(size) = size_of_place(blocks, index, &sizes) {
+                    placed.entry(size).or_default().add(before, recent);
                 }
             }
         }
-        planner.victims.values_mut().for_each(keep_coldest);
+        planner.victims = victims(&files, &sizes, &placed);
         self.look_for_room(planner, now);
         let capacity = self.capacity_blocks(self.slabs.limit_bytes());
         self.plan_after((capacity / ROUND_SHARE).max(looked / LOOKS_PER_READ));
@@ -295,7 +294,7 @@ impl Tier {
         let is_over = |at: Duration| now.saturating_sub(at) >= ROOM_PAUSE;
         if planner.refused_at.is_some_and(is_over) {
             planner.refused_at = None;
-            self.slabs.set_limit(self.options.capacity_bytes);
+            self.slabs.grow_again();
         }
     }
 
@@ -314,7 +313,7 @@ impl Tier {
         if planner.decisions.len() == DECISIONS_MAX {
             planner.decisions.pop_front();
         }
-        planner.decisions.push_back(Decision {
+        planner.decisions.push_back(PlacementDecision {
             seconds: now.saturating_sub(planner.began).as_secs_f64(),
             threshold,
             warm_blocks: planner.histogram.warm(),
@@ -346,14 +345,42 @@ impl Tier {
     }
 }
 
-/// Leaves the coldest of `placed`, the very coldest last.
-fn keep_coldest(placed: &mut Vec<Placed>) {
-    let count = placed.len().div_ceil(VICTIMS_SHARE);
-    if count < placed.len() {
-        placed.select_nth_unstable_by_key(count, |(heat, ..)| *heat);
-        placed.truncate(count);
+/// The size of the place of block `index`, if it has one in a slab that there was.
+fn size_of_place(blocks: &Blocks, index: usize, sizes: &[usize]) -> Option<usize> {
+    sizes.get(blocks.place(index)?.slab()).copied()
+}
+
+/// The coldest blocks of each size, the very coldest last; `placed` has the heats of all that have places.
+fn victims(
+    files: &[Arc<Blocks>],
+    sizes: &[usize],
+    placed: &HashMap<usize, Histogram>,
+) -> HashMap<usize, Vec<Placed>> {
+    let limits: HashMap<usize, (u64, u8)> = placed
+        .iter()
+        .map(|(size, heats)| {
+            let count = (heats.count() / VICTIMS_SHARE).clamp(1, VICTIMS_MAX);
+            (*size, (count, heats.coldest(count)))
+        })
+        .collect();
+    let mut victims: HashMap<usize, Vec<Placed>> = HashMap::new();
+    for blocks in files {
+        for index in blocks.known() {
+            let Some(size) = size_of_place(blocks, index, sizes) else {
+                continue;
+            };
+            let (count, hottest) = limits.get(&size).copied().unwrap_or_default();
+            let heat = blocks.heat(index);
+            let of_size = victims.entry(size).or_default();
+            if heat <= hottest && (of_size.len() as u64) < count {
+                of_size.push((heat, Arc::clone(blocks), index));
+            }
+        }
     }
-    placed.sort_unstable_by_key(|(heat, ..)| std::cmp::Reverse(*heat));
+    for of_size in victims.values_mut() {
+        of_size.sort_unstable_by_key(|(heat, ..)| std::cmp::Reverse(*heat));
+    }
+    victims
 }
 
 #[expect(

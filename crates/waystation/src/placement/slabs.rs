@@ -11,16 +11,15 @@
 //! The file is made anew at each opening. What lies where is in memory alone, with checksums.
 
 use super::blocks::Blocks;
-use super::tier::lock;
 use crate::error::{Error, Result};
 use crate::storage::{Area, File, OpenMode, Storage, Transfer};
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{
+use crate::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{Relaxed, SeqCst},
 };
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use crate::sync::{Arc, Mutex, RwLock, lock};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use waystation_format::checksum::crc32c;
 
 /// The longest block that has a copy: a longer read is a merge's or a scan's, which come once.
@@ -30,14 +29,21 @@ const SLAB_BYTES: usize = 64 << 10;
 const UNIT_BYTES: usize = 512;
 /// The smallest place.
 const PLACE_BYTES_MIN: usize = 1 << 10;
+const NO_PANIC: &str = "no thread panics with this lock held";
 /// The name of the file.
 const SLABS_NAME: &str = "SLABS";
+
+/// A place that nothing has, or is about to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Room {
+    slab: u32,
+    item: u8,
+}
 
 /// Where the copy of a block lies, and how many copies were made before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    slab: u32,
-    item: u8,
+    room: Room,
     /// Of 24 bits, never 0.
     generation: u32,
 }
@@ -45,30 +51,26 @@ pub(super) struct Place {
 impl Place {
     const GENERATIONS: u32 = (1 << 24) - 1;
 
+    /// The number of its slab.
+    pub(super) fn slab(self) -> usize {
+        self.room.slab as usize
+    }
+
     /// Never 0, which means no place.
     pub(super) fn pack(self) -> u64 {
-        u64::from(self.slab) << 32 | u64::from(self.item) << 24 | u64::from(self.generation)
+        let Room { slab, item } = self.room;
+        u64::from(slab) << 32 | u64::from(item) << 24 | u64::from(self.generation)
     }
 
     pub(super) fn unpack(word: u64) -> Option<Self> {
         let generation = (word as u32) & Self::GENERATIONS;
-        (generation != 0).then_some(Self {
+        let room = Room {
             slab: (word >> 32) as u32,
             item: (word >> 24) as u8,
-            generation,
-        })
+        };
+        (generation != 0).then_some(Self { room, generation })
     }
 }
-
-/// A place that nothing has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Room {
-    slab: u32,
-    item: u8,
-}
-
-/// A block that has a place.
-type Owner = (Arc<Blocks>, usize);
 
 /// What lies in one place.
 #[derive(Debug, Default)]
@@ -81,29 +83,64 @@ struct Item {
 
 /// A slab as readers see it.
 struct Slab {
+    file: Arc<dyn File>,
     place_bytes: usize,
     items: Box<[Item]>,
+}
+
+impl Slab {
+    fn offset_of(&self, room: Room) -> u64 {
+        u64::from(room.slab) * SLAB_BYTES as u64 + u64::from(room.item) * self.place_bytes as u64
+    }
+}
+
+/// A slab as the background sees it.
+struct Lot {
+    place_bytes: usize,
+    /// The block in each place.
+    owners: Vec<Option<(Arc<Blocks>, usize)>>,
 }
 
 /// What is free, and what has which place.
 #[derive(Default)]
 struct State {
-    /// Slabs that were begun: the first ones of the file.
-    begun: u32,
-    /// There may be so many.
-    limit: u32,
+    /// While the tier works.
+    file: Option<Arc<dyn File>>,
+    /// There may be so many slabs.
+    limit: usize,
+    /// The slabs that were begun, which are the first ones of the file.
+    lots: Vec<Lot>,
     free: HashMap<usize, Vec<Room>>,
-    /// By slab and item.
-    owners: Vec<Vec<Option<Owner>>>,
     placed: u64,
     placed_bytes: u64,
+}
+
+impl State {
+    fn set_free(&mut self, room: Room) {
+        if let Some(lot) = self.lots.get(room.slab as usize) {
+            self.free.entry(lot.place_bytes).or_default().push(room);
+        }
+    }
+
+    /// Takes its place from block `index`.
+    fn take_from(&mut self, blocks: &Blocks, index: usize) -> Option<Room> {
+        let room = blocks.take_place(index)?.room;
+        if let Some(lot) = self.lots.get_mut(room.slab as usize) {
+            lot.owners[usize::from(room.item)] = None;
+            self.placed -= 1;
+            self.placed_bytes -= lot.place_bytes as u64;
+        }
+        Some(room)
+    }
 }
 
 /// See the module.
 pub(super) struct Slabs {
     path: PathBuf,
-    file: RwLock<Option<Arc<dyn File>>>,
-    readable: Box<[RwLock<Option<Arc<Slab>>>]>,
+    /// The most bytes that may lie in the file.
+    capacity_bytes: u64,
+    /// As `State::lots`. Held for no longer than a look.
+    readable: RwLock<Vec<Arc<Slab>>>,
     state: Mutex<State>,
     /// How often a place was given away.
     generation: AtomicU32,
@@ -117,18 +154,18 @@ pub(super) fn place_bytes(length: usize) -> usize {
 }
 
 /// How many slabs `bytes` have room for.
-fn slabs_in(bytes: u64) -> u32 {
-    u32::try_from(bytes / SLAB_BYTES as u64).unwrap_or(u32::MAX)
+fn slabs_in(bytes: u64) -> usize {
+    let slabs = u32::try_from(bytes / SLAB_BYTES as u64);
+    slabs.unwrap_or(u32::MAX) as usize
 }
 
 impl Slabs {
     /// Up to `capacity_bytes` in the directory `dir`; there is no file yet.
     pub(super) fn new(dir: &Path, capacity_bytes: u64) -> Self {
-        let slabs = (0..slabs_in(capacity_bytes)).map(|_| RwLock::new(None));
         Self {
             path: dir.join(SLABS_NAME),
-            file: RwLock::new(None),
-            readable: slabs.collect(),
+            capacity_bytes,
+            readable: RwLock::new(Vec::new()),
             state: Mutex::default(),
             generation: AtomicU32::new(0),
         }
@@ -136,43 +173,47 @@ impl Slabs {
 
     /// Begins with an empty file, in which `room` bytes may lie.
     pub(super) fn begin(&self, storage: &dyn Storage, room: u64) -> Result<()> {
-        let file = storage.open(
-            &self.path,
-            OpenMode::Create,
-            Transfer::Buffered,
-            Area::Tables,
-        )?;
-        *self.file.write().unwrap_or_else(PoisonError::into_inner) = Some(file);
-        self.set_limit(room);
+        let (mode, transfer) = (OpenMode::Create, Transfer::Buffered);
+        let file = storage.open(&self.path, mode, transfer, Area::Copies)?;
+        let mut state = lock(&self.state);
+        state.file = Some(file);
+        state.limit = slabs_in(room.min(self.capacity_bytes));
         Ok(())
     }
 
-    /// Closes the file, and removes it if that works.
+    /// Takes all places away, so that nothing is read from the file any more.
+    pub(super) fn clear(&self) {
+        let mut state = lock(&self.state);
+        for (blocks, index) in state.lots.drain(..).flat_map(|lot| lot.owners).flatten() {
+            blocks.take_place(index);
+        }
+        *state = State::default();
+        self.readable.write().expect(NO_PANIC).clear();
+    }
+
+    /// The same, and removes the file if that works.
     pub(super) fn end(&self, storage: &dyn Storage) {
-        let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
-        if file.take().is_some()
-            && let Err(error) = storage.remove(&self.path)
-        {
+        let was_begun = lock(&self.state).file.is_some();
+        self.clear();
+        if was_begun && let Err(error) = storage.remove(&self.path) {
             log::info!("the file of the fast tier stays: {error}");
         }
     }
 
-    /// Lets `room` bytes lie in the file, or as many as do now.
-    pub(super) fn set_limit(&self, room: u64) {
-        let most = u32::try_from(self.readable.len()).unwrap_or(u32::MAX);
-        let mut state = lock(&self.state);
-        state.limit = slabs_in(room).clamp(state.begun, most.max(state.begun));
+    /// Lets the file grow as far as it may, again.
+    pub(super) fn grow_again(&self) {
+        lock(&self.state).limit = slabs_in(self.capacity_bytes);
     }
 
     /// Lets nothing more lie in the file than the slabs that were begun.
     pub(super) fn stop_growing(&self) {
         let mut state = lock(&self.state);
-        state.limit = state.begun;
+        state.limit = state.lots.len();
     }
 
     /// How many bytes may lie in the file.
     pub(super) fn limit_bytes(&self) -> u64 {
-        u64::from(lock(&self.state).limit) * SLAB_BYTES as u64
+        lock(&self.state).limit as u64 * SLAB_BYTES as u64
     }
 
     /// How many blocks have a place, and the bytes of these places.
@@ -184,17 +225,26 @@ impl Slabs {
     /// Whether slabs can be begun.
     pub(super) fn has_free(&self) -> bool {
         let state = lock(&self.state);
-        state.begun < state.limit
+        state.lots.len() < state.limit
     }
 
-    fn file(&self) -> Option<Arc<dyn File>> {
-        let file = self.file.read();
-        file.unwrap_or_else(PoisonError::into_inner).clone()
+    /// The sizes of the places of each slab.
+    pub(super) fn sizes(&self) -> Vec<usize> {
+        let state = lock(&self.state);
+        state.lots.iter().map(|lot| lot.place_bytes).collect()
+    }
+
+    /// Memory for what is known of places (bytes, about).
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let of_item = size_of::<Item>() + size_of::<Option<(Arc<Blocks>, usize)>>();
+        let state = lock(&self.state);
+        let items: usize = state.lots.iter().map(|lot| lot.owners.len()).sum();
+        (items * of_item) as u64
     }
 
     fn slab(&self, number: u32) -> Option<Arc<Slab>> {
-        let slab = self.readable.get(number as usize)?.read();
-        slab.unwrap_or_else(PoisonError::into_inner).clone()
+        let slabs = self.readable.read().expect(NO_PANIC);
+        slabs.get(number as usize).cloned()
     }
 
     /// A place of `place_bytes` that nothing has, if there is one.
@@ -203,44 +253,47 @@ impl Slabs {
         if let Some(room) = state.free.get_mut(&place_bytes).and_then(Vec::pop) {
             return Some(room);
         }
-        if state.begun == state.limit {
+        if state.lots.len() >= state.limit {
             return None;
         }
-        let slab = state.begun;
-        state.begun += 1;
-        self.divide(&mut state, slab, place_bytes);
+        let number = state.lots.len();
+        self.divide(&mut state, number, place_bytes)?;
         state.free.get_mut(&place_bytes).and_then(Vec::pop)
     }
 
-    /// Makes places of `place_bytes` of a slab in which nothing lies.
-    fn divide(&self, state: &mut State, slab: u32, place_bytes: usize) {
+    /// Makes places of `place_bytes` of slab `number`, in which nothing lies: the next one, or one that was begun.
+    fn divide(&self, state: &mut State, number: usize, place_bytes: usize) -> Option<()> {
+        let file = Arc::clone(state.file.as_ref()?);
         let count = SLAB_BYTES / place_bytes;
-        let items = (0..count).map(|_| Item::default());
-        let made = Arc::new(Slab {
+        let slab = Arc::new(Slab {
+            file,
             place_bytes,
-            items: items.collect(),
+            items: (0..count).map(|_| Item::default()).collect(),
         });
-        if let Some(known) = self.readable.get(slab as usize) {
-            *known.write().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        let lot = Lot {
+            place_bytes,
+            owners: vec![None; count],
+        };
+        let mut readable = self.readable.write().expect(NO_PANIC);
+        if number == state.lots.len() {
+            state.lots.push(lot);
+            readable.push(slab);
+        } else {
+            state.lots[number] = lot;
+            readable[number] = slab;
         }
-        let number = slab as usize;
-        if state.owners.len() <= number {
-            state.owners.resize_with(number + 1, Vec::new);
-        }
-        state.owners[number] = vec![None; count];
+        drop(readable);
+        let slab = u32::try_from(number).ok()?;
         // The first place is taken first.
-        let items = (0..u8::try_from(count).unwrap_or(u8::MAX)).rev();
+        let items = (0..u8::try_from(count).ok()?).rev();
         let rooms = items.map(|item| Room { slab, item });
         state.free.entry(place_bytes).or_default().extend(rooms);
+        Some(())
     }
 
     /// Gives a place back that was taken, and in which nothing is shown to readers.
     pub(super) fn give_back(&self, room: Room) {
-        let place_bytes = self.slab(room.slab).map(|it| it.place_bytes);
-        let mut state = lock(&self.state);
-        if let Some(place_bytes) = place_bytes {
-            state.free.entry(place_bytes).or_default().push(room);
-        }
+        lock(&self.state).set_free(room);
     }
 
     /// Writes `content`, which begins at `start` of its file, to `room`, and shows it to readers as the copy of block `index`.
@@ -251,88 +304,61 @@ impl Slabs {
         (start, content): (u64, &[u8]),
         (blocks, index): (&Arc<Blocks>, usize),
     ) -> Result<()> {
-        let closed = Error::Closed("the fast tier is closed");
-        let (Some(file), Some(slab)) = (self.file(), self.slab(room.slab)) else {
-            return Err(closed);
-        };
+        let slab = self.slab(room.slab);
+        let slab = slab.ok_or(Error::Closed("the fast tier is closed"))?;
         let item = &slab.items[usize::from(room.item)];
         let generation = self.generation.fetch_add(1, Relaxed) % Place::GENERATIONS + 1;
         item.start.store(start, Relaxed);
         let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
         item.length.store(length, Relaxed);
         item.sum.store(crc32c(content), SeqCst);
-        file.write_at(content, offset_of(room, slab.place_bytes))?;
+        slab.file.write_at(content, slab.offset_of(room))?;
         let mut state = lock(&self.state);
         if blocks.is_gone() || blocks.place(index).is_some() {
-            state.free.entry(slab.place_bytes).or_default().push(room);
+            state.set_free(room);
             return Ok(());
         }
         let owner = Some((Arc::clone(blocks), index));
-        state.owners[room.slab as usize][usize::from(room.item)] = owner;
+        state.lots[room.slab as usize].owners[usize::from(room.item)] = owner;
         state.placed += 1;
         state.placed_bytes += slab.place_bytes as u64;
-        blocks.set_place(
-            index,
-            Place {
-                slab: room.slab,
-                item: room.item,
-                generation,
-            },
-        );
+        blocks.set_place(index, Place { room, generation });
         Ok(())
     }
 
-    /// Reads a part of a block into `buffer`: what lies at `offset` of the file. `None`: that part does not lie there.
-    /// `false`: what lies there is not what was put there.
+    /// Reads the block that begins at `offset` of its file into `buffer`. `None`: what lies there begins elsewhere or has
+    /// another length. `false`: it is not what was put there.
     pub(super) fn read(
         &self,
         place: Place,
         buffer: &mut [u8],
         offset: u64,
     ) -> Result<Option<bool>> {
-        let (Some(file), Some(slab)) = (self.file(), self.slab(place.slab)) else {
+        let room = place.room;
+        let Some(slab) = self.slab(room.slab) else {
             return Ok(None);
         };
-        let Some(item) = slab.items.get(usize::from(place.item)) else {
+        let Some(item) = slab.items.get(usize::from(room.item)) else {
             return Ok(None);
         };
-        // Only a block that was put there as it is read now: the checksum is of all of it.
         let length = item.length.load(Relaxed) as usize;
         if item.start.load(Relaxed) != offset || length != buffer.len() {
             return Ok(None);
         }
         let sum = item.sum.load(SeqCst);
-        let room = Room {
-            slab: place.slab,
-            item: place.item,
-        };
-        let read = file.read_at(buffer, offset_of(room, slab.place_bytes))?;
+        let read = slab.file.read_at(buffer, slab.offset_of(room))?;
         Ok(Some(read == buffer.len() && crc32c(buffer) == sum))
-    }
-
-    /// The size of the place.
-    pub(super) fn bytes_of(&self, place: Place) -> usize {
-        self.slab(place.slab).map_or(0, |it| it.place_bytes)
     }
 
     /// Takes its place from block `index`, to be given to another one: nothing has it then.
     pub(super) fn evict(&self, blocks: &Blocks, index: usize) -> Option<Room> {
-        let mut state = lock(&self.state);
-        self.take_from(&mut state, blocks, index)
+        lock(&self.state).take_from(blocks, index)
     }
 
-    fn take_from(&self, state: &mut State, blocks: &Blocks, index: usize) -> Option<Room> {
-        let place = blocks.take_place(index)?;
-        let owners = state.owners.get_mut(place.slab as usize);
-        if let Some(owner) = owners.and_then(|it| it.get_mut(usize::from(place.item))) {
-            *owner = None;
-        }
-        state.placed -= 1;
-        state.placed_bytes -= self.bytes_of(place) as u64;
-        Some(Room {
-            slab: place.slab,
-            item: place.item,
-        })
+    /// Takes `place` from block `index`, if it has that one still, and uses it no more. Returns whether it did.
+    pub(super) fn discard(&self, blocks: &Blocks, index: usize, place: Place) -> bool {
+        let mut state = lock(&self.state);
+        blocks.place(index) == Some(place) && state.take_from(blocks, index).is_some()
     }
 
     /// Takes all places of a file that goes.
@@ -340,11 +366,8 @@ impl Slabs {
         let mut state = lock(&self.state);
         blocks.set_gone();
         for index in blocks.known() {
-            if let Some(place) = blocks.place(index)
-                && let Some(room) = self.take_from(&mut state, blocks, index)
-            {
-                let place_bytes = self.bytes_of(place);
-                state.free.entry(place_bytes).or_default().push(room);
+            if let Some(room) = state.take_from(blocks, index) {
+                state.set_free(room);
             }
         }
     }
@@ -352,33 +375,20 @@ impl Slabs {
     /// Makes places of `place_bytes` of the slab in which block `index` lies: all blocks there lose their places.
     pub(super) fn convert(&self, (blocks, index): (&Blocks, usize), place_bytes: usize) {
         let mut state = lock(&self.state);
-        let Some(place) = blocks.place(index) else {
+        let Some(Place { room, .. }) = blocks.place(index) else {
             return;
         };
-        let owners = state.owners.get_mut(place.slab as usize);
-        let owners = owners.map(std::mem::take).unwrap_or_default();
+        let lot = &mut state.lots[room.slab as usize];
+        let (old_bytes, owners) = (lot.place_bytes, lot.owners.clone());
         for (blocks, index) in owners.into_iter().flatten() {
-            self.take_from(&mut state, &blocks, index);
+            state.take_from(&blocks, index);
         }
-        let old_bytes = self.bytes_of(place);
         if let Some(free) = state.free.get_mut(&old_bytes) {
-            free.retain(|room| room.slab != place.slab);
+            free.retain(|free| free.slab != room.slab);
         }
-        self.divide(&mut state, place.slab, place_bytes);
+        let number = room.slab as usize;
+        self.divide(&mut state, number, place_bytes);
     }
-
-    /// Takes all places away, so that nothing is read from the file any more.
-    pub(super) fn clear(&self) {
-        let mut state = lock(&self.state);
-        for (blocks, index) in state.owners.drain(..).flatten().flatten() {
-            blocks.take_place(index);
-        }
-        *state = State::default();
-    }
-}
-
-fn offset_of(room: Room, place_bytes: usize) -> u64 {
-    u64::from(room.slab) * SLAB_BYTES as u64 + u64::from(room.item) * place_bytes as u64
 }
 
 #[cfg(test)]
@@ -403,8 +413,10 @@ mod tests {
     #[test]
     fn a_place_is_a_word_that_is_not_nothing() {
         let place = Place {
-            slab: u32::MAX,
-            item: 255,
+            room: Room {
+                slab: u32::MAX,
+                item: 255,
+            },
             generation: Place::GENERATIONS,
         };
         assert_eq!(Place::unpack(place.pack()), Some(place));

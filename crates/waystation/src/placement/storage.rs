@@ -9,8 +9,8 @@ use crate::storage::forward::forward;
 use crate::storage::{
     Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, Storage, Transfer,
 };
+use crate::sync::Arc;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 use waystation_format::filename::{self, FileKind};
 

@@ -76,6 +76,10 @@ impl File for SlowFile {
         self.inner.read_at(buffer, offset)
     }
 
+    fn read_window(&self, buffer: &mut [u8], offset: u64) -> crate::Result<usize> {
+        self.read_at(buffer, offset)
+    }
+
     forward! { inner:
         fn write_at(data: &[u8], offset: u64) -> crate::Result<()>;
         fn sync() -> crate::Result<()>;
@@ -357,6 +361,11 @@ fn a_full_fast_directory_keeps_what_it_has() {
     assert_eq!(stats.placed_blocks, 5, "{stats:#?}");
     assert_eq!(stats.failure, None);
     check(&db, 0..KEYS);
+    // A minute later there is room again.
+    rules.clear();
+    storage.sleep(Duration::from_secs(60));
+    read_until(&db, 0..800, |stats| stats.placed_blocks > 50);
+    assert_eq!(placement(&db).usable_bytes, 1 << 20);
 }
 
 #[test]
@@ -483,4 +492,38 @@ fn blocks_of_another_size_get_the_room_of_cold_ones() {
         std::thread::sleep(Duration::from_millis(1));
     }
     panic!("the long blocks find no room: {before:#?}");
+}
+
+#[test]
+fn a_capacity_beyond_the_device_is_what_the_device_has() {
+    let (machine, storage, _) = machine(17);
+    machine.set_capacity(Some(64 << 20));
+    let db = filled(&storage, u64::MAX);
+    let stats = placement(&db);
+    assert!(stats.usable_bytes <= 64 << 20, "{stats:#?}");
+    read_until(&db, 0..500, |stats| tables(stats).fast_reads > 1_000);
+}
+
+#[test]
+fn what_the_copies_cost_is_told_apart() {
+    let (_, storage, _) = machine(18);
+    let db = filled(&storage, 1 << 20);
+    let copied = |db: &Db| {
+        let mut areas = db.stats().storage.into_iter();
+        let copies = areas.find(|it| it.area == Area::Copies).expect("copies");
+        copies.meter.written_bytes
+    };
+    assert_eq!((copied(&db), db.stats().memory.placement_bytes), (0, 0));
+    read_until(&db, 0..500, |stats| tables(stats).fast_reads > 1_000);
+    assert!(copied(&db) >= 200 << 10, "{}", copied(&db));
+    let memory = db.stats().memory.placement_bytes;
+    // A tenth of a table's blocks in a part of 512 KiB at least, and an item for each copy.
+    assert!((2_560..200 << 10).contains(&memory), "{memory}");
+    // A walk over all of it is no reason for copies.
+    let before = placement(&db).placed_blocks;
+    for _ in 0..20 {
+        assert_eq!(db.range::<&[u8]>(..).count(), KEYS as usize);
+    }
+    let after = placement(&db).placed_blocks;
+    assert!(after < before + 40, "{before} blocks, then {after}");
 }

@@ -5,16 +5,14 @@ use super::health::Health;
 use super::meters::Meters;
 use super::options::FastTier;
 use super::round::{FREE_THRESHOLD, Planner};
-use super::slabs::{BLOCK_BYTES_MAX, Slabs};
+use super::slabs::{BLOCK_BYTES_MAX, Place, Slabs};
 use crate::error::{Error, Result};
 use crate::storage::{Area, DirectoryLock, Storage};
+use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use crate::sync::{Arc, Mutex, lock};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{
-    AtomicU8, AtomicU64, AtomicUsize,
-    Ordering::{Relaxed, SeqCst},
-};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use waystation_format::filename::CURRENT;
 
 /// Blocks that wait to be written; a reader that brings another one keeps it for itself.
@@ -50,7 +48,6 @@ pub(crate) struct Tier {
     pub(super) warmed: AtomicU64,
     pub(super) damaged: AtomicU64,
     round_reads: AtomicU64,
-    offered: AtomicUsize,
     call: OnceLock<Box<dyn Fn() + Send + Sync>>,
     pub(super) planner: Mutex<Planner>,
     /// While the directory is ours.
@@ -84,7 +81,6 @@ impl Tier {
             warmed: AtomicU64::new(0),
             damaged: AtomicU64::new(0),
             round_reads: AtomicU64::new(ROUND_READS_MIN),
-            offered: AtomicUsize::new(0),
             call: OnceLock::new(),
             planner: Mutex::new(Planner::new(storage.now())),
             ownership: Mutex::default(),
@@ -148,7 +144,7 @@ impl Tier {
             // Of two blocks that begin side by side the other one has a copy.
             Ok(None) => false,
             Ok(Some(false)) => {
-                self.drop_damaged(blocks, index);
+                self.drop_damaged((blocks, index), place);
                 false
             }
             Err(error) => {
@@ -160,8 +156,9 @@ impl Tier {
 
     /// The copy is not what was written: its place is not used again.
     #[cold]
-    fn drop_damaged(&self, blocks: &Blocks, index: usize) {
-        if self.slabs.evict(blocks, index).is_some() && self.damaged.fetch_add(1, Relaxed) == 0 {
+    fn drop_damaged(&self, (blocks, index): (&Blocks, usize), place: Place) {
+        let is_new = self.slabs.discard(blocks, index, place);
+        if is_new && self.damaged.fetch_add(1, Relaxed) == 0 {
             let directory = self.options.directory.display();
             log::warn!("the fast directory {directory} gave wrong bytes; the main one was read");
         }
@@ -199,7 +196,7 @@ impl Tier {
         let is_hot = blocks.heat(index) >= self.threshold.load(Relaxed);
         let is_useful = is_hot && self.health.is_good() && blocks.place(index).is_none();
         let fits = content.len() <= BLOCK_BYTES_MAX && !blocks.is_gone();
-        if !is_useful || !fits || self.offered.load(Relaxed) >= OFFERS_MAX {
+        if !is_useful || !fits || lock(&self.offers).len() >= OFFERS_MAX {
             return;
         }
         let offer = Offer {
@@ -210,18 +207,22 @@ impl Tier {
         };
         let mut offers = lock(&self.offers);
         offers.push(offer);
-        let count = offers.len();
+        let is_first = offers.len() == 1;
         drop(offers);
-        if self.offered.swap(count, SeqCst) == 0 {
+        if is_first {
             self.wake();
         }
     }
 
     /// What readers have brought.
     pub(super) fn take_offers(&self) -> Vec<Offer> {
-        let mut offers = lock(&self.offers);
-        self.offered.store(0, SeqCst);
-        std::mem::take(&mut offers)
+        std::mem::take(&mut lock(&self.offers))
+    }
+
+    /// Memory for what is known of blocks and places (bytes, about).
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let blocks = self.files().iter().map(|it| it.memory_bytes()).sum::<u64>();
+        blocks + self.slabs.memory_bytes()
     }
 
     fn wake(&self) {
@@ -241,8 +242,4 @@ fn check_no_database(storage: &dyn Storage, directory: &Path) -> Result<()> {
         });
     }
     Ok(())
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

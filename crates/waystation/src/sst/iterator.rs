@@ -5,7 +5,7 @@
 //! leaves a block there only if no other one has to go for it: a long scan does not wash the cache out, and what has room
 //! there is not read and unpacked again and again.
 
-use super::reader::{Table, read_exact, recycle};
+use super::reader::{Table, read_window, recycle};
 use crate::error::Result;
 use crate::sst::InternalIterator;
 use crate::storage::resize;
@@ -329,7 +329,7 @@ impl ReadAhead {
         let length = (end - start) as usize;
         resize(&mut self.bytes, length, table.file().path())?;
         self.offset = start;
-        let read = read_exact(table.file(), &mut self.bytes, start);
+        let read = read_window(table.file(), &mut self.bytes, start);
         if read.is_err() {
             self.forget();
         }

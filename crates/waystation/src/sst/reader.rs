@@ -332,7 +332,7 @@ impl<'a> Tail<'a> {
         }
         let offset = file_bytes.saturating_sub(TAIL_BYTES);
         let mut bytes = vec![0; (file_bytes - offset) as usize];
-        read_exact(file, &mut bytes, offset)?;
+        read_window(file, &mut bytes, offset)?;
         let footer = Footer::decode(&bytes[bytes.len() - FOOTER_BYTES..]).map_err(|error| {
             Error::corruption(file.path(), data_end + error.offset(), error.reason())
         })?;
@@ -361,7 +361,7 @@ impl<'a> Tail<'a> {
             &self.bytes[start as usize..][..length]
         } else {
             resize(&mut read, length, self.file.path())?;
-            read_exact(self.file, &mut read, handle.offset)?;
+            read_window(self.file, &mut read, handle.offset)?;
             &read
         };
         let mut content = Vec::new();
@@ -436,9 +436,19 @@ fn decode(stored: &mut Vec<u8>) -> Result<Vec<u8>, FormatError> {
     Ok(bytes)
 }
 
-pub(super) fn read_exact(file: &dyn File, buffer: &mut [u8], offset: u64) -> Result<()> {
+fn read_exact(file: &dyn File, buffer: &mut [u8], offset: u64) -> Result<()> {
     let read = file.read_at(buffer, offset)?;
-    if read == buffer.len() {
+    is_whole(file, read, (buffer.len(), offset))
+}
+
+/// As [`read_exact`], for what is read once: by a walk, or at opening.
+pub(super) fn read_window(file: &dyn File, buffer: &mut [u8], offset: u64) -> Result<()> {
+    let read = file.read_window(buffer, offset)?;
+    is_whole(file, read, (buffer.len(), offset))
+}
+
+fn is_whole(file: &dyn File, read: usize, (length, offset): (usize, u64)) -> Result<()> {
+    if read == length {
         return Ok(());
     }
     let reason = "the file is shorter than the table was";

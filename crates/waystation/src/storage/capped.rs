@@ -461,6 +461,7 @@ impl File for CappedFile {
 
     forward! { inner:
         fn read_at(buffer: &mut [u8], offset: u64) -> Result<usize>;
+        fn read_window(buffer: &mut [u8], offset: u64) -> Result<usize>;
         fn sync() -> Result<()>;
         fn size() -> Result<u64>;
         fn is_direct() -> bool;

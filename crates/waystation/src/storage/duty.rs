@@ -14,38 +14,6 @@ const WORK: Duration = Duration::from_micros(500);
 /// A pause is no longer than this.
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 
-thread_local! {
-    /// See [`is_background`].
-    static IS_BACKGROUND: Cell<bool> = const { Cell::new(false) };
-    /// See [`is_checking`].
-    static IS_CHECKING: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Does what looks whether files are what was written, on this thread.
-pub(crate) fn checking<T>(act: impl FnOnce() -> T) -> T {
-    let before = IS_CHECKING.replace(true);
-    let done = act();
-    IS_CHECKING.set(before);
-    done
-}
-
-/// Whether this thread looks whether files are what was written: copies of them say nothing of that.
-#[inline]
-pub(crate) fn is_checking() -> bool {
-    IS_CHECKING.get()
-}
-
-/// Says that this thread does background work alone.
-pub(crate) fn mark_background() {
-    IS_BACKGROUND.set(true);
-}
-
-/// Whether this thread does background work alone: no caller waits for what it reads.
-#[inline]
-pub(crate) fn is_background() -> bool {
-    IS_BACKGROUND.get()
-}
-
 /// The priority of long work: which part of the time it takes, and how large its reads are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IoPriority {

@@ -8,7 +8,7 @@ use super::{Area, AreaMeter};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// All areas, in the order of [`Meters`]' counters.
-const AREAS: [Area; 3] = [Area::Journal, Area::Tables, Area::Spill];
+const AREAS: [Area; 4] = [Area::Journal, Area::Tables, Area::Spill, Area::Copies];
 
 /// The counters of one area.
 #[derive(Debug, Default)]
@@ -64,6 +64,7 @@ impl Meters {
             Area::Journal => &self.areas[0],
             Area::Tables => &self.areas[1],
             Area::Spill => &self.areas[2],
+            Area::Copies => &self.areas[3],
         }
     }
 

@@ -293,6 +293,10 @@ impl<F: RawFile> File for MeteredFile<F> {
         outcome.map_err(|error| self.error("read", error))
     }
 
+    fn read_window(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        self.read_at(buffer, offset)
+    }
+
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         if self.wants_direct && !self.is_aligned(data, offset) {
             return Err(Error::InvalidArgument(format!(

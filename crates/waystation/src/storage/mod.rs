@@ -26,7 +26,8 @@ mod direct;
 mod duty;
 #[cfg(any(test, feature = "test-storage"))]
 pub mod fault;
-pub(crate) mod forward;
+#[doc(hidden)]
+pub mod forward;
 mod margins;
 mod meter;
 mod metered;
@@ -42,7 +43,7 @@ mod whole;
 
 pub use aligned::AlignedBuffer;
 pub(crate) use capped::{Capped, DiskUse, Growth, at_low_priority};
-pub(crate) use duty::{Duty, IoPriority, checking, is_background, is_checking, mark_background};
+pub(crate) use duty::{Duty, IoPriority};
 pub(crate) use margins::{Margins, laid_out};
 pub use metered::Metered;
 pub use os::OsStorage;
@@ -76,6 +77,8 @@ pub enum Area {
     Tables,
     /// Whatever leaves memory for want of room.
     Spill,
+    /// Copies of tables and spill in the fast directory.
+    Copies,
 }
 
 /// How a file is to be opened.
@@ -105,6 +108,9 @@ pub enum Transfer {
 pub trait File: Send + Sync {
     /// Reads into `buffer` from `offset`; returns fewer bytes than asked only at the end of file.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
+    /// As [`Self::read_at`], for bytes that are read once, as by walks, merges and checks: no copy of them is looked for, and
+    /// none is kept.
+    fn read_window(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
     /// Writes all of `data` at `offset`, extending the file as needed. On a failure any part of it, torn
     /// anywhere, may have been written.
     fn write_at(&self, data: &[u8], offset: u64) -> Result<()>;

@@ -181,7 +181,7 @@ impl Edge for WaystationEdge {
             occupancy.storage_read += storage.meter.read_bytes;
             match storage.area {
                 Area::Journal => occupancy.log_written += storage.meter.written_bytes,
-                Area::Tables | Area::Spill => {
+                Area::Tables | Area::Spill | Area::Copies => {
                     occupancy.tables_written += storage.meter.written_bytes;
                 }
             }

@@ -41,6 +41,8 @@ pub(crate) enum Use {
     Tables,
     /// Flushed graves.
     Graves,
+    /// What is known of the blocks that were read, and of their copies in the fast directory.
+    Placement,
     /// Cached blocks; no part of the sum, as the cache has the rest.
     Cache,
 }

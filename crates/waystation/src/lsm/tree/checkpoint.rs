@@ -101,7 +101,7 @@ fn copy(storage: &dyn Storage, source: &Path, target: &Path) -> Result<()> {
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut offset = 0;
     loop {
-        let length = source.read_at(&mut chunk, offset)?;
+        let length = source.read_window(&mut chunk, offset)?;
         if length == 0 {
             return target.sync();
         }

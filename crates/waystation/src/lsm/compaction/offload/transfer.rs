@@ -36,7 +36,7 @@ impl Watched<'_> {
             for (offset, length) in parts(table.file_bytes) {
                 self.go_on()?;
                 let mut bytes = vec![0; length as usize];
-                let read = file.read_at(&mut bytes, offset);
+                let read = file.read_window(&mut bytes, offset);
                 let read = read.map_err(|error| by_storage(&error))?;
                 if read < bytes.len() {
                     let reason = format!("{} ends before its footer", path.display());
