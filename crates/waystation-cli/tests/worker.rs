@@ -7,9 +7,14 @@
 )]
 
 use std::io::{BufRead, BufReader, Write};
+use std::ops::Bound;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
+use waystation::offload::{Offload, OffloadSettings};
+use waystation::{Db, Options};
+use waystation_nodes::compaction::WorkerAddress;
 
 const WAYSTATION: &str = env!("CARGO_BIN_EXE_waystation");
 
@@ -248,4 +253,81 @@ fn a_worker_that_is_killed_in_mid_merge_costs_nothing_that_was_written() {
     let entries = std::fs::read_dir(db).unwrap();
     let left = entries.filter(|it| it.as_ref().unwrap().file_type().unwrap().is_dir());
     assert_eq!(left.count(), 0);
+}
+
+/// The value of `key` in this round, which no compression makes shorter.
+fn noise(key: u64, round: u64) -> Vec<u8> {
+    let word = |part: u64| {
+        let seed = (round << 48 | key << 16 | part).wrapping_add(1);
+        let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    };
+    (0..128).flat_map(|part| word(part).to_le_bytes()).collect()
+}
+
+/// How many tables the merges that run in `db` have begun.
+fn begun_tables(db: &Path) -> usize {
+    let entries = std::fs::read_dir(db).unwrap().filter_map(Result::ok);
+    let rooms = entries.filter(|it| {
+        let name = it.file_name();
+        name.to_string_lossy().starts_with("compaction-")
+    });
+    // A directory may go while it is looked at.
+    let tables = rooms.filter_map(|it| std::fs::read_dir(it.path()).ok());
+    tables.map(Iterator::count).sum()
+}
+
+/// Kills `worker` once it has made tables, unless all `is_over` before.
+fn kill_in_mid_merge(worker: &mut Worker, db: &Path, is_over: &AtomicBool) {
+    while begun_tables(db) < 8 && !is_over.load(SeqCst) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // The engine hears of them within a tenth of a second.
+    std::thread::sleep(Duration::from_millis(150));
+    worker.kill();
+}
+
+#[test]
+fn what_a_killed_worker_has_made_is_kept() {
+    const KEYS: u64 = 120_000;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("db");
+    let socket = format!("unix:{}", dir.path().join("worker").display());
+    let address = WorkerAddress::new(socket.parse().unwrap(), None);
+    let options = Options {
+        memtable_bytes: 32 << 20,
+        table_bytes: 1 << 20,
+        offload: Some(Offload::new(address, OffloadSettings::default())),
+        ..Options::default()
+    };
+    let db = Db::open(&path, options).unwrap();
+    // A merge may end before the kill, though it takes a second.
+    for round in 0..8 {
+        let mut worker = Worker::start(&socket, dir.path(), None);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| kill_in_mid_merge(&mut worker, &path, &is_over));
+            for at in 0..KEYS {
+                let key = at * 7919 % KEYS;
+                db.put(&key.to_le_bytes(), &noise(key, round)).unwrap();
+            }
+            db.flush().unwrap();
+            db.compact_range(Bound::Unbounded, Bound::Unbounded)
+                .unwrap();
+            is_over.store(true, SeqCst);
+        });
+        for key in (0..KEYS).step_by(7) {
+            let found = db.get(&key.to_le_bytes()).unwrap();
+            assert_eq!(found, Some(noise(key, round)), "{key}");
+        }
+        let report = db.check().unwrap();
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
+        assert_eq!(begun_tables(&path), 0);
+        let stats = db.stats().tree.offload.unwrap();
+        if stats.resumed > 0 {
+            assert!(stats.kept_bytes >= 1 << 20, "{stats:?}");
+            return;
+        }
+    }
+    panic!("no kill met a merge: {:?}", db.stats().tree.offload);
 }

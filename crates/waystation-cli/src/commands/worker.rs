@@ -89,8 +89,16 @@ pub(super) fn offload_text(stats: &OffloadStats) -> String {
         seconds(stats.verify_us),
         seconds(stats.install_us),
     );
+    let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    if stats.resumed > 0 {
+        let _ = write!(
+            text,
+            "; {} went on after {:.1} MiB that the worker had made before it failed",
+            stats.resumed,
+            mebibytes(stats.kept_bytes)
+        );
+    }
     if stats.sent_bytes > 0 {
-        let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let _ = write!(
             text,
             "; {:.1} MiB were sent and {:.1} MiB fetched in {:.2} s",

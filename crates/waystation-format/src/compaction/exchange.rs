@@ -14,11 +14,14 @@
 //! An engine whose directory the worker does not see begins without one: it sends the input tables, one after the other and
 //! each from its first byte on, and fetches the output tables when the job is over.
 //!
+//! With any answer the worker tells of output tables that are complete already. If it then fails, the engine may keep them
+//! and have the rest of the job run alone.
+//!
 //! A request names the job and its attempt, and so does the answer: what belongs to another attempt does not count. The
 //! worker gives a job up when no request came for as long as the lease.
 
-use super::fields::FieldWriter;
-use super::{ANSWER_MAGIC, Job, JobId, REQUEST_MAGIC, Report, seal, unseal};
+use super::fields::{FieldWriter, Fields};
+use super::{ANSWER_MAGIC, Counters, Job, JobId, REQUEST_MAGIC, Report, Table, seal, unseal};
 use crate::FormatError;
 
 /// The longest message of any kind (bytes). A job that is longer stays in the engine.
@@ -42,8 +45,8 @@ pub struct Request {
 pub enum Call {
     /// Run the job.
     Begin(Box<Begin>),
-    /// Say how far the job is: once it is over, and after this time (milliseconds) at the latest.
-    Watch(u64),
+    /// Say how far the job is.
+    Watch(Watch),
     /// Give the job up, and answer when its files are closed.
     Cancel,
     /// Take these bytes of an input table.
@@ -52,6 +55,15 @@ pub enum Call {
     Start,
     /// Give a part of an output table.
     Fetch(Part),
+}
+
+/// How to watch a job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Watch {
+    /// The answer comes once the job is over, and after so many milliseconds at the latest.
+    pub wait_ms: u64,
+    /// The engine knows of so many tables that are complete: the answer tells of those after them.
+    pub known: u64,
 }
 
 /// Bytes of an input table.
@@ -98,6 +110,41 @@ pub struct Answer {
     pub attempt: u64,
     /// How far it is.
     pub state: JobState,
+    /// Tables that are complete before the job is over, if there are any that the engine does not know of.
+    pub finished: Option<Finished>,
+}
+
+/// Output tables that are complete before their job is over.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Finished {
+    /// The tables, by key.
+    pub tables: Vec<Table>,
+    /// What the job has done for these and all earlier ones.
+    pub counters: Counters,
+    /// The user key that the rest of the job begins with.
+    pub rest: Vec<u8>,
+}
+
+impl Finished {
+    fn put(&self, out: &mut FieldWriter) {
+        for table in &self.tables {
+            out.group(tag::OUTPUT, |out| table.put(out));
+        }
+        self.counters.put(out);
+        out.bytes(tag::REST, &self.rest);
+    }
+
+    fn take(mut fields: Fields<'_>) -> Result<Self, FormatError> {
+        let mut finished = Self::default();
+        while let Some(field) = fields.next()? {
+            match field.tag {
+                tag::OUTPUT => finished.tables.push(Table::take(&field)?),
+                tag::REST => finished.rest = field.bytes.to_vec(),
+                _ => finished.counters.take(&field)?,
+            }
+        }
+        Ok(finished)
+    }
 }
 
 /// How far a job is at a worker.
@@ -131,8 +178,17 @@ mod tag {
     pub(super) const BYTES: u32 = 11;
     pub(super) const LENGTH: u32 = 12;
 
+    /// In a request to watch.
+    pub(super) const KNOWN: u32 = 13;
+
+    /// In an answer.
     pub(super) const ENTRIES: u32 = 4;
     pub(super) const REPORT: u32 = 5;
+    pub(super) const FINISHED: u32 = 12;
+
+    /// In the finished tables of an answer, beside the counters of a report.
+    pub(super) const REST: u32 = 1;
+    pub(super) const OUTPUT: u32 = 5;
 }
 
 /// Kinds of questions. The numbers travel: never renumber.
@@ -191,9 +247,10 @@ impl Request {
                     .number(tag::LEASE_MS, begin.lease_ms)
                     .number(tag::BYTES_MAX, begin.bytes_max);
             }
-            Call::Watch(wait_ms) => {
+            Call::Watch(watch) => {
                 out.number(tag::KIND, call::WATCH)
-                    .number(tag::WAIT_MS, *wait_ms);
+                    .number(tag::WAIT_MS, watch.wait_ms)
+                    .number(tag::KNOWN, watch.known);
             }
             Call::Cancel => {
                 out.number(tag::KIND, call::CANCEL);
@@ -220,8 +277,8 @@ impl Request {
     /// The request of these bytes, or why they are none.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut fields = unseal(REQUEST_MAGIC, bytes)?;
-        let (mut id, mut attempt, mut kind, mut wait_ms) = (JobId::default(), 0, 0, 0);
-        let mut begin = Begin::default();
+        let (mut id, mut attempt, mut kind) = (JobId::default(), 0, 0);
+        let (mut begin, mut watch) = (Begin::default(), Watch::default());
         let (mut part, mut sent) = (Part::default(), Vec::new());
         let mut job = None;
         while let Some(field) = fields.next()? {
@@ -233,7 +290,8 @@ impl Request {
                 tag::JOB => job = Some(Job::decode(field.bytes)?),
                 tag::LEASE_MS => begin.lease_ms = field.number()?,
                 tag::BYTES_MAX => begin.bytes_max = field.number()?,
-                tag::WAIT_MS => wait_ms = field.number()?,
+                tag::WAIT_MS => watch.wait_ms = field.number()?,
+                tag::KNOWN => watch.known = field.number()?,
                 tag::TABLE => part.table = field.number()?,
                 tag::OFFSET => part.offset = field.number()?,
                 tag::BYTES => sent = field.bytes.to_vec(),
@@ -250,7 +308,7 @@ impl Request {
                 Some(_) => return malformed("a request is about one job and holds another"),
                 None => return malformed("a request to begin has no job"),
             },
-            call::WATCH => Call::Watch(wait_ms),
+            call::WATCH => Call::Watch(watch),
             call::CANCEL => Call::Cancel,
             call::SEND if sent.len() > CHUNK_BYTES_MAX => return malformed(TOO_LONG),
             call::SEND => Call::Send(Chunk {
@@ -271,6 +329,16 @@ impl Request {
 }
 
 impl Answer {
+    /// That this attempt at the job is so far.
+    pub fn new((id, attempt): (JobId, u64), state: JobState) -> Self {
+        Self {
+            id,
+            attempt,
+            state,
+            finished: None,
+        }
+    }
+
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = FieldWriter::default();
@@ -295,6 +363,9 @@ impl Answer {
                 out.number(tag::KIND, state::CHUNK).bytes(tag::BYTES, bytes);
             }
         }
+        if let Some(finished) = &self.finished {
+            out.group(tag::FINISHED, |out| finished.put(out));
+        }
         seal(ANSWER_MAGIC, out.finish())
     }
 
@@ -302,7 +373,7 @@ impl Answer {
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut fields = unseal(ANSWER_MAGIC, bytes)?;
         let (mut id, mut attempt, mut kind, mut entries) = (JobId::default(), 0, 0, 0);
-        let (mut report, mut chunk) = (None, Vec::new());
+        let (mut report, mut chunk, mut finished) = (None, Vec::new(), None);
         while let Some(field) = fields.next()? {
             match field.tag {
                 tag::ID => id = JobId::take(&field)?,
@@ -311,6 +382,7 @@ impl Answer {
                 tag::ENTRIES => entries = field.number()?,
                 tag::REPORT => report = Some(Report::decode(field.bytes)?),
                 tag::BYTES => chunk = field.bytes.to_vec(),
+                tag::FINISHED => finished = Some(Finished::take(field.group())?),
                 _ => {}
             }
         }
@@ -333,6 +405,11 @@ impl Answer {
                 return Err(FormatError::unsupported(bytes.len(), reason));
             }
         };
-        Ok(Self { id, attempt, state })
+        Ok(Self {
+            id,
+            attempt,
+            state,
+            finished,
+        })
     }
 }

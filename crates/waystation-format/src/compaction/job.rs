@@ -1,7 +1,7 @@
 //! The job.
 
 use super::fields::{Field, FieldWriter, Fields};
-use super::{JOB_MAGIC, seal, unseal};
+use super::{JOB_MAGIC, READER_MIN, READER_MIN_OF_PARTS, seal_for, unseal};
 use crate::FormatError;
 use crate::key::TRAILER_BYTES;
 
@@ -16,6 +16,8 @@ pub struct Job {
     pub comparator: String,
     /// What is merged, the shallowest level first.
     pub inputs: Vec<InputLevel>,
+    /// Only user keys from this one on are merged; `None`: all.
+    pub from: Option<Vec<u8>>,
     /// The level that the outputs will stand in.
     pub output_level: u32,
     /// No reader sees a version that has a newer one at or below this sequence number.
@@ -142,6 +144,7 @@ mod tag {
     pub(super) const RESTART_INTERVAL: u32 = 14;
     pub(super) const COMPRESSION: u32 = 15;
     pub(super) const FILTER_BITS: u32 = 16;
+    pub(super) const FROM: u32 = 17;
 
     /// In an input.
     pub(super) const LEVEL: u32 = 1;
@@ -201,7 +204,11 @@ impl Job {
             .number(tag::RESTART_INTERVAL, self.layout.restart_interval)
             .number(tag::COMPRESSION, self.layout.compression.into())
             .number(tag::FILTER_BITS, self.layout.filter_bits_per_key.into());
-        seal(JOB_MAGIC, out.finish())
+        let Some(from) = &self.from else {
+            return seal_for(READER_MIN, JOB_MAGIC, out.finish());
+        };
+        out.bytes(tag::FROM, from);
+        seal_for(READER_MIN_OF_PARTS, JOB_MAGIC, out.finish())
     }
 
     /// The job of these bytes, or why they are none.
@@ -243,6 +250,7 @@ impl Job {
                     compression.map_err(|_| field.malformed("no compression has such a number"))?;
             }
             tag::FILTER_BITS => self.layout.filter_bits_per_key = field.small()?,
+            tag::FROM => self.from = Some(field.bytes.to_vec()),
             _ => {}
         }
         Ok(())

@@ -17,8 +17,8 @@ mod report;
 mod tests;
 
 pub use exchange::{
-    Answer, Begin, CHUNK_BYTES_MAX, Call, Chunk, JobState, MESSAGE_BYTES_MAX, Part, Request,
-    is_job_directory_name, job_directory_name,
+    Answer, Begin, CHUNK_BYTES_MAX, Call, Chunk, Finished, JobState, MESSAGE_BYTES_MAX, Part,
+    Request, Watch, is_job_directory_name, job_directory_name,
 };
 pub use job::{Facts, Grandparent, Graves, InputLevel, Job, JobId, Layout, Limits, Table};
 pub use report::{Counters, Failure, Outcome, Report};
@@ -29,9 +29,11 @@ use crate::varint::Reader;
 use fields::Fields;
 
 /// The version of the messages that this crate writes. Never reuse a number.
-pub const VERSION: u32 = 1;
-/// The lowest version of readers that understand what this crate writes.
+pub const VERSION: u32 = 2;
+/// The lowest version of readers that understand most of what this crate writes.
 const READER_MIN: u32 = 1;
+/// The lowest version of readers that understand a job of a part of the keys.
+const READER_MIN_OF_PARTS: u32 = 2;
 
 /// The first bytes of each kind of message.
 const JOB_MAGIC: [u8; 8] = *b"WSCOMJOB";
@@ -41,11 +43,16 @@ const ANSWER_MAGIC: [u8; 8] = *b"WSCOMANS";
 /// The bytes of the checksum at a message's end.
 const CHECKSUM_BYTES: usize = 4;
 
-/// A message with these fields.
+/// A message with these fields, which every version reads.
 fn seal(magic: [u8; 8], fields: &[u8]) -> Vec<u8> {
+    seal_for(READER_MIN, magic, fields)
+}
+
+/// A message with these fields, for readers of the version `reader_min` and later ones.
+fn seal_for(reader_min: u32, magic: [u8; 8], fields: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(magic.len() + 8 + fields.len() + CHECKSUM_BYTES);
     out.extend_from_slice(&magic);
-    out.extend_from_slice(&READER_MIN.to_le_bytes());
+    out.extend_from_slice(&reader_min.to_le_bytes());
     out.extend_from_slice(&VERSION.to_le_bytes());
     out.extend_from_slice(fields);
     let checksum = mask(crc32c(&out));

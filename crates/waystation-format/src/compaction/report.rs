@@ -129,13 +129,7 @@ impl Report {
                     .bytes(tag::REASON, reason.as_bytes());
             }
         }
-        let counters = &self.counters;
-        out.number(tag::ENTRIES_IN, counters.entries_in)
-            .number(tag::ENTRIES_OUT, counters.entries_out)
-            .number(tag::SHADOWED, counters.shadowed)
-            .number(tag::DEAD_DELETIONS, counters.dead_deletions)
-            .number(tag::HIDDEN, counters.hidden)
-            .number(tag::ELAPSED_US, counters.elapsed_us);
+        self.counters.put(&mut out);
         seal(REPORT_MAGIC, out.finish())
     }
 
@@ -173,8 +167,17 @@ impl Report {
 }
 
 impl Counters {
+    pub(super) fn put(&self, out: &mut FieldWriter) {
+        out.number(tag::ENTRIES_IN, self.entries_in)
+            .number(tag::ENTRIES_OUT, self.entries_out)
+            .number(tag::SHADOWED, self.shadowed)
+            .number(tag::DEAD_DELETIONS, self.dead_deletions)
+            .number(tag::HIDDEN, self.hidden)
+            .number(tag::ELAPSED_US, self.elapsed_us);
+    }
+
     /// Takes a number that is one of these; statistics of other versions, whatever they hold, are no error.
-    fn take(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
+    pub(super) fn take(&mut self, field: &Field<'_>) -> Result<(), FormatError> {
         let place = match field.tag {
             tag::ENTRIES_IN => &mut self.entries_in,
             tag::ENTRIES_OUT => &mut self.entries_out,

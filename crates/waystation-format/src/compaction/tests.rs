@@ -47,6 +47,7 @@ fn job() -> Job {
                 tables: vec![table(5, Some(facts())), table(6, Some(facts()))],
             },
         ],
+        from: None,
         output_level: 1,
         smallest_snapshot: 500,
         deeper: vec![(b"c".to_vec(), b"e".to_vec()), (Vec::new(), b"k".to_vec())],
@@ -109,11 +110,15 @@ fn recorded_messages_of_all_versions_are_read() {
     );
     assert_eq!(Job::decode(first.0), Ok(job()));
     assert_eq!(Report::decode(first.1), Ok(report()));
+    assert_eq!(job().encode(), written_now(first.0));
+    assert_eq!(report().encode(), written_now(first.1));
     assert_eq!(
-        VERSION, 1,
+        VERSION, 2,
         "record the messages of a new version beside these"
     );
-    assert_eq!((&*job().encode(), &*report().encode()), first);
+    let second = include_bytes!("testdata/job-2");
+    assert_eq!(Job::decode(second), Ok(part()));
+    assert_eq!(part().encode(), second);
     assert_eq!(Job::decode(include_bytes!("testdata/job-later")), Ok(job()));
     let mut later = Report::decode(include_bytes!("testdata/report-later")).unwrap();
     assert_eq!(later.counters.elapsed_us, 0, "no number there");
@@ -121,12 +126,25 @@ fn recorded_messages_of_all_versions_are_read() {
     assert_eq!(later, report());
 }
 
-/// A message with one more field at its end, and another version of readers and writer.
-fn altered(message: &[u8], reader_min: u32, more: &[u8]) -> Vec<u8> {
+/// The job of the later keys alone.
+fn part() -> Job {
+    Job {
+        from: Some(b"m".to_vec()),
+        ..job()
+    }
+}
+
+/// The message as this version writes it, which added no field to it.
+fn written_now(message: &[u8]) -> Vec<u8> {
+    altered(message, (READER_MIN, VERSION), &[])
+}
+
+/// A message with more fields at its end, and other versions of readers and writer.
+fn altered(message: &[u8], (reader_min, writer): (u32, u32), more: &[u8]) -> Vec<u8> {
     let content = &message[..message.len() - CHECKSUM_BYTES];
     let mut out = content[..8].to_vec();
     out.extend_from_slice(&reader_min.to_le_bytes());
-    out.extend_from_slice(&(VERSION + 5).to_le_bytes());
+    out.extend_from_slice(&writer.to_le_bytes());
     out.extend_from_slice(&content[16..]);
     out.extend_from_slice(more);
     let checksum = mask(crc32c(&out));
@@ -147,7 +165,10 @@ fn requests() -> [Request; 6] {
             lease_ms: 10_000,
             bytes_max: 1 << 30,
         }))),
-        request(Call::Watch(250)),
+        request(Call::Watch(Watch {
+            wait_ms: 250,
+            known: 0,
+        })),
         request(Call::Cancel),
         request(Call::Send(Chunk {
             table: 9,
@@ -168,6 +189,7 @@ fn answers() -> [Answer; 5] {
         id: job().id,
         attempt: 2,
         state,
+        finished: None,
     };
     [
         answer(JobState::Waiting),
@@ -178,12 +200,38 @@ fn answers() -> [Answer; 5] {
     ]
 }
 
+/// A request to watch on that names what is known.
+fn watch_on() -> Request {
+    let [_, watch, ..] = requests();
+    Request {
+        call: Call::Watch(Watch {
+            wait_ms: 250,
+            known: 3,
+        }),
+        ..watch
+    }
+}
+
+/// An answer that tells of a table.
+fn running_on() -> Answer {
+    let [_, running, ..] = answers();
+    let finished = Finished {
+        tables: vec![table(1, Some(facts()))],
+        counters: report().counters,
+        rest: b"zz".to_vec(),
+    };
+    Answer {
+        finished: Some(finished),
+        ..running
+    }
+}
+
 #[test]
 fn requests_and_answers_travel() {
-    for request in requests() {
+    for request in requests().into_iter().chain([watch_on()]) {
         assert_eq!(Request::decode(&request.encode()), Ok(request));
     }
-    for answer in answers() {
+    for answer in answers().into_iter().chain([running_on()]) {
         assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
     }
 }
@@ -206,12 +254,29 @@ fn recorded_requests_and_answers_are_read() {
     ];
     for (request, recorded) in requests().iter().zip(&recorded[..6]) {
         assert_eq!(Request::decode(recorded).as_ref(), Ok(request));
-        assert_eq!(&*request.encode(), *recorded);
+        if !matches!(request.call, Call::Begin(_)) {
+            assert_eq!(request.encode(), written_now(recorded));
+        }
     }
     for (answer, recorded) in answers().iter().zip(&recorded[6..]) {
         assert_eq!(Answer::decode(recorded).as_ref(), Ok(answer));
-        assert_eq!(&*answer.encode(), *recorded);
+        if !matches!(answer.state, JobState::Over(_)) {
+            assert_eq!(answer.encode(), written_now(recorded));
+        }
     }
+    // They hold another message.
+    let [begin, ..] = requests();
+    assert_eq!(begin.encode(), include_bytes!("testdata/begin-2"));
+    let [_, _, over, ..] = answers();
+    assert_eq!(over.encode(), include_bytes!("testdata/over-2"));
+    let (watch, running) = (watch_on(), running_on());
+    let second: (&[u8], &[u8]) = (
+        include_bytes!("testdata/watch-2"),
+        include_bytes!("testdata/running-2"),
+    );
+    assert_eq!(Request::decode(second.0).as_ref(), Ok(&watch));
+    assert_eq!(Answer::decode(second.1).as_ref(), Ok(&running));
+    assert_eq!((&*watch.encode(), &*running.encode()), second);
 }
 
 #[test]
@@ -284,12 +349,12 @@ fn directories_of_jobs_have_names_that_nothing_else_has() {
 fn fields_of_later_versions_are_skipped_and_readers_too_old_refuse() {
     let mut more = FieldWriter::default();
     more.bytes(1000, b"of a later version").number(1001, 5);
-    let later = altered(&job().encode(), READER_MIN, more.finish());
+    let later = altered(&job().encode(), (READER_MIN, VERSION + 5), more.finish());
     assert_eq!(Job::decode(&later), Ok(job()));
-    let later = altered(&report().encode(), READER_MIN, more.finish());
+    let later = altered(&report().encode(), (READER_MIN, VERSION + 5), more.finish());
     assert_eq!(Report::decode(&later), Ok(report()));
     for message in [job().encode(), report().encode()] {
-        let too_new = altered(&message, VERSION + 1, &[]);
+        let too_new = altered(&message, (VERSION + 1, VERSION + 5), &[]);
         let error = Job::decode(&too_new)
             .err()
             .or(Report::decode(&too_new).err());
@@ -303,11 +368,19 @@ fn fields_of_later_versions_are_skipped_and_readers_too_old_refuse() {
     }
 }
 
+/// A reader that skips the bound would merge keys that are merged already.
+#[test]
+fn a_job_of_a_part_of_the_keys_is_refused_by_readers_of_version_1() {
+    let reader_min = |message: &[u8]| message[8..12].to_vec();
+    assert_eq!(reader_min(&part().encode()), 2_u32.to_le_bytes());
+    assert_eq!(reader_min(&job().encode()), 1_u32.to_le_bytes());
+}
+
 #[test]
 fn statistics_never_fail_a_report() {
     let mut more = FieldWriter::default();
     more.bytes(11, b"not a number at all");
-    let odd = altered(&report().encode(), READER_MIN, more.finish());
+    let odd = altered(&report().encode(), (READER_MIN, VERSION + 5), more.finish());
     let read = Report::decode(&odd).unwrap();
     assert_eq!(read.outcome, report().outcome);
     assert_eq!(read.counters.entries_in, 1010, "what is verified stays");
@@ -341,21 +414,22 @@ fn what_is_no_job_is_refused() {
     assert!(Report::decode(&job().encode()).is_err());
     let mut both = FieldWriter::default();
     both.number(3, 1);
-    let both = altered(&report().encode(), READER_MIN, both.finish());
+    let both = altered(&report().encode(), (READER_MIN, VERSION + 5), both.finish());
     assert!(Report::decode(&both).is_err(), "it failed and has outputs");
 }
 
 #[test]
 fn every_flipped_bit_and_every_cut_is_noticed() {
     let exchanged = requests().map(|it| it.encode());
-    for message in exchanged.into_iter().chain(answers().map(|it| it.encode())) {
+    let answers = answers().into_iter().chain([running_on()]);
+    for message in exchanged.into_iter().chain(answers.map(|it| it.encode())) {
         for bit in 0..message.len() * 8 {
             let mut flipped = message.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(Request::decode(&flipped).is_err() && Answer::decode(&flipped).is_err());
         }
     }
-    for message in [job().encode(), report().encode()] {
+    for message in [job().encode(), part().encode(), report().encode()] {
         for bit in 0..message.len() * 8 {
             let mut flipped = message.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);

@@ -2,8 +2,9 @@
 
 use waystation_format::checksum::{crc32c, mask};
 use waystation_format::compaction::{
-    Answer, Begin, Call, Chunk, Counters, Facts, Failure, Grandparent, Graves, InputLevel, Job,
-    JobId, JobState, Layout, Limits, Outcome, Part, Report, Request, Table, is_job_directory_name,
+    Answer, Begin, Call, Chunk, Counters, Facts, Failure, Finished, Grandparent, Graves,
+    InputLevel, Job, JobId, JobState, Layout, Limits, Outcome, Part, Report, Request, Table, Watch,
+    is_job_directory_name,
 };
 
 /// Messages as they come, then the same bytes as the fields of messages whose checksums fit.
@@ -11,7 +12,7 @@ pub(super) fn compaction(bytes: &[u8]) {
     read(bytes);
     for magic in [b"WSCOMJOB", b"WSCOMREP", b"WSCOMREQ", b"WSCOMANS"] {
         let mut message = magic.to_vec();
-        message.extend_from_slice(&[1, 0, 0, 0, 1, 0, 0, 0]);
+        message.extend_from_slice(&[1, 0, 0, 0, 2, 0, 0, 0]);
         message.extend_from_slice(bytes);
         let checksum = mask(crc32c(&message));
         message.extend_from_slice(&checksum.to_le_bytes());
@@ -70,6 +71,7 @@ fn job() -> Job {
             level(0, vec![table(9, Some(FACTS)), table(8, None)]),
             level(1, vec![table(5, Some(FACTS))]),
         ],
+        from: None,
         output_level: 1,
         smallest_snapshot: 500,
         deeper: vec![(b"c".to_vec(), b"e".to_vec())],
@@ -113,7 +115,26 @@ pub(super) fn compaction_seeds() -> Vec<Vec<u8>> {
         Failure::Space,
         "the disk is full".to_owned(),
     ));
-    let mut seeds = vec![job.encode(), done.encode(), failed.encode()];
+    let part = Job {
+        from: Some(b"m".to_vec()),
+        ..job.clone()
+    };
+    let finished = Finished {
+        tables: vec![table(1, Some(FACTS))],
+        counters: done.counters,
+        rest: b"r".to_vec(),
+    };
+    let mut seeds = vec![job.encode(), part.encode(), done.encode(), failed.encode()];
+    seeds.extend(exchange_seeds(&job, &done, &finished));
+    for message in seeds.clone() {
+        seeds.push(message[16..message.len() - 4].to_vec());
+    }
+    seeds
+}
+
+/// Requests and answers about `job`.
+fn exchange_seeds(job: &Job, done: &Report, finished: &Finished) -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
     let begin = Call::Begin(Box::new(Begin {
         directory: b"/data/cars".to_vec(),
         job: job.clone(),
@@ -132,7 +153,10 @@ pub(super) fn compaction_seeds() -> Vec<Vec<u8>> {
     });
     for call in [
         begin,
-        Call::Watch(250),
+        Call::Watch(Watch {
+            wait_ms: 250,
+            known: 3,
+        }),
         Call::Cancel,
         send,
         Call::Start,
@@ -144,15 +168,18 @@ pub(super) fn compaction_seeds() -> Vec<Vec<u8>> {
     for state in [
         JobState::Waiting,
         JobState::Running(4096),
-        JobState::Over(done),
+        JobState::Over(done.clone()),
         JobState::Receiving,
         JobState::Chunk(b"bytes of a table".to_vec()),
     ] {
         let (id, attempt) = (job.id, 1);
-        seeds.push(Answer { id, attempt, state }.encode());
-    }
-    for message in seeds.clone() {
-        seeds.push(message[16..message.len() - 4].to_vec());
+        let answer = Answer {
+            id,
+            attempt,
+            state,
+            finished: Some(finished.clone()),
+        };
+        seeds.push(answer.encode());
     }
     seeds
 }

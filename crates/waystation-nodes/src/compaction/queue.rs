@@ -5,7 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use waystation::offload::{JobControl, Worker};
-use waystation_format::compaction::{Begin, Counters, Failure, JobId, JobState, Outcome, Report};
+use waystation_format::compaction::{
+    Begin, Counters, Failure, Finished, JobId, JobState, Outcome, Report,
+};
 
 /// A job that waits looks so often whether it was given up.
 const LOOK: Duration = Duration::from_millis(50);
@@ -144,6 +146,11 @@ impl RunningJob {
             Stage::Running => JobState::Running(self.shared.control.entries()),
             Stage::Over(report) => JobState::Over(report.clone()),
         }
+    }
+
+    /// The tables that are complete, after the first `known` ones.
+    pub(super) fn finished_after(&self, known: u64) -> Option<Finished> {
+        self.shared.control.finished_after(known)
     }
 
     /// Gives it up; it is over on return.

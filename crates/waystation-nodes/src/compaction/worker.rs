@@ -225,9 +225,17 @@ impl Inner {
             let request = Request::decode(&message);
             let request = request.map_err(|error| Refusal::Refused(error.to_string()))?;
             drop(message);
-            let (id, attempt) = (request.id, request.attempt);
+            let run = (request.id, request.attempt);
+            let known = match &request.call {
+                Call::Watch(watch) => Some(watch.known),
+                _ => None,
+            };
             let state = self.answer(request, &mut held)?;
-            let answer = Answer { id, attempt, state };
+            let watched = known.zip(held.running.as_ref());
+            let answer = Answer {
+                finished: watched.and_then(|(known, job)| job.finished_after(known)),
+                ..Answer::new(run, state)
+            };
             frame::write(&mut io, &answer.encode())?;
             if self.connections.is_stopping() {
                 return Ok(());
@@ -248,8 +256,8 @@ impl Inner {
         }
         match (request.call, &mut held.running, &mut held.sent) {
             (Call::Watch(_), Some(job), _) if job.has_died() => Ok(job.cancel()),
-            (Call::Watch(wait_ms), Some(job), _) => {
-                Ok(job.watch(Duration::from_millis(wait_ms).min(WATCH_MAX)))
+            (Call::Watch(watch), Some(job), _) => {
+                Ok(job.watch(Duration::from_millis(watch.wait_ms).min(WATCH_MAX)))
             }
             (Call::Cancel, Some(job), _) => Ok(job.cancel()),
             (Call::Cancel, None, _) => Ok(JobState::Over(cancelled(run.0, run.1))),

@@ -226,7 +226,7 @@ impl<I: InternalIterator> MergingIterator<I> {
 }
 
 /// The internal key before all versions of `user_key`.
-fn first_version(user_key: &[u8]) -> Vec<u8> {
+pub(crate) fn first_version(user_key: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(user_key.len() + TRAILER_BYTES);
     key::append(&mut key, user_key, key::MAX_SEQUENCE, ValueKind::SEEK);
     key

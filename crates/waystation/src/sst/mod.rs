@@ -26,7 +26,7 @@ pub(crate) use cursor::{EntryStream, InternalIterator};
 pub(crate) use iterator::TableIterator;
 pub(crate) use lookup::{Lookup, LookupKey};
 pub(crate) use memory::TableMemory;
-pub(crate) use merging::MergingIterator;
+pub(crate) use merging::{MergingIterator, first_version};
 pub(crate) use meta::{LearntFacts, TableFacts, TableMeta};
 pub(crate) use reader::Table;
 pub(crate) use table_cache::TableCache;

@@ -12,7 +12,7 @@ use super::offload::OffloadStats;
 use super::{Job, JobResult, Workplace, run};
 use crate::error::{Error, Result};
 use crate::lsm::iter::{LevelIterator, Run};
-use crate::sst::MergingIterator;
+use crate::sst::{EntryStream, InternalIterator, MergingIterator, first_version};
 use crate::sync::Arc;
 use waystation_format::FormatError;
 use waystation_format::compaction::{self as message, JobId, Report};
@@ -72,5 +72,38 @@ pub(super) fn merge_tables(job: &Job, place: &Workplace<'_>) -> Result<JobResult
         }
     }
     let mut input = MergingIterator::new(cursors, place.tables.order());
-    run(job, &mut input, place)
+    match &job.from {
+        None => run(job, &mut input, place),
+        Some(from) => {
+            let first = first_version(from);
+            run(job, &mut Rest { input, first }, place)
+        }
+    }
+}
+
+/// The entries from an internal key on.
+struct Rest<I> {
+    input: I,
+    first: Vec<u8>,
+}
+
+impl<I: InternalIterator> EntryStream for Rest<I> {
+    fn start(&mut self) -> Result<()> {
+        self.input.seek(&self.first)
+    }
+
+    #[inline]
+    fn has_entry(&self) -> bool {
+        self.input.has_entry()
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        self.input.advance()
+    }
+
+    #[inline]
+    fn entry(&self) -> (&[u8], &[u8]) {
+        self.input.entry()
+    }
 }

@@ -13,6 +13,8 @@ use crate::sst::{Compression, TableMeta, TableSettings};
 pub(crate) struct Job {
     /// The inputs, the shallowest level first.
     pub inputs: Vec<JobInput>,
+    /// Only user keys from this one on are merged: the tables of the others are made already. `None`: all are.
+    pub from: Option<Vec<u8>>,
     /// The level the outputs will stand in.
     pub output_level: usize,
     /// No reader sees a version that has a newer one at or below this sequence number.

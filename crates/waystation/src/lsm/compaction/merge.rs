@@ -17,8 +17,9 @@ pub(super) trait Output {
     fn add(&mut self, internal_key: &[u8], value: &[u8]) -> Result<()>;
     /// Bytes of the current table so far; 0 if there is none.
     fn table_bytes(&self) -> u64;
-    /// Ends the current table.
-    fn cut(&mut self) -> Result<()>;
+    /// Ends the current table. `rest` is what was done up to here, and the user key that the rest begins with; `None`: there is
+    /// no rest.
+    fn cut(&mut self, rest: Option<(&Counters, &[u8])>) -> Result<()>;
 }
 
 /// Passes what `job` keeps of `input`, which is positioned on its first entry, to `output`. User keys are in `order`.
@@ -42,11 +43,11 @@ pub(super) fn merge<I: EntryStream>(
         if counters.entries_in % CANCEL_INTERVAL == 0 && cancelled() {
             return Err(Error::Closed("closed"));
         }
-        counters.entries_in += 1;
         let verdict = retain.judge(key)?;
         if retain.starts_key() && cutter.cuts_before(user_key(key), output.table_bytes()) {
-            output.cut()?;
+            output.cut(Some((&counters, user_key(key))))?;
         }
+        counters.entries_in += 1;
         match verdict {
             Verdict::Keep => {
                 output.add(key, value)?;
@@ -59,7 +60,7 @@ pub(super) fn merge<I: EntryStream>(
         input.advance()?;
     }
     if output.table_bytes() > 0 {
-        output.cut()?;
+        output.cut(None)?;
     }
     Ok(counters)
 }

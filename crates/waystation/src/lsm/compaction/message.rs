@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::lsm::version::LEVELS;
 use crate::sst::{TableFacts, TableMeta};
 use crate::sync::Arc;
-use waystation_format::compaction::{self as message, JobId, Outcome, Report};
+use waystation_format::compaction::{self as message, Finished, JobId, Outcome, Report};
 use waystation_format::order::Order;
 
 /// The job as a message of its first attempt, or `None` if it cannot leave. Its user keys are in `order`.
@@ -39,6 +39,7 @@ pub(super) fn job_message(job: &Job, id: JobId, order: &Order) -> Option<message
         attempt: 1,
         comparator: order.name().to_owned(),
         inputs: job.inputs.iter().map(input_level).collect(),
+        from: job.from.clone(),
         output_level: job.output_level as u32,
         smallest_snapshot: job.smallest_snapshot,
         deeper: job.deeper.clone(),
@@ -90,6 +91,7 @@ pub(super) fn job_of(message: &message::Job, order: &Order) -> Result<Job> {
     });
     Ok(Job {
         inputs: inputs.collect(),
+        from: message.from.clone(),
         output_level: message.output_level as usize,
         smallest_snapshot: message.smallest_snapshot,
         deeper: message.deeper.clone(),
@@ -130,14 +132,57 @@ pub(super) fn report_message(result: &JobResult, (id, attempt): (JobId, u64)) ->
         id,
         attempt,
         outcome: Outcome::Done(result.outputs.iter().map(table_message).collect()),
-        counters: message::Counters {
-            entries_in: counters.entries_in,
-            entries_out: counters.entries_out,
-            shadowed: counters.shadowed,
-            dead_deletions: counters.dead_deletions,
-            hidden: counters.hidden,
-            elapsed_us: counters.elapsed_us,
+        counters: counters_message(counters),
+    }
+}
+
+/// Notes that `table` is complete, the next one of `finished`: with it `counters` are done, and `rest` is where the rest of
+/// the job begins.
+pub(super) fn note_finished(
+    finished: &mut Finished,
+    table: &TableMeta,
+    counters: &Counters,
+    rest: &[u8],
+) {
+    finished.tables.push(table_message(table));
+    finished.counters = counters_message(counters);
+    finished.rest.clear();
+    finished.rest.extend_from_slice(rest);
+}
+
+/// The result so far of a job of which these tables are finished.
+pub(super) fn result_so_far(finished: &Finished) -> JobResult {
+    let outputs: Vec<TableMeta> = finished.tables.iter().map(table_of).collect();
+    JobResult {
+        counters: Counters {
+            written_bytes: outputs.iter().map(|table| table.file_bytes).sum(),
+            ..counters_of(&finished.counters)
         },
+        outputs,
+    }
+}
+
+fn counters_message(counters: &Counters) -> message::Counters {
+    message::Counters {
+        entries_in: counters.entries_in,
+        entries_out: counters.entries_out,
+        shadowed: counters.shadowed,
+        dead_deletions: counters.dead_deletions,
+        hidden: counters.hidden,
+        elapsed_us: counters.elapsed_us,
+    }
+}
+
+/// What an executor counted. What a worker spends is not spent by this process.
+fn counters_of(counters: &message::Counters) -> Counters {
+    Counters {
+        entries_in: counters.entries_in,
+        entries_out: counters.entries_out,
+        shadowed: counters.shadowed,
+        dead_deletions: counters.dead_deletions,
+        hidden: counters.hidden,
+        elapsed_us: counters.elapsed_us,
+        ..Counters::default()
     }
 }
 
@@ -154,20 +199,12 @@ pub(super) fn result_of(report: &Report, run: (JobId, u64), job: &Job) -> Result
         Outcome::Done(outputs) => outputs.iter().map(table_of).collect(),
         Outcome::Failed(_, reason) => return refuse(&format!("says that it failed: {reason}")),
     };
-    let counters = &report.counters;
     Ok(JobResult {
         counters: Counters {
             jobs: 1,
             read_bytes: job.input_bytes(),
             written_bytes: outputs.iter().map(|table| table.file_bytes).sum(),
-            entries_in: counters.entries_in,
-            entries_out: counters.entries_out,
-            shadowed: counters.shadowed,
-            dead_deletions: counters.dead_deletions,
-            hidden: counters.hidden,
-            elapsed_us: counters.elapsed_us,
-            // What a worker spends is not spent by this process.
-            cpu_us: 0,
+            ..counters_of(&report.counters)
         },
         outputs,
     })

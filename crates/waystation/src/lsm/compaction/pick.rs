@@ -476,6 +476,7 @@ fn describe(context: &Context<'_>, inputs: &Inputs<'_>) -> Job {
     }
     Job {
         inputs: levels,
+        from: None,
         output_level: inputs.output_level,
         smallest_snapshot: context.smallest_snapshot,
         deeper: ranges_from(context.version, inputs.output_level + 1, &range),

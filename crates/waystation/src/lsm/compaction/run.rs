@@ -1,6 +1,6 @@
 //! The executor in this process: runs a job over the files of a directory.
 //!
-//! A job that fails, or is cancelled, leaves no file behind; a job that succeeds leaves tables that are complete,
+//! A job that fails, or is cancelled, leaves no file behind, unless its caller wants to keep finished tables; a job that succeeds leaves tables that are complete,
 //! synced, opened once and compared with what was written into them. Nothing here installs anything.
 //!
 //! Tables are synced when the job is over, all at once: by then the device has most of their bytes, and one commit of the
@@ -16,6 +16,9 @@ use crate::sync::Arc;
 
 /// So many tables are open at most until they are synced.
 const UNSYNCED_MAX: usize = 64;
+
+/// Is told of a table that is complete, of what was done with it, and of the user key that the rest begins with.
+pub(crate) type OnFinished<'a> = dyn Fn(&TableMeta, &Counters, &[u8]) + 'a;
 
 /// What a job needs besides its description.
 pub(crate) struct Workplace<'a> {
@@ -33,6 +36,8 @@ pub(crate) struct Workplace<'a> {
     pub cancelled: &'a dyn Fn() -> bool,
     /// Whether writers wait for level 0.
     pub is_pressed: &'a dyn Fn() -> bool,
+    /// Is told of each table but the last. These tables stay if the job fails. `None`: none stays.
+    pub finished: Option<&'a OnFinished<'a>>,
 }
 
 /// What a job made.
@@ -152,7 +157,9 @@ impl Outputs<'_> {
         {
             log::warn!("a table of a failed job stays for now: {error}");
         }
-        remove_outputs(self.place, &self.done);
+        if self.place.finished.is_none() {
+            remove_outputs(self.place, &self.done);
+        }
     }
 }
 
@@ -173,9 +180,12 @@ impl Output for Outputs<'_> {
             .map_or(0, TableBuilder::estimated_bytes)
     }
 
-    fn cut(&mut self) -> Result<()> {
+    fn cut(&mut self, rest: Option<(&Counters, &[u8])>) -> Result<()> {
         if let Some(builder) = self.current.take() {
             let (table, file) = builder.complete()?;
+            if let (Some(tell), Some((counters, rest))) = (self.place.finished, rest) {
+                tell(&table, counters, rest);
+            }
             self.done.push(table);
             self.unsynced.push(file);
         }

@@ -12,6 +12,33 @@ use waystation_format::order::Order;
 
 /// Why `result` cannot be that of `job`, whose user keys are in `order`.
 pub(crate) fn contradiction(job: &Job, result: &JobResult, order: &Order) -> Option<&'static str> {
+    let read = result.counters.entries_in;
+    // How many of the entries lie before a bound is not known.
+    if job.from.is_none() && entries(job.tables()).is_some_and(|entries| entries != read) {
+        return Some("it read more or fewer entries than the tables of the job hold");
+    }
+    contradiction_in(job, result, order)
+}
+
+/// Why `result` cannot be what `job` has made of the user keys before `rest`.
+pub(super) fn contradiction_so_far(
+    job: &Job,
+    result: &JobResult,
+    rest: &[u8],
+    order: &Order,
+) -> Option<&'static str> {
+    let read = result.counters.entries_in;
+    if entries(job.tables()).is_some_and(|entries| entries < read) {
+        return Some("it read more entries than the tables of the job hold");
+    }
+    let is_done = |table: &TableMeta| order.is_before(table.largest_user_key(), rest);
+    if !result.outputs.last().is_some_and(is_done) {
+        return Some("the rest begins within its tables");
+    }
+    contradiction_in(job, result, order)
+}
+
+fn contradiction_in(job: &Job, result: &JobResult, order: &Order) -> Option<&'static str> {
     let Counters {
         entries_in,
         entries_out,
@@ -27,9 +54,6 @@ pub(crate) fn contradiction(job: &Job, result: &JobResult, order: &Order) -> Opt
     }
     if entries(result.outputs.iter()).is_some_and(|entries| entries != entries_out) {
         return Some("its tables hold more or fewer entries than it wrote");
-    }
-    if entries(job.tables()).is_some_and(|entries| entries != entries_in) {
-        return Some("it read more or fewer entries than the tables of the job hold");
     }
     if job.tables().next().is_some() && !lies_within(job, &result.outputs, order) {
         return Some("a table holds keys that no table of the job held");
@@ -65,6 +89,10 @@ fn lies_within(job: &Job, outputs: &[TableMeta], order: &Order) -> bool {
     }) = UserRange::hull(order, job.tables())
     else {
         return true;
+    };
+    let first = match &job.from {
+        Some(from) if order.is_before(first, from) => from,
+        _ => first,
     };
     outputs.iter().all(|table| {
         let (smallest, largest) = (table.smallest_user_key(), table.largest_user_key());

@@ -126,6 +126,7 @@ impl Tree {
         };
         Job {
             inputs: Vec::new(),
+            from: None,
             output_level: level,
             smallest_snapshot,
             deeper: ranges_from(version, 0, range),

@@ -407,6 +407,7 @@ impl Tree {
             new_number,
             cancelled,
             is_pressed: &|| false,
+            finished: None,
         }
     }
 

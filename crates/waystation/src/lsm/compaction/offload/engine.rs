@@ -88,6 +88,10 @@ pub(super) fn merge_by(
     control: &JobControl,
 ) -> Result<JobResult, Ended> {
     job.table_settings()?;
+    if job.from.is_some() {
+        let reason = "it merges whole tables, and this is the rest of a job".to_owned();
+        return Err(Ended::ByEngine(EngineError::Unfit(reason)));
+    }
     let task = task_of(job, files, place)?;
     let merged = engine.merge(&task, control).map_err(Ended::ByEngine)?;
     drop(task);

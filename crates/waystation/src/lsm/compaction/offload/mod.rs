@@ -20,6 +20,8 @@
 //! - one run counts at most once. Name and attempt stand in every message and in the directory's name; when the engine
 //!   gives an attempt up, it removes the directory, and a worker that lives on finds no place for its tables;
 //! - nothing that a worker says is believed: see [`adopt`] and `verify.rs`;
+//! - a worker that fails has often made tables already, and told of them. They are taken over as at the end, and the rest of
+//!   the keys alone is merged, at the worker again or here (`resume.rs`);
 //! - every failure ends as a merge in this process, counted by its reason ([`LocalReason`]). Foreground work never
 //!   notices: the thread that waits for a worker is the one that would merge.
 //!
@@ -30,6 +32,7 @@ mod adopt;
 mod engine;
 mod link;
 mod remote;
+mod resume;
 mod shadow;
 mod stats;
 mod transfer;

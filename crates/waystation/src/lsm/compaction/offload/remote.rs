@@ -2,6 +2,7 @@
 
 use super::adopt::adopt;
 use super::link::LinkError;
+use super::resume::Partial;
 use super::stats::{LocalReason, OffloadStats, Times};
 use super::watched::Watched;
 use super::{Offload, OffloadSettings};
@@ -9,7 +10,7 @@ use crate::directory::JobDirectory;
 use crate::error::{Error, Result};
 use crate::lsm::compaction::message::{job_message, result_of};
 use crate::lsm::compaction::{
-    CompactionExecutor, Job, JobResult, LocalExecutor, Workplace, contradiction,
+    CompactionExecutor, Job, JobResult, LocalExecutor, Workplace, contradiction, remove_outputs,
 };
 use crate::storage::as_micros;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -64,6 +65,50 @@ struct Pause {
     length: Duration,
 }
 
+/// One attempt at a job.
+struct Attempt<'a> {
+    /// The request to begin it.
+    begin: &'a [u8],
+    run: (JobId, u64),
+    sends_tables: bool,
+    /// The whole job.
+    job: &'a Job,
+    place: &'a Workplace<'a>,
+}
+
+impl Attempt<'_> {
+    /// What the worker reported about what is left beside `partial`; its tables are in `directory`, and nothing but the report
+    /// was looked at.
+    fn reported(
+        &self,
+        watched: &mut Watched<'_>,
+        directory: &Path,
+        partial: &Partial,
+        times: &mut Times,
+    ) -> Result<Option<JobResult>, Kept> {
+        let report = watched.run(self.begin, self.sends_tables, times)?;
+        match &report.outcome {
+            Outcome::Done(_) => {}
+            Outcome::Failed(Failure::Unseen, reason) if !self.sends_tables => {
+                log::info!("tables are sent to the worker from now on: {reason}");
+                return Ok(None);
+            }
+            Outcome::Failed(failure, reason) => return Err(Kept::by((*failure).into(), reason)),
+        }
+        let contradicted = |detail: &dyn fmt::Display| Kept::by(LocalReason::Contradiction, detail);
+        let job = self.job;
+        let made = result_of(&report, self.run, job).map_err(|error| contradicted(&error))?;
+        let joined = partial.joined_with(made.clone());
+        if let Some(reason) = contradiction(job, &joined, self.place.tables.order()) {
+            return Err(contradicted(&reason));
+        }
+        if self.sends_tables {
+            watched.fetch_outputs(directory, &made.outputs, times)?;
+        }
+        Ok(Some(made))
+    }
+}
+
 /// Has a worker run jobs.
 pub(crate) struct RemoteExecutor {
     offload: Offload,
@@ -95,8 +140,13 @@ impl RemoteExecutor {
         self.offload.settings()
     }
 
-    /// Runs the job at the worker, or says why it has to run here.
-    fn offloaded(&self, job: &Job, place: &Workplace<'_>) -> Result<JobResult, Kept> {
+    /// Runs the job at the worker, or says why what is left of it, beside `partial`, has to run here.
+    fn offloaded(
+        &self,
+        job: &Job,
+        place: &Workplace<'_>,
+        partial: &mut Partial,
+    ) -> Result<JobResult, Kept> {
         let settings = self.settings();
         self.admit(job, place, settings)?;
         let unfit = |detail: &str| Kept::by(LocalReason::Unfit, &detail);
@@ -121,13 +171,19 @@ impl RemoteExecutor {
         loop {
             let sends_tables = self.sends_tables.load(Ordering::Relaxed);
             request.attempt += 1;
-            self.address(&mut request, sends_tables);
+            self.address(&mut request, sends_tables, partial.from());
             let begin = request.encode();
             if begin.len() > MESSAGE_BYTES_MAX {
                 return Err(unfit("its message is too long"));
             }
-            let run = (request.id, request.attempt);
-            match self.attempt(&begin, run, sends_tables, job, place) {
+            let attempt = Attempt {
+                begin: &begin,
+                run: (request.id, request.attempt),
+                sends_tables,
+                job,
+                place,
+            };
+            match self.attempt(&attempt, partial) {
                 Ok(Some(result)) => return Ok(result),
                 Ok(None) => self.sends_tables.store(true, Ordering::Relaxed),
                 Err(kept) => {
@@ -142,10 +198,12 @@ impl RemoteExecutor {
         }
     }
 
-    /// Has the request to begin be about this attempt, and about tables that the worker sees or is sent.
-    fn address(&self, request: &mut Request, sends_tables: bool) {
+    /// Has the request to begin be about this attempt at the user keys from `from` on, and about tables that the worker sees or
+    /// is sent.
+    fn address(&self, request: &mut Request, sends_tables: bool, from: Option<&Vec<u8>>) {
         if let Call::Begin(begin) = &mut request.call {
             begin.job.attempt = request.attempt;
+            begin.job.from = from.cloned();
             begin.directory = if sends_tables {
                 Vec::new()
             } else {
@@ -181,55 +239,56 @@ impl RemoteExecutor {
         kept.reason.may_pass() && !(place.cancelled)() && !(place.is_pressed)()
     }
 
-    /// One attempt at the worker. `None`: the worker does not see the tables, and would take them if they were sent.
+    /// One attempt at the worker. `None`: the worker does not see the tables, and would take them if they were sent. If it
+    /// fails, `partial` takes the tables that the worker has finished.
     fn attempt(
         &self,
-        begin: &[u8],
-        run: (JobId, u64),
-        sends_tables: bool,
-        job: &Job,
-        place: &Workplace<'_>,
+        attempt: &Attempt<'_>,
+        partial: &mut Partial,
     ) -> Result<Option<JobResult>, Kept> {
-        let settings = self.settings();
+        let (settings, place) = (self.settings(), attempt.place);
         let mut times = Times::default();
         let session = self.offload.link().connect()?;
         let started = place.storage.now();
-        let directory = JobDirectory::create(&**place.storage, &self.dir, run.0, run.1)
+        let (id, number) = attempt.run;
+        let directory = JobDirectory::create(&**place.storage, &self.dir, id, number)
             .map_err(|error| Kept::by(LocalReason::Storage, &error))?;
         times.install = micros_since(place, started);
-        let mut watched = Watched::new(session, run, settings.lease, job, place);
-        let report = watched.run(begin, sends_tables, &mut times)?;
-        match &report.outcome {
-            Outcome::Done(_) => {}
-            Outcome::Failed(Failure::Unseen, reason) if !sends_tables => {
-                log::info!("tables are sent to the worker from now on: {reason}");
-                return Ok(None);
+        let job = attempt.job;
+        let mut watched = Watched::new(session, attempt.run, settings.lease, job, place);
+        let reported = attempt.reported(&mut watched, directory.path(), partial, &mut times);
+        let finished = watched.end();
+        let verification = settings.verification;
+        let made = match reported {
+            Ok(None) => return Ok(None),
+            Ok(Some(made)) => made,
+            Err(kept) if kept.reason.leaves_tables() && !attempt.sends_tables => {
+                let path = directory.path();
+                let taken = partial.keep(&finished, (job, place), path, verification, times);
+                return match taken {
+                    Err(worse) if worse.reason != LocalReason::Storage => Err(worse),
+                    _ => Err(kept),
+                };
             }
-            Outcome::Failed(failure, reason) => return Err(Kept::by((*failure).into(), reason)),
-        }
-        let contradicted = |detail: &dyn fmt::Display| Kept::by(LocalReason::Contradiction, detail);
-        let mut result = result_of(&report, run, job).map_err(|error| contradicted(&error))?;
-        if let Some(reason) = contradiction(job, &result, place.tables.order()) {
-            return Err(contradicted(&reason));
-        }
-        if sends_tables {
-            watched.fetch_outputs(directory.path(), &result.outputs, &mut times)?;
-        }
-        drop(watched);
-        let outputs = adopt(
-            place,
-            directory.path(),
-            &result.outputs,
-            settings.verification,
-            &mut times,
-        )?;
+            Err(kept) => return Err(kept),
+        };
+        let path = directory.path();
+        let outputs = adopt(place, path, &made.outputs, verification, &mut times)?;
         let started = place.storage.now();
         drop(directory);
         times.install += micros_since(place, started);
-        result.outputs = outputs;
+        let mut result = partial.joined_with(JobResult { outputs, ..made });
+        let mut stats = lock(&self.stats);
+        partial.count(job, &mut stats);
         let counters = &mut result.counters;
+        let kept_bytes = partial.written_bytes();
+        stats.offloaded(
+            counters.read_bytes - partial.read_bytes(job),
+            counters.written_bytes - kept_bytes,
+            &times,
+        );
+        times.add(partial.times());
         counters.elapsed_us = times.elapsed();
-        lock(&self.stats).offloaded(counters.read_bytes, counters.written_bytes, times);
         Ok(Some(result))
     }
 
@@ -249,7 +308,8 @@ impl RemoteExecutor {
 
 impl CompactionExecutor for RemoteExecutor {
     fn execute(&self, job: &Job, place: &Workplace<'_>) -> Result<JobResult> {
-        let kept = match self.offloaded(job, place) {
+        let mut partial = Partial::default();
+        let kept = match self.offloaded(job, place, &mut partial) {
             Ok(result) => {
                 self.note(None, place);
                 if self.is_shadowed(place) {
@@ -259,7 +319,11 @@ impl CompactionExecutor for RemoteExecutor {
             }
             Err(kept) => kept,
         };
-        if (place.cancelled)() {
+        let is_closing = (place.cancelled)();
+        if is_closing || !kept.reason.leaves_tables() {
+            partial.discard(place);
+        }
+        if is_closing {
             return Err(Error::Closed("closed"));
         }
         self.note(Some(kept.reason), place);
@@ -269,13 +333,34 @@ impl CompactionExecutor for RemoteExecutor {
                 kept.detail
             );
         }
-        lock(&self.stats).kept(kept.reason, job.input_bytes());
-        LocalExecutor.execute(job, place)
+        let mut stats = lock(&self.stats);
+        partial.count(job, &mut stats);
+        stats.kept(kept.reason, job.input_bytes() - partial.read_bytes(job));
+        drop(stats);
+        merge_here(job, place, partial)
     }
 
     fn offload_stats(&self) -> Option<OffloadStats> {
         Some(lock(&self.stats).told())
     }
+}
+
+/// Merges in this process what is left of `job`.
+fn merge_here(job: &Job, place: &Workplace<'_>, mut partial: Partial) -> Result<JobResult> {
+    if partial.is_nothing() {
+        return LocalExecutor.execute(job, place);
+    }
+    let rest = LocalExecutor.execute(&partial.rest_of(job), place);
+    let rest = rest.inspect_err(|_| partial.discard(place))?;
+    let joined = partial.joined_with(rest);
+    let Some(reason) = contradiction(job, &joined, place.tables.order()) else {
+        return Ok(joined);
+    };
+    log::warn!(
+        "a compaction runs here from its beginning, as the tables kept of it were wrong: {reason}"
+    );
+    remove_outputs(place, &joined.outputs);
+    LocalExecutor.execute(job, place)
 }
 
 /// The room that outputs may take.

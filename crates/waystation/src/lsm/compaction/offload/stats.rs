@@ -60,6 +60,14 @@ impl LocalReason {
         matches!(self, Self::Broken | Self::Failed)
     }
 
+    /// Whether the tables that the worker finished before are worth looking at: nothing that it said was wrong.
+    pub(super) fn leaves_tables(self) -> bool {
+        !matches!(
+            self,
+            Self::Off | Self::Confused | Self::Inputs | Self::Contradiction | Self::Damaged
+        )
+    }
+
     /// Whether the next jobs had better not ask the worker for a while.
     pub(super) fn is_of_worker(self) -> bool {
         self.is_fall_back() && !matches!(self, Self::Pause | Self::Pressure | Self::Storage)
@@ -146,6 +154,10 @@ pub struct OffloadStats {
     pub different: u64,
     /// Attempts that failed and were made anew at the worker.
     pub repeated: u64,
+    /// Merges of which finished tables were kept when an attempt failed: the rest alone was merged anew.
+    pub resumed: u64,
+    /// Bytes of these tables.
+    pub kept_bytes: u64,
     /// Merges that ran in this process.
     pub local_jobs: u64,
     /// Bytes of the tables that they read.
@@ -169,6 +181,17 @@ pub(super) struct Times {
 }
 
 impl Times {
+    /// Adds those of another attempt.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.wait += other.wait;
+        self.run += other.run;
+        self.verify += other.verify;
+        self.install += other.install;
+        self.transfer += other.transfer;
+        self.sent_bytes += other.sent_bytes;
+        self.fetched_bytes += other.fetched_bytes;
+    }
+
     /// All of it (microseconds).
     pub(super) fn elapsed(&self) -> u64 {
         self.wait + self.run + self.verify + self.install + self.transfer
@@ -176,9 +199,20 @@ impl Times {
 }
 
 impl OffloadStats {
-    /// Notes a merge that the worker ran.
-    pub(super) fn offloaded(&mut self, read_bytes: u64, written_bytes: u64, times: Times) {
+    /// Notes a merge that the worker ran to its end.
+    pub(super) fn offloaded(&mut self, read_bytes: u64, written_bytes: u64, times: &Times) {
         self.jobs += 1;
+        self.ran(read_bytes, written_bytes, times);
+    }
+
+    /// Notes a merge whose first tables, `written_bytes`, were kept when the worker failed.
+    pub(super) fn resumed(&mut self, read_bytes: u64, written_bytes: u64, times: &Times) {
+        self.resumed += 1;
+        self.kept_bytes += written_bytes;
+        self.ran(read_bytes, written_bytes, times);
+    }
+
+    fn ran(&mut self, read_bytes: u64, written_bytes: u64, times: &Times) {
         self.read_bytes += read_bytes;
         self.written_bytes += written_bytes;
         self.wait_us += times.wait;

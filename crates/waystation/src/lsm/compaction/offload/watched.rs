@@ -7,7 +7,9 @@ use crate::lsm::compaction::{Job, Workplace};
 use crate::storage::as_micros;
 use std::fmt;
 use std::time::Duration;
-use waystation_format::compaction::{Answer, Call, JobId, JobState, Report, Request};
+use waystation_format::compaction::{
+    Answer, Call, Finished, JobId, JobState, MESSAGE_BYTES_MAX, Report, Request, Watch,
+};
 
 /// A worker has so long to answer a request, if the job is not over before.
 const WATCH: Duration = Duration::from_millis(100);
@@ -28,6 +30,9 @@ pub(super) struct Watched<'a> {
     pub(super) place: &'a Workplace<'a>,
     /// It is given up at this time.
     until: Duration,
+    /// The tables that the worker told of before the job is over, and the bytes of its telling.
+    finished: Finished,
+    finished_bytes: usize,
 }
 
 /// How a job gets on.
@@ -73,7 +78,14 @@ impl<'a> Watched<'a> {
             job,
             place,
             until: place.storage.now() + limit,
+            finished: Finished::default(),
+            finished_bytes: 0,
         }
+    }
+
+    /// Ends the connection. The tables that the worker told of before the job is over.
+    pub(super) fn end(self) -> Finished {
+        self.finished
     }
 
     /// Has the job run, until it is over or given up.
@@ -117,7 +129,11 @@ impl<'a> Watched<'a> {
             // One that answers before its time, and has nothing to say, is not asked again at once.
             storage.sleep(WATCH.saturating_sub(took) / 8);
             asked = storage.now();
-            state = self.ask(Call::Watch(WATCH.as_millis() as u64))?;
+            let watch = Watch {
+                wait_ms: WATCH.as_millis() as u64,
+                known: self.finished.tables.len() as u64,
+            };
+            state = self.ask(Call::Watch(watch))?;
         }
     }
 
@@ -154,11 +170,21 @@ impl<'a> Watched<'a> {
     /// What the worker says to the request of these bytes.
     fn ask_raw(&mut self, request: &[u8]) -> Result<JobState, Kept> {
         let answer = self.session.ask(request, self.lease)?;
+        let length = answer.len();
         let answer = Answer::decode(&answer).map_err(|error| confused(&error))?;
         if (answer.id, answer.attempt) != (self.id, self.attempt) {
             return Err(confused(
                 &"the worker answered about another job or attempt",
             ));
+        }
+        if let Some(finished) = answer.finished {
+            self.finished_bytes += length;
+            if self.finished_bytes > MESSAGE_BYTES_MAX {
+                return Err(confused(&"the worker tells of tables without an end"));
+            }
+            self.finished.tables.extend(finished.tables);
+            self.finished.counters = finished.counters;
+            self.finished.rest = finished.rest;
         }
         Ok(answer.state)
     }

@@ -6,16 +6,16 @@
 use super::engine::{Ended, EngineError, MergeEngine, merge_by};
 use crate::error::{Error, Result};
 use crate::lsm::compaction::executor::merge_tables;
-use crate::lsm::compaction::message::{job_of, report_message};
+use crate::lsm::compaction::message::{job_of, note_finished, report_message};
 use crate::lsm::compaction::{Job, JobResult, Workplace};
 use crate::sst::{TableCache, TableMemory};
 use crate::storage::{Capped, Growth, Margins, OsStorage, Storage, stand_back};
-use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex, lock};
 use std::fmt;
 use std::path::Path;
 use waystation_format::compaction::{
-    Begin, Counters, Failure, JobId, Outcome, Report, job_directory_name,
+    Begin, Counters, Failure, Finished, JobId, Outcome, Report, job_directory_name,
 };
 use waystation_format::order::Order;
 
@@ -38,6 +38,7 @@ pub struct Worker {
 pub struct JobControl {
     is_cancelled: AtomicBool,
     entries: AtomicU64,
+    finished: Mutex<Finished>,
 }
 
 impl JobControl {
@@ -54,6 +55,18 @@ impl JobControl {
     /// Notes that so many entries more were read, about: a job that does not move is given up where writers wait.
     pub fn advance(&self, entries: u64) {
         self.entries.fetch_add(entries, Ordering::Relaxed);
+    }
+
+    /// The tables that are complete, after the first `known` ones; `None` if there are none. They stay if the job fails.
+    pub fn finished_after(&self, known: u64) -> Option<Finished> {
+        let finished = lock(&self.finished);
+        let tables = usize::try_from(known).ok();
+        let tables = tables.and_then(|known| finished.tables.get(known..))?;
+        (!tables.is_empty()).then(|| Finished {
+            tables: tables.to_vec(),
+            rest: finished.rest.clone(),
+            ..*finished
+        })
     }
 
     /// Entries read so far, about.
@@ -88,7 +101,7 @@ impl Worker {
 
     /// Runs the job that `begin` holds, for the database in `directory`: the caller has looked whether the worker may go
     /// there. Then there are tables in the job's directory, complete and durable; or the report says why not, and there are
-    /// none. Nothing else is written or removed. The thread is for this job alone: it stands back behind others from then on
+    /// none but those of [`JobControl::finished_after`] and a torn one. Nothing else is written or removed. The thread is for this job alone: it stands back behind others from then on
     /// if the job reads nothing of level 0.
     pub fn run(&self, directory: &Path, begin: &Begin, control: &JobControl) -> Report {
         let message = &begin.job;
@@ -145,6 +158,9 @@ impl Worker {
                 control.is_cancelled()
             },
             is_pressed: &|| false,
+            finished: Some(&|table, counters, rest| {
+                note_finished(&mut lock(&control.finished), table, counters, rest);
+            }),
         };
         match &self.engine {
             None => Ok(merge_tables(job, &place)?),

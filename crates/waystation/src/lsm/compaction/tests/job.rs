@@ -33,6 +33,7 @@ fn job() -> Job {
                 tables: vec![table(3, internal("b", 2), internal("c", 1), 50)],
             },
         ],
+        from: None,
         output_level: 2,
         smallest_snapshot: 5,
         hidden: Hidden::default(),

@@ -5,7 +5,7 @@
 use super::{LAYOUT, facts, shared, table};
 use crate::error::Result;
 use crate::lsm::compaction::merge::{Output, merge};
-use crate::lsm::compaction::{Choice, Claim, Context, Hidden, Job, Running, Shape, pick};
+use crate::lsm::compaction::{Choice, Claim, Context, Counters, Hidden, Job, Running, Shape, pick};
 use crate::lsm::version::{Change, LEVELS, Version};
 use crate::sst::InternalIterator;
 use crate::sst::TableMeta;
@@ -86,7 +86,7 @@ impl Output for Tables {
     fn table_bytes(&self) -> u64 {
         self.current.len() as u64 * ENTRY_BYTES
     }
-    fn cut(&mut self) -> Result<()> {
+    fn cut(&mut self, _: Option<(&Counters, &[u8])>) -> Result<()> {
         assert!(!self.current.is_empty(), "an empty table is cut");
         self.done.push(std::mem::take(&mut self.current));
         Ok(())

@@ -16,7 +16,7 @@ use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::fragments::Fragments;
 use crate::cemetery::sorted::Grave;
 use crate::error::{Error, Result};
-use crate::lsm::compaction::offload::{MergeEngine, RemoteExecutor};
+use crate::lsm::compaction::offload::{LocalReason, MergeEngine, RemoteExecutor};
 use crate::lsm::compaction::{
     Choice, CompactionExecutor, Context, Counters, Grandparent, Hidden, Job, JobResult,
     LocalExecutor, Shape, Workplace, contradiction, pick, remove_outputs,
@@ -49,8 +49,9 @@ pub fn check_engine(name: &str, engine: impl Fn() -> Box<dyn MergeEngine>) {
 
 /// Runs the suite, each part on a machine of its own.
 pub(super) fn check(name: &str, make: Make<'_>) {
-    let parts: [fn(&Subject); 6] = [
+    let parts: [fn(&Subject); 7] = [
         the_same_job_gives_the_same_tables,
+        the_rest_of_a_job_gives_the_later_tables,
         applied_graves_are_claimed_and_no_others,
         limits_cut_tables,
         a_cancelled_job_leaves_nothing,
@@ -72,11 +73,10 @@ pub(super) fn check(name: &str, make: Make<'_>) {
         };
         part(&subject);
         if let Some(stats) = subject.executor.offload_stats() {
-            assert_eq!(
-                stats.local_jobs, stats.fall_backs,
-                "{}: {stats:?}",
-                subject.name
-            );
+            // Engines merge whole tables.
+            let unfit = stats.local.get(&LocalReason::Unfit).copied().unwrap_or(0);
+            let intended = stats.fall_backs + unfit;
+            assert_eq!(stats.local_jobs, intended, "{}: {stats:?}", subject.name);
         }
     }
 }
@@ -308,6 +308,38 @@ fn the_same_job_gives_the_same_tables(subject: &Subject) {
     if let Some(stats) = subject.executor.offload_stats() {
         assert_eq!((stats.jobs, stats.local_jobs), (8, 0), "{name}: {stats:?}");
         assert_eq!(stats.share_percent, 100);
+    }
+    subject.assert_nothing_left(&before);
+}
+
+/// A job whose first tables are made already.
+fn the_rest_of_a_job_gives_the_later_tables(subject: &Subject) {
+    let (name, tree) = (&subject.name, &subject.tree);
+    let before = table_files(&*subject.machine);
+    for (variant, job) in variants(&subject.job) {
+        let whole = subject.run_by(&LocalExecutor, &job, &|| false);
+        let whole = whole.expect(WORKS);
+        let expected = subject.bytes(&whole.outputs);
+        let made = whole.outputs.len();
+        for first in 0..=made {
+            let from = match whole.outputs.get(first) {
+                Some(table) => table.smallest_user_key().to_vec(),
+                None => b"~".to_vec(),
+            };
+            let rest = Job {
+                from: Some(from),
+                ..job.clone()
+            };
+            let name = format!("{name}, {variant}, from table {first} of {made}");
+            let result = subject.run(&rest).expect(WORKS);
+            assert!(
+                subject.bytes(&result.outputs) == expected[first..],
+                "{name}"
+            );
+            assert_eq!(contradiction(&rest, &result, tree.order()), None, "{name}");
+            subject.discard(&result);
+        }
+        subject.discard(&whole);
     }
     subject.assert_nothing_left(&before);
 }

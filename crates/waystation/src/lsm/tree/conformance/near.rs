@@ -9,7 +9,7 @@ use crate::sync::Arc;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
-use waystation_format::compaction::{Answer, Begin, Call, JobState, Report, Request};
+use waystation_format::compaction::{Answer, Begin, Call, Finished, JobState, Report, Request};
 
 /// What a worker's process does with a request, instead of what it should.
 pub(in crate::lsm::tree) type Conduct =
@@ -27,34 +27,44 @@ pub(in crate::lsm::tree) struct Desk {
     pub(in crate::lsm::tree) storage: Arc<dyn Storage>,
     worker: Worker,
     /// The jobs that are over, by the attempt.
-    over: crate::sync::Mutex<BTreeMap<u64, Report>>,
+    over: crate::sync::Mutex<BTreeMap<u64, (Report, Option<Finished>)>>,
 }
 
 impl Desk {
     /// Does what a worker should: it runs a job at once, tells of it when it is asked again.
     pub(in crate::lsm::tree) fn answer(&self, request: &Request) -> Answer {
+        let mut finished = None;
         let state = match &request.call {
             Call::Begin(begin) => {
-                let report = self.run(begin);
-                crate::sync::lock(&self.over).insert(request.attempt, report);
+                let control = JobControl::default();
+                let report = self.run(begin, &control);
+                let over = (report, control.finished_after(0));
+                crate::sync::lock(&self.over).insert(request.attempt, over);
                 JobState::Running(1024)
             }
             Call::Watch(_) | Call::Cancel => {
-                let over = crate::sync::lock(&self.over).remove(&request.attempt);
-                JobState::Over(over.expect("a job that was begun"))
+                let over = crate::sync::lock(&self.over);
+                let over = over.get(&request.attempt).cloned();
+                let (report, tables) = over.expect("a job that was begun");
+                finished = tables;
+                JobState::Over(report)
             }
             Call::Send(_) | Call::Start | Call::Fetch(_) => {
                 unreachable!("tables are sent to a worker that does not see them")
             }
         };
         let (id, attempt) = (request.id, request.attempt);
-        Answer { id, attempt, state }
+        Answer {
+            id,
+            attempt,
+            state,
+            finished,
+        }
     }
 
-    pub(in crate::lsm::tree) fn run(&self, begin: &Begin) -> Report {
+    pub(in crate::lsm::tree) fn run(&self, begin: &Begin, control: &JobControl) -> Report {
         let directory = std::str::from_utf8(&begin.directory).expect("the tests' path");
-        let control = JobControl::default();
-        self.worker.run(Path::new(directory), begin, &control)
+        self.worker.run(Path::new(directory), begin, control)
     }
 }
 

@@ -6,7 +6,7 @@ use super::super::{
 };
 use super::{Near, job_directories, told};
 use crate::directory::remove_job_directories;
-use crate::lsm::compaction::offload::LinkError;
+use crate::lsm::compaction::offload::{JobControl, LinkError};
 use crate::lsm::tree::Tree;
 use crate::storage::Storage;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
@@ -65,13 +65,34 @@ fn assert_found(left: &Arc<SimStorage>, history: &History, acknowledged: u64, co
     assert!(job_directories(&*storage).is_empty(), "{context}");
 }
 
-/// Ends the engine at call number `after` of this kind; whether it came that far.
-fn engine_ends(operation: Operation, after: u64) -> bool {
-    let machine = machine(after * 31 + 7);
-    let honest: Arc<dyn Storage> = machine.clone();
+/// A worker, over the machine that engine and worker have.
+type Hire = fn(&Arc<SimStorage>) -> Near;
+
+fn honest(machine: &Arc<SimStorage>) -> Near {
+    let storage: Arc<dyn Storage> = machine.clone();
+    Near::honest(&storage)
+}
+
+/// A worker that fails after a table, at every attempt: its tables are kept.
+fn failing(machine: &Arc<SimStorage>) -> Near {
     let rules = FaultRules::new();
     let storage: Arc<dyn Storage> = machine.with_faults(&rules);
-    let offload = Near::honest(&honest).offload();
+    Near::with(&storage, move |desk, request| {
+        if let Call::Begin(_) = &request.call {
+            rules.clear();
+            let full = Fault::Fail(Refusal::InputOutput);
+            rules.add(Rule::new(Operation::Open, full).on("compaction-").after(1));
+        }
+        Ok(desk.answer(request).encode())
+    })
+}
+
+/// Ends the engine at call number `after` of this kind; whether it came that far.
+fn engine_ends(hire: Hire, operation: Operation, after: u64) -> bool {
+    let machine = machine(after * 31 + 7);
+    let rules = FaultRules::new();
+    let storage: Arc<dyn Storage> = machine.with_faults(&rules);
+    let offload = hire(&machine).offload();
     let mut history = History::default();
     let tree = open_offloading(&storage, offload).unwrap();
     let end = Rule::new(operation, Fault::Fail(Refusal::InputOutput));
@@ -87,9 +108,12 @@ fn engine_ends(operation: Operation, after: u64) -> bool {
 
 #[test]
 fn an_engine_that_ends_at_any_call_loses_nothing_acknowledged() {
-    for operation in OPERATIONS {
+    for (hire, operation) in [honest as Hire, failing]
+        .into_iter()
+        .flat_map(|hire| OPERATIONS.map(|operation| (hire, operation)))
+    {
         let mut after = 0;
-        while engine_ends(operation, after) {
+        while engine_ends(hire, operation, after) {
             after += 1 + after / 8;
         }
         assert!(after > 0, "{operation:?} never happened");
@@ -173,7 +197,8 @@ fn a_directory_of_a_job_that_was_given_up_takes_no_more_tables() {
     let before = machine.list(&dir()).unwrap();
     let begin = begun.lock().unwrap().take().expect("a job was begun");
     // The worker wakes up, and goes on.
-    let report = Near::honest(&storage).desk.run(&begin);
+    let control = JobControl::default();
+    let report = Near::honest(&storage).desk.run(&begin, &control);
     let failed = report.outcome;
     assert!(matches!(failed, Outcome::Failed(..)), "{failed:?}");
     assert_eq!(machine.list(&dir()).unwrap().len(), before.len());

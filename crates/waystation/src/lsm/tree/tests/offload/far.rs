@@ -60,8 +60,7 @@ impl Far {
             }
             Call::Watch(_) | Call::Cancel => return desk.answer(request),
         };
-        let (id, attempt) = (request.id, request.attempt);
-        Answer { id, attempt, state }
+        Answer::new((request.id, request.attempt), state)
     }
 }
 

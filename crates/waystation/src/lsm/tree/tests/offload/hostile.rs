@@ -221,7 +221,7 @@ fn answers_that_are_none_are_not_believed() {
     let of_another_attempt = |_: &Desk, request: &Request| {
         let (id, attempt) = (request.id, request.attempt + 1);
         let state = JobState::Running(1);
-        Ok(Answer { id, attempt, state }.encode())
+        Ok(Answer::new((id, attempt), state).encode())
     };
     merge_with(
         |storage| after(storage, 1, of_another_attempt),
@@ -238,7 +238,7 @@ fn a_worker_that_never_ends_is_given_up() {
         seen.fetch_add(is_cancel, Ordering::Relaxed);
         let (id, attempt) = (request.id, request.attempt);
         let state = JobState::Running(request.attempt);
-        Ok(Answer { id, attempt, state }.encode())
+        Ok(Answer::new((id, attempt), state).encode())
     };
     merge_with(|storage| after(storage, 0, endless), LocalReason::Late);
     assert_eq!(cancelled.load(Ordering::Relaxed), 1);
@@ -252,7 +252,7 @@ fn writers_that_wait_for_level_0_do_not_wait_for_the_queue_of_a_worker() {
     let busy = Near::with(&storage, |_, request| {
         let (id, attempt) = (request.id, request.attempt);
         let state = JobState::Waiting;
-        Ok(Answer { id, attempt, state }.encode())
+        Ok(Answer::new((id, attempt), state).encode())
     });
     let tree = open_offloading(&storage, busy.offload()).unwrap();
     for memtable in 0..12 {

@@ -4,6 +4,7 @@ mod crash;
 mod engine;
 mod far;
 mod hostile;
+mod resume;
 mod shadow;
 
 use crate::lsm::compaction::offload::{LocalReason, OffloadStats};
