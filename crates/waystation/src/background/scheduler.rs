@@ -5,7 +5,7 @@
 use super::Jobs;
 use super::plan::{Id, Kind, Lane, Limits, Next, Plan, Task};
 use crate::error::{Error, Result};
-use crate::storage::{Storage, stand_back};
+use crate::storage::{Storage, stand_back, wake_soon};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock, wait, wait_for};
 use std::collections::BTreeMap;
@@ -208,8 +208,11 @@ impl Scheduler {
 
     /// The work of one thread of `lane`.
     fn work_in(&self, lane: Lane) {
-        if lane == Lane::Compact {
-            stand_back();
+        match lane {
+            Lane::Compact => stand_back(),
+            // Writers wait for the ring while a thread that has written it out waits for the processor.
+            Lane::Log => wake_soon(),
+            Lane::Flush | Lane::Settle | Lane::Keep | Lane::Place => {}
         }
         let mut state = lock(&self.state);
         loop {

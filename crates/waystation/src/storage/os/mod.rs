@@ -11,7 +11,7 @@ mod ring;
 
 use self::file::KernelFile;
 pub(crate) use self::memory::memory_bytes;
-pub(crate) use self::priority::stand_back;
+pub(crate) use self::priority::{stand_back, wake_soon};
 use super::raw::RawStorage;
 use super::{DirectoryLock, Entry, Metered, OpenMode, Ring};
 use rustix::fs::{FileType, Mode, OFlags};
