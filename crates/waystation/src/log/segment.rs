@@ -13,36 +13,26 @@ use waystation_format::log::{
     tail_bytes,
 };
 
-/// The first segment of a life is a whole one where so many times as much is left as later ones leave.
-const AT_FIRST: u64 = 4;
-
 /// How long segments are (bytes).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SegmentLengths {
-    /// As a rule.
+    /// At most, but for records that are longer.
     pub(crate) whole: u64,
-    /// Where less than `kept_beside` is left beside a whole one.
+    /// At first, and where less than `kept_beside` is left beside a longer one.
     pub(crate) short: u64,
     pub(crate) kept_beside: u64,
 }
 
 impl SegmentLengths {
-    /// The length for the first segment of a life in `dir`. The debts there are not known yet.
-    pub(super) fn at_first(&self, storage: &dyn Storage, dir: &Path) -> u64 {
-        let kept_beside = AT_FIRST * (self.whole + self.kept_beside);
-        Self {
-            kept_beside,
-            ..*self
-        }
-        .now(storage, dir)
-    }
-
-    /// The length for the next segment in `dir`.
-    pub(super) fn now(&self, storage: &dyn Storage, dir: &Path) -> u64 {
+    /// The length for the segment in `dir` after one of `before` bytes; 0 for the first one of a life. A life begins with a
+    /// short segment, and each is twice as long as the one before, up to a whole one: so a database takes little room until
+    /// it writes much.
+    pub(super) fn after(&self, before: u64, storage: &dyn Storage, dir: &Path) -> u64 {
+        let longer = before.saturating_mul(2).clamp(self.short, self.whole);
         // What cannot be looked at, its creation will tell.
         let free = storage.free_bytes(dir).unwrap_or(u64::MAX);
-        if free >= self.whole.saturating_add(self.kept_beside) {
-            self.whole
+        if free >= longer.saturating_add(self.kept_beside) {
+            longer
         } else {
             self.short
         }
@@ -60,7 +50,7 @@ pub(super) struct BlankSegment {
 }
 
 impl BlankSegment {
-    /// Creates the file `path` for segment `number`, from `recycled` where there is such a file, which may be longer.
+    /// Creates the file `path` for segment `number`, from `recycled` where there is such a file, of any length.
     pub(super) fn create(
         storage: &dyn Storage,
         path: PathBuf,
@@ -82,18 +72,19 @@ impl BlankSegment {
         let created = storage
             .open(&path, mode, transfer, Area::Journal)
             .and_then(|file| {
-                let capacity = capacity.max(file.size()?);
+                let written = file.size()?;
+                let capacity = capacity.max(written);
                 file.preallocate(capacity)?;
                 storage.sync_dir(path.parent().unwrap_or(Path::new("")))?;
-                Ok((file, capacity))
+                Ok((file, capacity, written == capacity))
             });
         match created {
-            Ok((file, capacity)) => Ok(Self {
+            Ok((file, capacity, is_written)) => Ok(Self {
                 number,
                 file,
                 path,
                 capacity,
-                initialised: recycled.is_some(),
+                initialised: recycled.is_some() && is_written,
             }),
             Err(error) => {
                 // An unusable file must not take the space that the next attempt needs.
@@ -315,6 +306,53 @@ impl Segment {
             file: Some(Arc::clone(&self.file)),
             inherited: None,
             blocks: self.blocks.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+    use crate::storage::SimStorage;
+
+    const LENGTHS: SegmentLengths = SegmentLengths {
+        whole: 1 << 20,
+        short: 64 << 10,
+        kept_beside: 1 << 20,
+    };
+
+    #[test]
+    fn segments_begin_short_and_grow_while_there_is_room() {
+        let storage = SimStorage::new(1);
+        let after = |before| LENGTHS.after(before, &*storage, Path::new("/"));
+        assert_eq!(after(0), LENGTHS.short);
+        assert_eq!(after(LENGTHS.short), 2 * LENGTHS.short);
+        assert_eq!(after(LENGTHS.whole / 2), LENGTHS.whole);
+        assert_eq!(after(LENGTHS.whole), LENGTHS.whole);
+        // After one that was made for a long record.
+        assert_eq!(after(u64::MAX), LENGTHS.whole);
+        storage.set_capacity(Some(LENGTHS.kept_beside + 2 * LENGTHS.short));
+        assert_eq!(after(LENGTHS.short), 2 * LENGTHS.short);
+        assert_eq!(after(2 * LENGTHS.short), LENGTHS.short);
+    }
+
+    /// The part of a recycled file that is new has extents that no write has reached.
+    #[test]
+    fn a_recycled_file_that_grows_is_filled_with_zeros_ahead() {
+        let storage = SimStorage::new(2);
+        let [old, path] = ["/old", "/new"].map(Path::new);
+        let blank = |capacity, recycled| {
+            let transfer = Transfer::Buffered;
+            BlankSegment::create(&*storage, path.to_owned(), 7, capacity, recycled, transfer)
+        };
+        let short = blank(LENGTHS.short, None).unwrap();
+        assert!(!short.initialised);
+        for (capacity, is_written) in [(LENGTHS.short, true), (LENGTHS.whole, false)] {
+            storage.rename(path, old).unwrap();
+            let blank = blank(capacity, Some(old)).unwrap();
+            assert_eq!((blank.capacity, blank.initialised), (capacity, is_written));
+            assert_eq!(blank.file.size().unwrap(), capacity);
         }
     }
 }

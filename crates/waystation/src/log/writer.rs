@@ -415,13 +415,15 @@ impl Log {
         let number = state.next_number;
         state.next_number += 1;
         let recycled = state.spares.pop();
+        let before = state.current.file.header.capacity;
         drop(state);
         let path = self.dir.join(segment_name(number));
         let blank = BlankSegment::create(
             &*self.storage,
             path,
             number,
-            self.segment_lengths.now(&*self.storage, &self.dir),
+            self.segment_lengths
+                .after(before, &*self.storage, &self.dir),
             recycled.as_deref(),
             self.transfer,
         );
