@@ -8,8 +8,8 @@
 //! - *flushing* has what puts and settling leave, so that it always comes to its end; *merging*, which needs room for as
 //!   long as a merge takes, leaves it that;
 //! - *deletions and departures* go on until the log needs the rest for the content of the ring, and then in the rest of the
-//!   log's segments, as long as the next opening finds its room. The log makes short segments where there is no room for
-//!   long ones. Where they wear down the reserve, their writes are flushed, so that the log is recycled;
+//!   log's segments, as long as the next opening finds its room. The log makes short segments at first, and where there is
+//!   no room for long ones. Where they wear down the reserve, their writes are flushed, so that the log is recycled;
 //! - small files that are *replaced* as a whole (`DEVICES`, `GRAVES`, the MANIFEST) have room for another copy of each: the
 //!   checkpoint that frees the log is always written;
 //! - an *opening* has a file of its own ([`reserve_file`]), which is not counted as free. It is taken again as soon as there is
