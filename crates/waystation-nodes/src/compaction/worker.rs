@@ -231,7 +231,9 @@ impl Inner {
                 _ => None,
             };
             let state = self.answer(request, &mut held)?;
+            // Only an engine whose directory the worker sees can keep them.
             let watched = known.zip(held.running.as_ref());
+            let watched = watched.filter(|_| held.sent.is_none());
             let answer = Answer {
                 finished: watched.and_then(|(known, job)| job.finished_after(known)),
                 ..Answer::new(run, state)

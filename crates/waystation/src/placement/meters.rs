@@ -75,7 +75,7 @@ impl Meters {
     pub(super) fn of(&self, area: Area) -> &AreaReads {
         match area {
             Area::Spill => &self.spill,
-            _ => &self.tables,
+            Area::Tables | Area::Journal | Area::Copies => &self.tables,
         }
     }
 

@@ -292,6 +292,33 @@ impl RemoteExecutor {
         Ok(Some(result))
     }
 
+    /// Merges in this process what is left of `job`, for this reason; all of it if what is done turns out to be wrong.
+    fn merge_here(
+        &self,
+        job: &Job,
+        place: &Workplace<'_>,
+        mut partial: Partial,
+        reason: LocalReason,
+    ) -> Result<JobResult> {
+        if !partial.is_nothing() {
+            let rest = LocalExecutor.execute(&partial.rest_of(job), place);
+            let rest = rest.inspect_err(|_| partial.discard(place))?;
+            let joined = partial.joined_with(rest);
+            let Some(wrong) = contradiction(job, &joined, place.tables.order()) else {
+                let mut stats = lock(&self.stats);
+                partial.count(job, &mut stats);
+                stats.kept(reason, job.input_bytes() - partial.read_bytes(job));
+                return Ok(joined);
+            };
+            log::warn!(
+                "a compaction runs here from its beginning, as the tables kept of it were wrong: {wrong}"
+            );
+            remove_outputs(place, &joined.outputs);
+        }
+        lock(&self.stats).kept(reason, job.input_bytes());
+        LocalExecutor.execute(job, place)
+    }
+
     /// Leaves the worker alone for a while after a failure of its, longer each time; a success ends that.
     fn note(&self, failed: Option<LocalReason>, place: &Workplace<'_>) {
         let mut pause = lock(&self.pause);
@@ -333,34 +360,12 @@ impl CompactionExecutor for RemoteExecutor {
                 kept.detail
             );
         }
-        let mut stats = lock(&self.stats);
-        partial.count(job, &mut stats);
-        stats.kept(kept.reason, job.input_bytes() - partial.read_bytes(job));
-        drop(stats);
-        merge_here(job, place, partial)
+        self.merge_here(job, place, partial, kept.reason)
     }
 
     fn offload_stats(&self) -> Option<OffloadStats> {
         Some(lock(&self.stats).told())
     }
-}
-
-/// Merges in this process what is left of `job`.
-fn merge_here(job: &Job, place: &Workplace<'_>, mut partial: Partial) -> Result<JobResult> {
-    if partial.is_nothing() {
-        return LocalExecutor.execute(job, place);
-    }
-    let rest = LocalExecutor.execute(&partial.rest_of(job), place);
-    let rest = rest.inspect_err(|_| partial.discard(place))?;
-    let joined = partial.joined_with(rest);
-    let Some(reason) = contradiction(job, &joined, place.tables.order()) else {
-        return Ok(joined);
-    };
-    log::warn!(
-        "a compaction runs here from its beginning, as the tables kept of it were wrong: {reason}"
-    );
-    remove_outputs(place, &joined.outputs);
-    LocalExecutor.execute(job, place)
 }
 
 /// The room that outputs may take.

@@ -101,8 +101,8 @@ impl Worker {
 
     /// Runs the job that `begin` holds, for the database in `directory`: the caller has looked whether the worker may go
     /// there. Then there are tables in the job's directory, complete and durable; or the report says why not, and there are
-    /// none but those of [`JobControl::finished_after`] and a torn one. Nothing else is written or removed. The thread is for this job alone: it stands back behind others from then on
-    /// if the job reads nothing of level 0.
+    /// none but those of [`JobControl::finished_after`] and a torn one. Nothing else is written or removed. The thread is for
+    /// this job alone: it stands back behind others from then on if the job reads nothing of level 0.
     pub fn run(&self, directory: &Path, begin: &Begin, control: &JobControl) -> Report {
         let message = &begin.job;
         let failed = |failure, reason: String| Report {

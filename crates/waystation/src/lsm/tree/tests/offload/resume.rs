@@ -233,6 +233,34 @@ fn keys_left_out_before_the_rest_are_missed_in_the_end() {
     let near = |it: &Arc<SimStorage>| failing(it, 3, (End::Hangs, Next::Works), lie);
     let stats = merged(near, &expected);
     assert_eq!(stats.local.get(&LocalReason::Silent), Some(&1));
+    assert_eq!((stats.resumed, stats.read_bytes), (0, 0), "{stats:?}");
+}
+
+/// The engine's own trouble: the tables are made again, and no table is left over.
+#[test]
+fn tables_that_cannot_be_taken_over_are_made_again() {
+    let machine = machine(3);
+    machine.stop_clock();
+    let rules = FaultRules::new();
+    let storage: Arc<dyn Storage> = machine.with_faults(&rules);
+    let near = failing(&machine, 3, (End::Breaks, Next::Works), honest);
+    let tree = open_offloading(&storage, near.offload()).unwrap();
+    let mut history = History::default();
+    fill(&tree, &mut history);
+    let refused = Fault::Fail(Refusal::InputOutput);
+    let second = Rule::new(Operation::Rename, refused).on("compaction-");
+    rules.add(second.after(1).times(1));
+    assert!(tree.compact_once(&|| history.last, false).unwrap());
+    let stats = told(&tree);
+    assert_eq!(
+        (stats.resumed, stats.jobs, stats.repeated),
+        (0, 1, 1),
+        "{stats:?}"
+    );
+    assert!(level_1(&machine, &tree) == expected(), "other tables");
+    history.compare(&tree, history.last);
+    assert_eq!(table_files(&*machine), listed_tables(&tree.version()));
+    assert!(job_directories(&*machine).is_empty());
 }
 
 #[test]
