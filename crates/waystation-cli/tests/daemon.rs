@@ -495,6 +495,7 @@ fn a_file_that_is_not_sound_is_refused() {
         ),
         (&format!("{fleet}ring_bytes = 1\n"), "ring_bytes is 1"),
         (&format!("{fleet}fast_directory = '/nvme'\n"), "go together"),
+        (&format!("{fleet}fast_durable = true\n"), "go together"),
         (
             &format!("{fleet}fast_directory = '/nvme'\nfast_bytes = '4 KiB'\n"),
             "must be at least 1048576",

@@ -5,6 +5,7 @@
 //! wrong; [`split`] therefore chooses one point per area exactly. [`hottest`] picks blocks within an area.
 //! Nothing here knows where curves come from: the advisor simulates them, the engine measures them ([`heat`]).
 
+pub mod division;
 pub mod heat;
 
 use serde::{Deserialize, Serialize};

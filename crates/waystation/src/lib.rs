@@ -74,6 +74,7 @@ pub use options::{
     VALUE_BYTES_MAX,
 };
 pub use placement::{
-    AreaPlacement, FastTier, PlacementDecision, PlacementPrediction, PlacementStats,
+    AreaPlacement, FastTier, LogPlacement, PlacementDecision, PlacementDivision,
+    PlacementPrediction, PlacementStats,
 };
 pub use waystation_format::order::{Comparator, Order};

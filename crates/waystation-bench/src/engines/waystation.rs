@@ -227,7 +227,10 @@ fn use_tiers(
     let file_bytes = match tiers.policy {
         Policy::None => return Ok(storage),
         Policy::Own => {
-            options.fast = Some(FastTier::new(fast, capacity));
+            options.fast = Some(FastTier {
+                durable: true,
+                ..FastTier::new(fast, capacity)
+            });
             return Ok(storage);
         }
         Policy::Cache => {

@@ -5,7 +5,7 @@ use crate::args::Database;
 use crate::failure::Failure;
 use crate::output::{Output, bytes_text, count_text};
 use waystation::storage::OsStorage;
-use waystation::{AreaPlacement, Error, PlacementStats};
+use waystation::{AreaPlacement, Error, LogPlacement, PlacementDecision, PlacementStats};
 
 /// Shows the report of the fast tier.
 pub(super) fn placement(context: &mut Context, args: &Database) -> Result<(), Failure> {
@@ -59,6 +59,9 @@ fn print(output: &mut Output, stats: &PlacementStats) -> Result<(), Failure> {
     for area in &stats.areas {
         print_area(output, area)?;
     }
+    if let Some(log) = &stats.log {
+        print_log(output, log)?;
+    }
     output.line(format_args!(
         "\n{:<14}{:>16}{:>24}",
         "capacity", "fast reads", "seconds/1000 reads"
@@ -76,15 +79,47 @@ fn print(output: &mut Output, stats: &PlacementStats) -> Result<(), Failure> {
         stats.threshold
     ))?;
     for decision in &stats.decisions {
+        print_decision(output, decision)?;
+    }
+    Ok(())
+}
+
+fn print_decision(output: &mut Output, decision: &PlacementDecision) -> Result<(), Failure> {
+    output.line(format_args!(
+        "after {:>8.1} s: from {} reads on; {} blocks had been read slowly, {} had a place; the hottest that fit serve {:.0} % of reads",
+        decision.seconds,
+        decision.threshold,
+        count_text(decision.warm_blocks),
+        bytes_text(decision.placed_bytes),
+        decision.expected_share * 100.0
+    ))?;
+    if let Some(division) = &decision.division {
         output.line(format_args!(
-            "after {:>8.1} s: from {} reads on; {} blocks had been read slowly, {} had a place; the hottest that fit serve {:.0} % of reads",
-            decision.seconds,
-            decision.threshold,
-            count_text(decision.warm_blocks),
-            bytes_text(decision.placed_bytes),
-            decision.expected_share * 100.0
+            "{:>17} the log may take {}: segments there spare {:.3} s each second, copies in the rest {:.3} s",
+            "",
+            bytes_text(division.log_bytes),
+            division.log_gain,
+            division.copy_gain
         ))?;
     }
+    Ok(())
+}
+
+fn print_log(output: &mut Output, log: &LogPlacement) -> Result<(), Failure> {
+    output.line(format_args!(
+        "\nlog             {} segments, {} of {}; {} written there, {} to the main directory",
+        count_text(log.segments),
+        bytes_text(log.segment_bytes),
+        bytes_text(log.quota_bytes),
+        bytes_text(log.fast_bytes),
+        bytes_text(log.main_bytes)
+    ))?;
+    output.line(format_args!(
+        "                a MiB takes {:.2} ms there, {:.2} ms in the main directory; {:.1} s saved",
+        log.fast_seconds_per_mib * 1e3,
+        log.main_seconds_per_mib * 1e3,
+        log.saved_seconds
+    ))?;
     Ok(())
 }
 

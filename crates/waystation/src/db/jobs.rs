@@ -210,6 +210,12 @@ impl Core {
             return Next::Idle;
         };
         let again = tier.round();
+        // Files that the log keeps for use again may have to give way.
+        if tier.is_shared_with_log()
+            && let Err(error) = self.log.remove_surplus(true, false)
+        {
+            log::warn!("a segment that gives way stays for now: {error}");
+        }
         self.account.set(Use::Placement, tier.memory_bytes());
         again.map_or(Next::Idle, Next::At)
     }

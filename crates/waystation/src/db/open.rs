@@ -28,12 +28,12 @@ use crate::lsm::compaction::{Hidden, Shape};
 use crate::lsm::tree::{Tree, TreeSettings};
 use crate::lsm::version::State;
 use crate::options::{DeviceOptions, Options, Resources};
-use crate::placement::{Tier, Tiered};
+use crate::placement::{Spread, Tier, Tiered};
 use crate::read_state::{LoggedMemTable, ReadState, ReadStates};
 use crate::recovery::Replay;
 use crate::retirement::{self, GraveStore, GravesFile, read_graves};
 use crate::sst::{TableMemory, TableSettings};
-use crate::storage::{OsStorage, Storage};
+use crate::storage::{DirectoryLock, OsStorage, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
 use std::path::Path;
@@ -50,7 +50,8 @@ impl Db {
     /// [`Error::Locked`] if a process has it open; [`Error::Io`]: the rest is no database any more, and a second attempt
     /// removes it.
     pub fn destroy(path: impl AsRef<Path>) -> Result<()> {
-        destroy(&*OsStorage::new(), path.as_ref())
+        let (storage, path): (Arc<dyn Storage>, _) = (OsStorage::new(), path.as_ref());
+        Spread::while_destroyed(&storage, path, |storage| destroy(storage, path))
     }
 }
 
@@ -59,10 +60,12 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
     let (limited, disk_reserve) =
         DiskReserve::new(Arc::clone(&storage), path, &options.disk_sizes())?;
     prepare_directory(&*limited, path, &options)?;
-    let ownership = Ownership::from(limited.lock(&path.join(LOCK_NAME))?);
+    let lock = limited.lock(&path.join(LOCK_NAME))?;
     make_room(&*limited, path)?;
     let tier = open_tier(&limited, path, &options)?;
-    let storage_of_files = with_tier(limited, tier.as_ref());
+    let spread = Spread::own(&limited, path, options.fast.as_ref(), tier.as_ref())?;
+    let ownership: Ownership = Arc::new(Locks(lock, spread.lock));
+    let storage_of_files = with_tier(spread.storage, tier.as_ref());
     let files = (storage_of_files, disk_reserve, tier);
     let opened = open_owned(files, path, options.clone(), &ownership);
     if opened.is_err() {
@@ -74,6 +77,14 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
     }
     opened
 }
+
+/// What keeps other owners away: the lock of the directory, and that of the segments in a fast one.
+struct Locks(
+    #[expect(dead_code, reason = "held until it is dropped")] Box<dyn DirectoryLock>,
+    #[expect(dead_code, reason = "held until it is dropped")] Option<Box<dyn DirectoryLock>>,
+);
+
+impl DirectoryLock for Locks {}
 
 /// The fast tier, if the options name one.
 fn open_tier(

@@ -1,6 +1,6 @@
 //! Removing a database: its files by their names, and the directory if nothing else is in it.
 
-use super::{LOCK_NAME, is_of_database, remove_job_directories};
+use super::{FAST_NAME, LOCK_NAME, is_of_database, remove_job_directories};
 use crate::error::Result;
 use crate::storage::Storage;
 use std::path::Path;
@@ -22,7 +22,9 @@ pub(crate) fn destroy(storage: &dyn Storage, dir: &Path) -> Result<()> {
         .iter()
         .filter(is_file)
         .partition(|entry| entry.name == CURRENT);
-    for entry in first.into_iter().chain(rest) {
+    // What leads to other files goes after them.
+    let (last, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(|it| it.name == FAST_NAME);
+    for entry in first.into_iter().chain(rest).chain(last) {
         storage.remove(&dir.join(&entry.name))?;
     }
     storage.remove(&dir.join(LOCK_NAME))?;

@@ -36,6 +36,10 @@ pub(crate) const GRAVES_DRAFT: &str = "GRAVES.new";
 pub(crate) const PLACEMENT_NAME: &str = "PLACEMENT";
 /// The next [`PLACEMENT_NAME`].
 pub(crate) const PLACEMENT_DRAFT: &str = "PLACEMENT.new";
+/// The fast directory that holds segments of the log.
+pub(crate) const FAST_NAME: &str = "FAST";
+/// The next [`FAST_NAME`].
+pub(crate) const FAST_DRAFT: &str = "FAST.new";
 
 /// What the tree's state holds once the log beside it belongs to it: gone when another program wrote to the
 /// directory since.
@@ -50,7 +54,7 @@ const SEGMENT_SUFFIX: &str = ".seg";
 const SPILL_SUFFIX: &str = ".vault";
 
 /// The names under which files are written that are not in force yet. A leftover is never looked into.
-pub(crate) const DRAFTS: [&str; 8] = [
+pub(crate) const DRAFTS: [&str; 9] = [
     JOURNAL_DRAFT,
     RING_DRAFT,
     DRAFT_NAME,
@@ -59,6 +63,7 @@ pub(crate) const DRAFTS: [&str; 8] = [
     INDEX_SNAPSHOT_DRAFT,
     GRAVES_DRAFT,
     PLACEMENT_DRAFT,
+    FAST_DRAFT,
 ];
 
 /// The name of the log's segment `number`.
@@ -97,6 +102,7 @@ pub(crate) fn is_own(name: &str) -> bool {
         INDEX_SNAPSHOT_NAME,
         GRAVES_NAME,
         PLACEMENT_NAME,
+        FAST_NAME,
     ];
     let is_numbered = segment_number(name).is_some() || spill_number(name).is_some();
     names.contains(&name) || DRAFTS.contains(&name) || is_numbered

@@ -33,6 +33,7 @@ pub(crate) use sound::{segment_is_sound, table_is_sound};
 pub use summary::{JournalSummary, LevelSummary, SegmentState, SegmentSummary, Summary};
 
 use crate::error::{Error, Result};
+use crate::placement::Spread;
 use crate::storage::Storage;
 use manifest::Manifest;
 use std::path::{Path, PathBuf};
@@ -54,6 +55,7 @@ impl Inspection {
                 "the path is empty; name the database directory".to_owned(),
             ));
         }
+        let storage = Spread::look(storage, &dir)?;
         let manifest = manifest::read(&*storage, &dir)?;
         Ok(Self {
             storage,

@@ -5,8 +5,10 @@
 //! second; so there is a pause after each.
 
 use super::Log;
+use super::writer_state::WriterState;
 use crate::error::Result;
 use crate::sync::{Arc, lock};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// So many files are kept for use again.
@@ -47,8 +49,16 @@ impl Log {
     /// When there is something to be removed.
     pub(crate) fn next_removal(&self) -> Option<Duration> {
         let state = lock(&self.writer);
-        let is_much = state.spares.len() > SPARES_MAX || !state.useless.is_empty();
+        let is_much = state.spares.len() > SPARES_MAX
+            || !state.useless.is_empty()
+            || self.spare_that_gives_way(&state).is_some();
         is_much.then_some(state.next_removal)
+    }
+
+    /// Which file that is kept for use again has room that would serve better otherwise.
+    fn spare_that_gives_way(&self, state: &WriterState) -> Option<usize> {
+        let gives_way = |path: &PathBuf| self.storage.gives_way(path);
+        state.spares.iter().position(gives_way)
     }
 
     /// Removes surplus files, as far as it is time to; all of them if `at_once`. If it `is_short` of room,
@@ -58,6 +68,10 @@ impl Log {
         loop {
             let begun = self.storage.now();
             let mut state = lock(&self.writer);
+            if let Some(at) = self.spare_that_gives_way(&state) {
+                let path = state.spares.remove(at);
+                state.useless.push(path);
+            }
             let excess = state.spares.len().saturating_sub(kept);
             let pauses = begun < state.next_removal && excess + state.useless.len() <= MANY;
             if pauses && !at_once {

@@ -32,18 +32,30 @@
 mod blocks;
 mod file;
 mod health;
+mod link;
+mod log_share;
 mod meters;
 mod options;
 mod report;
 mod round;
 mod slabs;
+mod spread;
+mod spread_file;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod spread_tests;
 mod storage;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
+mod text;
 mod tier;
 
 pub use options::FastTier;
-pub use report::{AreaPlacement, PlacementDecision, PlacementPrediction, PlacementStats};
+pub use report::{
+    AreaPlacement, LogPlacement, PlacementDecision, PlacementDivision, PlacementPrediction,
+    PlacementStats,
+};
+pub(crate) use spread::Spread;
 pub(crate) use storage::Tiered;
 pub(crate) use tier::Tier;

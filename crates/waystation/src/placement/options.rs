@@ -8,8 +8,8 @@ const CAPACITY_BYTES_MIN: u64 = 1 << 20;
 
 /// A fast directory beside the main one, for copies of what is read most.
 ///
-/// Nothing lies there alone: the database loses nothing if the directory fails, is emptied or goes away while it is open, and
-/// goes on with the main directory. The directory belongs to one database at a time.
+/// Nothing lies there alone unless the directory is [`durable`](Self::durable): the database loses nothing if it fails, is
+/// emptied or goes away while the database is open, and goes on with the main directory. The directory belongs to one database at a time.
 ///
 /// ```
 /// use waystation::{Db, FastTier, Options};
@@ -31,6 +31,10 @@ pub struct FastTier {
     pub directory: PathBuf,
     /// The most bytes that the database takes there; at least 1 MiB.
     pub capacity_bytes: u64,
+    /// Whether the directory survives what the main one survives. Then new segments of the log may lie there alone, where that
+    /// gains more than copies do: the database cannot be opened without them. Default: no; then nothing is lost with the
+    /// directory.
+    pub durable: bool,
 }
 
 impl FastTier {
@@ -39,6 +43,7 @@ impl FastTier {
         Self {
             directory: directory.into(),
             capacity_bytes,
+            durable: false,
         }
     }
 

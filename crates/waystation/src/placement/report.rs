@@ -1,16 +1,17 @@
 //! What users see of the fast tier: what lies there, what that gains, and what other capacities would gain. An open database
 //! has it in its statistics, and writes it to the file `PLACEMENT` now and then, for tools.
 
+use super::log_share::LogShare;
 use super::meters::AreaReads;
+use super::text;
 use super::tier::Tier;
-use crate::directory::{PLACEMENT_DRAFT, PLACEMENT_NAME, read_file};
-use crate::error::{Error, Result};
-use crate::storage::{Area, OpenMode, Storage, Transfer};
+use crate::directory::{PLACEMENT_DRAFT, PLACEMENT_NAME};
+use crate::error::Result;
+use crate::storage::{Area, Storage};
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::lock;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use waystation_format::checksum::crc32c;
 use waystation_planner::heat::Histogram;
 
 /// What lies in the fast directory, and why.
@@ -28,6 +29,9 @@ pub struct PlacementStats {
     pub placed_bytes: u64,
     /// Why the database goes on without the directory, or has until a moment ago.
     pub failure: Option<String>,
+    /// The log's share of it; `None` if segments of the log may not lie there.
+    #[serde(default)]
+    pub log: Option<LogPlacement>,
     /// Blocks get a place from this heat on: about so many slow reads since the heat was halved.
     pub threshold: u8,
     /// Copies that were not what was written; the main directory was read.
@@ -38,6 +42,27 @@ pub struct PlacementStats {
     pub predictions: Vec<PlacementPrediction>,
     /// The last decisions, the oldest first.
     pub decisions: Vec<PlacementDecision>,
+}
+
+/// What the log has of a fast directory that is [`durable`](super::FastTier::durable).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LogPlacement {
+    /// The most bytes that its segments may take now.
+    pub quota_bytes: u64,
+    /// The segments that lie there.
+    pub segments: u64,
+    /// Their bytes.
+    pub segment_bytes: u64,
+    /// Bytes that were written there since the database was opened.
+    pub fast_bytes: u64,
+    /// Bytes of the log that were written to the main directory since then.
+    pub main_bytes: u64,
+    /// How long a mebibyte takes there (seconds); 0 until there was one.
+    pub fast_seconds_per_mib: f64,
+    /// How long a mebibyte takes in the main directory (seconds); 0 until there was one.
+    pub main_seconds_per_mib: f64,
+    /// What the segments there have spared (seconds).
+    pub saved_seconds: f64,
 }
 
 /// The part of an area, and how its reads went.
@@ -87,6 +112,20 @@ pub struct PlacementDecision {
     pub placed_bytes: u64,
     /// The share of reads that the hottest parts within the capacity would serve, from 0 to 1.
     pub expected_share: f64,
+    /// The division between log and copies, if this decision changed it.
+    #[serde(default)]
+    pub division: Option<PlacementDivision>,
+}
+
+/// How the capacity is divided between segments of the log and copies, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PlacementDivision {
+    /// The bytes that the log may take.
+    pub log_bytes: u64,
+    /// What its segments there would spare, in seconds for each second.
+    pub log_gain: f64,
+    /// The same of the copies in the rest.
+    pub copy_gain: f64,
 }
 
 impl PlacementStats {
@@ -95,22 +134,7 @@ impl PlacementStats {
     /// # Errors
     /// [`Error::Corruption`] if it is damaged, [`Error::Io`].
     pub fn read(storage: &dyn Storage, directory: &Path) -> Result<Option<Self>> {
-        let path = directory.join(PLACEMENT_NAME);
-        let content = match read_file(storage, &path) {
-            Err(error) if error.is_not_found() => return Ok(None),
-            content => content?,
-        };
-        let damaged = |reason: &str| Error::corruption(&path, 0, reason);
-        let text = std::str::from_utf8(&content).map_err(|_| damaged("it is no text"))?;
-        let mut lines = text.lines();
-        let (Some(json), Some(sum)) = (lines.next(), lines.next()) else {
-            return Err(damaged("it has no checksum"));
-        };
-        if u32::from_str_radix(sum, 16) != Ok(crc32c(json.as_bytes())) {
-            return Err(damaged("its checksum is wrong"));
-        }
-        let stats = serde_json::from_str(json);
-        stats.map(Some).map_err(|error| damaged(&error.to_string()))
+        text::read(storage, &directory.join(PLACEMENT_NAME))
     }
 }
 
@@ -132,6 +156,7 @@ impl Tier {
             placed_blocks,
             placed_bytes,
             failure: self.health.reason(),
+            log: self.log_share().map(LogShare::stats),
             threshold: self.threshold.load(Relaxed),
             damaged: self.damaged.load(Relaxed),
             areas: self.area_stats(),
@@ -176,20 +201,8 @@ impl Tier {
 
     /// Writes the report for tools. A report that cannot be written is not worth an error.
     pub(super) fn write_report(&self) {
-        let Ok(json) = serde_json::to_string(&self.stats()) else {
-            return;
-        };
-        let content = format!("{json}\n{:08x}\n", crc32c(json.as_bytes()));
-        let draft = self.main.join(PLACEMENT_DRAFT);
-        let written = self
-            .storage
-            .open(&draft, OpenMode::Create, Transfer::Buffered, Area::Tables)
-            .and_then(|file| {
-                file.write_at(content.as_bytes(), 0)
-                    .and_then(|()| file.sync())
-            })
-            .and_then(|()| self.storage.rename(&draft, &self.main.join(PLACEMENT_NAME)));
-        if let Err(error) = written {
+        let names = (PLACEMENT_DRAFT, PLACEMENT_NAME);
+        if let Err(error) = text::write(&*self.storage, &self.main, names, &self.stats()) {
             log::info!("the report of the fast tier is not written: {error}");
         }
     }

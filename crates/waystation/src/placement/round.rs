@@ -5,7 +5,8 @@
 //! overtakes the one before.
 
 use super::blocks::Blocks;
-use super::report::PlacementDecision;
+use super::log_share::CopyGain;
+use super::report::{PlacementDecision, PlacementDivision};
 use super::slabs::{Room, place_bytes};
 use super::tier::{BLOCK_BYTES, Offer, Tier};
 use crate::directory::LOCK_NAME;
@@ -153,6 +154,7 @@ impl Tier {
         if self.is_round_due() {
             self.plan(&mut planner, now);
         }
+        self.divide(&mut planner, now);
         let pause = |at: Duration| now.saturating_sub(at) >= REPORT_PAUSE;
         if planner.reported_at.is_none_or(pause) {
             planner.reported_at = Some(now);
@@ -301,25 +303,59 @@ impl Tier {
     fn note_decision(&self, planner: &mut Planner, now: Duration, threshold: u8) {
         let (_, placed_bytes) = self.slabs.placed();
         let limit = self.slabs.limit_bytes();
-        let share = planner.histogram.share(self.capacity_blocks(limit));
         let last = planner.decisions.back();
         let is_news = last.is_none_or(|last| {
             let moved = placed_bytes.abs_diff(last.placed_bytes) > limit / TOLD_SHARE;
             last.threshold != threshold || moved
         });
-        if !is_news {
-            return;
+        if is_news {
+            self.decide(planner, now, None);
         }
+    }
+
+    /// Remembers the present state as a decision.
+    fn decide(&self, planner: &mut Planner, now: Duration, division: Option<PlacementDivision>) {
+        let capacity = self.capacity_blocks(self.slabs.limit_bytes());
         if planner.decisions.len() == DECISIONS_MAX {
             planner.decisions.pop_front();
         }
         planner.decisions.push_back(PlacementDecision {
             seconds: now.saturating_sub(planner.began).as_secs_f64(),
-            threshold,
+            threshold: self.threshold.load(Relaxed),
             warm_blocks: planner.histogram.warm(),
-            placed_bytes,
-            expected_share: share,
+            placed_bytes: self.slabs.placed().1,
+            expected_share: planner.histogram.share(capacity),
+            division,
         });
+    }
+
+    /// Divides the capacity between the log and the copies anew, if it is time to.
+    fn divide(&self, planner: &mut Planner, now: Duration) {
+        let Some(share) = self.log_share() else {
+            return;
+        };
+        let areas = self.meters.areas();
+        let reads = areas
+            .iter()
+            .map(|(_, it)| it.fast.count() + it.slow.count());
+        let slow = self.meters.slow_mean_ns().unwrap_or(0);
+        let spared = slow.saturating_sub(self.meters.fast_mean_ns().unwrap_or(0));
+        let copies = CopyGain {
+            reads: reads.sum(),
+            seconds: Duration::from_nanos(spared).as_secs_f64(),
+            share: &|bytes| planner.histogram.share(self.capacity_blocks(bytes)),
+        };
+        let Some(division) = share.weigh(now, &copies) else {
+            return;
+        };
+        let division = PlacementDivision {
+            log_bytes: division.log_bytes,
+            log_gain: division.log_gain,
+            copy_gain: division.copy_gain,
+        };
+        self.decide(planner, now, Some(division));
+        // Segments that the log keeps for use again may give way.
+        self.wake();
     }
 
     /// Has the fast directory rest if its reads take longer than the slow ones that they spare.

@@ -106,8 +106,8 @@ struct Lot {
 struct State {
     /// While the tier works.
     file: Option<Arc<dyn File>>,
-    /// There may be so many slabs.
-    limit: usize,
+    /// The device has room for so many slabs.
+    room: usize,
     /// The slabs that were begun, which are the first ones of the file.
     lots: Vec<Lot>,
     free: HashMap<usize, Vec<Room>>,
@@ -144,6 +144,8 @@ pub(super) struct Slabs {
     state: Mutex<State>,
     /// How often a place was given away.
     generation: AtomicU32,
+    /// What of the capacity something else has.
+    reserved_bytes: AtomicU64,
 }
 
 /// The size of the place for a block of `length` bytes.
@@ -159,6 +161,15 @@ fn slabs_in(bytes: u64) -> usize {
     slabs.unwrap_or(u32::MAX) as usize
 }
 
+/// Cuts `file` to so many slabs, if it is longer.
+fn cut(file: &dyn File, slabs: usize) -> Result<()> {
+    let bytes = (slabs * SLAB_BYTES) as u64;
+    if file.size()? > bytes {
+        file.truncate(bytes)?;
+    }
+    Ok(())
+}
+
 impl Slabs {
     /// Up to `capacity_bytes` in the directory `dir`; there is no file yet.
     pub(super) fn new(dir: &Path, capacity_bytes: u64) -> Self {
@@ -168,6 +179,7 @@ impl Slabs {
             readable: RwLock::new(Vec::new()),
             state: Mutex::default(),
             generation: AtomicU32::new(0),
+            reserved_bytes: AtomicU64::new(0),
         }
     }
 
@@ -177,7 +189,7 @@ impl Slabs {
         let file = storage.open(&self.path, mode, transfer, Area::Copies)?;
         let mut state = lock(&self.state);
         state.file = Some(file);
-        state.limit = slabs_in(room.min(self.capacity_bytes));
+        state.room = slabs_in(room);
         Ok(())
     }
 
@@ -202,18 +214,56 @@ impl Slabs {
 
     /// Lets the file grow as far as it may, again.
     pub(super) fn grow_again(&self) {
-        lock(&self.state).limit = slabs_in(self.capacity_bytes);
+        lock(&self.state).room = usize::MAX;
     }
 
     /// Lets nothing more lie in the file than the slabs that were begun.
     pub(super) fn stop_growing(&self) {
         let mut state = lock(&self.state);
-        state.limit = state.lots.len();
+        state.room = state.lots.len();
+    }
+
+    /// Leaves `bytes` of the capacity to something else. Blocks that lie beyond the rest lose their places.
+    pub(super) fn reserve(&self, bytes: u64) {
+        let mut state = lock(&self.state);
+        self.reserved_bytes.store(bytes, SeqCst);
+        let limit = self.limit(&state);
+        if state.lots.len() <= limit {
+            return;
+        }
+        let beyond: Vec<_> = state.lots[limit..]
+            .iter()
+            .flat_map(|lot| lot.owners.iter().flatten().cloned())
+            .collect();
+        for (blocks, index) in beyond {
+            state.take_from(&blocks, index);
+        }
+        state.lots.truncate(limit);
+        self.readable.write().expect(NO_PANIC).truncate(limit);
+        for free in state.free.values_mut() {
+            free.retain(|room| (room.slab as usize) < limit);
+        }
+        let file = state.file.clone();
+        drop(state);
+        // What stays of the file takes room, and nothing else.
+        if let Some(file) = file
+            && let Err(error) = cut(&*file, limit)
+        {
+            log::info!("the file of the fast tier stays as long as it is: {error}");
+        }
+    }
+
+    /// There may be so many slabs.
+    fn limit(&self, state: &State) -> usize {
+        let own = self
+            .capacity_bytes
+            .saturating_sub(self.reserved_bytes.load(SeqCst));
+        state.room.min(slabs_in(own))
     }
 
     /// How many bytes may lie in the file.
     pub(super) fn limit_bytes(&self) -> u64 {
-        lock(&self.state).limit as u64 * SLAB_BYTES as u64
+        self.limit(&lock(&self.state)) as u64 * SLAB_BYTES as u64
     }
 
     /// How many blocks have a place, and the bytes of these places.
@@ -225,7 +275,7 @@ impl Slabs {
     /// Whether slabs can be begun.
     pub(super) fn has_free(&self) -> bool {
         let state = lock(&self.state);
-        state.lots.len() < state.limit
+        state.lots.len() < self.limit(&state)
     }
 
     /// The sizes of the places of each slab.
@@ -253,7 +303,7 @@ impl Slabs {
         if let Some(room) = state.free.get_mut(&place_bytes).and_then(Vec::pop) {
             return Some(room);
         }
-        if state.lots.len() >= state.limit {
+        if state.lots.len() >= self.limit(&state) {
             return None;
         }
         let number = state.lots.len();

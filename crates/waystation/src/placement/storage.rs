@@ -86,6 +86,7 @@ impl Storage for Tiered {
         fn sleep(duration: Duration);
         fn has_machine_clock() -> bool;
         fn boot_id() -> Option<[u8; 16]>;
+        fn gives_way(path: &Path) -> bool;
         fn meters() -> Vec<(Area, AreaMeter)>;
     }
 }

@@ -2,6 +2,7 @@
 
 use super::blocks::Blocks;
 use super::health::Health;
+use super::log_share::LogShare;
 use super::meters::Meters;
 use super::options::FastTier;
 use super::round::{FREE_THRESHOLD, Planner};
@@ -50,6 +51,8 @@ pub(crate) struct Tier {
     round_reads: AtomicU64,
     call: OnceLock<Box<dyn Fn() + Send + Sync>>,
     pub(super) planner: Mutex<Planner>,
+    /// The log's share, if segments may lie there.
+    log: OnceLock<LogShare>,
     /// While the directory is ours.
     pub(super) ownership: Mutex<Option<Box<dyn DirectoryLock>>>,
 }
@@ -83,6 +86,7 @@ impl Tier {
             round_reads: AtomicU64::new(ROUND_READS_MIN),
             call: OnceLock::new(),
             planner: Mutex::new(Planner::new(storage.now())),
+            log: OnceLock::new(),
             ownership: Mutex::default(),
         };
         tier.begin_or_rest()?;
@@ -92,6 +96,68 @@ impl Tier {
     /// Has `call` wake the background when there is something to do.
     pub(crate) fn on_call(&self, call: impl Fn() + Send + Sync + 'static) {
         let _ = self.call.set(Box::new(call));
+    }
+
+    /// Lets segments of the log lie there, too. There are `segments` already: bytes, and whether they lie there.
+    pub(super) fn share_with_log(&self, segments: HashMap<String, (u64, bool)>) {
+        let capacity = self.options.capacity_bytes;
+        let share = LogShare::new(capacity, segments, self.storage.now());
+        self.slabs.reserve(share.placed().0);
+        let _ = self.log.set(share);
+    }
+
+    /// Whether segments of the log may lie there.
+    pub(crate) fn is_shared_with_log(&self) -> bool {
+        self.log.get().is_some()
+    }
+
+    /// The log's share, if segments may lie there.
+    pub(super) fn log_share(&self) -> Option<&LogShare> {
+        self.log.get()
+    }
+
+    /// Notes the new segment `name` of `bytes`. Returns whether it is to lie there; copies make room for it then.
+    pub(super) fn admit_segment(&self, name: &str, bytes: u64) -> bool {
+        let Some(share) = self.log.get() else {
+            return false;
+        };
+        let is_placed = if self.health.is_good() {
+            share.admit(name, bytes)
+        } else {
+            share.keep_out(name, bytes);
+            false
+        };
+        self.slabs.reserve(share.placed().0);
+        // Segments come as the log is written: it is time to weigh it against the copies.
+        self.wake();
+        is_placed
+    }
+
+    /// Notes that the segment `name` of `bytes`, which was admitted, lies in the main directory all the same.
+    pub(super) fn keep_segment_out(&self, name: &str, bytes: u64) {
+        self.change_log(|share| share.keep_out(name, bytes));
+    }
+
+    /// Notes that there is no segment `name` any more.
+    pub(super) fn forget_segment(&self, name: &str) {
+        self.change_log(|share| share.forget(name));
+    }
+
+    /// Notes a new name of a segment.
+    pub(super) fn rename_segment(&self, source: &str, target: &str) {
+        self.change_log(|share| share.rename(source, target));
+    }
+
+    fn change_log(&self, change: impl FnOnce(&LogShare)) {
+        if let Some(share) = self.log.get() {
+            change(share);
+            self.slabs.reserve(share.placed().0);
+        }
+    }
+
+    /// Whether the room of the segment `name` would serve better otherwise.
+    pub(super) fn gives_way(&self, name: &str) -> bool {
+        self.log.get().is_some_and(|share| share.gives_way(name))
     }
 
     /// The blocks of the file `path`, which is `bytes` long: those known, or new ones.
@@ -225,7 +291,7 @@ impl Tier {
         blocks + self.slabs.memory_bytes()
     }
 
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         if let Some(call) = self.call.get() {
             call();
         }

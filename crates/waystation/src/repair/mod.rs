@@ -26,13 +26,14 @@ pub use report::{Gap, Loss, Repaired, Resurrection};
 
 use crate::db::{Db, WriteBatch};
 use crate::directory::{
-    JOURNAL_NAME, LOCK_NAME, RING_NAME, Unfinished, refuse_used, segment_number,
+    FAST_NAME, JOURNAL_NAME, LOCK_NAME, RING_NAME, Unfinished, refuse_used, segment_number,
 };
 use crate::error::{Error, Result};
 use crate::inspect::Inspection;
 use crate::inspect::log::walk_leveldb_batches;
 use crate::inspect::source::Source;
 use crate::options::{DeviceOptions, Durability, Options};
+use crate::placement::Spread;
 use crate::storage::{Area, Storage, as_micros};
 use collect::{Census, Collected};
 use journal::{Event, Journal};
@@ -80,10 +81,15 @@ pub fn repair(
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::ReadOnlyFilesystem => None,
         locked => Some(locked?),
     };
-    let survey = survey(&**storage, dir)?;
+    let (files, missing) = match Spread::look(Arc::clone(storage), dir) {
+        Ok(files) => (files, None),
+        Err(error) => (Arc::clone(storage), Some(missing_directory(&error))),
+    };
+    let mut survey = survey(&*files, dir)?;
+    survey.losses.extend(missing);
     let unfinished = Unfinished::begin(&**storage, target)?;
     let job = Job {
-        storage,
+        storage: &files,
         dir,
         work: unfinished.dir(),
         options,
@@ -91,6 +97,13 @@ pub fn repair(
     let repaired = job.run(survey, accepted, progress)?;
     unfinished.finish()?;
     Ok(repaired)
+}
+
+/// The loss of the segments in a fast directory.
+fn missing_directory(error: &Error) -> Loss {
+    let reason =
+        format!("the segments of the log that lie in the fast directory are not there: {error}");
+    Loss::of(FAST_NAME, reason, Resurrection::Possible)
 }
 
 struct Job<'a> {

@@ -226,6 +226,12 @@ pub trait Storage: Send + Sync {
     fn boot_id(&self) -> Option<[u8; 16]> {
         None
     }
+    /// Whether the room of the file `path` would serve better otherwise: an owner that keeps it for later use gives it up.
+    /// Default: no.
+    fn gives_way(&self, path: &Path) -> bool {
+        let _ = path;
+        false
+    }
     /// Processor time, user and system, that the calling thread has taken so far. Default: none, as on a machine that is
     /// simulated.
     fn thread_cpu(&self) -> Duration {

@@ -199,6 +199,8 @@ pub(super) struct Database {
     pub(super) deletion_deadline: Option<Span>,
     pub(super) fast_directory: Option<PathBuf>,
     pub(super) fast_bytes: Option<Bytes>,
+    #[serde(default)]
+    pub(super) fast_durable: bool,
 }
 
 impl Database {
@@ -219,6 +221,7 @@ impl Database {
             deletion_deadline: None,
             fast_directory: None,
             fast_bytes: None,
+            fast_durable: false,
         }
     }
 }

@@ -290,11 +290,11 @@ fn cache_bytes_of_each(databases: usize) -> usize {
 /// The fast directory of a database, which has a directory of its own below it.
 fn fast_tier(database: &Database) -> Result<Option<FastTier>, Failure> {
     match (&database.fast_directory, database.fast_bytes) {
-        (None, None) => Ok(None),
-        (Some(directory), Some(bytes)) => {
-            let directory = directory.join(&database.name);
-            Ok(Some(FastTier::new(directory, bytes.0)))
-        }
+        (None, None) if !database.fast_durable => Ok(None),
+        (Some(directory), Some(bytes)) => Ok(Some(FastTier {
+            durable: database.fast_durable,
+            ..FastTier::new(directory.join(&database.name), bytes.0)
+        })),
         _ => {
             let name = &database.name;
             let reason = format!(

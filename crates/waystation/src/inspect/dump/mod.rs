@@ -7,8 +7,9 @@ mod tree;
 
 use super::source::Source;
 use crate::directory::{
-    CHECKPOINT_DRAFT, CHECKPOINT_NAME, GRAVES_NAME, INDEX_SNAPSHOT_DRAFT, INDEX_SNAPSHOT_NAME,
-    JOURNAL_NAME, RESERVE_NAME, RING_NAME, SIDE_FILE, segment_number, spill_number,
+    CHECKPOINT_DRAFT, CHECKPOINT_NAME, FAST_NAME, GRAVES_NAME, INDEX_SNAPSHOT_DRAFT,
+    INDEX_SNAPSHOT_NAME, JOURNAL_NAME, PLACEMENT_NAME, RESERVE_NAME, RING_NAME, SIDE_FILE,
+    segment_number, spill_number,
 };
 use crate::error::{Error, Result};
 use crate::storage::{Area, Storage};
@@ -236,6 +237,7 @@ fn kind(source: &Source) -> Result<Kind> {
         return Ok(Kind::SpillFile);
     }
     match name.as_str() {
+        PLACEMENT_NAME | FAST_NAME => return Ok(Kind::Text),
         RING_NAME => return Ok(Kind::Ring),
         JOURNAL_NAME => return Ok(Kind::Journal),
         RESERVE_NAME => return Ok(Kind::Reserve),

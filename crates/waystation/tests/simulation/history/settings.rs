@@ -3,7 +3,7 @@
 use super::plan::{Plan, RING_BYTES_MIN};
 use crate::support::Random;
 use std::time::Duration;
-use waystation::{DeviceOptions, Extractor, Options};
+use waystation::{DeviceOptions, Extractor, FastTier, Options};
 
 pub(crate) fn options(plan: &Plan, random: &mut Random) -> Options {
     let residency = Duration::from_millis(10 << random.below(14));
@@ -24,6 +24,10 @@ pub(crate) fn options(plan: &Plan, random: &mut Random) -> Options {
         filter_bits_per_key: if random.one_in(4) { 0 } else { 10 },
         // Often none stay in memory, or few.
         graves_bytes: [0, 1 << 10, 64 << 20][random.below(3) as usize],
+        fast: random.one_in(3).then(|| FastTier {
+            durable: !random.one_in(4),
+            ..FastTier::new("/fast", 1 << 20)
+        }),
         ..Options::default()
     }
 }

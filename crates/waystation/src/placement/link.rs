@@ -1,0 +1,150 @@
+//! Which two directories belong together, where segments of the log lie in the fast one.
+//!
+//! ```text
+//!   main directory                       fast directory
+//!   FAST: id, path of the fast one       log/OWNER: id, path of the main one
+//!   journal-0000000007.seg               log/journal-0000000008.seg
+//! ```
+//!
+//! Both files name the same random id. `OWNER` is durable before `FAST`, and `FAST` before the first segment; they go in the
+//! reverse order. So a segment in the fast directory is never without a `FAST` that leads to it, and `FAST` never leads to
+//! the segments of another database.
+
+use super::text;
+use crate::directory::{FAST_DRAFT, FAST_NAME, LOCK_NAME, segment_number};
+use crate::error::{Error, Result};
+use crate::storage::{DirectoryLock, Entry, Storage};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Segments lie in this directory within the fast one.
+const LOG_DIR: &str = "log";
+const OWNER_NAME: &str = "OWNER";
+const OWNER_DRAFT: &str = "OWNER.new";
+
+/// The content of `FAST` and of `OWNER`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Link {
+    /// The same in both directories: 32 hexadecimal digits.
+    id: String,
+    /// The other directory.
+    directory: PathBuf,
+}
+
+impl Link {
+    /// What the database in `dir` says of its fast directory. `None`: no segment of its log lies in one.
+    pub(super) fn read(storage: &dyn Storage, dir: &Path) -> Result<Option<Self>> {
+        text::read(storage, &dir.join(FAST_NAME))
+    }
+
+    /// The fast directory.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where the segments lie.
+    pub(super) fn log_dir(&self) -> PathBuf {
+        self.directory.join(LOG_DIR)
+    }
+
+    /// Makes the fast directory `fast` part of the database in `dir`. Its segments are locked from the return on.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] and [`Error::Incompatible`] if another database has segments there; [`Error::Io`].
+    pub(super) fn begin(
+        storage: &dyn Storage,
+        dir: &Path,
+        fast: &Path,
+    ) -> Result<(Self, Box<dyn DirectoryLock>)> {
+        let halves = [storage.random(), storage.random()];
+        let link = Self {
+            id: halves.map(|half| format!("{half:016x}")).concat(),
+            directory: fast.to_owned(),
+        };
+        let log_dir = link.log_dir();
+        storage.create_dir(&log_dir)?;
+        let lock = storage.lock(&log_dir.join(LOCK_NAME))?;
+        if !segments(storage, &log_dir)?.is_empty() {
+            let owner: Option<Self> = text::read(storage, &log_dir.join(OWNER_NAME))
+                .ok()
+                .flatten();
+            let other = owner.map_or_else(
+                || "a database that is not known".to_owned(),
+                |owner| format!("the database in {}", owner.directory.display()),
+            );
+            return Err(Error::Incompatible {
+                path: fast.to_owned(),
+                reason: format!(
+                    "segments of {other} lie in it; name another fast directory, or remove {} if that database is gone",
+                    log_dir.display()
+                ),
+            });
+        }
+        let owner = Self {
+            id: link.id.clone(),
+            directory: dir.to_owned(),
+        };
+        text::write(storage, &log_dir, (OWNER_DRAFT, OWNER_NAME), &owner)?;
+        text::write(storage, dir, (FAST_DRAFT, FAST_NAME), &link)?;
+        Ok((link, lock))
+    }
+
+    /// The same link to the fast directory `moved`, if the segments lie there now. `FAST` says so from the return on.
+    pub(super) fn moved_to(
+        &self,
+        storage: &dyn Storage,
+        dir: &Path,
+        moved: &Path,
+    ) -> Result<Option<Self>> {
+        let link = Self {
+            id: self.id.clone(),
+            directory: moved.to_owned(),
+        };
+        if link.check(storage).is_err() {
+            return Ok(None);
+        }
+        text::write(storage, dir, (FAST_DRAFT, FAST_NAME), &link)?;
+        Ok(Some(link))
+    }
+
+    /// Checks that the fast directory is there and is this database's.
+    pub(super) fn check(&self, storage: &dyn Storage) -> Result<()> {
+        let refuse = |reason: &str| Error::Incompatible {
+            path: self.directory.clone(),
+            reason: format!(
+                "{reason}, and a part of the database's log lies in its fast directory; mount the device, or name the \
+                 directory that has it now as the fast one. A repair saves what the main directory holds",
+            ),
+        };
+        let owner: Option<Self> = text::read(storage, &self.log_dir().join(OWNER_NAME))?;
+        match owner {
+            None => Err(refuse("it is not there or is empty")),
+            Some(owner) if owner.id != self.id => Err(refuse("it belongs to another database")),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Separates the directories again: no segment lies in the fast one.
+    pub(super) fn end(&self, storage: &dyn Storage, dir: &Path) -> Result<()> {
+        storage.remove(&dir.join(FAST_NAME))?;
+        storage.sync_dir(dir)?;
+        self.leave(storage)
+    }
+
+    /// Gives the fast directory up, to which no `FAST` leads any more.
+    pub(super) fn leave(&self, storage: &dyn Storage) -> Result<()> {
+        storage.remove(&self.log_dir().join(OWNER_NAME))
+    }
+}
+
+/// The segments in `log_dir`.
+pub(super) fn segments(storage: &dyn Storage, log_dir: &Path) -> Result<Vec<Entry>> {
+    let mut entries = storage.list(log_dir)?;
+    entries.retain(|entry| segment_number(&entry.name).is_some());
+    Ok(entries)
+}
+
+/// Takes the lock of the segments in `link`'s directory.
+pub(super) fn lock_segments(storage: &dyn Storage, link: &Link) -> Result<Box<dyn DirectoryLock>> {
+    storage.lock(&link.log_dir().join(LOCK_NAME))
+}

@@ -1,0 +1,281 @@
+//! The log's share of a fast directory that may hold the only copy: which segments lie there, and how much they may take.
+//!
+//! The log and the copies compete for the same bytes. What the log would gain is reckoned from its writes: bytes a second,
+//! times the seconds that a byte takes longer in the main directory. It gains in proportion to the part of its segments that
+//! fits, and nothing before one fits. What copies would gain is the share of reads that the bytes left would serve.
+//! [`divide`] weighs both.
+//!
+//! Until both were measured the log may have all: a database is filled before it is read.
+
+use super::report::LogPlacement;
+use crate::storage::as_micros;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{Mutex, lock};
+use std::collections::HashMap;
+use std::time::Duration;
+use waystation_planner::division::{Division, LogGain, divide};
+
+/// A division is weighed anew after so long at least.
+const WEIGH_AFTER: Duration = Duration::from_secs(1);
+const MIB: f64 = 1_048_576.0;
+/// Of each rate the last interval makes this part, the ones before the rest.
+const WEIGHT_OF_LAST: f64 = 0.5;
+
+/// Writes of segments in one of the two directories.
+#[derive(Debug, Default)]
+pub(super) struct Writes {
+    bytes: AtomicU64,
+    micros: AtomicU64,
+}
+
+impl Writes {
+    pub(super) fn note(&self, bytes: usize, elapsed: Duration) {
+        self.bytes.fetch_add(bytes as u64, Relaxed);
+        self.micros.fetch_add(as_micros(elapsed), Relaxed);
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// The seconds that a byte took, on average.
+    pub(super) fn seconds_per_byte(&self) -> Option<f64> {
+        let bytes = self.bytes();
+        (bytes > 0).then(|| seconds(self.micros.load(Relaxed)) / precise(bytes))
+    }
+}
+
+/// What copies of blocks would gain.
+pub(super) struct CopyGain<'a> {
+    /// Slow reads so far, and reads of copies.
+    pub(super) reads: u64,
+    /// What a copy spares a read (seconds).
+    pub(super) seconds: f64,
+    /// The share of these reads that so many bytes of copies would serve.
+    pub(super) share: &'a dyn Fn(u64) -> f64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct LogShare {
+    capacity_bytes: u64,
+    segments: Mutex<Segments>,
+    /// The bytes that the log may take.
+    quota: AtomicU64,
+    pub(super) main: Writes,
+    pub(super) fast: Writes,
+    rates: Mutex<Rates>,
+}
+
+/// The segments in both directories, by name: their bytes, and whether they lie in the fast one.
+#[derive(Debug, Default)]
+struct Segments(HashMap<String, (u64, bool)>);
+
+impl Segments {
+    /// The bytes of segments in the fast directory, and how many these are.
+    fn placed(&self) -> (u64, u64) {
+        let placed = self.0.values().filter(|(_, is_fast)| *is_fast);
+        placed.fold((0, 0), |sum, (bytes, _)| (sum.0 + bytes, sum.1 + 1))
+    }
+
+    /// The bytes of all segments, and of the longest.
+    fn lengths(&self) -> (u64, u64) {
+        let lengths = || self.0.values().map(|(bytes, _)| *bytes);
+        (lengths().sum(), lengths().max().unwrap_or(0))
+    }
+}
+
+/// Bytes of the log and reads a second, lately.
+#[derive(Debug, Default)]
+struct Rates {
+    at: Duration,
+    bytes_before: u64,
+    reads_before: u64,
+    bytes: f64,
+    reads: f64,
+}
+
+impl Rates {
+    /// Takes an interval in that ends `now`, if it is long enough.
+    fn note(&mut self, now: Duration, bytes: u64, reads: u64) -> bool {
+        let interval = now.saturating_sub(self.at);
+        if interval < WEIGH_AFTER {
+            return false;
+        }
+        let rate = |count: u64| precise(count) / interval.as_secs_f64();
+        let mix = |before: f64, last: f64| before + (last - before) * WEIGHT_OF_LAST;
+        self.bytes = mix(self.bytes, rate(bytes - self.bytes_before));
+        self.reads = mix(self.reads, rate(reads - self.reads_before));
+        (self.at, self.bytes_before, self.reads_before) = (now, bytes, reads);
+        true
+    }
+}
+
+impl LogShare {
+    /// Of `capacity_bytes`; there are `segments` already: bytes, and whether they lie in the fast directory.
+    pub(super) fn new(
+        capacity_bytes: u64,
+        segments: HashMap<String, (u64, bool)>,
+        now: Duration,
+    ) -> Self {
+        Self {
+            capacity_bytes,
+            segments: Mutex::new(Segments(segments)),
+            quota: AtomicU64::new(capacity_bytes),
+            main: Writes::default(),
+            fast: Writes::default(),
+            rates: Mutex::new(Rates {
+                at: now,
+                ..Rates::default()
+            }),
+        }
+    }
+
+    /// The bytes of segments in the fast directory, and how many these are.
+    pub(super) fn placed(&self) -> (u64, u64) {
+        lock(&self.segments).placed()
+    }
+
+    /// The bytes that the log may take.
+    pub(super) fn quota(&self) -> u64 {
+        self.quota.load(Relaxed)
+    }
+
+    /// Notes the new segment `name` of `bytes`. Returns whether it may lie in the fast directory.
+    pub(super) fn admit(&self, name: &str, bytes: u64) -> bool {
+        let mut segments = lock(&self.segments);
+        let fits = segments.placed().0.saturating_add(bytes) <= self.quota();
+        segments.0.insert(name.to_owned(), (bytes, fits));
+        fits
+    }
+
+    /// Notes that the segment `name` of `bytes` lies in the main directory.
+    pub(super) fn keep_out(&self, name: &str, bytes: u64) {
+        let mut segments = lock(&self.segments);
+        segments.0.insert(name.to_owned(), (bytes, false));
+    }
+
+    /// Notes that there is no segment `name` any more.
+    pub(super) fn forget(&self, name: &str) {
+        lock(&self.segments).0.remove(name);
+    }
+
+    /// Notes a new name of a segment.
+    pub(super) fn rename(&self, source: &str, target: &str) {
+        let mut segments = lock(&self.segments);
+        if let Some(found) = segments.0.remove(source) {
+            segments.0.insert(target.to_owned(), found);
+        }
+    }
+
+    /// Whether the room of the segment `name` would serve better otherwise.
+    pub(super) fn gives_way(&self, name: &str) -> bool {
+        let segments = lock(&self.segments);
+        let is_fast = segments.0.get(name).is_some_and(|(_, is_fast)| *is_fast);
+        is_fast && segments.placed().0 > self.quota()
+    }
+
+    /// What users see of it.
+    pub(super) fn stats(&self) -> LogPlacement {
+        let (segment_bytes, segments) = self.placed();
+        let per_mib = |writes: &Writes| writes.seconds_per_byte().unwrap_or(0.0) * MIB;
+        let (fast, main) = (per_mib(&self.fast), per_mib(&self.main));
+        let fast_bytes = self.fast.bytes();
+        LogPlacement {
+            quota_bytes: self.quota(),
+            segments,
+            segment_bytes,
+            fast_bytes,
+            main_bytes: self.main.bytes(),
+            fast_seconds_per_mib: fast,
+            main_seconds_per_mib: main,
+            saved_seconds: precise(fast_bytes) / MIB * (main - fast).max(0.0),
+        }
+    }
+
+    /// Weighs log and copies against each other. Returns the division if it changed.
+    pub(super) fn weigh(&self, now: Duration, copies: &CopyGain<'_>) -> Option<Division> {
+        let mut rates = lock(&self.rates);
+        if !rates.note(now, self.main.bytes() + self.fast.bytes(), copies.reads) {
+            return None;
+        }
+        let per_byte = self.main.seconds_per_byte()? - self.fast.seconds_per_byte().unwrap_or(0.0);
+        let (need_bytes, segment_bytes) = lock(&self.segments).lengths();
+        let log = LogGain {
+            seconds: rates.bytes * per_byte.max(0.0),
+            need_bytes,
+            segment_bytes,
+        };
+        let reads = rates.reads;
+        drop(rates);
+        let of_copies = |bytes: u64| (copies.share)(bytes) * reads * copies.seconds;
+        let present = self.quota();
+        let division = divide(&log, &of_copies, self.capacity_bytes, present)?;
+        self.quota.store(division.log_bytes, Relaxed);
+        Some(division)
+    }
+}
+
+fn seconds(micros: u64) -> f64 {
+    Duration::from_micros(micros).as_secs_f64()
+}
+
+/// As a float, which rounds what is beyond 53 bits.
+fn precise(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1 << 20;
+
+    #[test]
+    fn a_segment_lies_there_while_it_fits() {
+        let share = LogShare::new(4 * MB, HashMap::new(), Duration::ZERO);
+        assert!(share.admit("a", 2 * MB) && share.admit("b", 2 * MB));
+        assert!(!share.admit("c", 1));
+        share.rename("a", "d");
+        share.forget("a");
+        assert_eq!(share.placed(), (4 * MB, 2));
+        share.forget("d");
+        assert!(share.admit("e", 2 * MB));
+        share.keep_out("e", 2 * MB);
+        assert_eq!(share.placed(), (2 * MB, 1));
+    }
+
+    #[test]
+    fn the_share_follows_the_load() {
+        let present = HashMap::from([("b".to_owned(), (6 * MB, false))]);
+        let share = LogShare::new(16 * MB, present, Duration::ZERO);
+        assert!(share.admit("a", 2 * MB));
+        let mut now = Duration::ZERO;
+        let mut reads = 0;
+        let mut weigh = |writes: bool| {
+            now += WEIGH_AFTER;
+            if writes {
+                share
+                    .main
+                    .note(10 * MB as usize, Duration::from_millis(500));
+                share.fast.note(10 * MB as usize, Duration::from_millis(10));
+            } else {
+                reads += 1_000;
+            }
+            let copies = CopyGain {
+                reads,
+                seconds: 0.001,
+                share: &|bytes| precise(bytes) / precise(32 * MB),
+            };
+            share.weigh(now, &copies)
+        };
+        assert_eq!(weigh(true), None, "it has all already");
+        let given = (0..10).find_map(|_| weigh(false)).unwrap();
+        assert!(given.log_bytes <= 8 * MB, "{given:?}");
+        while weigh(false).is_some() {}
+        assert_eq!(share.quota(), 0);
+        assert!(share.gives_way("a") && !share.gives_way("b"));
+        let given = (0..10).find_map(|_| weigh(true)).unwrap();
+        assert!(given.log_bytes >= 8 * MB, "{given:?}");
+    }
+}
