@@ -212,7 +212,7 @@ impl Core {
         let again = tier.round();
         // Files that the log keeps for use again may have to give way.
         if tier.is_shared_with_log()
-            && let Err(error) = self.log.remove_surplus(true, false)
+            && let Err(error) = self.log.remove_surplus(false, false)
         {
             log::warn!("a segment that gives way stays for now: {error}");
         }

@@ -136,6 +136,18 @@ impl LogShare {
         lock(&self.segments).placed()
     }
 
+    /// What copies leave to the log: what its segments take, and room for the next one if that may lie there.
+    pub(super) fn reserved_bytes(&self) -> u64 {
+        let segments = lock(&self.segments);
+        let (placed, next) = (segments.placed().0, segments.lengths().1);
+        let with_next = placed.saturating_add(next);
+        if with_next <= self.quota() {
+            with_next
+        } else {
+            placed
+        }
+    }
+
     /// The bytes that the log may take.
     pub(super) fn quota(&self) -> u64 {
         self.quota.load(Relaxed)
@@ -235,6 +247,7 @@ mod tests {
     fn a_segment_lies_there_while_it_fits() {
         let share = LogShare::new(4 * MB, HashMap::new(), Duration::ZERO);
         assert!(share.admit("a", 2 * MB) && share.admit("b", 2 * MB));
+        assert_eq!(share.reserved_bytes(), 4 * MB);
         assert!(!share.admit("c", 1));
         share.rename("a", "d");
         share.forget("a");
@@ -243,6 +256,7 @@ mod tests {
         assert!(share.admit("e", 2 * MB));
         share.keep_out("e", 2 * MB);
         assert_eq!(share.placed(), (2 * MB, 1));
+        assert_eq!(share.reserved_bytes(), 4 * MB, "room for the next one");
     }
 
     #[test]

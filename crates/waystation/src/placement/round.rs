@@ -144,6 +144,7 @@ impl Tier {
             }
         }
         let mut planner = lock(&self.planner);
+        self.slabs.shrink();
         let offers = self.take_offers();
         for offer in offers {
             if let Err(error) = self.admit(&offer, &mut planner) {
@@ -353,6 +354,7 @@ impl Tier {
             log_gain: division.log_gain,
             copy_gain: division.copy_gain,
         };
+        self.slabs.reserve(share.reserved_bytes());
         self.decide(planner, now, Some(division));
         // Segments that the log keeps for use again may give way.
         self.wake();

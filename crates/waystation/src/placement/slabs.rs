@@ -223,10 +223,18 @@ impl Slabs {
         state.room = state.lots.len();
     }
 
-    /// Leaves `bytes` of the capacity to something else. Blocks that lie beyond the rest lose their places.
-    pub(super) fn reserve(&self, bytes: u64) {
-        let mut state = lock(&self.state);
+    /// Leaves `bytes` of the capacity to something else. Returns whether no slab lies beyond the rest; none is begun there from
+    /// now on, and [`shrink`](Self::shrink) takes the ones that do.
+    pub(super) fn reserve(&self, bytes: u64) -> bool {
+        let state = lock(&self.state);
         self.reserved_bytes.store(bytes, SeqCst);
+        state.lots.len() <= self.limit(&state)
+    }
+
+    /// Gives up the slabs that lie beyond what is left to them: their blocks lose their places. Only the thread that fills places
+    /// calls this, so no place goes while it is filled.
+    pub(super) fn shrink(&self) {
+        let mut state = lock(&self.state);
         let limit = self.limit(&state);
         if state.lots.len() <= limit {
             return;

@@ -227,6 +227,12 @@ fn own_link(
         let lock = lock_segments(storage, &link)?;
         let is_of_use = fast.is_some_and(|it| it.directory == link.directory());
         if is_of_use || !segments(storage, &link.log_dir())?.is_empty() {
+            if fast.is_some() && !is_of_use {
+                log::warn!(
+                    "segments of the log lie in {} still: new ones go to the main directory until those are gone",
+                    link.directory().display()
+                );
+            }
             return Ok(Some((link, lock)));
         }
         link.end(storage, dir)?;

@@ -102,7 +102,7 @@ impl Tier {
     pub(super) fn share_with_log(&self, segments: HashMap<String, (u64, bool)>) {
         let capacity = self.options.capacity_bytes;
         let share = LogShare::new(capacity, segments, self.storage.now());
-        self.slabs.reserve(share.placed().0);
+        self.slabs.reserve(share.reserved_bytes());
         let _ = self.log.set(share);
     }
 
@@ -116,18 +116,19 @@ impl Tier {
         self.log.get()
     }
 
-    /// Notes the new segment `name` of `bytes`. Returns whether it is to lie there; copies make room for it then.
+    /// Notes the new segment `name` of `bytes`. Returns whether it is to lie there. If copies have its room, they leave it to the
+    /// next one.
     pub(super) fn admit_segment(&self, name: &str, bytes: u64) -> bool {
         let Some(share) = self.log.get() else {
             return false;
         };
-        let is_placed = if self.health.is_good() {
-            share.admit(name, bytes)
-        } else {
+        let is_placed = self.health.is_good()
+            && share.admit(name, bytes)
+            && self.slabs.reserve(share.placed().0);
+        if !is_placed {
             share.keep_out(name, bytes);
-            false
-        };
-        self.slabs.reserve(share.placed().0);
+        }
+        self.slabs.reserve(share.reserved_bytes());
         // Segments come as the log is written: it is time to weigh it against the copies.
         self.wake();
         is_placed
@@ -151,7 +152,7 @@ impl Tier {
     fn change_log(&self, change: impl FnOnce(&LogShare)) {
         if let Some(share) = self.log.get() {
             change(share);
-            self.slabs.reserve(share.placed().0);
+            self.slabs.reserve(share.reserved_bytes());
         }
     }
 
