@@ -55,7 +55,7 @@ impl Log {
         is_much.then_some(state.next_removal)
     }
 
-    /// Which file that is kept for use again has room that would serve better otherwise.
+    /// Which file that is kept for use again had better go.
     fn spare_that_gives_way(&self, state: &WriterState) -> Option<usize> {
         let gives_way = |path: &PathBuf| self.storage.gives_way(path);
         state.spares.iter().position(gives_way)

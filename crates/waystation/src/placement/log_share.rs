@@ -180,11 +180,16 @@ impl LogShare {
         }
     }
 
-    /// Whether the room of the segment `name` would serve better otherwise.
+    /// Whether the file of the segment `name` had better go than be used again: its room in the fast directory is the copies', or
+    /// it lies in the main one, and a new one would fit into the fast one.
     pub(super) fn gives_way(&self, name: &str) -> bool {
         let segments = lock(&self.segments);
-        let is_fast = segments.0.get(name).is_some_and(|(_, is_fast)| *is_fast);
-        is_fast && segments.placed().0 > self.quota()
+        let (placed, quota) = (segments.placed().0, self.quota());
+        match segments.0.get(name) {
+            Some((_, true)) => placed > quota,
+            Some((bytes, false)) => placed.saturating_add(*bytes) <= quota,
+            None => false,
+        }
     }
 
     /// What users see of it.
@@ -291,5 +296,9 @@ mod tests {
         assert!(share.gives_way("a") && !share.gives_way("b"));
         let given = (0..10).find_map(|_| weigh(true)).unwrap();
         assert!(given.log_bytes >= 8 * MB, "{given:?}");
+        assert!(
+            share.gives_way("b") && !share.gives_way("a"),
+            "a new one fits there"
+        );
     }
 }

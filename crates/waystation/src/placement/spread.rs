@@ -279,8 +279,12 @@ impl Storage for Spread {
             (Err(error), Some((name, to))) if error.is_not_found() => self.fast.rename(name, to),
             (moved, _) => moved,
         };
-        if let (Ok(()), Some((name, to)), Some(tier)) = (&moved, names, &self.fast.tier) {
-            tier.rename_segment(name, to);
+        if let (Ok(()), Some(to), Some(tier)) = (&moved, self.segment(target), &self.fast.tier) {
+            match self.segment(source) {
+                Some(name) => tier.rename_segment(name, to),
+                // A draft lies in the main directory, and is short.
+                None => tier.keep_segment_out(to, 0),
+            }
         }
         moved
     }

@@ -147,6 +147,8 @@ impl Tier {
     /// Notes a new name of a segment.
     pub(super) fn rename_segment(&self, source: &str, target: &str) {
         self.change_log(|share| share.rename(source, target));
+        // A file is used again: the log is written.
+        self.wake();
     }
 
     fn change_log(&self, change: impl FnOnce(&LogShare)) {
@@ -156,9 +158,10 @@ impl Tier {
         }
     }
 
-    /// Whether the room of the segment `name` would serve better otherwise.
+    /// Whether the file of the segment `name` had better go than be used again.
     pub(super) fn gives_way(&self, name: &str) -> bool {
-        self.log.get().is_some_and(|share| share.gives_way(name))
+        let share = self.log.get().filter(|_| self.health.is_good());
+        share.is_some_and(|share| share.gives_way(name))
     }
 
     /// The blocks of the file `path`, which is `bytes` long: those known, or new ones.

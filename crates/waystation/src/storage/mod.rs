@@ -226,8 +226,8 @@ pub trait Storage: Send + Sync {
     fn boot_id(&self) -> Option<[u8; 16]> {
         None
     }
-    /// Whether the room of the file `path` would serve better otherwise: an owner that keeps it for later use gives it up.
-    /// Default: no.
+    /// Whether the file `path`, which is kept to be used again, had better be removed: its room serves something else better, or
+    /// a new one would get a better place. Default: no.
     fn gives_way(&self, path: &Path) -> bool {
         let _ = path;
         false
