@@ -5,6 +5,7 @@
 //! it gains more by some part, so that a load which changes little moves nothing.
 
 use crate::{Curve, Point, precise, split};
+use serde::{Deserialize, Serialize};
 
 /// A new division has to gain this part more than the present one.
 const BETTER: f64 = 1.1;
@@ -13,8 +14,8 @@ const WORTH: f64 = 0.001;
 /// The curves have so many points.
 const STEPS: u64 = 8;
 
-/// Why the log has its share.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// How a capacity is divided between a log and copies, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Division {
     /// The bytes that the log may take.
     pub log_bytes: u64,

@@ -90,7 +90,7 @@ fn combinations(engines: &[EngineKind], policies: &[Policy], shares: &[f64]) -> 
         for policy in policies {
             match policy {
                 Policy::None => all.push((*engine, *policy, 0.0)),
-                Policy::Own | Policy::Cache if !is_ours => {}
+                Policy::Own | Policy::Durable | Policy::Cache if !is_ours => {}
                 _ => all.extend(shares.iter().map(|share| (*engine, *policy, *share))),
             }
         }

@@ -68,7 +68,7 @@ fn use_tiers(options: &mut Options, settings: &OpenSettings, tiers: &TierSetting
             ];
             options.set_db_paths(&paths);
         }
-        Policy::None | Policy::Own | Policy::Cache => {}
+        Policy::None | Policy::Own | Policy::Durable | Policy::Cache => {}
     }
     Ok(())
 }

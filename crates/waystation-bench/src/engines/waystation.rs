@@ -226,9 +226,9 @@ fn use_tiers(
     let (fast, capacity) = (&tiers.directory, tiers.capacity_bytes);
     let file_bytes = match tiers.policy {
         Policy::None => return Ok(storage),
-        Policy::Own => {
+        Policy::Own | Policy::Durable => {
             options.fast = Some(FastTier {
-                durable: true,
+                durable: tiers.policy == Policy::Durable,
                 ..FastTier::new(fast, capacity)
             });
             return Ok(storage);

@@ -54,7 +54,7 @@ impl FixedTier {
             && match self.policy {
                 Policy::Journal => name.starts_with("journal"),
                 Policy::Tables => Path::new(name).extension().is_some_and(|it| it == "ldb"),
-                Policy::None | Policy::Own | Policy::Cache => false,
+                Policy::None | Policy::Own | Policy::Durable | Policy::Cache => false,
             }
     }
 

@@ -32,6 +32,8 @@ pub(crate) enum Policy {
     None,
     /// What the engine chooses: Waystation's fast directory
     Own,
+    /// The same, and the log may lie there, too
+    Durable,
     /// The log, while it fits (RocksDB: `wal_dir`)
     Journal,
     /// Tables as they are made, while they fit (RocksDB: `db_paths`, the newest levels)
@@ -46,6 +48,7 @@ impl Policy {
         match self {
             Self::None => "none",
             Self::Own => "own",
+            Self::Durable => "durable",
             Self::Journal => "journal",
             Self::Tables => "tables",
             Self::Cache => "cache",

@@ -69,7 +69,7 @@ fn best_other(medians: &[(PlacementRun, usize)], run: &PlacementRun) -> Option<f
             it.policy == Policy::None || (it.capacity_share - run.capacity_share).abs() < 1e-9;
         (it.engine, it.load) == (run.engine, run.load)
             && is_of_capacity
-            && !matches!(it.policy, Policy::Own)
+            && !matches!(it.policy, Policy::Own | Policy::Durable)
     });
     others.map(|it| it.seconds).min_by(f64::total_cmp)
 }

@@ -7,6 +7,7 @@
 //!
 //! Until both were measured the log may have all: a database is filled before it is read.
 
+use super::meters::precise;
 use super::report::LogPlacement;
 use crate::storage::as_micros;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -167,6 +168,12 @@ impl LogShare {
         segments.0.insert(name.to_owned(), (bytes, false));
     }
 
+    /// Lets no more segments lie in the fast directory than do now, until they are weighed again.
+    pub(super) fn stop_growing(&self) {
+        let placed = lock(&self.segments).placed().0;
+        self.quota.store(placed, Relaxed);
+    }
+
     /// Notes that there is no segment `name` any more.
     pub(super) fn forget(&self, name: &str) {
         lock(&self.segments).0.remove(name);
@@ -235,11 +242,6 @@ impl LogShare {
 
 fn seconds(micros: u64) -> f64 {
     Duration::from_micros(micros).as_secs_f64()
-}
-
-/// As a float, which rounds what is beyond 53 bits.
-fn precise(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

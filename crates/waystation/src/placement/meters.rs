@@ -117,3 +117,12 @@ fn mean(reads: [&Reads; 2]) -> Option<u64> {
     let nanos: u64 = reads.iter().map(|it| it.nanos.load(Relaxed)).sum();
     nanos.checked_div(reads.iter().map(|it| it.count()).sum())
 }
+
+/// A count as a float.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts are far below 2^52, and the mean is for comparing"
+)]
+pub(super) fn precise(count: u64) -> f64 {
+    count as f64
+}

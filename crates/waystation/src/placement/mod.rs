@@ -1,4 +1,5 @@
-//! Placement: which parts of the database's files also lie in a small, fast directory.
+//! Placement: which parts of the database's files lie in a small, fast directory: copies of blocks, and, if the directory is
+//! durable, segments of the log.
 //!
 //! ```text
 //!                      read                                 a read that was slow
@@ -18,6 +19,9 @@
 //! slowly (reads that memory serves gain nothing from a fast tier), and is hotter. What to do is
 //! decided by [`waystation_planner`], which the placement tool uses, too.
 //!
+//! Segments of the log are written and hardly read, so copies spare them nothing. A durable directory may hold new ones alone
+//! ([`spread`]). Log and copies share the capacity by what either gains ([`log_share`]).
+//!
 //! Invariants:
 //! - a block from the fast tier is handed out only if its checksum holds, and if it still had the same place after the read:
 //!   else the main file is read;
@@ -28,6 +32,7 @@
 //! - [`blocks`]: heat and place of each block of a file; [`slabs`]: the places, and their bytes
 //! - [`tier`]: what all share; [`round`]: what happens in the background; [`health`]: when the fast directory fails or is slow
 //! - [`meters`]: how long reads take; [`report`]: what users see
+//! - [`spread`] and [`spread_file`]: a log in two directories; [`link`]: which two belong together; [`text`]: small files
 
 mod blocks;
 mod file;
@@ -53,9 +58,9 @@ mod tier;
 
 pub use options::FastTier;
 pub use report::{
-    AreaPlacement, LogPlacement, PlacementDecision, PlacementDivision, PlacementPrediction,
-    PlacementStats,
+    AreaPlacement, LogPlacement, PlacementDecision, PlacementPrediction, PlacementStats,
 };
 pub(crate) use spread::Spread;
 pub(crate) use storage::Tiered;
 pub(crate) use tier::Tier;
+pub use waystation_planner::division::Division as PlacementDivision;

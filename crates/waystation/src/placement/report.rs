@@ -12,6 +12,7 @@ use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::lock;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use waystation_planner::division::Division;
 use waystation_planner::heat::Histogram;
 
 /// What lies in the fast directory, and why.
@@ -114,18 +115,7 @@ pub struct PlacementDecision {
     pub expected_share: f64,
     /// The division between log and copies, if this decision changed it.
     #[serde(default)]
-    pub division: Option<PlacementDivision>,
-}
-
-/// How the capacity is divided between segments of the log and copies, and why.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct PlacementDivision {
-    /// The bytes that the log may take.
-    pub log_bytes: u64,
-    /// What its segments there would spare, in seconds for each second.
-    pub log_gain: f64,
-    /// The same of the copies in the rest.
-    pub copy_gain: f64,
+    pub division: Option<Division>,
 }
 
 impl PlacementStats {

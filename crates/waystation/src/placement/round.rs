@@ -6,7 +6,8 @@
 
 use super::blocks::Blocks;
 use super::log_share::CopyGain;
-use super::report::{PlacementDecision, PlacementDivision};
+use super::meters::precise;
+use super::report::PlacementDecision;
 use super::slabs::{Room, place_bytes};
 use super::tier::{BLOCK_BYTES, Offer, Tier};
 use crate::directory::LOCK_NAME;
@@ -15,6 +16,7 @@ use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Arc, lock};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
+use waystation_planner::division::Division;
 use waystation_planner::heat::{Histogram, takes_over};
 
 /// The heat is halved after so long, if so many reads came, or earlier after so many reads for each block that fits.
@@ -315,7 +317,7 @@ impl Tier {
     }
 
     /// Remembers the present state as a decision.
-    fn decide(&self, planner: &mut Planner, now: Duration, division: Option<PlacementDivision>) {
+    fn decide(&self, planner: &mut Planner, now: Duration, division: Option<Division>) {
         let capacity = self.capacity_blocks(self.slabs.limit_bytes());
         if planner.decisions.len() == DECISIONS_MAX {
             planner.decisions.pop_front();
@@ -348,11 +350,6 @@ impl Tier {
         };
         let Some(division) = share.weigh(now, &copies) else {
             return;
-        };
-        let division = PlacementDivision {
-            log_bytes: division.log_bytes,
-            log_gain: division.log_gain,
-            copy_gain: division.copy_gain,
         };
         self.slabs.reserve(share.reserved_bytes());
         self.decide(planner, now, Some(division));
@@ -419,12 +416,4 @@ fn victims(
         of_size.sort_unstable_by_key(|(heat, ..)| std::cmp::Reverse(*heat));
     }
     victims
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts are far below 2^52, and the mean is for comparing"
-)]
-fn precise(count: u64) -> f64 {
-    count as f64
 }

@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! - a segment lies in one of the directories only: its place is chosen when its length is reserved, before it has any byte,
-//!   and it stays there;
+//!   and it stays there. A file that a failing fast directory could not remove has no content; the one of that name in the main
+//!   directory counts, and the next owner removes the other;
 //! - the names in both directories are durable after `sync_dir` of the main one;
 //! - a listing has the segments of both, or fails: a fast directory that is missing never looks like a shorter log.
 
@@ -71,6 +72,7 @@ impl Spread {
                 lock: None,
             });
         };
+        remove_doubles(&**main, dir, &link.log_dir())?;
         let is_chosen = fast.is_some_and(|it| it.directory == link.directory());
         let tier = tier.filter(|_| is_chosen);
         if let Some(tier) = tier {
@@ -163,9 +165,9 @@ impl FastLog {
             .and_then(|file| file.preallocate(bytes).map(|()| file));
         made.inspect_err(|error| {
             self.note_failure(error);
-            // Without content it is no part of a log, should it stay.
+            // Should it stay: the file of that name in the main directory counts.
             let _ = self.remove(name);
-            tier.keep_segment_out(name, bytes);
+            tier.refuse_segment(name, bytes);
         })
         .ok()
     }
@@ -211,6 +213,19 @@ impl FastLog {
             writes.note(bytes, elapsed);
         }
     }
+}
+
+fn has(entries: &[Entry], name: &str) -> bool {
+    entries.iter().any(|entry| entry.name == name)
+}
+
+/// Removes what a failing fast directory could not remove, and what lies in the main one instead.
+fn remove_doubles(storage: &dyn Storage, dir: &Path, log_dir: &Path) -> Result<()> {
+    let counting = storage.list(dir)?;
+    let there = segments(storage, log_dir)?.into_iter();
+    there
+        .filter(|it| has(&counting, &it.name))
+        .try_for_each(|it| storage.remove(&log_dir.join(it.name)))
 }
 
 /// The link of the database in `dir`, and the lock of its segments. `fast` is where new ones may go.
@@ -306,7 +321,9 @@ impl Storage for Spread {
     fn list(&self, path: &Path) -> Result<Vec<Entry>> {
         let mut entries = self.main.list(path)?;
         if path == self.dir {
-            entries.extend(segments(&*self.main, &self.fast.dir)?);
+            let mut there = segments(&*self.main, &self.fast.dir)?;
+            there.retain(|it| !has(&entries, &it.name));
+            entries.append(&mut there);
         }
         Ok(entries)
     }

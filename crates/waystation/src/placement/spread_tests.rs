@@ -234,6 +234,48 @@ fn a_database_is_not_opened_without_its_segments() {
 }
 
 #[test]
+fn a_damaged_link_is_told_and_a_directory_that_cannot_be_made_is_gone_without() {
+    let (machine, storage) = machine(13);
+    let db = open(&storage, Some(durable(FAST, 4 << 20))).unwrap();
+    put(&db, 0..500).unwrap();
+    db.close().unwrap();
+    machine
+        .flip_bit(&Path::new(MAIN).join(FAST_NAME), 80)
+        .unwrap();
+    let error = open(&storage, None).err().expect("an error");
+    assert!(matches!(error, Error::Corruption { .. }), "{error}");
+    assert!(error.to_string().contains("FAST"), "{error}");
+
+    let machine = SimStorage::new(14);
+    let rules = FaultRules::new();
+    rules.add(Rule::new(Operation::CreateDir, Fault::Fail(Refusal::InputOutput)).on(LOG));
+    let storage: Arc<dyn Storage> = machine.with_faults(&rules);
+    let db = open(&storage, Some(durable(FAST, 4 << 20))).unwrap();
+    put(&db, 0..500).unwrap();
+    check(&db, 0..500);
+    assert_eq!(db.stats().placement.expect("a fast tier").log, None);
+    db.close().unwrap();
+}
+
+#[test]
+fn a_file_that_could_not_be_removed_does_not_count() {
+    let (_, storage) = machine(15);
+    let db = open(&storage, Some(durable(FAST, 4 << 20))).unwrap();
+    put(&db, 0..1_500).unwrap();
+    db.close().unwrap();
+    let double = segments(&storage, MAIN).remove(0);
+    let path = Path::new(LOG).join(&double);
+    let file = storage.open(&path, OpenMode::Create, Transfer::Buffered, Area::Journal);
+    file.unwrap().preallocate(4_096).unwrap();
+    let inspection = Inspection::open(Arc::clone(&storage), MAIN).unwrap();
+    assert!(inspection.check(&mut |_| ()).unwrap().problems.is_empty());
+    let db = open(&storage, Some(durable(FAST, 4 << 20))).unwrap();
+    check(&db, 0..1_500);
+    db.close().unwrap();
+    assert!(!segments(&storage, LOG).contains(&double));
+}
+
+#[test]
 fn two_databases_do_not_share_one() {
     let (_, storage) = machine(5);
     let db = open(&storage, Some(durable(FAST, 4 << 20))).unwrap();

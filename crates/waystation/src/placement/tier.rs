@@ -134,9 +134,17 @@ impl Tier {
         is_placed
     }
 
-    /// Notes that the segment `name` of `bytes`, which was admitted, lies in the main directory all the same.
+    /// Notes that the segment `name` of `bytes` lies in the main directory.
     pub(super) fn keep_segment_out(&self, name: &str, bytes: u64) {
         self.change_log(|share| share.keep_out(name, bytes));
+    }
+
+    /// The same of one that was admitted and found no room. No other one is tried for a while.
+    pub(super) fn refuse_segment(&self, name: &str, bytes: u64) {
+        self.change_log(|share| {
+            share.keep_out(name, bytes);
+            share.stop_growing();
+        });
     }
 
     /// Notes that there is no segment `name` any more.
