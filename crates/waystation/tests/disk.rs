@@ -108,7 +108,7 @@ fn the_limit_is_never_passed_and_leaving_works_at_it() {
             db.delete(b"car-3:x").expect("delete");
             depart_all(&db);
             assert!(content(&db).is_empty());
-            let put = || db.put(b"car-1:again", b"").is_ok();
+            let put = || db.put(b"car-1:again", &[7; 4000]).is_ok();
             wait_until("there is room again", put);
             depart_all(&db);
         }

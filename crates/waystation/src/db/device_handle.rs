@@ -86,7 +86,8 @@ impl<'db> DeviceHandle<'db> {
     ///
     /// # Errors
     /// As [`depart`](Self::depart); [`Io`](crate::Error::Io) if the tables cannot be written: then the engine tries again
-    /// later.
+    /// later. [`DiskFull`](crate::Error::DiskFull) if the tables would take the room that departures need: a flush or a
+    /// merge under way gives its room back at its end, so a later call may succeed.
     pub fn settle(&self, device: &[u8]) -> Result<()> {
         self.db.core.settle_device(device)
     }

@@ -37,7 +37,7 @@
 //! | settling | `O` | `F - M >= for_settling + C + O` | as above | as above |
 //! | a merge, an index snapshot | `F` | `F - M >= for_log + C + O` | as above | the room behind `for_log` |
 //! | a deletion, a departure | `b` of the log | `F - M >= for_log + C + O + b`; or `b < S`, and (1) with `S - b` | either | no `F` is taken from the content of `S` |
-//! | a segment of the log | `F` for `S` | `F >= M + C` | `F + S` stays | what was let in was counted for one segment (`for_puts`) |
+//! | a segment of the log | `F` for `S` | `F >= M + C` | `F + S` stays | what was let in was counted for the ring and one segment (`for_puts`) |
 //! | a flush, a load | `F` for `O` | `F >= C + (M - for_lives)` | `F + R >= opening + C / 2` | `F + O` stays |
 //! | a fresh segment after a failure | `F` for `S` | `F >= M` | as for a segment | a short segment is in `for_log` |
 //! | a file that is replaced | `C` | | `C` is for that | as left |
@@ -111,9 +111,10 @@ impl Margins {
         self.for_log() + LEAVING_SEGMENTS * self.short + self.opening()
     }
 
-    /// Puts leave this much: the log may make another segment ready for the puts that were let in.
+    /// Puts leave this much: the log may make segments for the content of the ring, and another one ready, when the last
+    /// put has been let in. Settling finds its room then.
     pub(crate) fn for_puts(self) -> u64 {
-        self.for_settling() + self.together + self.short
+        self.for_settling() + self.together + self.ring + self.short
     }
 }
 
