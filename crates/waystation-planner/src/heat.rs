@@ -82,6 +82,11 @@ impl Histogram {
         threshold
     }
 
+    /// Whether the heat was halved since the blocks were read first: only then [`Self::share`] says something.
+    pub fn is_halved(&self) -> bool {
+        self.before[1..].iter().any(|blocks| *blocks > 0)
+    }
+
     /// The share of all reads that go to the hottest `capacity` blocks, from 0 to 1: those that were hottest before. 0 until
     /// the heat was halved once.
     pub fn share(&self, capacity: u64) -> f64 {
@@ -157,7 +162,9 @@ mod tests {
             (share(9) - 0.75).abs() < 1e-12,
             "the cold one gets no place"
         );
+        assert!(histogram.is_halved());
         assert!(Histogram::default().share(5).abs() < 1e-12);
+        assert!(!Histogram::default().is_halved());
         assert_eq!(sum(20, 30), HEAT_MAX);
     }
 

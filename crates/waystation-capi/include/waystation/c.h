@@ -67,6 +67,10 @@ void waystation_iter_seek_for_prev(leveldb_iterator_t* iterator, const char* key
 void waystation_options_set_fast_directory(
     leveldb_options_t* options, const char* directory, uint64_t capacity);
 
+/* Says that this directory survives what the main one survives: new segments of the log may lie there alone. Before it, the
+ * directory has to be set; else this does nothing. */
+void waystation_options_set_fast_durable(leveldb_options_t* options, unsigned char is_durable);
+
 /* ---- Devices ---- */
 
 /* Which part of a key names its device: "until/3a" for what is before the first ':', "fixed/8" for eight bytes. The

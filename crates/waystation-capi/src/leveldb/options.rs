@@ -34,6 +34,13 @@ impl leveldb_options_t {
         self.engine.fast = Some(fast);
     }
 
+    /// Says whether that directory is durable.
+    pub(crate) fn set_fast_durable(&mut self, is_durable: bool) {
+        if let Some(fast) = &mut self.engine.fast {
+            fast.durable = is_durable;
+        }
+    }
+
     /// What the engine is opened with.
     pub(crate) fn to_engine(&self) -> Result<Options, Failure> {
         let mut options = self.engine.clone();

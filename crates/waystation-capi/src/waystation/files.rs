@@ -4,7 +4,7 @@ use super::{code, json, waystation_code_t};
 use crate::leveldb::{leveldb_options_t, leveldb_t};
 use crate::memory::{copy_text, path, take_back};
 use crate::status::{Failure, value_or_tell};
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_uchar};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use waystation::repair::{Resurrection, repair};
@@ -151,5 +151,17 @@ pub unsafe extern "C" fn waystation_options_set_fast_directory(
     // SAFETY: the handle is live, the name is as the header demands.
     unsafe {
         (*options).set_fast(FastTier::new(path(directory), capacity));
+    }
+}
+
+/// Says whether that directory survives what the main one survives: segments of the log may lie there alone then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn waystation_options_set_fast_durable(
+    options: *mut leveldb_options_t,
+    is_durable: c_uchar,
+) {
+    // SAFETY: the handle is live.
+    unsafe {
+        (*options).set_fast_durable(is_durable != 0);
     }
 }

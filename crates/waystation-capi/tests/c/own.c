@@ -322,6 +322,14 @@ static void fast_directory(const char* directory) {
   EXPECT(stats != NULL && strstr(stats, "\"capacity_bytes\":1048576") != NULL);
   leveldb_free(stats);
   leveldb_close(db);
+  waystation_options_set_fast_directory(options, fast, 1 << 20);
+  waystation_options_set_fast_durable(options, 1);
+  db = leveldb_open(options, name, &error);
+  EXPECT(db != NULL);
+  stats = waystation_stats_json(db, &error);
+  EXPECT(stats != NULL && strstr(stats, "\"quota_bytes\":1048576") != NULL);
+  leveldb_free(stats);
+  leveldb_close(db);
   leveldb_options_destroy(options);
 }
 

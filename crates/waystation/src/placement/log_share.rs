@@ -20,7 +20,7 @@ use waystation_planner::division::{Division, LogGain, divide};
 const WEIGH_AFTER: Duration = Duration::from_secs(1);
 const MIB: f64 = 1_048_576.0;
 /// Of each rate the last interval makes this part, the ones before the rest.
-const WEIGHT_OF_LAST: f64 = 0.5;
+const WEIGHT_OF_LAST: f64 = 0.75;
 
 /// Writes of segments in one of the two directories.
 #[derive(Debug, Default)]
@@ -226,7 +226,8 @@ impl LogShare {
         let per_byte = self.main.seconds_per_byte()? - self.fast.seconds_per_byte().unwrap_or(0.0);
         let (need_bytes, segment_bytes) = lock(&self.segments).lengths();
         let log = LogGain {
-            seconds: rates.bytes * per_byte.max(0.0),
+            // One thread writes the log: it spares no more than all of its time.
+            seconds: (rates.bytes * per_byte.max(0.0)).min(1.0),
             need_bytes,
             segment_bytes,
         };

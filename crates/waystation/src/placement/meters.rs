@@ -104,6 +104,16 @@ impl Meters {
         from
     }
 
+    /// Reads of copies, and slow ones.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let areas = self.areas();
+        let sum = |of: fn(&AreaReads) -> u64| areas.iter().map(|(_, reads)| of(reads)).sum();
+        (
+            sum(|reads| reads.fast.count()),
+            sum(|reads| reads.slow.count()),
+        )
+    }
+
     pub(super) fn fast_mean_ns(&self) -> Option<u64> {
         mean(self.areas().map(|(_, reads)| &reads.fast))
     }

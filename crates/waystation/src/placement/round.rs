@@ -337,16 +337,13 @@ impl Tier {
         let Some(share) = self.log_share() else {
             return;
         };
-        let areas = self.meters.areas();
-        let reads = areas
-            .iter()
-            .map(|(_, it)| it.fast.count() + it.slow.count());
         let slow = self.meters.slow_mean_ns().unwrap_or(0);
         let spared = slow.saturating_sub(self.meters.fast_mean_ns().unwrap_or(0));
+        let (fast, slow) = self.meters.counts();
         let copies = CopyGain {
-            reads: reads.sum(),
+            reads: fast + slow,
             seconds: Duration::from_nanos(spared).as_secs_f64(),
-            share: &|bytes| planner.histogram.share(self.capacity_blocks(bytes)),
+            share: &|bytes| self.expected_share(&planner.histogram, bytes),
         };
         let Some(division) = share.weigh(now, &copies) else {
             return;
@@ -355,6 +352,18 @@ impl Tier {
         self.decide(planner, now, Some(division));
         // Segments that the log keeps for use again may give way.
         self.wake();
+    }
+
+    /// The share of reads that so many bytes of copies would serve. Until the heat was halved once, a byte is taken to serve as
+    /// much as the bytes of the present copies do.
+    fn expected_share(&self, histogram: &Histogram, bytes: u64) -> f64 {
+        if histogram.is_halved() {
+            return histogram.share(self.capacity_blocks(bytes));
+        }
+        let (fast, slow) = self.meters.counts();
+        let (_, placed_bytes) = self.slabs.placed();
+        let served = precise(fast) / precise((fast + slow).max(1));
+        (served * precise(bytes) / precise(placed_bytes.max(1))).min(1.0)
     }
 
     /// Has the fast directory rest if its reads take longer than the slow ones that they spare.
