@@ -20,6 +20,7 @@
 
 pub mod advise;
 pub mod command;
+pub mod engine;
 pub mod error;
 pub mod event;
 pub mod export;

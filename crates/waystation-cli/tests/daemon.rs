@@ -255,6 +255,52 @@ fn sighup_reads_the_file_again_and_sigterm_closes() {
     assert_eq!(client.ask(&["GET", "k"]), "1");
 }
 
+#[test]
+fn a_database_writes_a_trace_from_which_its_fast_directory_is_advised() {
+    let directory = tempfile::tempdir().unwrap();
+    let in_directory = |name: &str| directory.path().join(name);
+    let (file, trace) = (in_directory("waystation.toml"), in_directory("fleet.trace"));
+    let (data, cache) = (in_directory("data"), 1 << 20);
+    let text = format!(
+        "directory = {data:?}\n[http]\nenabled = false\n[redis]\nlisten = '127.0.0.1:0'\n[[database]]\n\
+         name = 'fleet'\nio_trace = {trace:?}\nmemtable_bytes = {cache}\ncache_bytes = {cache}\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let mut daemon = Daemon::start(&["--config", file.to_str().unwrap()]);
+    let mut client = daemon.client();
+    for number in 0..6000_u32 {
+        let value = format!("{:01000x}", u128::from(number).pow(3));
+        assert_eq!(
+            client.ask(&["SET", &format!("car:{number}"), &value]),
+            "+OK"
+        );
+    }
+    for number in (0..6000).step_by(7).chain((0..600).step_by(7)) {
+        assert_ne!(client.ask(&["GET", &format!("car:{number}")]), "$-1");
+    }
+    daemon.process.signal("-TERM");
+    assert!(daemon.process.succeeds());
+
+    let place = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_waystation"));
+        let output = command
+            .args(["place", "--json"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let trace = trace.to_str().unwrap();
+    let report = place(&["report", trace]).to_string();
+    for area in ["log", "tables", "spill"] {
+        assert!(report.contains(&format!("\"{area}\"")), "{report}");
+    }
+    let advice = place(&["advise", trace, "--fast", "1MB"]).to_string();
+    assert!(advice.contains("the engine's fast directory"), "{advice}");
+}
+
 /// The status of an HTTP answer to `GET path` with this token.
 fn http_status(address: &str, path: &str, token: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();

@@ -8,10 +8,12 @@ use waystation_planner::{Curve, Point, hottest, split};
 use super::commands::file_system_bytes;
 use super::heat::BlockCosts;
 use super::{Candidate, ERROR_BAND, How, Realisable, Share};
+use crate::engine::{SOURCE, has_copies};
 use crate::event::{BLOCK_BYTES, Op, Role};
 use crate::native::Trace;
 use crate::simulate::{
     CacheMode, Chain, Machine, Outcome, Placement, Residence, simulate, simulate_cache,
+    simulate_copies,
 };
 use crate::units::{format_bytes, seconds};
 
@@ -146,6 +148,34 @@ impl<'a> Workbench<'a> {
         ways
     }
 
+    /// Whether the trace is of the storage engine: its areas are files of one directory, which no tool of Linux tells apart.
+    fn is_of_engine(&self) -> bool {
+        self.trace.info.source == SOURCE
+    }
+
+    /// The engine's own choice with `capacity` bytes, where the trace is of the engine.
+    fn of_engine(&self, capacity: u64) -> Option<Candidate> {
+        if !self.is_of_engine() {
+            return None;
+        }
+        let info = &self.trace.info;
+        let may_have = |area: u8| info.areas.get(usize::from(area)).is_some_and(has_copies);
+        let copies = simulate_copies(
+            info,
+            &self.trace.requests,
+            &self.chain,
+            (capacity, may_have),
+            self.machine,
+        );
+        let share = Share {
+            area: "tables and spill".to_owned(),
+            role: None,
+            how: How::EngineCopies,
+            bytes: capacity,
+        };
+        Some(self.candidate(vec![share], &copies.outcome))
+    }
+
     fn share(&self, area: usize, how: How, bytes: u64) -> Share {
         let info = &self.trace.info.areas[area];
         Share {
@@ -169,10 +199,10 @@ impl<'a> Workbench<'a> {
             band_s: (run_s / (1.0 + ERROR_BAND), run_s / (1.0 - ERROR_BAND)),
             saved_s_per_mb: (self.slow_s - run_s) / (bytes as f64 / 1e6).max(1e-9),
             wear_mb_per_hour: outcome.fast_written as f64 / 1e6 / run_s.max(1e-9) * 3600.0,
-            realisable: if here {
-                Realisable::Here
-            } else {
-                Realisable::DeviceMapper
+            realisable: match &shares[..] {
+                [only] if only.how == How::EngineCopies => Realisable::Engine,
+                _ if here && !self.is_of_engine() => Realisable::Here,
+                _ => Realisable::DeviceMapper,
             },
             shares,
         }
@@ -209,6 +239,7 @@ impl<'a> Workbench<'a> {
             };
             candidates.push(self.candidate(vec![share], &cached.outcome));
         }
+        candidates.extend(self.of_engine(capacity));
         candidates.extend(self.splits(capacity, false));
         candidates.extend(self.splits(capacity, true));
         // Both kinds of split may end in the same answer.
@@ -355,6 +386,7 @@ fn name(shares: &[Share]) -> String {
                 How::SwapSized => format!("{} on a device of higher priority", share.area),
                 How::CacheWriteBack => "an LRU write-back cache".to_owned(),
                 How::CacheWriteThrough => "an LRU write-through cache".to_owned(),
+                How::EngineCopies => "the engine's fast directory".to_owned(),
             };
             if alone {
                 what

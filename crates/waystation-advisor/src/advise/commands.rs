@@ -117,7 +117,7 @@ impl Step {
                     work: format!("add_cache {fast} \"$VOLUME\" {mode}\n"),
                 }
             }
-            How::FirstTouch | How::HotSet => return None,
+            How::FirstTouch | How::HotSet | How::EngineCopies => return None,
         })
     }
 }

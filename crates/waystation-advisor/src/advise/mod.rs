@@ -41,6 +41,8 @@ const TIE: f64 = 0.02;
 pub enum Realisable {
     /// mke2fs, swapon, mount: on any Linux.
     Here,
+    /// An option of the storage engine that the trace is of.
+    Engine,
     /// Device-mapper (or bcache), or a change of the application.
     DeviceMapper,
 }
@@ -50,6 +52,7 @@ impl Realisable {
     pub fn words(self) -> &'static str {
         match self {
             Self::Here => "realisable here",
+            Self::Engine => "`fast_directory` and `fast_bytes` of the database",
             Self::DeviceMapper => "needs device-mapper or an application change",
         }
     }
@@ -73,6 +76,8 @@ pub enum How {
     CacheWriteBack,
     /// An LRU cache over all areas, write-through.
     CacheWriteThrough,
+    /// The engine's fast directory: copies of what is read most of tables and spill.
+    EngineCopies,
 }
 
 /// One area's share of the capacity.
@@ -118,7 +123,7 @@ pub struct CapacityAdvice {
     pub candidates: Vec<Candidate>,
     /// Index of the one advised, if anything pays.
     pub advised: Option<usize>,
-    /// Index of the best that needs nothing but Linux's own tools.
+    /// Index of the best that needs nothing but Linux's own tools, or an option of the engine.
     pub advised_here: Option<usize>,
     /// The recommendation in one sentence with its reason.
     pub sentence: String,
@@ -261,7 +266,7 @@ fn choose(bench: &Workbench<'_>, capacity: u64, mut candidates: Vec<Candidate>) 
             .map(|(index, _)| index)
     };
     let advised = pick(&|_| true);
-    let advised_here = pick(&|candidate| candidate.realisable == Realisable::Here);
+    let advised_here = pick(&|candidate| candidate.realisable != Realisable::DeviceMapper);
     let sentence = sentence(bench, capacity, &candidates, advised, advised_here);
     let mut wanted: Vec<usize> = advised_here.into_iter().chain(advised).collect();
     wanted.dedup();
@@ -304,7 +309,13 @@ fn sentence(
         best.band_s.1,
         bench.reason(best)
     );
-    if advised_here == advised {
+    if best.realisable == Realisable::Engine {
+        let _ = write!(
+            text,
+            "; name a directory there as `fast_directory` of the database, and {} as its `fast_bytes`.",
+            best.bytes
+        );
+    } else if advised_here == advised {
         text.push_str("; it is realisable here.");
     } else if let Some(here) = advised_here.map(|index| &candidates[index]) {
         let _ = write!(

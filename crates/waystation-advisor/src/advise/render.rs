@@ -143,7 +143,7 @@ fn lines_of(candidate: &Candidate) -> Vec<String> {
         How::Whole => vec![first_touch(), hottest()],
         How::FirstTouch | How::SwapSized => vec![first_touch()],
         How::HotSet => vec![hottest()],
-        How::JournalSized | How::CacheWriteBack | How::CacheWriteThrough => {
+        How::JournalSized | How::CacheWriteBack | How::CacheWriteThrough | How::EngineCopies => {
             vec![candidate.name.clone()]
         }
     }

@@ -9,8 +9,7 @@ use super::{Show, print, print_json};
 use crate::error::{Error, Result};
 use crate::record::rig::{self, RigRun, RigSettings, record_in_rig};
 use crate::record::{Recorded, Recording, Stop, serve_emulated};
-use crate::simulate::model::PRESETS;
-use crate::simulate::{DeviceModel, Machine};
+use crate::simulate::DeviceModel;
 use crate::units::parse_bytes;
 
 fn devices(texts: &[String]) -> Result<Vec<(PathBuf, String)>> {
@@ -87,7 +86,11 @@ pub(super) fn record(arguments: &Record, show: Show) -> Result<()> {
             memory_bytes: parse_bytes(&arguments.memory)?,
             data_mode: arguments.data.clone(),
             fast: arguments.in_memory.clone(),
-            emulated: arguments.emulate.as_deref().map(emulated).transpose()?,
+            emulated: arguments
+                .emulate
+                .as_deref()
+                .map(DeviceModel::named)
+                .transpose()?,
             calibrate: false,
         };
         let prepare: Vec<String> = match &arguments.prepare {
@@ -119,18 +122,6 @@ pub(super) fn record(arguments: &Record, show: Show) -> Result<()> {
         crate::record::record(&recording, &stop)?
     };
     tell(output, &recorded, show)
-}
-
-/// A device to emulate: a preset, or the slow device of a file.
-fn emulated(name: &str) -> Result<DeviceModel> {
-    match DeviceModel::preset(name) {
-        Some(model) => Ok(model),
-        None if Path::new(name).exists() => Ok(Machine::from_file(Path::new(name))?.slow),
-        None => Err(Error::Usage(format!(
-            "\"{name}\" is neither a file nor a device preset; there are {}",
-            PRESETS.join(", ")
-        ))),
-    }
 }
 
 fn tell(output: &Path, recorded: &Recorded, show: Show) -> Result<()> {

@@ -16,7 +16,7 @@ mod stop;
 mod system;
 mod tracefs;
 
-pub(crate) use emulated::serve as serve_emulated;
+pub use emulated::{CONTROL_FILE, Emulation, Image, serve as serve_emulated};
 pub use session::{Recorded, Recording, record};
 pub use stop::Stop;
 pub(crate) use stop::remove_on_signals;

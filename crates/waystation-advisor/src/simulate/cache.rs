@@ -124,7 +124,7 @@ impl Lru {
 }
 
 /// Adds a block's step to the last one when it continues it.
-fn append(steps: &mut Vec<Step>, begun: usize, step: Step) {
+pub(super) fn append(steps: &mut Vec<Step>, begun: usize, step: Step) {
     if let Some(last) = steps[begun..].last_mut()
         && last.fast == step.fast
         && last.op == step.op
@@ -219,7 +219,7 @@ pub fn simulate_cache(
 }
 
 /// Joins the steps from `begun` on that touch each other.
-fn merge(steps: &mut Vec<Step>, begun: usize) {
+pub(super) fn merge(steps: &mut Vec<Step>, begun: usize) {
     let mut tail = steps.split_off(begun);
     tail.sort_by_key(|step| {
         (

@@ -12,6 +12,7 @@
 mod cache;
 mod chain;
 mod clocked;
+mod copies;
 mod disk;
 mod flash;
 pub mod model;
@@ -23,6 +24,7 @@ mod tests;
 pub use cache::{CacheMode, CacheOutcome, simulate_cache};
 pub use chain::{Cause, Causes, Chain};
 pub(crate) use clocked::Clocked;
+pub use copies::simulate_copies;
 pub use model::{DeviceModel, DiskModel, FlashModel, Machine};
 pub use placement::{Placement, Residence};
 pub use run::{Outcome, Step, simulate, simulate_steps};

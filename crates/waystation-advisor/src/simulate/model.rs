@@ -184,6 +184,21 @@ fn flash(
 }
 
 impl DeviceModel {
+    /// A device as the command line names it: a preset, or the slow device of a file.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if it is neither, and the errors of [`Machine::from_file`].
+    pub fn named(name: &str) -> Result<Self> {
+        match Self::preset(name) {
+            Some(model) => Ok(model),
+            None if Path::new(name).exists() => Ok(Machine::from_file(Path::new(name))?.slow),
+            None => Err(Error::Usage(format!(
+                "\"{name}\" is neither a file nor a device preset; there are {}",
+                PRESETS.join(", ")
+            ))),
+        }
+    }
+
     /// A device by name. "lab-disk" and "lab-nvm" are what the laboratory emulates, path included; the others are
     /// typical data-sheet figures.
     pub fn preset(name: &str) -> Option<Self> {

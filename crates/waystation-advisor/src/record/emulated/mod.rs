@@ -22,29 +22,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::simulate::DeviceModel;
 
-pub(crate) use server::serve;
+pub use server::serve;
 
 /// Its first byte says whether requests are delayed (`1`) or not (`0`).
-pub(super) const CONTROL_FILE: &str = "timed";
+pub const CONTROL_FILE: &str = "timed";
 
 /// What the process is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Emulation {
+pub struct Emulation {
     /// Where to mount it.
-    pub(super) mount: PathBuf,
+    pub mount: PathBuf,
     /// The one device behind all images.
-    pub(super) model: DeviceModel,
+    pub model: DeviceModel,
     /// Its files.
-    pub(super) images: Vec<Image>,
+    pub images: Vec<Image>,
 }
 
 /// One file of the emulated device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Image {
-    pub(super) name: String,
+pub struct Image {
+    /// Its name below the mount point.
+    pub name: String,
     /// Where it begins on the device.
-    pub(super) base: u64,
-    pub(super) bytes: u64,
+    pub base: u64,
+    /// Its length.
+    pub bytes: u64,
     /// The file that holds its data.
-    pub(super) data: PathBuf,
+    pub data: PathBuf,
 }

@@ -51,8 +51,12 @@ struct Server {
     waiting: HashMap<u32, Waiting>,
 }
 
-/// Mounts the device and serves it until it is unmounted.
-pub(crate) fn serve(file: &Path) -> Result<()> {
+/// Mounts the device that the JSON file `file` describes (an [`Emulation`]), and serves it until it is unmounted. Needs root and
+/// FUSE.
+///
+/// # Errors
+/// [`Error::Usage`] if the file describes no device, [`Error::Refused`] without FUSE, [`Error::Io`].
+pub fn serve(file: &Path) -> Result<()> {
     let text = read_text(file).map_err(|source| Error::io("read", file, source))?;
     let emulation: Emulation = serde_json::from_str(&text).map_err(|error| {
         Error::Usage(format!(

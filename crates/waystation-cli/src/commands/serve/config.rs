@@ -201,6 +201,7 @@ pub(super) struct Database {
     pub(super) fast_bytes: Option<Bytes>,
     #[serde(default)]
     pub(super) fast_durable: bool,
+    pub(super) io_trace: Option<PathBuf>,
 }
 
 impl Database {
@@ -222,6 +223,7 @@ impl Database {
             fast_directory: None,
             fast_bytes: None,
             fast_durable: false,
+            io_trace: None,
         }
     }
 }

@@ -7,7 +7,7 @@
 //! A part is a future that serves, and a way to stop it ([`Parts`]). One that ends by itself ends the daemon with an
 //! error, so that the service manager starts it again.
 
-use super::plan::{self, File, Plan};
+use super::plan::{self, File, Plan, Planned};
 use super::{config, failure, gateway, notify::Manager, users};
 use crate::commands::Context;
 use crate::failure::{CANNOT_OPEN, Failure};
@@ -19,8 +19,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Interval;
+use waystation::storage::{OsStorage, Storage};
 use waystation::{Db, Extractor};
 use waystation_access::LiveUsers;
+use waystation_advisor::engine::TracedStorage;
 use waystation_readings::Part;
 use waystation_redis::Handle;
 
@@ -107,7 +109,7 @@ fn open(plan: &Plan) -> Result<Vec<Opened>, Failure> {
             made.map_err(|error| Failure::file("make", parent, error))?;
         }
         let extractor = planned.options.devices.as_ref().map(|it| it.extractor);
-        let db = Db::open(&planned.path, planned.options.clone())?;
+        let db = Db::open_with(storage(planned)?, &planned.path, planned.options.clone())?;
         opened.push(Opened {
             name: planned.name.clone(),
             db: Arc::new(db),
@@ -115,6 +117,17 @@ fn open(plan: &Plan) -> Result<Vec<Opened>, Failure> {
         });
     }
     Ok(opened)
+}
+
+/// The operating system's, with a trace of what is asked of it if the file says so.
+fn storage(planned: &Planned) -> Result<Arc<dyn Storage>, Failure> {
+    let storage = OsStorage::new();
+    let Some(trace) = &planned.io_trace else {
+        return Ok(storage);
+    };
+    TracedStorage::create(storage, trace)
+        .map(|traced| Arc::new(traced) as Arc<dyn Storage>)
+        .map_err(|error| Failure::new(CANNOT_OPEN, error.to_string()))
 }
 
 /// Closes the databases. One that a part still holds is closed when that lets go of it.

@@ -48,6 +48,8 @@ pub(super) struct Planned {
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) options: Options,
+    /// The file for a trace of what it reads and writes.
+    pub(super) io_trace: Option<PathBuf>,
 }
 
 /// What the command line says.
@@ -354,5 +356,6 @@ fn planned(
         name: database.name.clone(),
         path,
         options,
+        io_trace: database.io_trace.clone(),
     })
 }
