@@ -96,6 +96,12 @@ pub(crate) enum Measure {
         /// What to open, as JSON.
         settings: String,
     },
+    /// The process behind an emulated device; started by the program itself
+    #[command(name = "emulate", hide = true)]
+    Emulate {
+        /// The device, as JSON.
+        description: PathBuf,
+    },
     /// Merges for an engine; started by the program itself
     #[command(name = "merger", hide = true)]
     Merger(MergerArgs),

@@ -61,6 +61,9 @@ fn run(measure: &Measure) -> error::Result<()> {
     if let Measure::Merger(args) = measure {
         return offload::merge_for(args);
     }
+    if let Measure::Emulate { description } = measure {
+        return tiers::serve(description);
+    }
     interrupt::install()?;
     match measure {
         Measure::Db(args) => commands::db(args),
@@ -78,5 +81,6 @@ fn run(measure: &Measure) -> error::Result<()> {
         Measure::Plot(args) => commands::plot(args),
         Measure::Worker { settings } => worker::work(settings),
         Measure::Merger(args) => offload::merge_for(args),
+        Measure::Emulate { description } => tiers::serve(description),
     }
 }

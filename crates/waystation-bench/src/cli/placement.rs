@@ -2,15 +2,16 @@
 
 use super::{Common, check_once};
 use crate::error::{Error, Result};
-use crate::tiers::{Policy, RigSettings, Throttle};
+use crate::tiers::{Policy, RigSettings, SlowDevice, Throttle};
 use crate::workload::{YcsbLoad, YcsbWorkload};
 use clap::Args;
+use waystation_advisor::simulate::DeviceModel;
 
 /// `waystation-bench placement`.
 #[derive(Debug, Args)]
 #[command(
     after_help = "The slow device is a loop device that the kernel throttles, the fast one is zram; both are made for the run \
-    and taken down after it, which needs root, and control groups of version 1. The engine's process has little memory. \
+    and taken down after it, which needs root, and control groups of version 1. With --emulate the slow device is a model's. The engine's process has little memory. \
     Records of 1 kB are loaded under the throttle (ingest), then workloads of YCSB follow on them.\n\n\
     Example:\n  waystation-bench placement --engines waystation,rocksdb --shares 0.05,0.2 --json target/placement.json"
 )]
@@ -32,6 +33,12 @@ pub(crate) struct PlacementArgs {
     /// Workloads after the load, separated by commas
     #[arg(long, value_enum, value_delimiter = ',', default_value = "c,a")]
     workloads: Vec<YcsbWorkload>,
+    /// After the workloads, delete all records; give the sum of all loads as a row of its own
+    #[arg(long)]
+    pub(crate) phases: bool,
+    /// After the workloads, delete nine in ten records below a cursor from before, and scan what is left
+    #[arg(long, conflicts_with = "phases")]
+    pub(crate) graves: bool,
     /// Records that are loaded
     #[arg(long, default_value_t = 500_000, value_parser = clap::value_parser!(u32).range(10_000..=100_000_000))]
     records: u32,
@@ -44,6 +51,10 @@ pub(crate) struct PlacementArgs {
     /// Megabytes that it reads, and writes, in a second
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     slow_mb: u32,
+    /// In place of the throttled device, emulate one: a preset of `waystation place` (hdd, sata-ssd, ...), or a file that
+    /// describes a machine; its data lies in memory
+    #[arg(long, conflicts_with_all = ["slow_iops", "slow_mb"])]
+    emulate: Option<String>,
     /// Megabytes of memory of the engine's process, the page cache for its files included
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(64..=100_000))]
     memory_mb: u32,
@@ -99,15 +110,23 @@ impl PlacementArgs {
     }
 
     /// The devices.
-    pub(crate) fn rig(&self) -> RigSettings {
-        RigSettings {
+    pub(crate) fn rig(&self) -> Result<RigSettings> {
+        let throttle = Throttle {
+            iops: self.slow_iops,
+            bytes_per_s: u64::from(self.slow_mb) * 1_000_000,
+        };
+        let slow = match &self.emulate {
+            None => SlowDevice::Throttled(throttle),
+            Some(name) => {
+                let model = DeviceModel::named(name);
+                SlowDevice::Emulated(model.map_err(|error| Error::Refused(error.to_string()))?)
+            }
+        };
+        Ok(RigSettings {
             slow_bytes: self.data_bytes() * 5 + (1 << 30),
             fast_bytes: self.data_bytes() + (256 << 20),
-            throttle: Throttle {
-                iops: self.slow_iops,
-                bytes_per_s: u64::from(self.slow_mb) * 1_000_000,
-            },
+            slow,
             memory_bytes: u64::from(self.memory_mb) << 20,
-        }
+        })
     }
 }

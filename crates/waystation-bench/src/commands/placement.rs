@@ -18,6 +18,9 @@ use waystation::storage::OsStorage;
 const MEMTABLE_BYTES: usize = 8 << 20;
 const CACHE_BYTES: usize = 8 << 20;
 
+/// Ingest, deletions, and the sum of all loads.
+const LOADS_OF_PHASES: usize = 3;
+
 /// An engine, a policy and a part of the data.
 type Combination = (EngineKind, Policy, f64);
 
@@ -27,36 +30,33 @@ pub(crate) fn placement(args: &PlacementArgs) -> Result<()> {
     let combinations = combinations(&engines, args.policies()?, args.shares()?);
     let workloads = args.workloads()?;
     let machine = Machine::here(&Place::new(&args.common.data_dir)?);
-    let rig = Rig::build(&args.common.data_dir, &args.rig())?;
-    let steps = combinations.len() * (workloads.len() + 1);
+    let rig = Rig::build(&args.common.data_dir, &args.rig()?)?;
+    let loads =
+        workloads.len() + if args.phases { LOADS_OF_PHASES } else { 1 } + usize::from(args.graves);
+    let steps = combinations.len() * loads;
     let bar = progress_bar(steps as u64 * u64::from(args.runs));
     let mut runs = Vec::new();
     for round in 1..=args.runs {
         for combination in &combinations {
             let (engine, policy, share) = *combination;
             bar.set_message(format!("{engine}: {} {share}", policy.name()));
-            run(
-                &rig,
-                args,
-                *combination,
-                &workloads,
-                |load, seconds, figures| {
-                    bar.inc(1);
-                    runs.push(PlacementRun {
-                        engine,
-                        workload: "placement",
-                        load,
-                        capacity_share: share,
-                        policy,
-                        seconds,
-                        ops_per_s: figures.common.ops_per_s,
-                        p99_us: figures.common.p99_us,
-                        round,
-                        placement: None,
-                    });
-                },
-            )?;
-            if policy == Policy::Own
+            run(&rig, args, *combination, &workloads, |load, figures| {
+                bar.inc(1);
+                runs.push(PlacementRun {
+                    engine,
+                    workload: "placement",
+                    load,
+                    capacity_share: share,
+                    policy,
+                    seconds: figures.seconds,
+                    ops_per_s: figures.ops_per_s,
+                    p99_us: figures.p99_us,
+                    adapted_s: figures.adapted_s,
+                    round,
+                    placement: None,
+                });
+            })?;
+            if matches!(policy, Policy::Own | Policy::Durable)
                 && let Some(last) = runs.last_mut()
             {
                 last.placement = told(&rig)?;
@@ -82,6 +82,34 @@ pub(crate) fn placement(args: &PlacementArgs) -> Result<()> {
     json.map_or(Ok(()), |path| report.write_json(path))
 }
 
+/// The figures of one load, or of all together.
+#[derive(Debug, Clone, Copy, Default)]
+struct LoadFigures {
+    seconds: f64,
+    operations: f64,
+    ops_per_s: f64,
+    p99_us: f64,
+    adapted_s: Option<f64>,
+}
+
+impl LoadFigures {
+    /// Writes are done when what they have left to the background is done.
+    fn of(phase: YcsbPhase, figures: &YcsbFigures) -> Self {
+        let common = &figures.common;
+        let after = match phase {
+            YcsbPhase::Load | YcsbPhase::Delete => common.idle_after_s,
+            YcsbPhase::Run(_) | YcsbPhase::Graves => 0.0,
+        };
+        Self {
+            seconds: common.seconds + after,
+            operations: common.ops_per_s * common.seconds,
+            ops_per_s: common.ops_per_s,
+            p99_us: common.p99_us,
+            adapted_s: figures.adapted_s,
+        }
+    }
+}
+
 /// What there is to run: nothing on the fast device once, every other policy with every part of the data.
 fn combinations(engines: &[EngineKind], policies: &[Policy], shares: &[f64]) -> Vec<Combination> {
     let mut all = Vec::new();
@@ -103,7 +131,7 @@ fn run(
     args: &PlacementArgs,
     (engine, policy, share): Combination,
     workloads: &[YcsbWorkload],
-    mut on_figures: impl FnMut(&'static str, f64, &YcsbFigures),
+    mut on_figures: impl FnMut(&'static str, LoadFigures),
 ) -> Result<()> {
     rig.clear()?;
     #[expect(
@@ -126,13 +154,33 @@ fn run(
         }),
     })?;
     rig.limit(worker.process())?;
-    let figures = ask(&mut worker, YcsbPhase::Load, args.load())?;
-    let seconds = figures.common.seconds + figures.common.idle_after_s;
-    on_figures("ingest", seconds, &figures);
-    for workload in workloads {
-        Rig::drop_caches()?;
-        let figures = ask(&mut worker, YcsbPhase::Run(*workload), args.load())?;
-        on_figures(workload.name(), figures.common.seconds, &figures);
+    let mut sum = LoadFigures::default();
+    let phases = [YcsbPhase::Load].into_iter();
+    let phases = phases.chain(workloads.iter().copied().map(YcsbPhase::Run));
+    let last = match (args.phases, args.graves) {
+        (true, _) => Some(YcsbPhase::Delete),
+        (_, true) => Some(YcsbPhase::Graves),
+        _ => None,
+    };
+    for phase in phases.chain(last) {
+        let name = match phase {
+            YcsbPhase::Load => "ingest",
+            YcsbPhase::Run(workload) => {
+                Rig::drop_caches()?;
+                workload.name()
+            }
+            YcsbPhase::Delete => "delete",
+            YcsbPhase::Graves => "graves",
+        };
+        let figures = LoadFigures::of(phase, &ask(&mut worker, phase, args.load())?);
+        sum.seconds += figures.seconds;
+        sum.p99_us = sum.p99_us.max(figures.p99_us);
+        sum.operations += figures.operations;
+        on_figures(name, figures);
+    }
+    if args.phases {
+        sum.ops_per_s = sum.operations / sum.seconds;
+        on_figures("phases", sum);
     }
     worker.quit()
 }

@@ -138,6 +138,8 @@ fn run_chain(
 fn name(phase: YcsbPhase) -> &'static str {
     match phase {
         YcsbPhase::Load => "load",
+        YcsbPhase::Delete => "delete",
+        YcsbPhase::Graves => "graves",
         YcsbPhase::Run(workload) => workload.name(),
     }
 }

@@ -17,6 +17,8 @@ const MB: usize = 1 << 20;
 /// Tables, segments and the ring where a fast device holds a small part of the data: of these, some fit.
 const TIER_TABLE_BYTES: usize = 2 * MB;
 const TIER_SEGMENT_BYTES: usize = 4 * MB;
+/// With less memory for graves than a tenth of the records takes, deletions below a cursor spill.
+const TIER_GRAVES_BYTES: usize = MB;
 /// Nothing in a benchmark lasts this long.
 const FOR_EVER: Duration = Duration::from_secs(365 * 86_400);
 
@@ -222,6 +224,7 @@ fn use_tiers(
     options.table_bytes = TIER_TABLE_BYTES;
     options.log_segment_bytes = TIER_SEGMENT_BYTES;
     options.ring_bytes = TIER_SEGMENT_BYTES;
+    options.graves_bytes = TIER_GRAVES_BYTES;
     let storage: Arc<dyn Storage> = OsStorage::new();
     let (fast, capacity) = (&tiers.directory, tiers.capacity_bytes);
     let file_bytes = match tiers.policy {

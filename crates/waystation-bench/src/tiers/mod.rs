@@ -7,17 +7,20 @@
 //!   throttled by the kernel
 //! ```
 //!
-//! The slow device is real: every read, write and write-back passes the kernel's throttle. What a policy keeps on the fast
+//! The slow device is real: every read, write and write-back passes the kernel's throttle, or takes the time of an emulated
+//! device ([`emulated`]). What a policy keeps on the fast
 //! device is limited to a share of the data.
 
 mod cache;
+mod emulated;
 mod fixed;
 mod rig;
 mod rows;
 
 pub(crate) use cache::LruCache;
+pub(crate) use emulated::serve;
 pub(crate) use fixed::FixedTier;
-pub(crate) use rig::{Rig, RigSettings, Throttle};
+pub(crate) use rig::{Rig, RigSettings, SlowDevice, Throttle};
 pub(crate) use rows::{PlacementRun, predictions, rows, table};
 
 use clap::ValueEnum;

@@ -1,5 +1,6 @@
 //! The devices: built before the first run, taken down after the last one, also on Ctrl-C.
 
+use super::emulated;
 use crate::cgroup::{ControlGroup, Controller};
 use crate::error::{Error, Result};
 use crate::interrupt::{self, lock};
@@ -8,8 +9,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
+use waystation_advisor::simulate::DeviceModel;
 
 const BLKIO: &str = "/sys/fs/cgroup/blkio";
+
+/// The slow device.
+#[derive(Debug, Clone)]
+pub(crate) enum SlowDevice {
+    /// A file of the machine's own, throttled by the kernel.
+    Throttled(Throttle),
+    /// A file that answers as this model would.
+    Emulated(DeviceModel),
+}
 
 /// What the slow device gives.
 #[derive(Debug, Clone, Copy)]
@@ -25,22 +36,51 @@ pub(crate) struct Throttle {
 pub(crate) struct RigSettings {
     pub(crate) slow_bytes: u64,
     pub(crate) fast_bytes: u64,
-    pub(crate) throttle: Throttle,
+    pub(crate) slow: SlowDevice,
     pub(crate) memory_bytes: u64,
 }
 
 /// The devices and the group. Dropping it takes them down.
 pub(crate) struct Rig {
     place: Place,
-    /// What undoes each step, the last one first.
-    undo: Arc<Mutex<Vec<Undo>>>,
+    undo: UndoSteps,
     group: ControlGroup,
 }
 
+/// What undoes each step, the last one first.
+#[derive(Clone, Default)]
+pub(super) struct UndoSteps(Arc<Mutex<Vec<Undo>>>);
+
 /// How a step is undone.
-enum Undo {
+pub(super) enum Undo {
     Run(&'static str, Vec<String>),
     Write(PathBuf, String),
+    Remove(PathBuf),
+}
+
+impl UndoSteps {
+    pub(super) fn add(&self, step: Undo) {
+        lock(&self.0).push(step);
+    }
+
+    /// Undoes the steps, the last one first. What cannot be undone is told.
+    fn take_down(&self) {
+        for step in lock(&self.0).drain(..).rev() {
+            let undone = match &step {
+                Undo::Run(program, arguments) => {
+                    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                    run(program, &arguments)
+                }
+                Undo::Write(file, text) => write(file, text),
+                Undo::Remove(file) => {
+                    fs::remove_file(file).map_err(|source| Error::io("remove", file, source))
+                }
+            };
+            if let Err(error) = undone {
+                eprintln!("waystation-bench: {error}: undo it by hand");
+            }
+        }
+    }
 }
 
 impl Rig {
@@ -51,11 +91,11 @@ impl Rig {
         group.set_memory(settings.memory_bytes)?;
         let rig = Self {
             place,
-            undo: Arc::default(),
+            undo: UndoSteps::default(),
             group,
         };
-        let undo = Arc::clone(&rig.undo);
-        interrupt::register_step(move || take_down(&undo));
+        let undo = rig.undo.clone();
+        interrupt::register_step(move || undo.take_down());
         rig.build_slow(settings)?;
         rig.build_fast(settings)?;
         Ok(rig)
@@ -96,25 +136,44 @@ impl Rig {
         run("sync", &[])
     }
 
-    fn to_undo(&self, step: Undo) {
-        lock(&self.undo).push(step);
+    fn build_slow(&self, settings: &RigSettings) -> Result<()> {
+        match &settings.slow {
+            SlowDevice::Throttled(throttle) => {
+                let image = self.place.path("slow.img");
+                let file = fs::File::create(&image)
+                    .map_err(|source| Error::io("create", &image, source))?;
+                file.set_len(settings.slow_bytes)
+                    .map_err(|source| Error::io("grow", &image, source))?;
+                let device = self.attach(&image)?;
+                self.throttle(&device, throttle)
+            }
+            SlowDevice::Emulated(model) => {
+                let (image, control) =
+                    emulated::start(&self.place, &self.undo, model, settings.slow_bytes)?;
+                self.attach(&image)?;
+                write(&control, "1")?;
+                // To take it down costs no time.
+                self.undo.add(Undo::Write(control, "0".to_owned()));
+                Ok(())
+            }
+        }
     }
 
-    fn build_slow(&self, settings: &RigSettings) -> Result<()> {
-        let image = self.place.path("slow.img");
-        let file =
-            fs::File::create(&image).map_err(|source| Error::io("create", &image, source))?;
-        file.set_len(settings.slow_bytes)
-            .map_err(|source| Error::io("grow", &image, source))?;
+    /// Mounts the image as the slow device. Returns the loop device.
+    fn attach(&self, image: &Path) -> Result<String> {
         let image = image.display().to_string();
         let device = run_for_output("losetup", &["--direct-io=on", "-f", "--show", &image])?;
         let detach = vec!["-d".to_owned(), device.clone()];
-        self.to_undo(Undo::Run("losetup", detach));
+        self.undo.add(Undo::Run("losetup", detach));
         self.mount(&device, &self.slow())?;
+        Ok(device)
+    }
+
+    fn throttle(&self, device: &str, throttle: &Throttle) -> Result<()> {
         let name = device.trim_start_matches("/dev/");
         let numbers = fs::read_to_string(format!("/sys/class/block/{name}/dev"))
-            .map_err(|source| Error::io("read the number of", &device, source))?;
-        let Throttle { iops, bytes_per_s } = settings.throttle;
+            .map_err(|source| Error::io("read the number of", device, source))?;
+        let Throttle { iops, bytes_per_s } = *throttle;
         for (limit, value) in [
             ("read_iops", u64::from(iops)),
             ("write_iops", u64::from(iops)),
@@ -123,7 +182,8 @@ impl Rig {
         ] {
             let file = Path::new(BLKIO).join(format!("blkio.throttle.{limit}_device"));
             write(&file, &format!("{} {value}", numbers.trim()))?;
-            self.to_undo(Undo::Write(file, format!("{} 0", numbers.trim())));
+            self.undo
+                .add(Undo::Write(file, format!("{} 0", numbers.trim())));
         }
         Ok(())
     }
@@ -139,7 +199,8 @@ impl Rig {
             ));
         }
         write(&size, &settings.fast_bytes.to_string())?;
-        self.to_undo(Undo::Write(zram.join("reset"), "1".to_owned()));
+        self.undo
+            .add(Undo::Write(zram.join("reset"), "1".to_owned()));
         self.mount("/dev/zram0", &self.fast())
     }
 
@@ -148,30 +209,14 @@ impl Rig {
         fs::create_dir_all(directory).map_err(|source| Error::io("create", directory, source))?;
         let directory = directory.display().to_string();
         run("mount", &[device, &directory])?;
-        self.to_undo(Undo::Run("umount", vec![directory]));
+        self.undo.add(Undo::Run("umount", vec![directory]));
         Ok(())
     }
 }
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        take_down(&self.undo);
-    }
-}
-
-/// Undoes the steps, the last one first. What cannot be undone is told.
-fn take_down(undo: &Mutex<Vec<Undo>>) {
-    for step in lock(undo).drain(..).rev() {
-        let undone = match &step {
-            Undo::Run(program, arguments) => {
-                let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-                run(program, &arguments)
-            }
-            Undo::Write(file, text) => write(file, text),
-        };
-        if let Err(error) = undone {
-            eprintln!("waystation-bench: {error}: undo it by hand");
-        }
+        self.undo.take_down();
     }
 }
 
@@ -179,7 +224,7 @@ fn write(file: &Path, text: &str) -> Result<()> {
     fs::write(file, text).map_err(|source| Error::io("write", file, source))
 }
 
-fn run(program: &'static str, arguments: &[&str]) -> Result<()> {
+pub(super) fn run(program: &'static str, arguments: &[&str]) -> Result<()> {
     run_for_output(program, arguments).map(drop)
 }
 

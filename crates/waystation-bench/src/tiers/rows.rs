@@ -12,7 +12,7 @@ use waystation::{AreaPlacement, PlacementStats};
 pub(crate) struct PlacementRun {
     pub(crate) engine: EngineKind,
     pub(crate) workload: &'static str,
-    /// `ingest`, or a workload of YCSB.
+    /// `ingest`, a workload of YCSB, `delete`, `graves`, or `phases`: all of them, one after the other.
     pub(crate) load: &'static str,
     /// The part of the data that may lie on the fast device.
     pub(crate) capacity_share: f64,
@@ -20,6 +20,9 @@ pub(crate) struct PlacementRun {
     pub(crate) seconds: f64,
     pub(crate) ops_per_s: f64,
     pub(crate) p99_us: f64,
+    /// Seconds until the load's rate came to nine tenths of that of its last quarter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) adapted_s: Option<f64>,
     pub(crate) round: u32,
     /// What the engine said of its own choice after the last load.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,14 +80,22 @@ fn best_other(medians: &[(PlacementRun, usize)], run: &PlacementRun) -> Option<f
 /// The rows for people.
 pub(crate) fn table(rows: &[PlacementRow]) -> String {
     let mut text = format!(
-        "{:<12} {:<8} {:<8} {:>9} {:>9} {:>10} {:>10} {:>14}\n",
-        "engine", "load", "policy", "capacity", "seconds", "ops/s", "p99 us", "to best fixed"
+        "{:<12} {:<8} {:<8} {:>9} {:>9} {:>10} {:>10} {:>9} {:>14}\n",
+        "engine",
+        "load",
+        "policy",
+        "capacity",
+        "seconds",
+        "ops/s",
+        "p99 us",
+        "adapted s",
+        "to best fixed"
     );
     for row in rows {
         let run = &row.median;
         let _ = writeln!(
             text,
-            "{:<12} {:<8} {:<8} {:>7.0} % {:>9.1} {:>10.0} {:>10.0} {:>14}",
+            "{:<12} {:<8} {:<8} {:>7.0} % {:>9.1} {:>10.0} {:>10.0} {:>9} {:>14}",
             run.engine.name(),
             run.load,
             run.policy.name(),
@@ -92,6 +103,8 @@ pub(crate) fn table(rows: &[PlacementRow]) -> String {
             run.seconds,
             run.ops_per_s,
             run.p99_us,
+            run.adapted_s
+                .map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.0}")),
             row.ratio_to_best_static
                 .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
         );
@@ -139,6 +152,7 @@ mod tests {
             seconds,
             ops_per_s: 1.0,
             p99_us: 1.0,
+            adapted_s: None,
             round: 1,
             placement: None,
         }

@@ -29,6 +29,10 @@ pub(crate) use run::run_ycsb;
 pub(crate) enum YcsbPhase {
     /// Inserts of all records, in the order of their numbers
     Load,
+    /// Deletions of all records that were loaded, in the same order
+    Delete,
+    /// Scans of the tenth that is left after deletions, which a cursor from before keeps from being purged
+    Graves,
     /// Operations
     #[serde(untagged)]
     Run(YcsbWorkload),
@@ -100,15 +104,18 @@ pub(crate) enum Operation {
     Scan,
     /// It is read, and updated.
     ReadModifyWrite,
+    /// It is deleted.
+    Delete,
 }
 
 impl Operation {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Read,
         Self::Update,
         Self::Insert,
         Self::Scan,
         Self::ReadModifyWrite,
+        Self::Delete,
     ];
 }
 
@@ -148,6 +155,9 @@ pub(crate) struct YcsbFigures {
     pub(crate) common: Figures,
     /// Records that scans found.
     pub(crate) scanned: u64,
+    /// Seconds until the rate came to nine tenths of that of the last quarter; missing in phases of less than 20 seconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) adapted_s: Option<f64>,
     /// By kind of operation.
     pub(crate) operations: Vec<OperationFigures>,
 }
@@ -171,5 +181,12 @@ mod tests {
         assert_eq!(json, "\"load\"");
         let back: YcsbPhase = serde_json::from_str(&json).expect("a phase");
         assert_eq!(back, YcsbPhase::Load);
+        for (json, phase) in [
+            ("\"delete\"", YcsbPhase::Delete),
+            ("\"graves\"", YcsbPhase::Graves),
+        ] {
+            let back: YcsbPhase = serde_json::from_str(json).expect("a phase");
+            assert_eq!(back, phase);
+        }
     }
 }

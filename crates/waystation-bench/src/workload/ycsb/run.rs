@@ -22,6 +22,10 @@ use std::time::Duration;
 /// A scan reads at most this many records.
 const MAX_SCAN: u64 = 100;
 const SEED: u64 = 1000;
+/// One in so many records outlives the deletions before scans of graves.
+const LEFT: u32 = 10;
+/// And so many of these are scanned at once.
+const SCAN_OF_LEFT: u32 = 20;
 
 /// What the threads did, all together.
 #[derive(Debug)]
@@ -32,6 +36,8 @@ pub(crate) struct Done {
     pub(crate) put_bytes: u64,
     scanned: u64,
     by_operation: Vec<Latencies>,
+    /// Operations that ended in each second.
+    by_second: Vec<u64>,
 }
 
 impl Done {
@@ -47,6 +53,7 @@ impl Done {
             put_bytes: 0,
             scanned: 0,
             by_operation: Operation::ALL.map(|_| Latencies::new()).to_vec(),
+            by_second: Vec::new(),
         }
     }
 
@@ -62,6 +69,22 @@ impl Done {
         for (sum, more) in self.by_operation.iter_mut().zip(&other.by_operation) {
             sum.add(more);
         }
+        let seconds = self.by_second.len().max(other.by_second.len());
+        self.by_second.resize(seconds, 0);
+        for (sum, more) in self.by_second.iter_mut().zip(&other.by_second) {
+            *sum += more;
+        }
+    }
+
+    /// Notes an operation that took `latency` and ended when the thread had worked for `elapsed`.
+    fn note(&mut self, operation: Operation, latency: Duration, elapsed: Duration) {
+        self.outcome.latencies.record(latency);
+        self.by_operation[operation as usize].record(latency);
+        let second = usize::try_from(elapsed.as_secs()).unwrap_or(usize::MAX);
+        if self.by_second.len() <= second {
+            self.by_second.resize(second + 1, 0);
+        }
+        self.by_second[second] += 1;
     }
 
     /// The figures of the report, given those that every benchmark has.
@@ -78,9 +101,29 @@ impl Done {
         YcsbFigures {
             common,
             scanned: self.scanned,
+            adapted_s: adapted_s(&self.by_second),
             operations: all.map(figures).filter(|figures| figures.ops > 0).collect(),
         }
     }
+}
+
+/// Phases shorter than this have no beginning and end to compare (seconds).
+const ADAPTS_WITHIN_MIN: usize = 20;
+/// The rate is that of so many seconds together.
+const RATE_SECONDS: usize = 3;
+
+/// See [`YcsbFigures::adapted_s`]. The last second is mostly a part of one, and does not count.
+fn adapted_s(by_second: &[u64]) -> Option<f64> {
+    let (_, whole) = by_second.split_last()?;
+    if whole.len() < ADAPTS_WITHIN_MIN {
+        return None;
+    }
+    let rate = |seconds: &[u64]| seconds.iter().sum::<u64>() as f64 / seconds.len() as f64;
+    let goal = 0.9 * rate(&whole[whole.len() * 3 / 4..]);
+    let second = whole
+        .windows(RATE_SECONDS)
+        .position(|it| rate(it) >= goal)?;
+    Some(second as f64)
 }
 
 /// Numbers of new records, and up to which all are acknowledged.
@@ -173,8 +216,8 @@ impl<E: Engine> Client<'_, E> {
     fn run(mut self, phase: YcsbPhase, start: &Barrier) -> Result<Done> {
         let load = self.load;
         let total = match phase {
-            YcsbPhase::Load => load.records,
-            YcsbPhase::Run(_) => load.operations,
+            YcsbPhase::Load | YcsbPhase::Delete => load.records,
+            YcsbPhase::Run(_) | YcsbPhase::Graves => load.operations,
         };
         let share = total / load.threads + u32::from(self.thread < total % load.threads);
         let mut chooser = match phase {
@@ -185,7 +228,16 @@ impl<E: Engine> Client<'_, E> {
                 let inserts = u64::from(load.operations) * u64::from(inserts) / 100;
                 Chooser::zipfian(u64::from(load.records), inserts)
             }
-            YcsbPhase::Load => Chooser::zipfian(1, 0),
+            YcsbPhase::Load | YcsbPhase::Delete | YcsbPhase::Graves => Chooser::zipfian(1, 0),
+        };
+        let engine = self.engine;
+        let _pinned = match phase {
+            YcsbPhase::Graves => {
+                let cursor = engine.cursor()?;
+                self.delete_most()?;
+                Some(cursor)
+            }
+            _ => None,
         };
         start.wait();
         let started = clock::now();
@@ -196,11 +248,20 @@ impl<E: Engine> Client<'_, E> {
                     self.put_new(u64::from(self.thread + index * load.threads))?;
                     Operation::Insert
                 }
+                YcsbPhase::Delete => {
+                    let number = u64::from(self.thread + index * load.threads);
+                    record::push_key(number, &mut self.key);
+                    self.engine.delete(&self.key)?;
+                    Operation::Delete
+                }
+                YcsbPhase::Graves => {
+                    self.scan_left()?;
+                    Operation::Scan
+                }
                 YcsbPhase::Run(workload) => self.operate(workload, &mut chooser)?,
             };
             let now = clock::now();
-            self.done.outcome.latencies.record(now - last);
-            self.done.by_operation[operation as usize].record(now - last);
+            self.done.note(operation, now - last, now - started);
             last = now;
         }
         self.done.outcome.ops = u64::from(share);
@@ -230,9 +291,39 @@ impl<E: Engine> Client<'_, E> {
                 self.read()?;
                 self.update()?;
             }
-            Operation::Read | Operation::Insert => self.read()?,
+            Operation::Read | Operation::Insert | Operation::Delete => self.read()?,
         }
         Ok(operation)
+    }
+
+    /// Deletes this thread's part of the records that do not outlive the deletions.
+    fn delete_most(&mut self) -> Result<()> {
+        let load = self.load;
+        let all = (self.thread..load.records).step_by(load.threads as usize);
+        for number in all.filter(|number| number % LEFT != 0) {
+            record::push_key(u64::from(number), &mut self.key);
+            self.engine.delete(&self.key)?;
+        }
+        Ok(())
+    }
+
+    /// Scans some records that are left, from any key on.
+    fn scan_left(&mut self) -> Result<()> {
+        let number = self.random.below(u64::from(self.load.records));
+        record::push_key(number, &mut self.key);
+        let mut cursor = self.engine.cursor()?;
+        let mut is_valid = cursor.seek(&self.key)?;
+        for _ in 0..SCAN_OF_LEFT {
+            if !is_valid {
+                break;
+            }
+            let (key, value) = (black_box(cursor.key()), black_box(cursor.value()));
+            self.done.outcome.bytes += (key.len() + value.len()) as u64;
+            self.done.scanned += 1;
+            is_valid = cursor.next()?;
+        }
+        self.done.outcome.found += 1;
+        Ok(())
     }
 
     fn put_new(&mut self, number: u64) -> Result<()> {
@@ -306,6 +397,20 @@ mod tests {
             inserts.acknowledge(number);
             assert_eq!(inserts.acknowledged(), acknowledged);
         }
+    }
+
+    #[test]
+    fn a_phase_has_adapted_when_its_rate_is_almost_that_of_the_end() {
+        let phase = |slow: usize, fast: usize| {
+            let mut seconds = vec![50; slow];
+            seconds.extend(vec![100; fast]);
+            seconds.push(3);
+            seconds
+        };
+        assert_eq!(adapted_s(&phase(0, 30)), Some(0.0));
+        assert_eq!(adapted_s(&phase(12, 30)), Some(12.0));
+        assert_eq!(adapted_s(&phase(1, 15)), None);
+        assert_eq!(adapted_s(&[]), None);
     }
 
     #[test]
