@@ -9,12 +9,20 @@
 //! histogram ranks blocks by their heat of *before* and weighs them by the reads *since*.
 
 use crate::precise;
+use std::time::Duration;
 
 /// The greatest heat. Greater differences say nothing that outlives a change of the load.
 pub const HEAT_MAX: u8 = 31;
 /// A block that was read once is no better than its neighbours: 80 to 90 % of blocks are never read again (Kim and
 /// Bahn, 2019). So this is the lowest heat that deserves a place.
 pub const HEAT_MIN: u8 = 2;
+/// The heat is halved after so long,
+const HALVED_AFTER: Duration = Duration::from_secs(10);
+/// if so many reads came,
+const HALVED_AFTER_READS_MIN: u64 = 1_000;
+/// or earlier after so many reads for each block that fits. With fewer of them the heat would tell blocks apart that chance has
+/// told apart.
+const HALVED_AFTER_READS_PER_BLOCK: u64 = 16;
 /// A newcomer takes the place of another block if its heat is this many eighths of the other's at least.
 const TAKES_OVER_EIGHTHS: u16 = 10;
 
@@ -23,6 +31,12 @@ const HEATS: usize = HEAT_MAX as usize + 1;
 /// The heat that a block has which was read `recent` times since the heat was halved to `before`.
 pub fn sum(before: u8, recent: u8) -> u8 {
     before.saturating_add(recent).min(HEAT_MAX)
+}
+
+/// Whether the heat is to be halved: so long and so many counted reads after the last time, where `capacity` blocks fit.
+pub fn is_to_be_halved(since: Duration, reads: u64, capacity: u64) -> bool {
+    let is_enough = since >= HALVED_AFTER || reads >= capacity * HALVED_AFTER_READS_PER_BLOCK;
+    reads >= HALVED_AFTER_READS_MIN && is_enough
 }
 
 /// How many blocks have which heat, and how often they were read.
@@ -166,6 +180,15 @@ mod tests {
         assert!(Histogram::default().share(5).abs() < 1e-12);
         assert!(!Histogram::default().is_halved());
         assert_eq!(sum(20, 30), HEAT_MAX);
+    }
+
+    #[test]
+    fn the_heat_is_halved_after_a_while_of_reading_or_after_many_reads() {
+        let (short, long) = (Duration::from_secs(1), Duration::from_secs(10));
+        assert!(!is_to_be_halved(long, 999, 10));
+        assert!(is_to_be_halved(long, 1_000, 1_000_000));
+        assert!(!is_to_be_halved(short, 15_999, 1_000));
+        assert!(is_to_be_halved(short, 16_000, 1_000));
     }
 
     #[test]

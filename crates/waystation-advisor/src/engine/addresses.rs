@@ -62,7 +62,8 @@ impl Addresses {
         let Some(place) = lock(&self.files).remove(path) else {
             return Vec::new();
         };
-        let chunks = std::mem::take(&mut *lock(&place.chunks));
+        // A file that is open still keeps its own until it is closed.
+        let chunks = lock(&place.chunks).clone();
         let mut areas = lock(&self.areas);
         let free = &mut areas[usize::from(place.area)].given_back;
         free.extend(chunks.values());

@@ -5,8 +5,9 @@
 //! as time and reads pass. Two things are simpler: blocks are all of one length, and a place is filled at once.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use waystation_planner::heat::{HEAT_MAX, HEAT_MIN, Histogram, sum, takes_over};
+use waystation_planner::heat::{HEAT_MAX, HEAT_MIN, Histogram, is_to_be_halved, sum, takes_over};
 
 use super::cache::{CacheOutcome, append, merge};
 use super::chain::Chain;
@@ -14,12 +15,6 @@ use super::model::Machine;
 use super::run::{Step, simulate_steps};
 use crate::event::{BLOCK_BYTES, Flags, Op, Request, TraceInfo};
 
-/// Heat is halved when this time has passed since the last time,
-const HALVED_AFTER_NS: u64 = 10_000_000_000;
-/// and this many reads have counted;
-const HALVED_AFTER_READS: u64 = 1_000;
-/// or this many for each block that fits.
-const HALVED_AFTER_READS_EACH: u64 = 8;
 /// The threshold is found anew after so many reads for each eighth of the blocks that fit.
 const PLANNED_AFTER_SHARE: u64 = 8;
 
@@ -118,9 +113,8 @@ impl Copies {
     fn age(&mut self, now_ns: u64) {
         self.reads_since_plan += 1;
         self.reads_since_halving += 1;
-        let is_time = now_ns - self.halved_ns >= HALVED_AFTER_NS
-            && self.reads_since_halving >= HALVED_AFTER_READS;
-        if is_time || self.reads_since_halving >= HALVED_AFTER_READS_EACH * self.capacity {
+        let since = Duration::from_nanos(now_ns - self.halved_ns);
+        if is_to_be_halved(since, self.reads_since_halving, self.capacity) {
             self.halved_ns = now_ns;
             self.reads_since_halving = 0;
             for block in self.blocks.values_mut() {

@@ -17,12 +17,10 @@ use crate::sync::{Arc, lock};
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 use waystation_planner::division::Division;
-use waystation_planner::heat::{Histogram, takes_over};
+use waystation_planner::heat::{Histogram, is_to_be_halved, takes_over};
 
-/// The heat is halved after so long, if so many reads came, or earlier after so many reads for each block that fits.
-const COOL_AFTER: Duration = Duration::from_secs(10);
-const COOL_READS_MIN: u64 = 1_000;
-const COOL_READS_PER_BLOCK: u64 = 8;
+/// A histogram of fewer reads than this says less than the one before the heat was halved.
+const TELLING_READS_MIN: u64 = 1_000;
 /// A round of planning comes after a sixteenth as many reads as blocks fit. A round looks at all blocks that are known, and no
 /// more of them for each read than this.
 const ROUND_SHARE: u64 = 16;
@@ -84,7 +82,7 @@ impl Planner {
 
     /// Takes a new histogram in, unless too little was read since the heat was halved: then the earlier one says more.
     fn note(&mut self, histogram: Histogram) {
-        if self.warmed >= COOL_READS_MIN || self.histogram.warm() == 0 {
+        if self.warmed >= TELLING_READS_MIN || self.histogram.warm() == 0 {
             self.histogram = histogram;
         }
     }
@@ -257,9 +255,8 @@ impl Tier {
         self.note_decision(planner, now, threshold);
         self.meters.look();
         self.look_whether_slow(planner);
-        let waited = now.saturating_sub(planner.cooled_at) >= COOL_AFTER;
-        let enough = capacity * COOL_READS_PER_BLOCK;
-        if planner.warmed >= COOL_READS_MIN && (waited || planner.warmed >= enough) {
+        let since = now.saturating_sub(planner.cooled_at);
+        if is_to_be_halved(since, planner.warmed, capacity) {
             for blocks in &files {
                 blocks.cool();
             }
