@@ -230,7 +230,7 @@ settings! {
         /// snapshots spill to disk, and so do keys with a time to live above an eighth of the budget.
         graves_bytes: usize = 64 * MiB, "64 MiB", 0 ..= 2 GiB;
         /// The most bytes that all files of the database take together. No file passes it: short of it, writes return
-        /// [`Error::DiskFull`], and deletions and departures go on. A new database needs about five rings, two memtables, nine
+        /// [`Error::DiskFull`], and deletions and departures go on. A new database needs about six rings, two memtables, nine
         /// sixteenths of a segment (at least 256 KiB each) and, with devices, up to 64 MiB to settle in; the error names the
         /// number. A write of more than half a ring needs its bytes twice.
         disk_bytes_max: Option<u64> = None, "no limit";
