@@ -11,8 +11,9 @@ use waystation_advisor::simulate::DeviceModel;
 #[derive(Debug, Args)]
 #[command(
     after_help = "The slow device is a loop device that the kernel throttles, the fast one is zram; both are made for the run \
-    and taken down after it, which needs root, and control groups of version 1. With --emulate the slow device is a model's. The engine's process has little memory. \
-    Records of 1 kB are loaded under the throttle (ingest), then workloads of YCSB follow on them.\n\n\
+    and taken down after it, which needs root, and control groups of version 1. With --emulate the slow device answers as a \
+    model of one would. The engine's process has little memory. Records of 1 kB are loaded (ingest), then workloads of YCSB \
+    follow on them.\n\n\
     Example:\n  waystation-bench placement --engines waystation,rocksdb --shares 0.05,0.2 --json target/placement.json"
 )]
 pub(crate) struct PlacementArgs {

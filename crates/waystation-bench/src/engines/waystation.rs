@@ -17,7 +17,7 @@ const MB: usize = 1 << 20;
 /// Tables, segments and the ring where a fast device holds a small part of the data: of these, some fit.
 const TIER_TABLE_BYTES: usize = 2 * MB;
 const TIER_SEGMENT_BYTES: usize = 4 * MB;
-/// With less memory for graves than a tenth of the records takes, deletions below a cursor spill.
+/// Less than the graves of most records take: deletions below a cursor spill.
 const TIER_GRAVES_BYTES: usize = MB;
 /// Nothing in a benchmark lasts this long.
 const FOR_EVER: Duration = Duration::from_secs(365 * 86_400);

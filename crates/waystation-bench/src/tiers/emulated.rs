@@ -79,8 +79,9 @@ pub(super) fn start(
         }
         std::thread::sleep(LOOK);
     }
+    server.kill().map_err(failed("end", &program))?;
     Err(Error::Refused(
-        "placement: the emulated device is not mounted".to_owned(),
+        "placement: the emulated device was not mounted in time".to_owned(),
     ))
 }
 

@@ -8,8 +8,7 @@
 //! ```
 //!
 //! The slow device is real: every read, write and write-back passes the kernel's throttle, or takes the time of an emulated
-//! device ([`emulated`]). What a policy keeps on the fast
-//! device is limited to a share of the data.
+//! device ([`emulated`]). What a policy keeps on the fast device is limited to a share of the data.
 
 mod cache;
 mod emulated;

@@ -72,9 +72,12 @@ impl UndoSteps {
                     run(program, &arguments)
                 }
                 Undo::Write(file, text) => write(file, text),
-                Undo::Remove(file) => {
-                    fs::remove_file(file).map_err(|source| Error::io("remove", file, source))
-                }
+                Undo::Remove(file) => match fs::remove_file(file) {
+                    Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                        Err(Error::io("remove", file, source))
+                    }
+                    _ => Ok(()),
+                },
             };
             if let Err(error) = undone {
                 eprintln!("waystation-bench: {error}: undo it by hand");

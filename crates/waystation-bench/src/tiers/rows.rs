@@ -123,8 +123,9 @@ pub(crate) fn predictions(runs: &[PlacementRun]) -> String {
         let (fast, slow) = (sum(|it| it.fast_reads), sum(|it| it.slow_reads));
         let _ = write!(
             text,
-            "{} with {:.0} % of the data: {:.1} % of reads from the fast device;",
+            "{}, {}, with {:.0} % of the data: {:.1} % of reads from the fast device;",
             run.engine.name(),
+            run.policy.name(),
             run.capacity_share * 100.0,
             100.0 * fast as f64 / (fast + slow).max(1) as f64
         );

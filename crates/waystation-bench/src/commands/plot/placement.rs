@@ -22,6 +22,9 @@ pub(super) fn placement(rows: &[PlacementSeen]) -> Vec<(String, String)> {
     let picture = |load: &str| {
         let title = match load {
             "ingest" => "A load of records on a slow device".to_owned(),
+            "delete" => "Deletions of all records on a slow device".to_owned(),
+            "graves" => "Scans of spilled graves on a slow device".to_owned(),
+            "phases" => "Ingest, reads and deletions on a slow device".to_owned(),
             workload => format!("YCSB {} on a slow device", workload.to_uppercase()),
         };
         let axes = ("% of the data on the fast device", "seconds");
