@@ -552,6 +552,10 @@ fn a_file_that_is_not_sound_is_refused() {
         ),
         (&format!("{fleet}{fleet}"), "is given twice"),
         (
+            &format!("{fleet}io_trace = 'a'\n[[database]]\nname = 'cars'\nio_trace = 'a'\n"),
+            "a file for each",
+        ),
+        (
             "[redis]\nlisten = '0.0.0.0:6379'\n",
             "can be reached from other machines",
         ),

@@ -309,22 +309,33 @@ fn sentence(
         best.band_s.1,
         bench.reason(best)
     );
-    if best.realisable == Realisable::Engine {
-        let _ = write!(
-            text,
-            "; name a directory there as `fast_directory` of the database, and {} as its `fast_bytes`.",
-            best.bytes
-        );
-    } else if advised_here == advised {
-        text.push_str("; it is realisable here.");
-    } else if let Some(here) = advised_here.map(|index| &candidates[index]) {
-        let _ = write!(
-            text,
-            "; that needs device-mapper or an application change, and what Linux's own tools can do is {} ({:.1} s).",
-            here.name, here.seconds
-        );
-    } else {
+    let Some(here) = advised_here.map(|index| &candidates[index]) else {
         text.push_str("; it needs device-mapper or an application change.");
+        return text;
+    };
+    let is_option = here.realisable == Realisable::Engine;
+    if advised_here != advised {
+        let _ = write!(
+            text,
+            "; that needs device-mapper or an application change, and what {} can do is {} ({:.1} s)",
+            if is_option {
+                "an option of the database"
+            } else {
+                "Linux's own tools"
+            },
+            here.name,
+            here.seconds
+        );
+    } else if !is_option {
+        text.push_str("; it is realisable here");
     }
+    if is_option {
+        let _ = write!(
+            text,
+            ": name a directory there as `fast_directory` of the database, and {} as its `fast_bytes`",
+            here.bytes
+        );
+    }
+    text.push('.');
     text
 }

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::event::{NOT_COMPLETED, Op};
+use crate::engine::SOURCE;
+use crate::event::{Flags, NOT_COMPLETED, Op};
 use crate::import::{AreaRules, Format, ImportSettings, import};
 
 fn recorded(name: &str) -> Trace {
@@ -161,6 +162,53 @@ fn without_flushes_nothing_is_said_about_a_journal() {
             .any(|share| share.how == How::JournalSized)
     });
     assert!(!sized);
+}
+
+/// Reads of a database: some blocks of its tables again and again, others once.
+fn of_engine() -> Trace {
+    let mut trace = recorded("db-sqlite-del.ordered");
+    trace.info.source = SOURCE.to_owned();
+    trace.info.areas.truncate(2);
+    for (area, name) in trace.info.areas.iter_mut().zip(["log", "tables"]) {
+        name.clone_into(&mut area.name);
+        area.role = Role::Other;
+        area.extent_bytes = 1 << 30;
+    }
+    let mut request = trace.requests[0];
+    (request.op, request.flags, request.area) = (Op::Read, Flags::SYNC, 1);
+    request.length = 4096;
+    let read = |number: u64| {
+        let block = if number.is_multiple_of(2) {
+            number % 64
+        } else {
+            number
+        };
+        request.offset = block * 97 * 4096;
+        request.issue_ns = number * 10_000_000;
+        request.complete_ns = request.issue_ns + 9_000_000;
+        request
+    };
+    trace.requests = (0..2_000).map(read).collect();
+    (trace.info.requests, trace.info.completed) = (2_000, 2_000);
+    trace
+}
+
+#[test]
+fn a_database_is_advised_its_own_fast_directory() {
+    let advice = advise(&of_engine(), &Machine::laboratory(), &[1 << 20], |_, _| {}).unwrap();
+    let capacity = &advice.capacities[0];
+    let here = &capacity.candidates[capacity.advised_here.unwrap()];
+    assert_eq!(here.realisable, Realisable::Engine);
+    assert!(here.seconds < 0.8 * advice.slow_s, "{}", capacity.sentence);
+    assert!(
+        capacity.sentence.contains("`fast_bytes`") && !capacity.sentence.contains("Linux"),
+        "{}",
+        capacity.sentence
+    );
+    assert!(capacity.scripts.is_empty(), "{:?}", capacity.scripts);
+    // The areas are files of one directory: no tool of Linux moves one of them.
+    let is_own = |it: &Candidate| it.realisable == Realisable::Here;
+    assert!(!capacity.candidates.iter().any(is_own));
 }
 
 #[test]

@@ -29,7 +29,7 @@ use crate::event::{Area as TraceArea, Flags, Op, Role, TraceInfo};
 use crate::native::Writer;
 use addresses::Addresses;
 use file::TracedFile;
-use recorder::Recorder;
+use recorder::{REQUESTS_MAX, Recorder};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,6 +71,10 @@ impl TracedStorage {
     /// [`Error::Io`](crate::Error::Io) if the file cannot be created. A trace that cannot be written later ends there: the
     /// database goes on, and the reason is logged.
     pub fn create(inner: Arc<dyn Storage>, trace: &Path) -> Result<Self> {
+        Self::up_to(REQUESTS_MAX, inner, trace)
+    }
+
+    fn up_to(requests_max: u64, inner: Arc<dyn Storage>, trace: &Path) -> Result<Self> {
         let info = TraceInfo {
             source: SOURCE.to_owned(),
             areas: AREAS.iter().map(area).collect(),
@@ -79,7 +83,7 @@ impl TracedStorage {
         };
         let writer = Writer::create(trace, info)?;
         Ok(Self {
-            recorder: Arc::new(Recorder::start(writer)),
+            recorder: Arc::new(Recorder::start(writer, requests_max)),
             inner,
             addresses: Arc::new(Addresses::default()),
         })

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(100);
 /// or as soon as so many requests have ended.
 const MANY: usize = 65_536;
-/// The trace ends after this many, about a gigabyte of them.
-const REQUESTS_MAX: u64 = 100_000_000;
+/// The trace of a database ends after this many, about a gigabyte of them.
+pub(super) const REQUESTS_MAX: u64 = 100_000_000;
 
 /// See the module.
 pub(super) struct Recorder {
@@ -57,13 +57,13 @@ impl Shared {
 }
 
 impl Recorder {
-    /// Starts the thread that writes to `writer`.
-    pub(super) fn start(writer: Writer) -> Self {
+    /// Starts the thread that writes to `writer`, until there are `requests_max` and some more.
+    pub(super) fn start(writer: Writer, requests_max: u64) -> Self {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("waystation-trace".to_owned())
-            .spawn(move || write(&of_thread, writer));
+            .spawn(move || write(&of_thread, writer, requests_max));
         if let Err(error) = &thread {
             log::warn!("the trace is not written: its thread does not start: {error}");
             shared.lock().has_ended = true;
@@ -160,7 +160,7 @@ fn thread_number() -> u32 {
 }
 
 /// Writes until the recorder is dropped. What cannot be written ends the trace, and not the database.
-fn write(shared: &Shared, mut writer: Writer) {
+fn write(shared: &Shared, mut writer: Writer, requests_max: u64) {
     let mut held: Vec<Request> = Vec::new();
     loop {
         let mut state = shared.lock();
@@ -185,7 +185,7 @@ fn write(shared: &Shared, mut writer: Writer) {
             _ => held.len(),
         };
         let written = held.drain(..count).try_for_each(|it| writer.push(it));
-        let is_full = writer.info_mut().requests >= REQUESTS_MAX;
+        let is_full = writer.info_mut().requests >= requests_max;
         if written.is_err() || is_over || is_full {
             let mut state = shared.lock();
             state.has_ended = true;

@@ -112,6 +112,23 @@ fn files_lie_apart_and_keep_their_addresses_through_a_new_name() {
 }
 
 #[test]
+fn a_full_trace_is_complete_while_the_database_goes_on() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("trace");
+    let storage = TracedStorage::up_to(50, OsStorage::new(), &path).expect("create");
+    let db = Db::open_with(Arc::new(storage), directory.path().join("db"), options());
+    let db = db.expect("open");
+    let mut number = 0_u32;
+    while !path.exists() {
+        db.put(&number.to_le_bytes(), &value(number)).expect("put");
+        number += 1;
+    }
+    db.put(b"more", b"").expect("put");
+    assert!(load(&path).expect("a whole trace").info.requests >= 50);
+    db.close().expect("close");
+}
+
+#[test]
 fn a_trace_that_cannot_be_written_stops_no_database() {
     let directory = tempfile::tempdir().expect("a directory");
     let missing = directory.path().join("missing/trace");

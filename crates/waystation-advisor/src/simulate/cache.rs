@@ -8,7 +8,8 @@ use std::collections::HashMap;
 
 use super::chain::Chain;
 use super::model::Machine;
-use super::run::{Outcome, Step, simulate_steps};
+use super::run::Outcome;
+use super::steps::Steps;
 use crate::event::{BLOCK_BYTES, Op, Request, TraceInfo};
 
 /// What a write does.
@@ -123,21 +124,6 @@ impl Lru {
     }
 }
 
-/// Adds a block's step to the last one when it continues it.
-pub(super) fn append(steps: &mut Vec<Step>, begun: usize, step: Step) {
-    if let Some(last) = steps[begun..].last_mut()
-        && last.fast == step.fast
-        && last.op == step.op
-        && last.area == step.area
-        && last.waited_for == step.waited_for
-        && last.offset + last.length == step.offset
-    {
-        last.length += step.length;
-        return;
-    }
-    steps.push(step);
-}
-
 /// Runs the trace with an LRU cache of `bytes` on the fast device.
 pub fn simulate_cache(
     info: &TraceInfo,
@@ -148,25 +134,13 @@ pub fn simulate_cache(
     machine: &Machine,
 ) -> CacheOutcome {
     let mut lru = Lru::new(((bytes / BLOCK_BYTES) as usize).max(1));
-    let mut first = Vec::with_capacity(requests.len() + 1);
-    let mut steps = Vec::new();
+    let mut steps = Steps::new(requests.len());
     let (mut read_hits, mut reads) = (0, 0);
-    for (index, request) in requests.iter().enumerate() {
-        let begun = steps.len();
-        first.push(begun as u32);
-        let step = |fast, op, area, offset, length, waited_for| Step {
-            request: index as u32,
-            fast,
-            op,
-            area,
-            offset,
-            length,
-            waited_for,
-        };
+    for request in requests {
+        steps.begin();
         if !request.moves_data() {
-            let (op, at) = (request.op, request.offset);
-            let fast = mode == CacheMode::WriteBack && op == Op::Flush;
-            steps.push(step(fast, op, request.area, at, 0, true));
+            let fast = mode == CacheMode::WriteBack && request.op == Op::Flush;
+            steps.push((fast, request.op), (request.area, request.offset, 0), true);
             continue;
         }
         let area = request.area;
@@ -184,9 +158,7 @@ pub fn simulate_cache(
                 lru.insert(area, block, dirty)
             };
             let mut push = |fast, op, area, block, waited_for| {
-                let at = block * BLOCK_BYTES;
-                let step = step(fast, op, area, at, BLOCK_BYTES, waited_for);
-                append(&mut steps, begun, step);
+                steps.push_block((fast, op), (area, block), waited_for);
             };
             if let Some((area, block)) = evicted {
                 push(true, Op::Read, area, block, false);
@@ -206,31 +178,11 @@ pub fn simulate_cache(
                 }
             }
         }
-        // Steps of one kind that follow each other block by block are one request to the device.
-        merge(&mut steps, begun);
+        steps.merge();
     }
-    first.push(steps.len() as u32);
-    let outcome = simulate_steps(info, requests, chain, machine, (&first, &mut steps), false);
     CacheOutcome {
-        outcome,
+        outcome: steps.simulate(info, requests, chain, machine),
         read_hits,
         reads,
-    }
-}
-
-/// Joins the steps from `begun` on that touch each other.
-pub(super) fn merge(steps: &mut Vec<Step>, begun: usize) {
-    let mut tail = steps.split_off(begun);
-    tail.sort_by_key(|step| {
-        (
-            step.waited_for,
-            step.fast,
-            step.op as u8,
-            step.area,
-            step.offset,
-        )
-    });
-    for step in tail {
-        append(steps, begun, step);
     }
 }

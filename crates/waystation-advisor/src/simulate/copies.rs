@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use waystation_planner::heat::{HEAT_MAX, HEAT_MIN, Histogram, is_to_be_halved, sum, takes_over};
 
-use super::cache::{CacheOutcome, append, merge};
+use super::cache::CacheOutcome;
 use super::chain::Chain;
 use super::model::Machine;
-use super::run::{Step, simulate_steps};
+use super::steps::Steps;
 use crate::event::{BLOCK_BYTES, Flags, Op, Request, TraceInfo};
 
 /// The threshold is found anew after so many reads for each eighth of the blocks that fit.
@@ -155,22 +155,11 @@ pub fn simulate_copies(
     machine: &Machine,
 ) -> CacheOutcome {
     let mut copies = Copies::new((bytes / BLOCK_BYTES).max(1));
-    let mut first = Vec::with_capacity(requests.len() + 1);
-    let mut steps = Vec::new();
+    let mut steps = Steps::new(requests.len());
     let (mut read_hits, mut reads) = (0, 0);
-    for (index, request) in requests.iter().enumerate() {
-        let begun = steps.len();
-        first.push(begun as u32);
+    for request in requests {
+        steps.begin();
         let (op, area) = (request.op, request.area);
-        let step = |fast, op, offset, length, waited_for| Step {
-            request: index as u32,
-            fast,
-            op,
-            area,
-            offset,
-            length,
-            waited_for,
-        };
         let is_counted = op == Op::Read && request.flags.has(Flags::SYNC) && may_have(area);
         if !is_counted {
             if op != Op::Read {
@@ -181,33 +170,24 @@ pub fn simulate_copies(
             } else {
                 0
             };
-            steps.push(step(false, op, request.offset, u64::from(length), true));
+            let bytes = (area, request.offset, u64::from(length));
+            steps.push((false, op), bytes, true);
             continue;
         }
         for block in request.blocks() {
-            let at = block * BLOCK_BYTES;
-            let (has_copy, gets_copy) = copies.read((area, block), request.issue_ns);
+            let key = (area, block);
+            let (has_copy, gets_copy) = copies.read(key, request.issue_ns);
             reads += 1;
             read_hits += u64::from(has_copy);
-            append(
-                &mut steps,
-                begun,
-                step(has_copy, Op::Read, at, BLOCK_BYTES, true),
-            );
+            steps.push_block((has_copy, Op::Read), key, true);
             if gets_copy {
-                append(
-                    &mut steps,
-                    begun,
-                    step(true, Op::Write, at, BLOCK_BYTES, false),
-                );
+                steps.push_block((true, Op::Write), key, false);
             }
         }
-        merge(&mut steps, begun);
+        steps.merge();
     }
-    first.push(steps.len() as u32);
-    let outcome = simulate_steps(info, requests, chain, machine, (&first, &mut steps), false);
     CacheOutcome {
-        outcome,
+        outcome: steps.simulate(info, requests, chain, machine),
         read_hits,
         reads,
     }

@@ -18,6 +18,7 @@ mod flash;
 pub mod model;
 pub mod placement;
 mod run;
+mod steps;
 #[cfg(test)]
 mod tests;
 

@@ -366,7 +366,7 @@ impl Tier {
     /// Has the fast directory rest if its reads take longer than the slow ones that they spare.
     fn look_whether_slow(&self, planner: &mut Planner) {
         let areas = self.meters.areas();
-        let count: u64 = areas.iter().map(|(_, reads)| reads.fast.count()).sum();
+        let (count, _) = self.meters.counts();
         let seconds: f64 = areas.iter().map(|(_, reads)| reads.fast.seconds()).sum();
         let (before, seconds_before) = planner.fast_before;
         let reads = count - before;

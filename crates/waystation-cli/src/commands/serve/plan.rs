@@ -77,10 +77,19 @@ pub(super) fn of_arguments(args: Serve) -> Result<Plan, Failure> {
     })
 }
 
-/// Refuses names of databases that are no names of directories, or are given twice.
+/// Refuses names of databases that are no names of directories, and names and traces that are given twice.
 fn check_names(databases: &[Database]) -> Result<(), String> {
     let mut names = HashSet::new();
+    let mut traces = HashSet::new();
     for database in databases {
+        if let Some(trace) = &database.io_trace
+            && !traces.insert(trace)
+        {
+            return Err(format!(
+                "two databases have the `io_trace` {}: name a file for each",
+                trace.display()
+            ));
+        }
         let is_name = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
         let is_fit = !database.name.is_empty() && database.name.chars().all(is_name);
         if !is_fit || database.name.starts_with('.') || !names.insert(&database.name) {
