@@ -136,6 +136,11 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// Whether engines were named.
+    pub(crate) fn names_engines(&self) -> bool {
+        !self.engines.is_empty()
+    }
+
     /// The engines asked for, all of them in this build, none twice.
     pub(crate) fn engines(&self) -> Result<Vec<EngineKind>> {
         let mut engines = self.engines.clone();

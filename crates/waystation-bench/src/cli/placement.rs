@@ -1,6 +1,7 @@
 //! `waystation-bench placement` on the command line.
 
 use super::{Common, check_once};
+use crate::engines::EngineKind;
 use crate::error::{Error, Result};
 use crate::tiers::{Policy, RigSettings, SlowDevice, Throttle};
 use crate::workload::{YcsbLoad, YcsbWorkload};
@@ -20,12 +21,12 @@ pub(crate) struct PlacementArgs {
     /// Engines and place.
     #[command(flatten)]
     pub(crate) common: Common,
-    /// What lies on the fast device, separated by commas; RocksDB knows no own and no cache
+    /// What lies on the fast device, separated by commas; RocksDB knows none, journal and levels
     #[arg(
         long,
         value_enum,
         value_delimiter = ',',
-        default_value = "none,own,journal,tables,cache"
+        default_value = "none,own,durable,journal,tables,levels,cache"
     )]
     policies: Vec<Policy>,
     /// Parts of the data that may lie on the fast device, separated by commas
@@ -65,6 +66,20 @@ pub(crate) struct PlacementArgs {
 }
 
 impl PlacementArgs {
+    /// The engines: the ones named, or all that use two devices.
+    pub(crate) fn engines(&self) -> Result<Vec<EngineKind>> {
+        let mut engines = self.common.engines()?;
+        if !self.common.names_engines() {
+            engines.retain(|engine| engine.knows_tiers());
+        }
+        match engines.iter().find(|engine| !engine.knows_tiers()) {
+            Some(engine) => Err(Error::Refused(format!(
+                "--engines: {engine} knows one directory alone; name waystation or rocksdb"
+            ))),
+            None => Ok(engines),
+        }
+    }
+
     /// What lies on the fast device.
     pub(crate) fn policies(&self) -> Result<&[Policy]> {
         check_once("--policies", &self.policies)?;

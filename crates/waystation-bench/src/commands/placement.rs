@@ -26,7 +26,7 @@ type Combination = (EngineKind, Policy, f64);
 
 /// Runs it and prints the rows.
 pub(crate) fn placement(args: &PlacementArgs) -> Result<()> {
-    let engines = args.common.engines()?;
+    let engines = args.engines()?;
     let combinations = combinations(&engines, args.policies()?, args.shares()?);
     let workloads = args.workloads()?;
     let machine = Machine::here(&Place::new(&args.common.data_dir)?);
@@ -118,7 +118,7 @@ fn combinations(engines: &[EngineKind], policies: &[Policy], shares: &[f64]) -> 
         for policy in policies {
             match policy {
                 Policy::None => all.push((*engine, *policy, 0.0)),
-                Policy::Own | Policy::Durable | Policy::Cache if !is_ours => {}
+                Policy::Own | Policy::Durable | Policy::Tables | Policy::Cache if !is_ours => {}
                 _ => all.extend(shares.iter().map(|share| (*engine, *policy, *share))),
             }
         }

@@ -71,6 +71,12 @@ pub(crate) enum EngineKind {
 }
 
 impl EngineKind {
+    /// Whether it can use a slow and a fast device.
+    pub(crate) fn knows_tiers(self) -> bool {
+        let others = [Self::LevelDb, Self::LevelDbTuned, Self::Fjall];
+        !others.contains(&self)
+    }
+
     /// Its name on the command line and in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {

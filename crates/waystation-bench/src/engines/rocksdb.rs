@@ -60,7 +60,7 @@ fn use_tiers(options: &mut Options, settings: &OpenSettings, tiers: &TierSetting
     options.set_block_based_table_factory(&tables);
     match tiers.policy {
         Policy::Journal => options.set_wal_dir(&tiers.directory),
-        Policy::Tables => {
+        Policy::Levels => {
             let path = |path, bytes| failed("name a path", DBPath::new(path, bytes));
             let paths = [
                 path(&tiers.directory, tiers.capacity_bytes)?,
@@ -68,7 +68,7 @@ fn use_tiers(options: &mut Options, settings: &OpenSettings, tiers: &TierSetting
             ];
             options.set_db_paths(&paths);
         }
-        Policy::None | Policy::Own | Policy::Durable | Policy::Cache => {}
+        Policy::None | Policy::Own | Policy::Durable | Policy::Tables | Policy::Cache => {}
     }
     Ok(())
 }

@@ -241,7 +241,7 @@ fn use_tiers(
             return Ok(Arc::new(failed("make a cache", cache)?));
         }
         Policy::Journal => TIER_SEGMENT_BYTES,
-        Policy::Tables => TIER_TABLE_BYTES,
+        Policy::Tables | Policy::Levels => TIER_TABLE_BYTES,
     };
     let directories = (&*settings.directory, &**fast);
     let sizes = (capacity, file_bytes as u64);

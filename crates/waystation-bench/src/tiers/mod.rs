@@ -38,8 +38,10 @@ pub(crate) enum Policy {
     Durable,
     /// The log, while it fits (RocksDB: `wal_dir`)
     Journal,
-    /// Tables as they are made, while they fit (RocksDB: `db_paths`, the newest levels)
+    /// Tables as they are made, while they fit
     Tables,
+    /// The newest tables, the oldest ones giving way (RocksDB: `db_paths`, the upper levels)
+    Levels,
     /// Every block that was read, the least recently used one going first
     Cache,
 }
@@ -53,6 +55,7 @@ impl Policy {
             Self::Durable => "durable",
             Self::Journal => "journal",
             Self::Tables => "tables",
+            Self::Levels => "levels",
             Self::Cache => "cache",
         }
     }
