@@ -53,12 +53,7 @@ impl Db {
             compression,
             // All of it goes to tables.
             devices: None,
-            ..self.core.options.clone()
-        };
-        let options = Options {
-            create_if_missing: true,
-            error_if_exists: true,
-            ..options
+            ..self.options_of_copy()
         };
         let fresh = Self::open_with(Arc::clone(storage), target, options)?;
         let all = |_: &DbIterator| Ok(true);
@@ -77,16 +72,22 @@ impl Db {
         })
     }
 
+    /// The settings of a new database that gets the entries of this one. The fast directory is this one's.
+    fn options_of_copy(&self) -> Options {
+        Options {
+            create_if_missing: true,
+            error_if_exists: true,
+            fast: None,
+            ..self.core.options.clone()
+        }
+    }
+
     /// Writes a copy, as the database is now, to the new directory `target`, with the same settings. If keys of devices
     /// expire, the copy is older than its extractor: they are written first.
     pub(super) fn copy_with_devices(&self, target: &Path) -> Result<()> {
         let storage = &self.core.storage;
         let unfinished = Unfinished::begin(&**storage, target)?;
-        let options = Options {
-            create_if_missing: true,
-            error_if_exists: true,
-            ..self.core.options.clone()
-        };
+        let options = self.options_of_copy();
         let extractor = options.devices.as_ref().map(|devices| devices.extractor);
         let is_of_device = |key: &[u8]| extractor.is_some_and(|it| it.prefix(key).is_some());
         let expires = |at: &DbIterator| Ok(is_of_device(at.key()) && at.expiry()?.is_some());

@@ -270,6 +270,8 @@ impl Job<'_> {
             create_if_missing: true,
             error_if_exists: true,
             devices,
+            // It may hold files of the damaged one.
+            fast: None,
             ..self.options.clone()
         };
         let target = Db::open_with(Arc::clone(self.storage), self.work, options)?;
