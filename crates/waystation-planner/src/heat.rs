@@ -68,6 +68,11 @@ impl Histogram {
         self.blocks.iter().sum()
     }
 
+    /// The reads since the heat was halved.
+    pub fn reads(&self) -> u64 {
+        self.reads.iter().sum()
+    }
+
     /// The heat up to which there are `count` blocks: the coldest ones have it at most.
     pub fn coldest(&self, count: u64) -> u8 {
         let mut taken = 0;
@@ -104,7 +109,7 @@ impl Histogram {
     /// The share of all reads that go to the hottest `capacity` blocks, from 0 to 1: those that were hottest before. 0 until
     /// the heat was halved once.
     pub fn share(&self, capacity: u64) -> f64 {
-        let all: u64 = self.reads.iter().sum();
+        let all = self.reads();
         if all == 0 {
             return 0.0;
         }

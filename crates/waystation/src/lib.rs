@@ -75,6 +75,6 @@ pub use options::{
 };
 pub use placement::{
     AreaPlacement, FastTier, LogPlacement, PlacementDecision, PlacementDivision,
-    PlacementPrediction, PlacementStats,
+    PlacementPrediction, PlacementStats, TablePlacement,
 };
 pub use waystation_format::order::{Comparator, Order};

@@ -154,7 +154,7 @@ pub unsafe extern "C" fn waystation_options_set_fast_directory(
     }
 }
 
-/// Says whether that directory survives what the main one survives: segments of the log may lie there alone then.
+/// Says whether that directory survives what the main one survives: segments of the log and tables may lie there alone then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn waystation_options_set_fast_durable(
     options: *mut leveldb_options_t,

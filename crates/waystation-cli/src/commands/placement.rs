@@ -62,6 +62,14 @@ fn print(output: &mut Output, stats: &PlacementStats) -> Result<(), Failure> {
     if let Some(log) = &stats.log {
         print_log(output, log)?;
     }
+    if let Some(tables) = &stats.tables {
+        output.line(format_args!(
+            "tables          {} lie there alone, {}; {} were moved to the main directory",
+            count_text(tables.tables),
+            bytes_text(tables.table_bytes),
+            count_text(tables.moved)
+        ))?;
+    }
     output.line(format_args!(
         "\n{:<14}{:>16}{:>24}",
         "capacity", "fast reads", "seconds/1000 reads"

@@ -397,13 +397,29 @@ fn of_storage(database: (&str, &str), stats: &Stats, out: &mut Exposition) {
 
 /// The fast directory; all is zero without one.
 fn of_fast(database: (&str, &str), placement: Option<&PlacementStats>, out: &mut Exposition) {
-    let placed = (
-        "waystation_fast_placed_bytes",
-        Kind::Gauge,
-        "Copies in the fast directory.",
-    );
-    let bytes = placement.map_or(0, |it| it.placed_bytes);
-    out.add(placed, &[database], bytes as f64);
+    let placed = [
+        ("copies", placement.map_or(0, |it| it.placed_bytes)),
+        (
+            "log",
+            placement
+                .and_then(|it| it.log)
+                .map_or(0, |it| it.segment_bytes),
+        ),
+        (
+            "tables",
+            placement
+                .and_then(|it| it.tables)
+                .map_or(0, |it| it.table_bytes),
+        ),
+    ];
+    for (part, bytes) in placed {
+        let figure = (
+            "waystation_fast_placed_bytes",
+            Kind::Gauge,
+            "What lies in the fast directory: copies of blocks, segments of the log, tables.",
+        );
+        out.add(figure, &[database, ("part", part)], bytes as f64);
+    }
     let areas = placement.map_or(&[][..], |it| &it.areas);
     let sum = |of: fn(&AreaPlacement) -> f64| areas.iter().map(of).sum::<f64>();
     let figures = [

@@ -22,8 +22,8 @@
 use super::reserve_file;
 use super::throttle::FULL_MEMTABLES_MAX;
 use crate::directory::{
-    DRAFT_NAME, INDEX_SNAPSHOT_DRAFT, INDEX_SNAPSHOT_NAME, RESERVE_NAME, RING_NAME, is_own,
-    segment_number, spill_number,
+    DRAFT_NAME, INDEX_SNAPSHOT_DRAFT, INDEX_SNAPSHOT_NAME, RESERVE_NAME, RING_NAME, TABLE_DRAFT,
+    is_own, segment_number, spill_number,
 };
 use crate::error::{Error, Result};
 use crate::storage::{Capped, DiskUse, Growth, Margins, Storage, laid_out};
@@ -164,7 +164,7 @@ fn growth_of(name: &str) -> Growth {
         RING_NAME => return Growth::Vital,
         RESERVE_NAME => return Growth::Reserve,
         DRAFT_NAME => return Growth::Fresh,
-        INDEX_SNAPSHOT_NAME | INDEX_SNAPSHOT_DRAFT => return Growth::Spare,
+        INDEX_SNAPSHOT_NAME | INDEX_SNAPSHOT_DRAFT | TABLE_DRAFT => return Growth::Spare,
         _ => {}
     }
     if segment_number(name).is_some() {

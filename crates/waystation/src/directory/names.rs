@@ -36,7 +36,9 @@ pub(crate) const GRAVES_DRAFT: &str = "GRAVES.new";
 pub(crate) const PLACEMENT_NAME: &str = "PLACEMENT";
 /// The next [`PLACEMENT_NAME`].
 pub(crate) const PLACEMENT_DRAFT: &str = "PLACEMENT.new";
-/// The fast directory that holds segments of the log.
+/// A table that is being moved from the fast directory.
+pub(crate) const TABLE_DRAFT: &str = "TABLE.new";
+/// The fast directory that holds segments of the log and tables.
 pub(crate) const FAST_NAME: &str = "FAST";
 /// The next [`FAST_NAME`].
 pub(crate) const FAST_DRAFT: &str = "FAST.new";
@@ -54,7 +56,7 @@ const SEGMENT_SUFFIX: &str = ".seg";
 const SPILL_SUFFIX: &str = ".vault";
 
 /// The names under which files are written that are not in force yet. A leftover is never looked into.
-pub(crate) const DRAFTS: [&str; 9] = [
+pub(crate) const DRAFTS: [&str; 10] = [
     JOURNAL_DRAFT,
     RING_DRAFT,
     DRAFT_NAME,
@@ -64,6 +66,7 @@ pub(crate) const DRAFTS: [&str; 9] = [
     GRAVES_DRAFT,
     PLACEMENT_DRAFT,
     FAST_DRAFT,
+    TABLE_DRAFT,
 ];
 
 /// The name of the log's segment `number`.

@@ -50,6 +50,8 @@ pub(super) struct Blocks {
     placed: AtomicU64,
     /// The file was removed: nothing gets a place any more. Written under the lock of the slabs.
     is_gone: AtomicBool,
+    /// All of the file lies in the fast directory: its blocks need no places.
+    is_whole: AtomicBool,
 }
 
 impl Blocks {
@@ -62,6 +64,7 @@ impl Blocks {
             chunks: (0..count).map(|_| OnceLock::new()).collect(),
             placed: AtomicU64::new(0),
             is_gone: AtomicBool::new(false),
+            is_whole: AtomicBool::new(false),
         }
     }
 
@@ -156,6 +159,14 @@ impl Blocks {
 
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone.load(SeqCst)
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole.load(Relaxed)
+    }
+
+    pub(super) fn set_whole(&self, is_whole: bool) {
+        self.is_whole.store(is_whole, Relaxed);
     }
 
     pub(super) fn set_gone(&self) {

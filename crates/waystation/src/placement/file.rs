@@ -24,6 +24,12 @@ impl File for TieredFile {
         };
         let started = tier.storage.now();
         let elapsed = || tier.storage.now().saturating_sub(started);
+        if blocks.is_whole() {
+            let read = self.main.read_at(buffer, offset)?;
+            tier.meters.of(blocks.area).fast.note(elapsed());
+            tier.warm(blocks, index);
+            return Ok(read);
+        }
         if tier.read((blocks, index), buffer, offset) {
             tier.meters.of(blocks.area).fast.note(elapsed());
             tier.warm(blocks, index);

@@ -1,14 +1,15 @@
-//! Which two directories belong together, where segments of the log lie in the fast one.
+//! Which two directories belong together, where segments of the log and tables lie in the fast one.
 //!
 //! ```text
 //!   main directory                       fast directory
 //!   FAST: id, path of the fast one       log/OWNER: id, path of the main one
 //!   journal-0000000007.seg               log/journal-0000000008.seg
+//!   000009.ldb                           tables/000010.ldb
 //! ```
 //!
-//! Both files name the same random id. `OWNER` is durable before `FAST`, and `FAST` before the first segment; they go in the
-//! reverse order. So a segment in the fast directory is never without a `FAST` that leads to it, and `FAST` never leads to
-//! the segments of another database.
+//! Both files name the same random id. `OWNER` is durable before `FAST`, and `FAST` before the first file; they go in the
+//! reverse order. So a file in the fast directory is never without a `FAST` that leads to it, and `FAST` never leads to
+//! the files of another database.
 
 use super::text;
 use crate::directory::{FAST_DRAFT, FAST_NAME, LOCK_NAME, segment_number};
@@ -16,9 +17,12 @@ use crate::error::{Error, Result};
 use crate::storage::{DirectoryLock, Entry, Storage};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use waystation_format::filename::{self, FileKind};
 
 /// Segments lie in this directory within the fast one.
 const LOG_DIR: &str = "log";
+/// Tables lie in this one.
+const TABLES_DIR: &str = "tables";
 const OWNER_NAME: &str = "OWNER";
 const OWNER_DRAFT: &str = "OWNER.new";
 
@@ -32,7 +36,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// What the database in `dir` says of its fast directory. `None`: no segment of its log lies in one.
+    /// What the database in `dir` says of its fast directory. `None`: no file of it lies in one.
     pub(super) fn read(storage: &dyn Storage, dir: &Path) -> Result<Option<Self>> {
         text::read(storage, &dir.join(FAST_NAME))
     }
@@ -47,10 +51,21 @@ impl Link {
         self.directory.join(LOG_DIR)
     }
 
-    /// Makes the fast directory `fast` part of the database in `dir`. Its segments are locked from the return on.
+    /// Where the tables lie.
+    pub(super) fn tables_dir(&self) -> PathBuf {
+        self.directory.join(TABLES_DIR)
+    }
+
+    /// Whether no file of the database lies in the fast directory.
+    pub(super) fn is_empty(&self, storage: &dyn Storage) -> Result<bool> {
+        let segments = segments(storage, &self.log_dir())?;
+        Ok(segments.is_empty() && tables(storage, &self.tables_dir())?.is_empty())
+    }
+
+    /// Makes the fast directory `fast` part of the database in `dir`. It is locked from the return on.
     ///
     /// # Errors
-    /// [`Error::Locked`] and [`Error::Incompatible`] if another database has segments there; [`Error::Io`].
+    /// [`Error::Locked`] and [`Error::Incompatible`] if another database has files there; [`Error::Io`].
     pub(super) fn begin(
         storage: &dyn Storage,
         dir: &Path,
@@ -64,7 +79,7 @@ impl Link {
         let log_dir = link.log_dir();
         storage.create_dir(&log_dir)?;
         let lock = storage.lock(&log_dir.join(LOCK_NAME))?;
-        if !segments(storage, &log_dir)?.is_empty() {
+        if !link.is_empty(storage)? {
             let owner: Option<Self> = text::read(storage, &log_dir.join(OWNER_NAME))
                 .ok()
                 .flatten();
@@ -75,8 +90,10 @@ impl Link {
             return Err(Error::Incompatible {
                 path: fast.to_owned(),
                 reason: format!(
-                    "segments of {other} lie in it; name another fast directory, or remove {} if that database is gone",
-                    log_dir.display()
+                    "segments or tables of {other} lie in it; name another fast directory, or remove {} and {} if that \
+                     database is gone",
+                    log_dir.display(),
+                    link.tables_dir().display()
                 ),
             });
         }
@@ -89,7 +106,7 @@ impl Link {
         Ok((link, lock))
     }
 
-    /// The same link to the fast directory `moved`, if the segments lie there now. `FAST` says so from the return on.
+    /// The same link to the fast directory `moved`, if the files lie there now. `FAST` says so from the return on.
     pub(super) fn moved_to(
         &self,
         storage: &dyn Storage,
@@ -112,7 +129,7 @@ impl Link {
         let refuse = |reason: &str| Error::Incompatible {
             path: self.directory.clone(),
             reason: format!(
-                "{reason}, and a part of the database's log lies in its fast directory; mount the device, or name the \
+                "{reason}, and a part of the database lies in its fast directory; mount the device, or name the \
                  directory that has it now as the fast one. A repair saves what the main directory holds",
             ),
         };
@@ -124,7 +141,7 @@ impl Link {
         }
     }
 
-    /// Separates the directories again: no segment lies in the fast one.
+    /// Separates the directories again: no file lies in the fast one.
     pub(super) fn end(&self, storage: &dyn Storage, dir: &Path) -> Result<()> {
         storage.remove(&dir.join(FAST_NAME))?;
         storage.sync_dir(dir)?;
@@ -144,7 +161,22 @@ pub(super) fn segments(storage: &dyn Storage, log_dir: &Path) -> Result<Vec<Entr
     Ok(entries)
 }
 
-/// Takes the lock of the segments in `link`'s directory.
-pub(super) fn lock_segments(storage: &dyn Storage, link: &Link) -> Result<Box<dyn DirectoryLock>> {
+/// The tables in `tables_dir`, which may not be there.
+pub(super) fn tables(storage: &dyn Storage, tables_dir: &Path) -> Result<Vec<Entry>> {
+    let mut entries = match storage.list(tables_dir) {
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        listed => listed?,
+    };
+    entries.retain(|entry| is_table(&entry.name));
+    Ok(entries)
+}
+
+/// Whether `name` is that of a table.
+pub(super) fn is_table(name: &str) -> bool {
+    matches!(filename::parse(name), Some(FileKind::Table(_)))
+}
+
+/// Takes the lock of the files in `link`'s directory.
+pub(super) fn lock_files(storage: &dyn Storage, link: &Link) -> Result<Box<dyn DirectoryLock>> {
     storage.lock(&link.log_dir().join(LOCK_NAME))
 }

@@ -149,6 +149,14 @@ impl LogShare {
         }
     }
 
+    /// What tables leave to the log: room for all its segments and the next one, as far as they may lie there.
+    pub(super) fn claimed_bytes(&self) -> u64 {
+        let segments = lock(&self.segments);
+        let (all, next) = segments.lengths();
+        let placed = segments.placed().0;
+        all.saturating_add(next).min(self.quota()).max(placed)
+    }
+
     /// The bytes that the log may take.
     pub(super) fn quota(&self) -> u64 {
         self.quota.load(Relaxed)

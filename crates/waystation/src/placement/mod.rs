@@ -1,5 +1,5 @@
 //! Placement: which parts of the database's files lie in a small, fast directory: copies of blocks, and, if the directory is
-//! durable, segments of the log.
+//! durable, segments of the log and new tables.
 //!
 //! ```text
 //!                      read                                 a read that was slow
@@ -20,7 +20,8 @@
 //! decided by [`waystation_planner`], which the placement tool uses, too.
 //!
 //! Segments of the log are written and hardly read, so copies spare them nothing. A durable directory may hold new ones alone
-//! ([`spread`]). Log and copies share the capacity by what either gains ([`log_share`]).
+//! ([`spread`]). Log and copies share the capacity by what either gains ([`log_share`]). New tables lie there in the room that
+//! both have left, and make room for both ([`moves`]).
 //!
 //! Invariants:
 //! - a block from the fast tier is handed out only if its checksum holds, and if it still had the same place after the read:
@@ -32,7 +33,8 @@
 //! - [`blocks`]: heat and place of each block of a file; [`slabs`]: the places, and their bytes
 //! - [`tier`]: what all share; [`round`]: what happens in the background; [`health`]: when the fast directory fails or is slow
 //! - [`meters`]: how long reads take; [`report`]: what users see
-//! - [`spread`] and [`spread_file`]: a log in two directories; [`link`]: which two belong together; [`text`]: small files
+//! - [`spread`]: files in two directories; [`spread_file`], [`placed_table`]: a segment and a table there; [`table_share`]: which
+//!   tables; [`link`]: which two directories belong together; [`text`]: small files
 
 mod blocks;
 mod file;
@@ -40,16 +42,25 @@ mod health;
 mod link;
 mod log_share;
 mod meters;
+mod moves;
 mod options;
+mod placed_table;
 mod report;
 mod round;
 mod slabs;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod slow_main_tests;
 mod spread;
 mod spread_file;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod spread_tests;
 mod storage;
+mod table_share;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod table_tests;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
@@ -59,6 +70,7 @@ mod tier;
 pub use options::FastTier;
 pub use report::{
     AreaPlacement, LogPlacement, PlacementDecision, PlacementPrediction, PlacementStats,
+    TablePlacement,
 };
 pub(crate) use spread::Spread;
 pub(crate) use storage::Tiered;

@@ -31,9 +31,9 @@ pub struct FastTier {
     pub directory: PathBuf,
     /// The most bytes that the database takes there; at least 1 MiB.
     pub capacity_bytes: u64,
-    /// Whether the directory survives what the main one survives. Then new segments of the log may lie there alone, where that
-    /// gains more than copies do: the database cannot be opened without them. Default: no; then nothing is lost with the
-    /// directory.
+    /// Whether the directory survives what the main one survives. Then new segments of the log and new tables may lie there
+    /// alone, where that gains more than copies do: the database cannot be opened without them. Default: no; then nothing is
+    /// lost with the directory.
     pub durable: bool,
 }
 

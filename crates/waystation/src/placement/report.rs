@@ -3,6 +3,7 @@
 
 use super::log_share::LogShare;
 use super::meters::AreaReads;
+use super::table_share::TableShare;
 use super::text;
 use super::tier::Tier;
 use crate::directory::{PLACEMENT_DRAFT, PLACEMENT_NAME};
@@ -33,6 +34,9 @@ pub struct PlacementStats {
     /// The log's share of it; `None` if segments of the log may not lie there.
     #[serde(default)]
     pub log: Option<LogPlacement>,
+    /// The tables there; `None` if tables may not lie there alone.
+    #[serde(default)]
+    pub tables: Option<TablePlacement>,
     /// Blocks get a place from this heat on: about so many slow reads since the heat was halved.
     pub threshold: u8,
     /// Copies that were not what was written; the main directory was read.
@@ -64,6 +68,17 @@ pub struct LogPlacement {
     pub main_seconds_per_mib: f64,
     /// What the segments there have spared (seconds).
     pub saved_seconds: f64,
+}
+
+/// The tables that lie in a fast directory which is [`durable`](super::FastTier::durable), and nowhere else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TablePlacement {
+    /// The tables that lie there.
+    pub tables: u64,
+    /// Their bytes.
+    pub table_bytes: u64,
+    /// Tables that were moved to the main directory since the database was opened.
+    pub moved: u64,
 }
 
 /// The part of an area, and how its reads went.
@@ -142,11 +157,12 @@ impl Tier {
         PlacementStats {
             directory: self.options.directory.clone(),
             capacity_bytes,
-            usable_bytes: self.slabs.limit_bytes(),
+            usable_bytes: self.slabs.usable_bytes(),
             placed_blocks,
             placed_bytes,
             failure: self.health.reason(),
             log: self.log_share().map(LogShare::stats),
+            tables: self.tables().map(TableShare::stats),
             threshold: self.threshold.load(Relaxed),
             damaged: self.damaged.load(Relaxed),
             areas: self.area_stats(),

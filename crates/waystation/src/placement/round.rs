@@ -54,6 +54,10 @@ pub(super) struct Planner {
     refused: HashMap<usize, u8>,
     pub(super) histogram: Histogram,
     pub(super) decisions: VecDeque<PlacementDecision>,
+    /// A table in whose room copies would gain more.
+    pub(super) cold_table: Option<String>,
+    /// When a table was moved.
+    pub(super) moved_at: Option<Duration>,
     /// Reads of the fast directory, and how long they took, up to the last round.
     fast_before: (u64, f64),
     /// When the fast directory had no room.
@@ -74,6 +78,8 @@ impl Planner {
             refused: HashMap::new(),
             histogram: Histogram::default(),
             decisions: VecDeque::new(),
+            cold_table: None,
+            moved_at: None,
             fast_before: (0, 0.0),
             refused_at: None,
             reported_at: None,
@@ -156,13 +162,20 @@ impl Tier {
             self.plan(&mut planner, now);
         }
         self.divide(&mut planner, now);
+        let (moving, next_move) = self.next_move(&mut planner, now);
         let pause = |at: Duration| now.saturating_sub(at) >= REPORT_PAUSE;
-        if planner.reported_at.is_none_or(pause) {
+        let is_report_due = planner.reported_at.is_none_or(pause);
+        if is_report_due {
             planner.reported_at = Some(now);
-            drop(planner);
+        }
+        drop(planner);
+        if let Some(name) = moving {
+            self.move_table(&name);
+        }
+        if is_report_due {
             self.write_report();
         }
-        None
+        next_move
     }
 
     /// Gives the database's copies up: it is closed.
@@ -224,10 +237,15 @@ impl Tier {
 
     /// Looks how hot everything is, and decides what gets a place from now on.
     fn plan(&self, planner: &mut Planner, now: Duration) {
+        if planner.warmed == 0 {
+            planner.cooled_at = now;
+        }
         planner.warmed += self.warmed.swap(0, Relaxed);
         let files = self.files();
         let sizes = self.slabs.sizes();
         let mut histogram = Histogram::default();
+        // Without tables that lie there whole.
+        let mut others = Histogram::default();
         let mut placed: HashMap<usize, Histogram> = HashMap::new();
         let mut looked = 0;
         for blocks in &files {
@@ -235,6 +253,9 @@ impl Tier {
                 looked += 1;
                 let (before, recent) = blocks.heats(index);
                 histogram.add(before, recent);
+                if !blocks.is_whole() {
+                    others.add(before, recent);
+                }
                 if let Some(size) = size_of_place(blocks, index, &sizes) {
                     placed.entry(size).or_default().add(before, recent);
                 }
@@ -247,16 +268,20 @@ impl Tier {
         let threshold = if self.slabs.has_free() {
             FREE_THRESHOLD
         } else {
-            histogram.threshold(capacity)
+            others.threshold(capacity)
         };
         self.threshold.store(threshold, Relaxed);
         planner.note(histogram);
+        if !planner.refused.is_empty() {
+            self.look_for_cold_table(planner, &others);
+        }
         self.convert_one(planner);
         self.note_decision(planner, now, threshold);
         self.meters.look();
         self.look_whether_slow(planner);
         let since = now.saturating_sub(planner.cooled_at);
-        if is_to_be_halved(since, planner.warmed, capacity) {
+        let all = self.capacity_blocks(self.slabs.limit_bytes() + self.table_bytes());
+        if is_to_be_halved(since, planner.warmed, all) {
             for blocks in &files {
                 blocks.cool();
             }
@@ -315,7 +340,7 @@ impl Tier {
 
     /// Remembers the present state as a decision.
     fn decide(&self, planner: &mut Planner, now: Duration, division: Option<Division>) {
-        let capacity = self.capacity_blocks(self.slabs.limit_bytes());
+        let capacity = self.capacity_blocks(self.slabs.limit_bytes() + self.table_bytes());
         if planner.decisions.len() == DECISIONS_MAX {
             planner.decisions.pop_front();
         }
@@ -345,22 +370,21 @@ impl Tier {
         let Some(division) = share.weigh(now, &copies) else {
             return;
         };
-        self.slabs.reserve(share.reserved_bytes());
+        self.reserve_others();
         self.decide(planner, now, Some(division));
         // Segments that the log keeps for use again may give way.
         self.wake();
     }
 
-    /// The share of reads that so many bytes of copies would serve. Until the heat was halved once, a byte is taken to serve as
-    /// much as the bytes of the present copies do.
+    /// The share of reads that so many bytes of copies and tables would serve: as much as the bytes of the present ones do, or
+    /// more if the heat tells so, which has to be halved once for that.
     fn expected_share(&self, histogram: &Histogram, bytes: u64) -> f64 {
-        if histogram.is_halved() {
-            return histogram.share(self.capacity_blocks(bytes));
-        }
+        let by_heat = histogram.share(self.capacity_blocks(bytes));
         let (fast, slow) = self.meters.counts();
-        let (_, placed_bytes) = self.slabs.placed();
+        let placed_bytes = self.slabs.placed().1 + self.table_bytes();
         let served = precise(fast) / precise((fast + slow).max(1));
-        (served * precise(bytes) / precise(placed_bytes.max(1))).min(1.0)
+        let by_place = served * precise(bytes) / precise(placed_bytes.max(1));
+        by_place.min(1.0).max(by_heat)
     }
 
     /// Has the fast directory rest if its reads take longer than the slow ones that they spare.

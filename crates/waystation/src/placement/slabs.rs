@@ -274,6 +274,14 @@ impl Slabs {
         self.limit(&lock(&self.state)) as u64 * SLAB_BYTES as u64
     }
 
+    /// What of the capacity the device has room for, with what something else has of it.
+    pub(super) fn usable_bytes(&self) -> u64 {
+        let room = lock(&self.state).room as u64;
+        let others = self.reserved_bytes.load(SeqCst);
+        let bytes = room.saturating_mul(SLAB_BYTES as u64);
+        bytes.saturating_add(others).min(self.capacity_bytes)
+    }
+
     /// How many blocks have a place, and the bytes of these places.
     pub(super) fn placed(&self) -> (u64, u64) {
         let state = lock(&self.state);

@@ -1,18 +1,24 @@
-//! The storage of a database whose log lies in two directories: segments are in the main one, or in the fast one.
+//! The storage of a database whose files lie in two directories: segments of the log and tables are in the main one, or in the
+//! fast one.
 //!
-//! To the rooms above there is one directory. A segment keeps the name that it would have in the main directory; where it
-//! lies is found out when it is opened. Everything but segments lies in the main directory.
+//! To the rooms above there is one directory. A file keeps the name that it would have in the main directory; where it
+//! lies is found out when it is opened. Everything but segments and tables lies in the main directory.
 //!
 //! Invariants:
 //! - a segment lies in one of the directories only: its place is chosen when its length is reserved, before it has any byte,
-//!   and it stays there. A file that a failing fast directory could not remove has no content; the one of that name in the main
-//!   directory counts, and the next owner removes the other;
+//!   and it stays there. A file that a failing fast directory could not remove has no content;
+//! - a table that the MANIFEST lists is whole in one of the directories at least. It may be moved to the main one
+//!   ([`moves`](super::moves));
+//! - of two files of one name the one in the main directory counts, and the next owner removes the other;
 //! - the names in both directories are durable after `sync_dir` of the main one;
-//! - a listing has the segments of both, or fails: a fast directory that is missing never looks like a shorter log.
+//! - a listing has the files of both, or fails: a fast directory that is missing never looks like a shorter log.
 
-use super::link::{Link, lock_segments, segments};
+use super::link::{Link, is_table, lock_files, segments, tables};
+use super::moves::copy_to_main;
 use super::options::FastTier;
+use super::placed_table::PlacedTable;
 use super::spread_file::SpreadFile;
+use super::table_share::TableShare;
 use super::tier::Tier;
 use crate::directory::segment_number;
 use crate::error::{Error, Result};
@@ -20,8 +26,8 @@ use crate::storage::forward::forward;
 use crate::storage::{
     Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, Storage, Transfer,
 };
-use crate::sync::Arc;
-use crate::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use crate::sync::{Arc, Mutex, lock};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,34 +37,37 @@ pub(crate) struct Spread {
     main: Arc<dyn Storage>,
     /// The database's directory.
     dir: PathBuf,
-    fast: Arc<FastLog>,
+    fast: Arc<FastFiles>,
 }
 
 /// What the owner of a database has.
 pub(crate) struct Owned {
     /// The storage of all its files.
     pub(crate) storage: Arc<dyn Storage>,
-    /// The lock of the segments in a fast directory.
+    /// The lock of the files in a fast directory.
     pub(crate) lock: Option<Box<dyn DirectoryLock>>,
 }
 
-/// The part of the log in the fast directory.
-pub(super) struct FastLog {
+/// The files in the fast directory.
+pub(super) struct FastFiles {
     pub(super) storage: Arc<dyn Storage>,
-    /// Where segments lie.
-    dir: PathBuf,
-    /// Names there have changed since they were made durable.
-    is_dirty: AtomicBool,
-    /// Gives new segments their places. `None`: they go to the main directory.
+    /// Where segments lie, and where tables lie.
+    log_dir: PathBuf,
+    tables_dir: PathBuf,
+    /// How often names there have changed.
+    changes: AtomicU64,
+    /// So many of these changes are durable.
+    synced: Mutex<u64>,
+    /// Gives new files their places. `None`: they go to the main directory.
     tier: Option<Arc<Tier>>,
 }
 
 impl Spread {
-    /// The storage of the database in `dir`, for its owner. New segments may go to the fast directory of `options`, if
-    /// that is durable.
+    /// The storage of the database in `dir`, for its owner. New segments and tables may go to the fast directory of `options`,
+    /// if that is durable. If not, tables there are moved to the main directory.
     ///
     /// # Errors
-    /// [`Error::Incompatible`] if segments lie in a fast directory that is not there; [`Error::Locked`].
+    /// [`Error::Incompatible`] if files lie in a fast directory that is not there; [`Error::Locked`].
     pub(crate) fn own(
         main: &Arc<dyn Storage>,
         dir: &Path,
@@ -72,16 +81,14 @@ impl Spread {
                 lock: None,
             });
         };
-        remove_doubles(&**main, dir, &link.log_dir())?;
+        main.create_dir(&link.tables_dir())?;
+        remove_doubles(&**main, dir, &link)?;
         let is_chosen = fast.is_some_and(|it| it.directory == link.directory());
         let tier = tier.filter(|_| is_chosen);
         if let Some(tier) = tier {
-            let mut present = HashMap::new();
-            for (dir, is_fast) in [(dir, false), (&link.log_dir(), true)] {
-                let found = segments(&**main, dir)?.into_iter();
-                present.extend(found.map(|it| (it.name, (it.bytes, is_fast))));
-            }
-            tier.share_with_log(present);
+            share(&**main, dir, &link, tier)?;
+        } else {
+            bring_back(&**main, dir, &link.tables_dir())?;
         }
         Ok(Owned {
             storage: Self::over(main, dir, &link, tier.cloned()),
@@ -107,11 +114,13 @@ impl Spread {
         link: &Link,
         tier: Option<Arc<Tier>>,
     ) -> Arc<dyn Storage> {
-        let fast = FastLog {
+        let fast = FastFiles {
             storage: Arc::clone(main),
-            dir: link.log_dir(),
-            // The last owner may have had no time for it.
-            is_dirty: AtomicBool::new(true),
+            log_dir: link.log_dir(),
+            tables_dir: link.tables_dir(),
+            // The last owner may have had no time to make its own durable.
+            changes: AtomicU64::new(1),
+            synced: Mutex::new(0),
             tier,
         };
         Arc::new(Self {
@@ -132,22 +141,74 @@ impl Spread {
         match link.filter(|link| link.check(&**main).is_ok()) {
             None => destroy(&**main),
             Some(link) => {
-                let _lock = lock_segments(&**main, &link)?;
+                let _lock = lock_files(&**main, &link)?;
                 destroy(&*Self::over(main, dir, &link, None))?;
                 link.leave(&**main)
             }
         }
     }
 
+    /// The name of the file at `path`, if that is in the main directory.
+    fn name<'a>(&self, path: &'a Path) -> Option<&'a str> {
+        let is_here = path.parent() == Some(&self.dir);
+        path.file_name()?.to_str().filter(|_| is_here)
+    }
+
     /// The name of the segment at `path`. `None`: it is no segment of the database.
     fn segment<'a>(&self, path: &'a Path) -> Option<&'a str> {
-        let name = path.file_name()?.to_str()?;
-        let is_one = path.parent() == Some(&self.dir) && segment_number(name).is_some();
-        is_one.then_some(name)
+        self.name(path)
+            .filter(|name| segment_number(name).is_some())
+    }
+
+    /// The same of tables.
+    fn table<'a>(&self, path: &'a Path) -> Option<&'a str> {
+        self.name(path).filter(|name| is_table(name))
+    }
+
+    fn open_table(
+        &self,
+        (path, name): (&Path, &str),
+        mode: OpenMode,
+        transfer: Transfer,
+    ) -> Result<Arc<dyn File>> {
+        let main = || self.main.open(path, mode, transfer, Area::Tables);
+        if mode == OpenMode::Create {
+            let placed = self.fast.place_table(path, name, transfer);
+            return placed.map_or_else(main, Ok);
+        }
+        if let Some(tier) = &self.fast.tier
+            && let Some(file) = tier.open_table(path, name)?
+        {
+            return Ok(file);
+        }
+        match main() {
+            Err(error) if error.is_not_found() => {}
+            opened => return opened,
+        }
+        match self.fast.open(name, mode, transfer) {
+            // It may have been moved meanwhile.
+            Err(error) if error.is_not_found() => main(),
+            opened => opened,
+        }
+    }
+
+    fn remove_table(&self, path: &Path, name: &str) -> Result<()> {
+        let tier = self.fast.tier.as_ref();
+        let was_there = tier.is_some_and(|tier| tier.remove_table(name));
+        match self.main.remove(path) {
+            Err(error) if error.is_not_found() => {
+                if was_there {
+                    Ok(())
+                } else {
+                    self.fast.remove(name)
+                }
+            }
+            removed => removed,
+        }
     }
 }
 
-impl FastLog {
+impl FastFiles {
     /// A place for the new segment `name` of `bytes`: the file, with its length reserved. `None`: it goes to the main directory.
     pub(super) fn place(
         &self,
@@ -159,7 +220,7 @@ impl FastLog {
         if !tier.admit_segment(name, bytes) {
             return None;
         }
-        self.is_dirty.store(true, SeqCst);
+        self.note_change();
         let made = self
             .open(name, OpenMode::Create, transfer)
             .and_then(|file| file.preallocate(bytes).map(|()| file));
@@ -172,29 +233,63 @@ impl FastLog {
         .ok()
     }
 
+    /// A place for the new table `name`, `path` in the main directory: the file. `None`: it goes to the main directory.
+    fn place_table(&self, path: &Path, name: &str, transfer: Transfer) -> Option<Arc<dyn File>> {
+        let tier = self.tier.as_ref().filter(|it| it.admit_table(name))?;
+        self.note_change();
+        match self.open(name, OpenMode::Create, transfer) {
+            Ok(file) => Some(Arc::new(PlacedTable::new(tier, path, name, file))),
+            Err(error) => {
+                self.note_failure(&error);
+                tier.remove_table(name);
+                None
+            }
+        }
+    }
+
+    /// The path of `name` in the fast directory.
+    fn path(&self, name: &str) -> PathBuf {
+        if is_table(name) {
+            self.tables_dir.join(name)
+        } else {
+            self.log_dir.join(name)
+        }
+    }
+
     fn open(&self, name: &str, mode: OpenMode, transfer: Transfer) -> Result<Arc<dyn File>> {
-        let path = self.dir.join(name);
-        self.storage.open(&path, mode, transfer, Area::Journal)
+        let area = if is_table(name) {
+            Area::Tables
+        } else {
+            Area::Journal
+        };
+        self.storage.open(&self.path(name), mode, transfer, area)
     }
 
     fn rename(&self, name: &str, target: &str) -> Result<()> {
-        self.is_dirty.store(true, SeqCst);
-        let (source, to) = (self.dir.join(name), self.dir.join(target));
-        self.storage.rename(&source, &to)
+        self.note_change();
+        self.storage.rename(&self.path(name), &self.path(target))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        self.is_dirty.store(true, SeqCst);
-        self.storage.remove(&self.dir.join(name))
+        self.note_change();
+        self.storage.remove(&self.path(name))
     }
 
-    /// Makes the names durable.
+    fn note_change(&self) {
+        self.changes.fetch_add(1, SeqCst);
+    }
+
+    /// Makes the names durable. A caller waits for another one that is at it: its own names may be among those.
     fn sync_names(&self) -> Result<()> {
-        if !self.is_dirty.swap(false, SeqCst) {
-            return Ok(());
+        let mut synced = lock(&self.synced);
+        let changes = self.changes.load(SeqCst);
+        if *synced < changes {
+            for dir in [&self.log_dir, &self.tables_dir] {
+                self.storage.sync_dir(dir)?;
+            }
+            *synced = changes;
         }
-        let synced = self.storage.sync_dir(&self.dir);
-        synced.inspect_err(|_| self.is_dirty.store(true, SeqCst))
+        Ok(())
     }
 
     /// Lets the fast directory rest if it failed otherwise than for want of room.
@@ -219,13 +314,51 @@ fn has(entries: &[Entry], name: &str) -> bool {
     entries.iter().any(|entry| entry.name == name)
 }
 
-/// Removes what a failing fast directory could not remove, and what lies in the main one instead.
-fn remove_doubles(storage: &dyn Storage, dir: &Path, log_dir: &Path) -> Result<()> {
+/// Removes the files in the fast directory that lie in the main one, too.
+fn remove_doubles(storage: &dyn Storage, dir: &Path, link: &Link) -> Result<()> {
     let counting = storage.list(dir)?;
-    let there = segments(storage, log_dir)?.into_iter();
-    there
-        .filter(|it| has(&counting, &it.name))
-        .try_for_each(|it| storage.remove(&log_dir.join(it.name)))
+    let (log_dir, tables_dir) = (link.log_dir(), link.tables_dir());
+    for (there, found) in [
+        (&log_dir, segments(storage, &log_dir)?),
+        (&tables_dir, tables(storage, &tables_dir)?),
+    ] {
+        let mut doubles = found.iter().filter(|it| has(&counting, &it.name));
+        doubles.try_for_each(|it| storage.remove(&there.join(&it.name)))?;
+    }
+    Ok(())
+}
+
+/// Lets files of the database in `dir` lie in `tier`, where some lie already.
+fn share(storage: &dyn Storage, dir: &Path, link: &Link, tier: &Tier) -> Result<()> {
+    let mut present = HashMap::new();
+    for (dir, is_fast) in [(dir, false), (&link.log_dir(), true)] {
+        let found = segments(storage, dir)?.into_iter();
+        present.extend(found.map(|it| (it.name, (it.bytes, is_fast))));
+    }
+    let dir = link.tables_dir();
+    let found = tables(storage, &dir)?.into_iter();
+    let found: Vec<_> = found.map(|it| (it.name, it.bytes)).collect();
+    tier.share(
+        present,
+        TableShare::new(dir, found, tier.options.capacity_bytes),
+    );
+    Ok(())
+}
+
+/// Moves the tables in `tables_dir` to the main directory `dir`, as far as they have room there.
+fn bring_back(storage: &dyn Storage, dir: &Path, tables_dir: &Path) -> Result<()> {
+    for table in tables(storage, tables_dir)? {
+        let there = tables_dir.join(&table.name);
+        match copy_to_main(storage, &there, dir, &table.name) {
+            Ok(()) => storage.remove(&there)?,
+            Err(error) if error.is_out_of_space() => {
+                log::warn!("tables stay in {}: {error}", tables_dir.display());
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// The link of the database in `dir`, and the lock of its segments. `fast` is where new ones may go.
@@ -239,12 +372,12 @@ fn own_link(
         let moved = moved.map(|it| link.moved_to(storage, dir, &it.directory));
         let link = moved.transpose()?.flatten().unwrap_or(link);
         link.check(storage)?;
-        let lock = lock_segments(storage, &link)?;
+        let lock = lock_files(storage, &link)?;
         let is_of_use = fast.is_some_and(|it| it.directory == link.directory());
-        if is_of_use || !segments(storage, &link.log_dir())?.is_empty() {
+        if is_of_use || !link.is_empty(storage)? {
             if fast.is_some() && !is_of_use {
                 log::warn!(
-                    "segments of the log lie in {} still: new ones go to the main directory until those are gone",
+                    "files of the database lie in {} still: new ones go to the main directory until those are gone",
                     link.directory().display()
                 );
             }
@@ -259,7 +392,7 @@ fn own_link(
         Ok(begun) => Ok(Some(begun)),
         Err(error @ (Error::Locked { .. } | Error::Incompatible { .. })) => Err(error),
         Err(error) => {
-            log::warn!("the log stays in the main directory: {error}");
+            log::warn!("all files stay in the main directory: {error}");
             Ok(None)
         }
     }
@@ -273,6 +406,9 @@ impl Storage for Spread {
         transfer: Transfer,
         area: Area,
     ) -> Result<Arc<dyn File>> {
+        if let Some(name) = self.table(path) {
+            return self.open_table((path, name), mode, transfer);
+        }
         let Some(name) = self.segment(path) else {
             return self.main.open(path, mode, transfer, area);
         };
@@ -305,6 +441,9 @@ impl Storage for Spread {
     }
 
     fn remove(&self, path: &Path) -> Result<()> {
+        if let Some(name) = self.table(path) {
+            return self.remove_table(path, name);
+        }
         let Some(name) = self.segment(path) else {
             return self.main.remove(path);
         };
@@ -321,7 +460,8 @@ impl Storage for Spread {
     fn list(&self, path: &Path) -> Result<Vec<Entry>> {
         let mut entries = self.main.list(path)?;
         if path == self.dir {
-            let mut there = segments(&*self.main, &self.fast.dir)?;
+            let mut there = segments(&*self.main, &self.fast.log_dir)?;
+            there.append(&mut tables(&*self.main, &self.fast.tables_dir)?);
             there.retain(|it| !has(&entries, &it.name));
             entries.append(&mut there);
         }

@@ -3,7 +3,7 @@
 //! A new segment has no place until its length is reserved, since the length decides where it fits. It is made in
 //! the main directory if bytes come before that.
 
-use super::spread::FastLog;
+use super::spread::FastFiles;
 use crate::error::Result;
 use crate::storage::{Area, File, OpenMode, Transfer};
 use crate::sync::{Arc, Mutex, lock};
@@ -16,7 +16,7 @@ const ALIGNMENT_AT_FIRST: usize = 4 << 10;
 
 /// See the module.
 pub(super) struct SpreadFile {
-    fast: Arc<FastLog>,
+    fast: Arc<FastFiles>,
     /// Its path in the main directory, and its name.
     path: PathBuf,
     name: String,
@@ -30,7 +30,7 @@ pub(super) struct SpreadFile {
 impl SpreadFile {
     /// The segment `name` at `path`: the file that was `found`, or a new one.
     pub(super) fn new(
-        fast: &Arc<FastLog>,
+        fast: &Arc<FastFiles>,
         path: &Path,
         (name, transfer): (&str, Transfer),
         found: Option<(Arc<dyn File>, bool)>,

@@ -1,5 +1,6 @@
 //! A database whose log lies in two directories: whatever fails, goes away or ends, each segment is found once.
 
+use super::slow_main_tests::SlowMain;
 use super::{FastTier, Spread};
 use crate::backup::Backups;
 use crate::directory::{FAST_NAME, destroy, segment_number};
@@ -7,11 +8,8 @@ use crate::inspect::Inspection;
 use crate::options::Compression;
 use crate::repair::{Resurrection, repair};
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
-use crate::storage::forward::forward;
 use crate::storage::sim::Crash;
-use crate::storage::{
-    Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, SimStorage, Storage, Transfer,
-};
+use crate::storage::{Area, OpenMode, SimStorage, Storage, Transfer};
 use crate::{
     Db, DeviceOptions, Durability, Error, Extractor, LogPlacement, Options, PlacementStats,
     PutOptions,
@@ -221,7 +219,7 @@ fn a_database_is_not_opened_without_its_segments() {
     );
     let told = other.err().expect("an error").to_string();
     assert!(
-        told.contains("segments of the database in /db lie in it"),
+        told.contains("segments or tables of the database in /db lie in it"),
         "{told}"
     );
     let damaged = Path::new("/moved/log/OWNER");
@@ -441,79 +439,15 @@ fn backups_repairs_and_removal_know_both_directories() {
     assert!(segments(&storage, LOG).is_empty());
 }
 
-/// A machine on which the clock passes by as its devices are used: each read and write of the main directory takes a
-/// millisecond, and nothing else takes any.
-struct SlowMain(Arc<SimStorage>);
-
-struct SlowFile(Arc<dyn File>, Arc<SimStorage>);
-
-impl Storage for SlowMain {
-    fn open(
-        &self,
-        path: &Path,
-        mode: OpenMode,
-        transfer: Transfer,
-        area: Area,
-    ) -> crate::Result<Arc<dyn File>> {
-        let file = self.0.open(path, mode, transfer, area)?;
-        if path.starts_with(FAST) {
-            return Ok(file);
-        }
-        Ok(Arc::new(SlowFile(file, Arc::clone(&self.0))))
-    }
-
-    fn sleep(&self, _duration: Duration) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-
-    forward! { 0:
-        fn map_ring(path: &Path, bytes: usize) -> crate::Result<(Arc<dyn Ring>, bool)>;
-        fn rename(source: &Path, target: &Path) -> crate::Result<()>;
-        fn link(source: &Path, target: &Path) -> crate::Result<()>;
-        fn remove(path: &Path) -> crate::Result<()>;
-        fn create_dir(path: &Path) -> crate::Result<()>;
-        fn remove_dir(path: &Path) -> crate::Result<()>;
-        fn list(path: &Path) -> crate::Result<Vec<Entry>>;
-        fn sync_dir(path: &Path) -> crate::Result<()>;
-        fn lock(path: &Path) -> crate::Result<Box<dyn DirectoryLock>>;
-        fn free_bytes(path: &Path) -> crate::Result<u64>;
-        fn now() -> Duration;
-        fn wall_clock() -> Duration;
-        fn random() -> u64;
-        fn meters() -> Vec<(Area, AreaMeter)>;
-    }
-}
-
-impl File for SlowFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> crate::Result<usize> {
-        self.1.sleep(Duration::from_millis(1));
-        self.0.read_at(buffer, offset)
-    }
-
-    fn write_at(&self, data: &[u8], offset: u64) -> crate::Result<()> {
-        self.1.sleep(Duration::from_millis(1));
-        self.0.write_at(data, offset)
-    }
-
-    forward! { 0:
-        fn read_window(buffer: &mut [u8], offset: u64) -> crate::Result<usize>;
-        fn sync() -> crate::Result<()>;
-        fn preallocate(bytes: u64) -> crate::Result<()>;
-        fn truncate(bytes: u64) -> crate::Result<()>;
-        fn size() -> crate::Result<u64>;
-        fn is_direct() -> bool;
-        fn alignment() -> usize;
-        fn prefetch(offset: u64, length: u64);
-        fn write_back(offset: u64, length: u64);
-        fn path() -> &Path;
-    }
-}
-
 #[test]
 fn the_division_follows_the_load_and_back() {
     let machine = SimStorage::new(12);
     machine.stop_clock();
-    let storage: Arc<dyn Storage> = Arc::new(SlowMain(Arc::clone(&machine)));
+    let storage: Arc<dyn Storage> = Arc::new(SlowMain {
+        inner: Arc::clone(&machine) as _,
+        fast: (FAST, Duration::ZERO),
+        write: Duration::from_millis(1),
+    });
     let options = Options {
         devices: None,
         cache_bytes: 0,

@@ -1,13 +1,11 @@
 //! A database whose main directory is slow, with a fast one that works, fails, lies, fills up and goes away.
 
 use super::FastTier;
+use super::slow_main_tests::SlowMain;
 use crate::options::Compression;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
-use crate::storage::forward::forward;
 use crate::storage::sim::Crash;
-use crate::storage::{
-    Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, SimStorage, Storage, Transfer,
-};
+use crate::storage::{Area, OpenMode, SimStorage, Storage, Transfer};
 use crate::{Db, Error, Options, PlacementStats};
 use std::ops::Bound;
 use std::path::Path;
@@ -17,84 +15,6 @@ use std::time::Duration;
 const MAIN: &str = "/db";
 const FAST: &str = "/fast";
 const KEYS: u32 = 4_000;
-
-/// A machine whose main directory needs a millisecond for each read, and whose fast one needs this long.
-struct SlowMain {
-    inner: Arc<dyn Storage>,
-    fast: Duration,
-}
-
-struct SlowFile {
-    inner: Arc<dyn File>,
-    machine: Arc<dyn Storage>,
-    delay: Duration,
-}
-
-impl Storage for SlowMain {
-    fn open(
-        &self,
-        path: &Path,
-        mode: OpenMode,
-        transfer: Transfer,
-        area: Area,
-    ) -> crate::Result<Arc<dyn File>> {
-        let inner = self.inner.open(path, mode, transfer, area)?;
-        let delay = if path.starts_with(FAST) {
-            self.fast
-        } else {
-            Duration::from_millis(1)
-        };
-        Ok(Arc::new(SlowFile {
-            inner,
-            machine: Arc::clone(&self.inner),
-            delay,
-        }))
-    }
-
-    /// The clock passes by reads alone: what waits does not lengthen what is measured beside it.
-    fn sleep(&self, _duration: Duration) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-
-    forward! { inner:
-        fn map_ring(path: &Path, bytes: usize) -> crate::Result<(Arc<dyn Ring>, bool)>;
-        fn rename(source: &Path, target: &Path) -> crate::Result<()>;
-        fn link(source: &Path, target: &Path) -> crate::Result<()>;
-        fn remove(path: &Path) -> crate::Result<()>;
-        fn create_dir(path: &Path) -> crate::Result<()>;
-        fn remove_dir(path: &Path) -> crate::Result<()>;
-        fn list(path: &Path) -> crate::Result<Vec<Entry>>;
-        fn sync_dir(path: &Path) -> crate::Result<()>;
-        fn lock(path: &Path) -> crate::Result<Box<dyn DirectoryLock>>;
-        fn free_bytes(path: &Path) -> crate::Result<u64>;
-        fn now() -> Duration;
-        fn wall_clock() -> Duration;
-        fn random() -> u64;
-        fn meters() -> Vec<(Area, AreaMeter)>;
-    }
-}
-
-impl File for SlowFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> crate::Result<usize> {
-        self.machine.sleep(self.delay);
-        self.inner.read_at(buffer, offset)
-    }
-
-    forward! { inner:
-        // Merges read beside callers; their time would count as that of the callers, as there is one clock.
-        fn read_window(buffer: &mut [u8], offset: u64) -> crate::Result<usize>;
-        fn write_at(data: &[u8], offset: u64) -> crate::Result<()>;
-        fn sync() -> crate::Result<()>;
-        fn preallocate(bytes: u64) -> crate::Result<()>;
-        fn truncate(bytes: u64) -> crate::Result<()>;
-        fn size() -> crate::Result<u64>;
-        fn is_direct() -> bool;
-        fn alignment() -> usize;
-        fn prefetch(offset: u64, length: u64);
-        fn write_back(offset: u64, length: u64);
-        fn path() -> &Path;
-    }
-}
 
 fn options(capacity_bytes: u64) -> Options {
     Options {
@@ -119,8 +39,16 @@ fn faulty(machine: &Arc<SimStorage>) -> (Arc<dyn Storage>, FaultRules) {
     machine.stop_clock();
     let rules = FaultRules::default();
     let inner: Arc<dyn Storage> = machine.with_faults(&rules);
-    let fast = Duration::from_micros(5);
-    (Arc::new(SlowMain { inner, fast }), rules)
+    (slow_main(inner, Duration::from_micros(5)), rules)
+}
+
+/// `inner`, whose fast directory is read within `fast`.
+fn slow_main(inner: Arc<dyn Storage>, fast: Duration) -> Arc<dyn Storage> {
+    Arc::new(SlowMain {
+        inner,
+        fast: (FAST, fast),
+        write: Duration::ZERO,
+    })
 }
 
 fn key(number: u32) -> Vec<u8> {
@@ -374,10 +302,7 @@ fn a_full_fast_directory_keeps_what_it_has() {
 fn a_fast_directory_slower_than_the_main_one_rests() {
     let machine = SimStorage::new(9);
     machine.stop_clock();
-    let storage: Arc<dyn Storage> = Arc::new(SlowMain {
-        inner: machine,
-        fast: Duration::from_millis(20),
-    });
+    let storage = slow_main(machine, Duration::from_millis(20));
     let db = filled(&storage, 1 << 20);
     read_until(&db, 0..500, |stats| stats.failure.is_some());
     let failure = placement(&db).failure.expect("it rests");

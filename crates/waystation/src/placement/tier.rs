@@ -7,6 +7,7 @@ use super::meters::Meters;
 use super::options::FastTier;
 use super::round::{FREE_THRESHOLD, Planner};
 use super::slabs::{BLOCK_BYTES_MAX, Place, Slabs};
+use super::table_share::TableShare;
 use crate::error::{Error, Result};
 use crate::storage::{Area, DirectoryLock, Storage};
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -53,6 +54,8 @@ pub(crate) struct Tier {
     pub(super) planner: Mutex<Planner>,
     /// The log's share, if segments may lie there.
     log: OnceLock<LogShare>,
+    /// The same of tables.
+    tables: OnceLock<TableShare>,
     /// While the directory is ours.
     pub(super) ownership: Mutex<Option<Box<dyn DirectoryLock>>>,
 }
@@ -87,6 +90,7 @@ impl Tier {
             call: OnceLock::new(),
             planner: Mutex::new(Planner::new(storage.now())),
             log: OnceLock::new(),
+            tables: OnceLock::new(),
             ownership: Mutex::default(),
         };
         tier.begin_or_rest()?;
@@ -98,12 +102,36 @@ impl Tier {
         let _ = self.call.set(Box::new(call));
     }
 
-    /// Lets segments of the log lie there, too. There are `segments` already: bytes, and whether they lie there.
-    pub(super) fn share_with_log(&self, segments: HashMap<String, (u64, bool)>) {
+    /// Lets segments of the log and tables lie there, too. There are `segments` already: bytes, and whether they lie there.
+    pub(super) fn share(&self, segments: HashMap<String, (u64, bool)>, tables: TableShare) {
         let capacity = self.options.capacity_bytes;
-        let share = LogShare::new(capacity, segments, self.storage.now());
-        self.slabs.reserve(share.reserved_bytes());
-        let _ = self.log.set(share);
+        let log = LogShare::new(capacity, segments, self.storage.now());
+        let _ = self.tables.set(tables);
+        let _ = self.log.set(log);
+        self.reserve_others();
+    }
+
+    /// Has copies leave their room to segments and tables. Returns whether they have left it already.
+    pub(super) fn reserve_others(&self) -> bool {
+        let log = self.log.get().map_or(0, LogShare::reserved_bytes);
+        self.slabs.reserve(log.saturating_add(self.table_bytes()))
+    }
+
+    /// Whether tables have room that the log is to have.
+    pub(super) fn is_overfull(&self) -> bool {
+        let log = self.log.get().map_or(0, LogShare::claimed_bytes);
+        let tables = self.table_bytes();
+        tables > 0 && log.saturating_add(tables) > self.options.capacity_bytes
+    }
+
+    /// What tables there take.
+    pub(super) fn table_bytes(&self) -> u64 {
+        self.tables.get().map_or(0, |tables| tables.placed().0)
+    }
+
+    /// The tables there, if tables may lie there.
+    pub(super) fn tables(&self) -> Option<&TableShare> {
+        self.tables.get()
     }
 
     /// Whether segments of the log may lie there.
@@ -122,13 +150,14 @@ impl Tier {
         let Some(share) = self.log.get() else {
             return false;
         };
-        let is_placed = self.health.is_good()
-            && share.admit(name, bytes)
-            && self.slabs.reserve(share.placed().0);
+        let is_placed = self.health.is_good() && share.admit(name, bytes) && {
+            let taken = share.placed().0.saturating_add(self.table_bytes());
+            taken <= self.options.capacity_bytes && self.slabs.reserve(taken)
+        };
         if !is_placed {
             share.keep_out(name, bytes);
         }
-        self.slabs.reserve(share.reserved_bytes());
+        self.reserve_others();
         // Segments come as the log is written: it is time to weigh it against the copies.
         self.wake();
         is_placed
@@ -162,7 +191,7 @@ impl Tier {
     fn change_log(&self, change: impl FnOnce(&LogShare)) {
         if let Some(share) = self.log.get() {
             change(share);
-            self.slabs.reserve(share.reserved_bytes());
+            self.reserve_others();
         }
     }
 
@@ -181,6 +210,11 @@ impl Tier {
             return Arc::clone(known);
         }
         let made = Arc::new(Blocks::of(area, bytes));
+        let name = path.file_name().and_then(|name| name.to_str());
+        if let Some(tables) = self.tables().filter(|_| area == Area::Tables) {
+            tables.note_length(bytes);
+            made.set_whole(name.is_some_and(|name| tables.has(name)));
+        }
         let replaced = files.insert(path.to_owned(), Arc::clone(&made));
         drop(files);
         if let Some(old) = replaced {
@@ -195,6 +229,11 @@ impl Tier {
         if let Some(blocks) = known {
             self.slabs.release(&blocks);
         }
+    }
+
+    /// The blocks of the file `path`, if it was read.
+    pub(super) fn blocks_of(&self, path: &Path) -> Option<Arc<Blocks>> {
+        lock(&self.files).get(path).cloned()
     }
 
     /// All files that were read.
@@ -253,7 +292,9 @@ impl Tier {
     pub(super) fn warm(&self, blocks: &Blocks, index: usize) {
         blocks.warm(index);
         let warmed = self.warmed.fetch_add(1, Relaxed) + 1;
-        if warmed == self.round_reads.load(Relaxed) {
+        // A round takes the count back and then says when the next one is due; reads may come between.
+        let is_due = warmed >= self.round_reads.load(Relaxed);
+        if is_due && warmed.is_multiple_of(ROUND_READS_MIN) {
             self.wake();
         }
     }

@@ -1,0 +1,256 @@
+//! Tables in a fast directory that is durable: which ones are made there, and which ones are moved to the main directory.
+//!
+//! A new table lies there if room is left by the log and by copies. What the fast directory spares such a table is its write, the
+//! reads of the merge that ends it, and reads of callers. A table is moved
+//!
+//! - if the log is to have its room: the log gains more by a byte, which it writes again and again;
+//! - or if copies of the hottest blocks without one were read more than the table, lately.
+//!
+//! A move is a copy under another name, made durable, then a rename, then the removal of the first one. So the table is whole
+//! in one of the directories at each moment. If it is in both, the one in the main directory counts. One table a second is moved
+//! at most, so that a move takes little from others.
+
+use super::blocks::Blocks;
+use super::meters::precise;
+use super::placed_table::PlacedTable;
+use super::round::Planner;
+use super::table_share::TableShare;
+use super::tier::Tier;
+use crate::directory::TABLE_DRAFT;
+use crate::error::{Error, Result};
+use crate::storage::{Area, File, OpenMode, Storage, Transfer};
+use crate::sync::Arc;
+use std::path::Path;
+use std::time::Duration;
+use waystation_planner::heat::Histogram;
+
+/// Between two moves there is so much time at least.
+const MOVE_PAUSE: Duration = Duration::from_secs(1);
+/// Copies in the room of a table have to be read so many times as often: a table there spares merges reads, too.
+const BETTER: f64 = 2.0;
+/// Bytes that are copied at once.
+const CHUNK_BYTES: usize = 256 << 10;
+
+impl Tier {
+    /// Whether the new table `name` is to lie in the fast directory. Its room is taken then.
+    pub(super) fn admit_table(&self, name: &str) -> bool {
+        let Some(tables) = self.tables().filter(|_| self.health.is_good()) else {
+            return false;
+        };
+        tables.begin(name);
+        let fits = self.reserve_others() && !self.is_overfull();
+        if !fits {
+            self.forget_table(name);
+        }
+        fits
+    }
+
+    /// Notes that the table `name` is being written and has `bytes`. Returns whether it has room for them.
+    pub(super) fn grow_table(&self, name: &str, bytes: u64) -> bool {
+        let is_longer = self.tables().is_some_and(|it| it.grow(name, bytes));
+        !is_longer || self.reserve_others() && !self.is_overfull()
+    }
+
+    /// Notes that the table `name` is complete, with `bytes`.
+    pub(super) fn complete_table(&self, name: &str, bytes: u64) {
+        if let Some(tables) = self.tables() {
+            tables.complete(name, bytes);
+            self.reserve_others();
+        }
+    }
+
+    /// Notes that there is no table `name` there any more. Returns whether there was one.
+    pub(super) fn forget_table(&self, name: &str) -> bool {
+        let was_there = self.tables().is_some_and(|it| it.forget(name));
+        if was_there {
+            self.reserve_others();
+        }
+        was_there
+    }
+
+    /// Removes the table `name` from the fast directory. Returns whether it was there. One that cannot be removed is removed by
+    /// the next opening.
+    pub(super) fn remove_table(&self, name: &str) -> bool {
+        let was_there = self.forget_table(name);
+        if was_there && let Some(tables) = self.tables() {
+            self.remove_fast(&tables.dir().join(name));
+        }
+        was_there
+    }
+
+    fn remove_fast(&self, path: &Path) {
+        match self.storage.remove(path) {
+            Err(error) if !error.is_not_found() => self.fail(&error.to_string()),
+            _ => {}
+        }
+    }
+
+    /// The file of the table `name`, `path` in the main directory, if it lies in the fast one.
+    pub(super) fn open_table(
+        self: &Arc<Self>,
+        path: &Path,
+        name: &str,
+    ) -> Result<Option<Arc<PlacedTable>>> {
+        let Some(tables) = self.tables().filter(|it| it.has(name)) else {
+            return Ok(None);
+        };
+        if let Some(file) = tables.file(name) {
+            return Ok(Some(file));
+        }
+        let there = tables.dir().join(name);
+        let (mode, transfer) = (OpenMode::Read, Transfer::Buffered);
+        match self.storage.open(&there, mode, transfer, Area::Tables) {
+            // It was moved or removed meanwhile.
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => {
+                self.fail(&error.to_string());
+                Err(error)
+            }
+            Ok(file) => {
+                let file = Arc::new(PlacedTable::new(self, path, name, file));
+                Ok(tables.keep_file(name, file))
+            }
+        }
+    }
+
+    /// Which table is to be moved now, if one is; and when to look again for the next one.
+    pub(super) fn next_move(
+        &self,
+        planner: &mut Planner,
+        now: Duration,
+    ) -> (Option<String>, Option<Duration>) {
+        let Some(tables) = self.tables() else {
+            return (None, None);
+        };
+        let is_overfull = self.is_overfull();
+        if !is_overfull && planner.cold_table.is_none() {
+            return (None, None);
+        }
+        let next = planner.moved_at.map_or(now, |at| at + MOVE_PAUSE);
+        if now < next {
+            return (None, Some(next));
+        }
+        let cold = planner.cold_table.take();
+        let name = if is_overfull {
+            self.coldest_table(tables).map(|(name, _)| name)
+        } else {
+            cold
+        };
+        planner.moved_at = Some(now);
+        let again = (is_overfull && name.is_some()).then_some(now + MOVE_PAUSE);
+        (name, again)
+    }
+
+    /// Moves the table `name` to the main directory.
+    pub(super) fn move_table(&self, name: &str) {
+        if let Some(tables) = self.tables()
+            && let Err(error) = self.move_out(tables, name)
+        {
+            log::info!("a table stays in the fast directory: {error}");
+        }
+    }
+
+    /// Which table was read least for its bytes, the oldest of several; and the reads of it since the heat was halved.
+    fn coldest_table(&self, tables: &TableShare) -> Option<(String, u64)> {
+        let reads = |name: &str| {
+            let blocks = self.blocks_of(&self.main.join(name));
+            blocks.map_or((0, 1), |it| (recent_reads(&it), it.bytes.max(1)))
+        };
+        let all = tables.complete_ones().into_iter();
+        let rated = all.map(|name| {
+            let (reads, bytes) = reads(&name);
+            (precise(reads) / precise(bytes), name, reads)
+        });
+        let coldest = rated.min_by(|one, other| {
+            let by_rate = one.0.total_cmp(&other.0);
+            by_rate.then_with(|| one.1.cmp(&other.1))
+        })?;
+        Some((coldest.1, coldest.2))
+    }
+
+    /// Looks whether copies would gain more in the room of a table. `others` has the heat of all blocks but those of such tables.
+    pub(super) fn look_for_cold_table(&self, planner: &mut Planner, others: &Histogram) {
+        planner.cold_table = None;
+        let Some(tables) = self.tables() else {
+            return;
+        };
+        if self.slabs.has_free() || !others.is_halved() {
+            return;
+        }
+        let Some((name, reads)) = self.coldest_table(tables) else {
+            return;
+        };
+        let bytes = self
+            .blocks_of(&self.main.join(&name))
+            .map_or(0, |it| it.bytes);
+        let limit = self.slabs.limit_bytes();
+        let share = |bytes: u64| others.share(self.capacity_blocks(bytes));
+        let more = (share(limit + bytes) - share(limit)) * precise(others.reads());
+        if more > precise(reads) * BETTER {
+            planner.cold_table = Some(name);
+        }
+    }
+
+    fn move_out(&self, tables: &TableShare, name: &str) -> Result<()> {
+        let (there, here) = (tables.dir().join(name), self.main.join(name));
+        copy_to_main(&*self.storage, &there, &self.main, name)?;
+        let (mode, transfer) = (OpenMode::Read, Transfer::Buffered);
+        let moved = self.storage.open(&here, mode, transfer, Area::Tables)?;
+        let (was_there, file) = tables.leave(name);
+        if !was_there {
+            // It became useless meanwhile.
+            let _ = self.storage.remove(&here);
+            return Ok(());
+        }
+        if let Some(file) = file {
+            file.switch_to(moved);
+        }
+        if let Some(blocks) = self.blocks_of(&here) {
+            blocks.set_whole(false);
+        }
+        self.remove_fast(&there);
+        self.reserve_others();
+        Ok(())
+    }
+}
+
+fn recent_reads(blocks: &Blocks) -> u64 {
+    let reads = blocks.known().map(|index| u64::from(blocks.heats(index).1));
+    reads.sum()
+}
+
+/// Gives the table `there` a copy in the main directory `dir`, called `name`, which is durable at the return.
+pub(super) fn copy_to_main(
+    storage: &dyn Storage,
+    there: &Path,
+    dir: &Path,
+    name: &str,
+) -> Result<()> {
+    let draft = dir.join(TABLE_DRAFT);
+    let open = |path: &Path, mode| storage.open(path, mode, Transfer::Buffered, Area::Tables);
+    let source = open(there, OpenMode::Read)?;
+    let target = open(&draft, OpenMode::Create)?;
+    let copied = copy(&*source, &*target, source.size()?).and_then(|()| target.sync());
+    if let Err(error) = copied {
+        let _ = storage.remove(&draft);
+        return Err(error);
+    }
+    storage.rename(&draft, &dir.join(name))?;
+    storage.sync_dir(dir)
+}
+
+/// Copies the first `bytes` bytes.
+pub(super) fn copy(source: &dyn File, target: &dyn File, bytes: u64) -> Result<()> {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut offset = 0;
+    while offset < bytes {
+        let length = usize::try_from(bytes - offset).map_or(CHUNK_BYTES, |it| it.min(CHUNK_BYTES));
+        let read = source.read_window(&mut chunk[..length], offset)?;
+        if read == 0 {
+            return Err(Error::corruption(source.path(), offset, "it ends here"));
+        }
+        target.write_at(&chunk[..read], offset)?;
+        offset += read as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! The tables that lie in a fast directory alone: their bytes, and their open files.
+//!
+//! A table takes the room that segments of the log and copies have left when it is made. It stays until a merge makes it
+//! useless, or until its room serves something else better: then it is moved to the main directory ([`moves`](super::moves)).
+//!
+//! A table has no length before it is complete. Until then it counts with the median length of the last ones, or with what it
+//! has if that is more.
+
+use super::placed_table::PlacedTable;
+use super::report::TablePlacement;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{Arc, Mutex, lock};
+use std::collections::{HashMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Weak;
+
+/// The length that a first table is taken to get, and the part of the capacity which that is at most.
+const TABLE_BYTES_AT_FIRST: u64 = 2 << 20;
+const SHARE_AT_FIRST: u64 = 4;
+/// The lengths of so many tables tell that of the next one.
+const LENGTHS_MAX: usize = 9;
+
+/// One table.
+#[derive(Default)]
+struct Placed {
+    bytes: u64,
+    is_complete: bool,
+    /// Its file, while a reader or its writer has it open.
+    file: Weak<PlacedTable>,
+}
+
+/// See the module.
+pub(super) struct TableShare {
+    /// Where the tables lie.
+    dir: PathBuf,
+    tables: Mutex<HashMap<String, Placed>>,
+    /// The lengths of the last tables in either directory.
+    lengths: Mutex<VecDeque<u64>>,
+    moved: AtomicU64,
+}
+
+impl TableShare {
+    /// Of the directory `dir`, in which there are the `present` tables, names and bytes, and may be `capacity_bytes` in all.
+    pub(super) fn new(
+        dir: PathBuf,
+        present: impl IntoIterator<Item = (String, u64)>,
+        capacity_bytes: u64,
+    ) -> Self {
+        let complete = |bytes| Placed {
+            bytes,
+            is_complete: true,
+            ..Placed::default()
+        };
+        let present = present.into_iter();
+        let first = TABLE_BYTES_AT_FIRST.min(capacity_bytes / SHARE_AT_FIRST);
+        Self {
+            dir,
+            tables: Mutex::new(
+                present
+                    .map(|(name, bytes)| (name, complete(bytes)))
+                    .collect(),
+            ),
+            lengths: Mutex::new(VecDeque::from([first])),
+            moved: AtomicU64::new(0),
+        }
+    }
+
+    /// Where the tables lie.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The bytes of all tables there, and how many these are.
+    pub(super) fn placed(&self) -> (u64, u64) {
+        let tables = lock(&self.tables);
+        let bytes = tables.values().map(|it| it.bytes).sum();
+        (bytes, tables.len() as u64)
+    }
+
+    /// What users see of it.
+    pub(super) fn stats(&self) -> TablePlacement {
+        let (table_bytes, tables) = self.placed();
+        TablePlacement {
+            tables,
+            table_bytes,
+            moved: self.moved.load(Relaxed),
+        }
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        lock(&self.tables).contains_key(name)
+    }
+
+    /// Notes the length of a table that was made in either directory.
+    pub(super) fn note_length(&self, bytes: u64) {
+        let mut lengths = lock(&self.lengths);
+        lengths.push_back(bytes);
+        if lengths.len() > LENGTHS_MAX {
+            lengths.pop_front();
+        }
+    }
+
+    fn usual_length(&self) -> u64 {
+        let mut lengths: Vec<_> = lock(&self.lengths).iter().copied().collect();
+        lengths.sort_unstable();
+        lengths[lengths.len() / 2]
+    }
+
+    /// Notes a table that is about to be made.
+    pub(super) fn begin(&self, name: &str) {
+        let begun = Placed {
+            bytes: self.usual_length(),
+            ..Placed::default()
+        };
+        lock(&self.tables).insert(name.to_owned(), begun);
+    }
+
+    /// Notes that the table being made has `bytes` now. Returns whether it is longer than it counted.
+    pub(super) fn grow(&self, name: &str, bytes: u64) -> bool {
+        let mut tables = lock(&self.tables);
+        let grown = tables.get_mut(name).filter(|it| it.bytes < bytes);
+        grown.map(|it| it.bytes = bytes).is_some()
+    }
+
+    /// Notes that the table is complete, with `bytes`.
+    pub(super) fn complete(&self, name: &str, bytes: u64) {
+        if let Some(table) = lock(&self.tables).get_mut(name) {
+            (table.bytes, table.is_complete) = (bytes, true);
+        }
+    }
+
+    /// Notes that there is no table `name` there any more. Returns whether there was one.
+    pub(super) fn forget(&self, name: &str) -> bool {
+        lock(&self.tables).remove(name).is_some()
+    }
+
+    /// The tables that are complete.
+    pub(super) fn complete_ones(&self) -> Vec<String> {
+        let tables = lock(&self.tables);
+        let complete = tables.iter().filter(|(_, it)| it.is_complete);
+        complete.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The file of the table, if it lies there and is open.
+    pub(super) fn file(&self, name: &str) -> Option<Arc<PlacedTable>> {
+        lock(&self.tables).get(name)?.file.upgrade()
+    }
+
+    /// Notes `file` as the table's, unless another reader has opened one meanwhile: that is returned then. `None`: the table
+    /// lies there no more.
+    pub(super) fn keep_file(&self, name: &str, file: Arc<PlacedTable>) -> Option<Arc<PlacedTable>> {
+        let mut tables = lock(&self.tables);
+        let table = tables.get_mut(name)?;
+        let other = table.file.upgrade();
+        if other.is_none() {
+            table.file = Arc::downgrade(&file);
+        }
+        Some(other.unwrap_or(file))
+    }
+
+    /// Notes that the table was moved to the main directory: its open file has to be switched. `false`: it was removed before.
+    pub(super) fn leave(&self, name: &str) -> (bool, Option<Arc<PlacedTable>>) {
+        let table = lock(&self.tables).remove(name);
+        if table.is_some() {
+            self.moved.fetch_add(1, Relaxed);
+        }
+        (table.is_some(), table.and_then(|it| it.file.upgrade()))
+    }
+}

@@ -1,0 +1,326 @@
+//! Tables in a durable fast directory: whatever fails or ends, each is found whole, and its room goes to what gains most.
+
+use super::link::is_table;
+use super::slow_main_tests::SlowMain;
+use super::{FastTier, PlacementStats, TablePlacement};
+use crate::directory::TABLE_DRAFT;
+use crate::inspect::Inspection;
+use crate::options::Compression;
+use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
+use crate::storage::sim::Crash;
+use crate::storage::{SimStorage, Storage};
+use crate::{Db, DeviceOptions, Extractor, Options};
+use std::collections::HashSet;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const MAIN: &str = "/db";
+const FAST: &str = "/fast";
+const TABLES: &str = "/fast/tables";
+const KEYS: u32 = 8_000;
+const CAPACITY: u64 = 3 << 20;
+
+fn options(capacity_bytes: Option<u64>) -> Options {
+    Options {
+        cache_bytes: 0,
+        compression: Compression::None,
+        table_bytes: 128 << 10,
+        memtable_bytes: 256 << 10,
+        ring_bytes: 256 << 10,
+        log_segment_bytes: 256 << 10,
+        devices: Some(DeviceOptions::new(Extractor::until(b':'))),
+        fast: capacity_bytes.map(|bytes| FastTier {
+            durable: true,
+            ..FastTier::new(FAST, bytes)
+        }),
+        ..Options::default()
+    }
+}
+
+fn open(storage: &Arc<dyn Storage>, capacity_bytes: Option<u64>) -> crate::Result<Db> {
+    Db::open_with(Arc::clone(storage), MAIN, options(capacity_bytes))
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("key-{number:06}").into_bytes()
+}
+
+fn put(db: &Db, numbers: std::ops::Range<u32>) -> crate::Result<()> {
+    numbers
+        .into_iter()
+        .try_for_each(|number| db.put(&key(number), &[number as u8; 500]))
+}
+
+fn check(db: &Db, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        let found = db.get(&key(number)).unwrap();
+        assert_eq!(found.as_deref(), Some(&[number as u8; 500][..]), "{number}");
+    }
+}
+
+fn compact(db: &Db) -> crate::Result<()> {
+    db.flush()?;
+    db.compact_range(Bound::Unbounded, Bound::Unbounded)
+}
+
+fn placement(db: &Db) -> PlacementStats {
+    db.stats().placement.expect("a fast tier")
+}
+
+fn tables(db: &Db) -> TablePlacement {
+    placement(db).tables.expect("the share of tables")
+}
+
+/// The names and bytes of the tables in `directory`.
+fn files(storage: &Arc<dyn Storage>, directory: &str) -> Vec<(String, u64)> {
+    let entries = storage.list(Path::new(directory)).unwrap_or_default();
+    let entries = entries.into_iter().map(|entry| (entry.name, entry.bytes));
+    entries.filter(|(name, _)| is_table(name)).collect()
+}
+
+fn machine(seed: u64) -> (Arc<SimStorage>, Arc<dyn Storage>, FaultRules) {
+    let machine = SimStorage::new(seed);
+    let rules = FaultRules::new();
+    let storage: Arc<dyn Storage> = machine.with_faults(&rules);
+    (machine, storage, rules)
+}
+
+#[test]
+fn tables_lie_in_both_directories_and_are_found() {
+    let (_, storage, _) = machine(1);
+    let capacity = Some(CAPACITY);
+    let db = open(&storage, capacity).unwrap();
+    put(&db, 0..KEYS).unwrap();
+    compact(&db).unwrap();
+    let share = tables(&db);
+    assert!(
+        share.tables >= 2 && share.table_bytes <= CAPACITY,
+        "{share:?}"
+    );
+    check(&db, 0..KEYS);
+    assert!(db.check().unwrap().problems.is_empty());
+    db.checkpoint(Path::new("/checkpoint")).unwrap();
+    let exported = db.export_leveldb(Path::new("/exported"), Compression::None, &mut |_| ());
+    assert_eq!(exported.unwrap().entries, u64::from(KEYS));
+    db.close().unwrap();
+    let there = files(&storage, TABLES);
+    assert_eq!(there.len() as u64, share.tables);
+    assert!(!files(&storage, MAIN).is_empty(), "not all of them fit");
+    let inspection = Inspection::open(Arc::clone(&storage), MAIN).unwrap();
+    assert!(inspection.check(&mut |_| ()).unwrap().problems.is_empty());
+    let checkpoint = Db::open_with(Arc::clone(&storage), "/checkpoint", options(None)).unwrap();
+    check(&checkpoint, 0..KEYS);
+    checkpoint.close().unwrap();
+    let db = open(&storage, capacity).unwrap();
+    assert_eq!(tables(&db).tables, share.tables);
+    check(&db, 0..KEYS);
+    db.close().unwrap();
+    // Without the option they come back.
+    let db = open(&storage, None).unwrap();
+    check(&db, 0..KEYS);
+    db.close().unwrap();
+    assert_eq!(files(&storage, TABLES), []);
+}
+
+#[test]
+fn the_capacity_is_not_crossed_by_tables_that_grow() {
+    let (machine, storage, _) = machine(2);
+    let capacity = CAPACITY;
+    let long = Options {
+        table_bytes: 4 << 20,
+        ..options(Some(capacity))
+    };
+    let db = Db::open_with(Arc::clone(&storage), MAIN, long).unwrap();
+    for round in 0..4 {
+        put(&db, round * KEYS..(round + 1) * KEYS).unwrap();
+        compact(&db).unwrap();
+        let bytes: u64 = files(&storage, TABLES).iter().map(|(_, bytes)| bytes).sum();
+        assert!(bytes <= capacity, "{bytes}");
+    }
+    check(&db, 0..4 * KEYS);
+    drop(db);
+    let again: Arc<dyn Storage> = machine.crash(2, Crash::PowerCut);
+    let db = open(&again, Some(capacity)).unwrap();
+    assert!(db.check().unwrap().problems.is_empty());
+    db.close().unwrap();
+}
+
+#[test]
+fn a_directory_that_fails_or_is_full_holds_up_no_table() {
+    for (seed, operation, refusal) in [
+        (3, Operation::Write, Refusal::InputOutput),
+        (4, Operation::Write, Refusal::NoSpace),
+        (5, Operation::Open, Refusal::InputOutput),
+        (6, Operation::Sync, Refusal::InputOutput),
+        (7, Operation::Remove, Refusal::InputOutput),
+    ] {
+        let (machine, storage, rules) = machine(seed);
+        let db = open(&storage, Some(CAPACITY)).unwrap();
+        put(&db, 0..200).unwrap();
+        rules.add(
+            Rule::new(operation, Fault::Fail(refusal))
+                .on(TABLES)
+                .times(20),
+        );
+        let mut attempts = 0;
+        // A call that needs the failing device may be refused; the next ones go on.
+        let mut again = |act: &dyn Fn() -> crate::Result<()>| {
+            while let Err(error) = act() {
+                attempts += 1;
+                assert!(attempts < 500, "{operation:?}: {error}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        };
+        for number in 200..KEYS {
+            again(&|| put(&db, number..number + 1));
+        }
+        again(&|| compact(&db));
+        rules.clear();
+        check(&db, 0..KEYS);
+        drop(db);
+        let again: Arc<dyn Storage> = machine.crash(seed, Crash::PowerCut);
+        let db = open(&again, Some(CAPACITY)).unwrap();
+        check(&db, 0..KEYS - 600);
+        assert!(db.check().unwrap().problems.is_empty());
+        db.close().unwrap();
+    }
+}
+
+/// A life in which tables come, go and are moved, until a call fails or all is done. How many keys are flushed.
+fn live(storage: &Arc<dyn Storage>) -> u32 {
+    let mut flushed = 0;
+    let mut lived = || -> crate::Result<()> {
+        let db = open(storage, Some(CAPACITY))?;
+        put(&db, 0..800)?;
+        db.flush()?;
+        flushed = 800;
+        compact(&db)?;
+        assert!(tables(&db).tables > 0);
+        put(&db, 800..1_600)?;
+        db.flush()?;
+        flushed = 1_600;
+        db.close()?;
+        // The tables come back.
+        open(storage, None)?.close()
+    };
+    let _ = lived();
+    flushed
+}
+
+#[test]
+fn the_machine_ends_at_any_call_and_each_table_is_found_whole() {
+    for operation in [
+        Operation::Open,
+        Operation::Rename,
+        Operation::Remove,
+        Operation::SyncDir,
+        Operation::Sync,
+        Operation::Write,
+    ] {
+        for (fault, place) in [
+            (Fault::Fail(Refusal::InputOutput), "tables"),
+            (Fault::FailAfter(Refusal::InputOutput), "tables"),
+            (Fault::Fail(Refusal::InputOutput), TABLE_DRAFT),
+            (Fault::FailAfter(Refusal::InputOutput), TABLE_DRAFT),
+        ] {
+            let mut after = 0;
+            while ends_well((operation, fault, place), after) {
+                after += 1 + after / 4;
+            }
+        }
+    }
+}
+
+fn ends_well((operation, fault, place): (Operation, Fault, &str), after: u64) -> bool {
+    let (machine, storage, rules) = machine(after + 20);
+    let rule = rules.add(Rule::new(operation, fault).on(place).after(after).halting());
+    let flushed = live(&storage);
+    let caught = rules.count(rule).caught > 0;
+    for (crash, fast) in [
+        (Crash::Process, Some(CAPACITY)),
+        (Crash::PowerCut, Some(CAPACITY)),
+        (Crash::PowerCut, None),
+    ] {
+        let context = format!("{operation:?} {fault:?} {place} after {after}, {crash:?}");
+        let left: Arc<dyn Storage> = machine.crash(after, crash);
+        let db = open(&left, fast).unwrap_or_else(|error| panic!("{context}: {error}"));
+        for number in 0..flushed {
+            assert!(
+                db.get(&key(number)).unwrap().is_some(),
+                "{context}: {number}"
+            );
+        }
+        assert!(db.check().unwrap().problems.is_empty(), "{context}");
+        db.close().unwrap();
+        let main: HashSet<_> = files(&left, MAIN).into_iter().collect();
+        let doubles = files(&left, TABLES)
+            .into_iter()
+            .filter(|it| main.contains(it));
+        assert_eq!(doubles.count(), 0, "{context}");
+    }
+    caught
+}
+
+/// A database on a slow main directory, with as many tables in the fast one as fit.
+fn filled(machine: &Arc<SimStorage>) -> Db {
+    machine.stop_clock();
+    let storage: Arc<dyn Storage> = Arc::new(SlowMain {
+        inner: Arc::clone(machine) as _,
+        fast: (FAST, Duration::from_micros(5)),
+        write: Duration::ZERO,
+    });
+    let db = open(&storage, Some(CAPACITY)).unwrap();
+    put(&db, 0..KEYS).unwrap();
+    compact(&db).unwrap();
+    db
+}
+
+/// Acts until `is_so`.
+fn until(db: &Db, is_so: &dyn Fn(&PlacementStats) -> bool, act: &mut dyn FnMut()) {
+    for _ in 0..2_000 {
+        act();
+        if is_so(&placement(db)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it never came: {:#?}", placement(db));
+}
+
+#[test]
+fn the_log_gets_the_room_of_tables_that_are_read_meanwhile() {
+    let machine = SimStorage::new(8);
+    let db = filled(&machine);
+    let share = tables(&db);
+    assert!(share.tables >= 2, "{share:?}");
+    let mut next = 10_000;
+    let moved = |stats: &PlacementStats| stats.tables.is_some_and(|it| it.moved > 0);
+    until(&db, &moved, &mut || {
+        // A device's data stays in the log.
+        let keys = next..next + 100;
+        keys.for_each(|number| {
+            let key = format!("car:{number}");
+            db.put(key.as_bytes(), &[0; 500]).unwrap();
+        });
+        next += 100;
+        check(&db, 0..50);
+        machine.sleep(Duration::from_millis(300));
+    });
+    check(&db, 0..KEYS);
+    assert!(db.check().unwrap().problems.is_empty());
+    db.close().unwrap();
+}
+
+#[test]
+fn hot_blocks_get_the_room_of_tables_that_are_not_read() {
+    let machine = SimStorage::new(9);
+    let db = filled(&machine);
+    assert!(tables(&db).tables > 0, "{:#?}", placement(&db));
+    let moved = |stats: &PlacementStats| stats.tables.is_some_and(|it| it.moved > 0);
+    // The newest keys lie in the last tables, which found no room.
+    until(&db, &moved, &mut || check(&db, KEYS - 1_000..KEYS));
+    check(&db, 0..KEYS);
+    db.close().unwrap();
+}
