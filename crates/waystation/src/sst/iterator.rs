@@ -332,6 +332,11 @@ impl ReadAhead {
         let read = read_window(table.file(), &mut self.bytes, start);
         if read.is_err() {
             self.forget();
+        } else if window == LAST_WINDOW_BYTES && self.direction == Direction::Forward {
+            // The device reads the next window while this one is used.
+            let next = end.min(table.data_end());
+            let length = (table.data_end() - next).min(LAST_WINDOW_BYTES);
+            table.file().prefetch(next, length);
         }
         read
     }

@@ -176,6 +176,16 @@ struct MeteredFile<F> {
     sync_failed: Mutex<bool>,
 }
 
+/// Whether a file of `area` is read a block here and a block there. Linux reads ahead of any read whose neighbour is in the page
+/// cache, and the more of a table is there the more it reads that nothing asks for. Walks say themselves what they read next.
+fn is_read_at_random(mode: OpenMode, area: Area) -> bool {
+    match area {
+        Area::Journal => false,
+        Area::Tables | Area::Spill => mode == OpenMode::Read,
+        Area::Copies => true,
+    }
+}
+
 impl<F: RawFile> MeteredFile<F> {
     fn open<R: RawStorage<File = F>>(
         storage: &Metered<R>,
@@ -189,6 +199,9 @@ impl<F: RawFile> MeteredFile<F> {
             Err(error) if wants_direct && refuses_direct(&error) => (open(false)?, false),
             outcome => (outcome?, wants_direct),
         };
+        if is_read_at_random(mode, area) {
+            raw.expect_scattered_reads();
+        }
         let file = Self {
             alignment: raw.direct_alignment().unwrap_or(0).max(ALIGNMENT_MIN),
             raw,

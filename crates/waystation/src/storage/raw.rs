@@ -31,6 +31,8 @@ pub trait RawFile: Send + Sync + 'static {
     fn leave_direct(&self) -> io::Result<()>;
     /// Advice that a range will be read.
     fn prefetch(&self, offset: u64, length: u64);
+    /// Advice that reads will come at any offset: nothing beside what is asked for is worth reading.
+    fn expect_scattered_reads(&self) {}
     /// Advice that what was written to a range should start on its way to the device.
     fn write_back(&self, offset: u64, length: u64);
 }

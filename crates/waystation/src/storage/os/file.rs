@@ -88,6 +88,11 @@ impl RawFile for KernelFile {
         }
     }
 
+    fn expect_scattered_reads(&self) {
+        // Advice only, as above.
+        let _ = rustix::fs::fadvise(&self.descriptor, 0, None, Advice::Random);
+    }
+
     #[expect(unsafe_code, reason = "a call that only the C library offers")]
     fn write_back(&self, offset: u64, length: u64) {
         let (Ok(offset), Ok(length)) = (offset.try_into(), length.try_into()) else {
