@@ -1,22 +1,15 @@
-//! A storage with a fixed rule: the log, or tables as they are made, lie on the fast device while there is room; or the newest
-//! tables lie there, which are those of the upper levels.
+//! A storage with a fixed rule: the log, or tables as they are made, lie on the fast device while there is room.
 
 use super::Policy;
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use waystation::Result;
 use waystation::storage::forward::forward;
 use waystation::storage::{
     Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, Storage, Transfer,
 };
-
-/// Bytes that are copied at once.
-const CHUNK_BYTES: usize = 1 << 20;
-
-/// A file that lies in the fast directory: the one that is being written, while it is.
-type Placed = Option<Weak<dyn File>>;
 
 /// See the module.
 pub(crate) struct FixedTier {
@@ -28,9 +21,7 @@ pub(crate) struct FixedTier {
     /// The length that a file of the policy's is taken to get.
     file_bytes: u64,
     /// The files of the main directory that lie in the fast one.
-    there: Mutex<HashMap<PathBuf, Placed>>,
-    /// Held while older tables give way.
-    giving_way: Mutex<()>,
+    there: Mutex<HashSet<PathBuf>>,
 }
 
 impl FixedTier {
@@ -50,7 +41,6 @@ impl FixedTier {
             capacity_bytes,
             file_bytes,
             there: Mutex::default(),
-            giving_way: Mutex::default(),
         })
     }
 
@@ -63,10 +53,10 @@ impl FixedTier {
         is_ours
             && match self.policy {
                 Policy::Journal => name.starts_with("journal"),
-                Policy::Tables | Policy::Levels => {
-                    Path::new(name).extension().is_some_and(|it| it == "ldb")
+                Policy::Tables => Path::new(name).extension().is_some_and(|it| it == "ldb"),
+                Policy::None | Policy::Own | Policy::Durable | Policy::Levels | Policy::Cache => {
+                    false
                 }
-                Policy::None | Policy::Own | Policy::Durable | Policy::Cache => false,
             }
     }
 
@@ -77,65 +67,15 @@ impl FixedTier {
 
     /// Where `path` lies.
     fn real(&self, path: &Path) -> PathBuf {
-        let is_there = self.there().contains_key(path);
+        let is_there = self.there().contains(path);
         match path.file_name() {
             Some(name) if is_there => self.fast.join(name),
             _ => path.to_owned(),
         }
     }
 
-    fn there(&self) -> MutexGuard<'_, HashMap<PathBuf, Placed>> {
+    fn there(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
         self.there.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Moves the oldest tables to the main directory until a new one has room, or none is left that is complete.
-    fn make_room(&self) -> Result<()> {
-        let _one = self
-            .giving_way
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        while !self.has_room(self.file_bytes)? {
-            let is_complete = |placed: &Placed| {
-                let writer = placed.as_ref().and_then(Weak::upgrade);
-                writer.is_none()
-            };
-            let oldest = {
-                let there = self.there();
-                let complete = there.iter().filter(|(_, placed)| is_complete(placed));
-                complete.map(|(path, _)| path.clone()).min()
-            };
-            let Some(path) = oldest else {
-                return Ok(());
-            };
-            let source = self.real(&path);
-            match self.copy(&source, &path) {
-                // It became useless meanwhile.
-                Err(error) if error.is_not_found() => {}
-                copied => copied?,
-            }
-            self.there().remove(&path);
-            drop(self.inner.remove(&source));
-        }
-        Ok(())
-    }
-
-    fn copy(&self, source: &Path, target: &Path) -> Result<()> {
-        let open = |path: &Path, mode| {
-            self.inner
-                .open(path, mode, Transfer::Buffered, Area::Tables)
-        };
-        let source = open(source, OpenMode::Read)?;
-        let target = open(target, OpenMode::Create)?;
-        let mut chunk = vec![0; CHUNK_BYTES];
-        let mut offset = 0;
-        loop {
-            let length = source.read_window(&mut chunk, offset)?;
-            if length == 0 {
-                return target.sync();
-            }
-            target.write_at(&chunk[..length], offset)?;
-            offset += length as u64;
-        }
     }
 }
 
@@ -147,23 +87,15 @@ impl Storage for FixedTier {
         transfer: Transfer,
         area: Area,
     ) -> Result<Arc<dyn File>> {
-        let is_meant = mode == OpenMode::Create && self.is_meant(path);
-        if is_meant && self.policy == Policy::Levels {
-            self.make_room()?;
-        }
-        if is_meant && self.has_room(self.file_bytes)? {
-            let file = self.fast.join(path.file_name().unwrap_or_default());
-            let file = self.inner.open(&file, mode, transfer, area)?;
-            self.there()
-                .insert(path.to_owned(), Some(Arc::downgrade(&file)));
-            return Ok(file);
+        if mode == OpenMode::Create && self.is_meant(path) && self.has_room(self.file_bytes)? {
+            self.there().insert(path.to_owned());
         }
         self.inner.open(&self.real(path), mode, transfer, area)
     }
 
     fn map_ring(&self, path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)> {
         if self.is_meant(path) && self.has_room(bytes as u64)? {
-            self.there().insert(path.to_owned(), None);
+            self.there().insert(path.to_owned());
         }
         self.inner.map_ring(&self.real(path), bytes)
     }
@@ -172,8 +104,8 @@ impl Storage for FixedTier {
         let from = self.real(source);
         let is_there = self.there().remove(source);
         let before = self.real(target);
-        if let Some(placed) = is_there {
-            self.there().insert(target.to_owned(), placed);
+        if is_there {
+            self.there().insert(target.to_owned());
         } else {
             self.there().remove(target);
         }
@@ -200,7 +132,7 @@ impl Storage for FixedTier {
         let mut entries = self.inner.list(path)?;
         if path == self.main {
             let there = self.inner.list(&self.fast)?;
-            let is_known = |entry: &Entry| self.there().contains_key(&self.main.join(&entry.name));
+            let is_known = |entry: &Entry| self.there().contains(&self.main.join(&entry.name));
             entries.extend(there.into_iter().filter(is_known));
         }
         Ok(entries)

@@ -40,7 +40,7 @@ pub(crate) enum Policy {
     Journal,
     /// Tables as they are made, while they fit
     Tables,
-    /// The newest tables, the oldest ones giving way (RocksDB: `db_paths`, the upper levels)
+    /// The tables of the upper levels, while they fit (RocksDB: `db_paths`)
     Levels,
     /// Every block that was read, the least recently used one going first
     Cache,
