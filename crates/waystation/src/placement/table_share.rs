@@ -9,10 +9,9 @@
 use super::placed_table::PlacedTable;
 use super::report::TablePlacement;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, Mutex, Weak, lock};
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::Weak;
 
 /// The length that a first table is taken to get, and the part of the capacity which that is at most.
 const TABLE_BYTES_AT_FIRST: u64 = 2 << 20;
