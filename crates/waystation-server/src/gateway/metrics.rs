@@ -385,41 +385,41 @@ fn of_storage(database: (&str, &str), stats: &Stats, out: &mut Exposition) {
         ("placement", memory.placement_bytes),
         ("cache", memory.cached_bytes),
     ];
+    let memory = (
+        "waystation_memory_bytes",
+        Kind::Gauge,
+        "Memory of a database, by what takes it.",
+    );
+    add_parts(memory, database, &parts, out);
+}
+
+/// A figure in bytes that has parts.
+fn add_parts(
+    figure: (&'static str, Kind, &'static str),
+    database: (&str, &str),
+    parts: &[(&str, u64)],
+    out: &mut Exposition,
+) {
     for (part, bytes) in parts {
-        let figure = (
-            "waystation_memory_bytes",
-            Kind::Gauge,
-            "Memory of a database, by what takes it.",
-        );
-        out.add(figure, &[database, ("part", part)], bytes as f64);
+        out.add(figure, &[database, ("part", part)], *bytes as f64);
     }
 }
 
 /// The fast directory; all is zero without one.
 fn of_fast(database: (&str, &str), placement: Option<&PlacementStats>, out: &mut Exposition) {
-    let placed = [
+    let log = placement.and_then(|it| it.log);
+    let tables = placement.and_then(|it| it.tables);
+    let parts = [
         ("copies", placement.map_or(0, |it| it.placed_bytes)),
-        (
-            "log",
-            placement
-                .and_then(|it| it.log)
-                .map_or(0, |it| it.segment_bytes),
-        ),
-        (
-            "tables",
-            placement
-                .and_then(|it| it.tables)
-                .map_or(0, |it| it.table_bytes),
-        ),
+        ("log", log.map_or(0, |it| it.segment_bytes)),
+        ("tables", tables.map_or(0, |it| it.table_bytes)),
     ];
-    for (part, bytes) in placed {
-        let figure = (
-            "waystation_fast_placed_bytes",
-            Kind::Gauge,
-            "What lies in the fast directory: copies of blocks, segments of the log, tables.",
-        );
-        out.add(figure, &[database, ("part", part)], bytes as f64);
-    }
+    let placed = (
+        "waystation_fast_placed_bytes",
+        Kind::Gauge,
+        "What lies in the fast directory: copies of blocks, segments of the log, tables.",
+    );
+    add_parts(placed, database, &parts, out);
     let areas = placement.map_or(&[][..], |it| &it.areas);
     let sum = |of: fn(&AreaPlacement) -> f64| areas.iter().map(of).sum::<f64>();
     let figures = [

@@ -17,8 +17,8 @@ use super::round::Planner;
 use super::table_share::TableShare;
 use super::tier::Tier;
 use crate::directory::TABLE_DRAFT;
-use crate::error::{Error, Result};
-use crate::storage::{Area, File, OpenMode, Storage, Transfer};
+use crate::error::Result;
+use crate::storage::{Area, OpenMode, Storage, Transfer, copy_bytes};
 use crate::sync::Arc;
 use std::path::Path;
 use std::time::Duration;
@@ -28,8 +28,6 @@ use waystation_planner::heat::Histogram;
 const MOVE_PAUSE: Duration = Duration::from_secs(1);
 /// Copies in the room of a table have to be read so many times as often: a table there spares merges reads, too.
 const BETTER: f64 = 2.0;
-/// Bytes that are copied at once.
-const CHUNK_BYTES: usize = 256 << 10;
 
 impl Tier {
     /// Whether the new table `name` is to lie in the fast directory. Its room is taken then.
@@ -230,27 +228,11 @@ pub(super) fn copy_to_main(
     let open = |path: &Path, mode| storage.open(path, mode, Transfer::Buffered, Area::Tables);
     let source = open(there, OpenMode::Read)?;
     let target = open(&draft, OpenMode::Create)?;
-    let copied = copy(&*source, &*target, source.size()?).and_then(|()| target.sync());
+    let copied = copy_bytes(&*source, &*target, source.size()?).and_then(|()| target.sync());
     if let Err(error) = copied {
         let _ = storage.remove(&draft);
         return Err(error);
     }
     storage.rename(&draft, &dir.join(name))?;
     storage.sync_dir(dir)
-}
-
-/// Copies the first `bytes` bytes.
-pub(super) fn copy(source: &dyn File, target: &dyn File, bytes: u64) -> Result<()> {
-    let mut chunk = vec![0; CHUNK_BYTES];
-    let mut offset = 0;
-    while offset < bytes {
-        let length = usize::try_from(bytes - offset).map_or(CHUNK_BYTES, |it| it.min(CHUNK_BYTES));
-        let read = source.read_window(&mut chunk[..length], offset)?;
-        if read == 0 {
-            return Err(Error::corruption(source.path(), offset, "it ends here"));
-        }
-        target.write_at(&chunk[..read], offset)?;
-        offset += read as u64;
-    }
-    Ok(())
 }

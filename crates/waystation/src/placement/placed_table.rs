@@ -3,10 +3,9 @@
 //! A table that grows beyond the room that it has there, or that cannot be written there, goes on in the main directory: nothing
 //! knows of it before it is complete. One that is complete may be moved while it is read: readers go on with the other file.
 
-use super::moves::copy;
 use super::tier::Tier;
 use crate::error::Result;
-use crate::storage::{Area, File, OpenMode, Transfer};
+use crate::storage::{Area, File, OpenMode, Transfer, copy_bytes};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::path::{Path, PathBuf};
@@ -73,7 +72,7 @@ impl PlacedTable {
             .storage
             .open(&self.path, mode, transfer, Area::Tables)?;
         let before = self.place().file;
-        copy(&*before, &*main, self.written.load(SeqCst))?;
+        copy_bytes(&*before, &*main, self.written.load(SeqCst))?;
         self.switch_to(main);
         tier.remove_table(&self.name);
         Ok(())

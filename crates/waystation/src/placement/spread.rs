@@ -51,15 +51,47 @@ pub(crate) struct Owned {
 /// The files in the fast directory.
 pub(super) struct FastFiles {
     pub(super) storage: Arc<dyn Storage>,
-    /// Where segments lie, and where tables lie.
-    log_dir: PathBuf,
-    tables_dir: PathBuf,
-    /// How often names there have changed.
+    segments: Names,
+    tables: Names,
+    /// Gives new files their places. `None`: they go to the main directory.
+    tier: Option<Arc<Tier>>,
+}
+
+/// A directory within the fast one, and how far its names are durable.
+struct Names {
+    dir: PathBuf,
+    /// How often a name was made, changed or removed.
     changes: AtomicU64,
     /// So many of these changes are durable.
     synced: Mutex<u64>,
-    /// Gives new files their places. `None`: they go to the main directory.
-    tier: Option<Arc<Tier>>,
+}
+
+impl Names {
+    fn of(dir: PathBuf) -> Self {
+        Self {
+            dir,
+            // The last owner may have had no time to make its own durable.
+            changes: AtomicU64::new(1),
+            synced: Mutex::new(0),
+        }
+    }
+
+    /// The path of `name`, which is about to be made, changed or removed.
+    fn change(&self, name: &str) -> PathBuf {
+        self.changes.fetch_add(1, SeqCst);
+        self.dir.join(name)
+    }
+
+    /// Makes the names durable. A caller waits for another one that is at it: its own names may be among those.
+    fn sync(&self, storage: &dyn Storage) -> Result<()> {
+        let mut synced = lock(&self.synced);
+        let changes = self.changes.load(SeqCst);
+        if *synced < changes {
+            storage.sync_dir(&self.dir)?;
+            *synced = changes;
+        }
+        Ok(())
+    }
 }
 
 impl Spread {
@@ -116,11 +148,8 @@ impl Spread {
     ) -> Arc<dyn Storage> {
         let fast = FastFiles {
             storage: Arc::clone(main),
-            log_dir: link.log_dir(),
-            tables_dir: link.tables_dir(),
-            // The last owner may have had no time to make its own durable.
-            changes: AtomicU64::new(1),
-            synced: Mutex::new(0),
+            segments: Names::of(link.log_dir()),
+            tables: Names::of(link.tables_dir()),
             tier,
         };
         Arc::new(Self {
@@ -220,9 +249,8 @@ impl FastFiles {
         if !tier.admit_segment(name, bytes) {
             return None;
         }
-        self.note_change();
         let made = self
-            .open(name, OpenMode::Create, transfer)
+            .create(name, transfer)
             .and_then(|file| file.preallocate(bytes).map(|()| file));
         made.inspect_err(|error| {
             self.note_failure(error);
@@ -236,8 +264,7 @@ impl FastFiles {
     /// A place for the new table `name`, `path` in the main directory: the file. `None`: it goes to the main directory.
     fn place_table(&self, path: &Path, name: &str, transfer: Transfer) -> Option<Arc<dyn File>> {
         let tier = self.tier.as_ref().filter(|it| it.admit_table(name))?;
-        self.note_change();
-        match self.open(name, OpenMode::Create, transfer) {
+        match self.create(name, transfer) {
             Ok(file) => Some(Arc::new(PlacedTable::new(tier, path, name, file))),
             Err(error) => {
                 self.note_failure(&error);
@@ -247,49 +274,42 @@ impl FastFiles {
         }
     }
 
-    /// The path of `name` in the fast directory.
-    fn path(&self, name: &str) -> PathBuf {
+    /// The directory of `name`, and what its files are for.
+    fn names_of(&self, name: &str) -> (&Names, Area) {
         if is_table(name) {
-            self.tables_dir.join(name)
+            (&self.tables, Area::Tables)
         } else {
-            self.log_dir.join(name)
+            (&self.segments, Area::Journal)
         }
     }
 
+    fn create(&self, name: &str, transfer: Transfer) -> Result<Arc<dyn File>> {
+        let (names, area) = self.names_of(name);
+        let mode = OpenMode::Create;
+        self.storage.open(&names.change(name), mode, transfer, area)
+    }
+
+    /// Opens a file that is there.
     fn open(&self, name: &str, mode: OpenMode, transfer: Transfer) -> Result<Arc<dyn File>> {
-        let area = if is_table(name) {
-            Area::Tables
-        } else {
-            Area::Journal
-        };
-        self.storage.open(&self.path(name), mode, transfer, area)
+        let (names, area) = self.names_of(name);
+        self.storage
+            .open(&names.dir.join(name), mode, transfer, area)
     }
 
     fn rename(&self, name: &str, target: &str) -> Result<()> {
-        self.note_change();
-        self.storage.rename(&self.path(name), &self.path(target))
+        let names = self.names_of(name).0;
+        self.storage
+            .rename(&names.dir.join(name), &names.change(target))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        self.note_change();
-        self.storage.remove(&self.path(name))
+        self.storage.remove(&self.names_of(name).0.change(name))
     }
 
-    fn note_change(&self) {
-        self.changes.fetch_add(1, SeqCst);
-    }
-
-    /// Makes the names durable. A caller waits for another one that is at it: its own names may be among those.
+    /// Makes the names durable.
     fn sync_names(&self) -> Result<()> {
-        let mut synced = lock(&self.synced);
-        let changes = self.changes.load(SeqCst);
-        if *synced < changes {
-            for dir in [&self.log_dir, &self.tables_dir] {
-                self.storage.sync_dir(dir)?;
-            }
-            *synced = changes;
-        }
-        Ok(())
+        self.segments.sync(&*self.storage)?;
+        self.tables.sync(&*self.storage)
     }
 
     /// Lets the fast directory rest if it failed otherwise than for want of room.
@@ -460,8 +480,8 @@ impl Storage for Spread {
     fn list(&self, path: &Path) -> Result<Vec<Entry>> {
         let mut entries = self.main.list(path)?;
         if path == self.dir {
-            let mut there = segments(&*self.main, &self.fast.log_dir)?;
-            there.append(&mut tables(&*self.main, &self.fast.tables_dir)?);
+            let mut there = segments(&*self.main, &self.fast.segments.dir)?;
+            there.append(&mut tables(&*self.main, &self.fast.tables.dir)?);
             there.retain(|it| !has(&entries, &it.name));
             entries.append(&mut there);
         }
@@ -478,6 +498,11 @@ impl Storage for Spread {
     fn gives_way(&self, path: &Path) -> bool {
         let both = self.fast.tier.as_ref().zip(self.segment(path));
         both.is_some_and(|(tier, name)| tier.gives_way(name))
+    }
+
+    fn is_found_by_others(&self, path: &Path) -> bool {
+        let both = self.fast.tier.as_ref().zip(self.table(path));
+        both.is_none_or(|(tier, name)| !tier.has_table(name))
     }
 
     forward! { main:

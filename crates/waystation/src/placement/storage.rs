@@ -2,6 +2,7 @@
 //! from the fast directory.
 
 use super::file::TieredFile;
+use super::link::is_table;
 use super::tier::Tier;
 use crate::directory::spill_number;
 use crate::error::Result;
@@ -12,7 +13,6 @@ use crate::storage::{
 use crate::sync::Arc;
 use std::path::Path;
 use std::time::Duration;
-use waystation_format::filename::{self, FileKind};
 
 /// See the module.
 pub(crate) struct Tiered {
@@ -30,7 +30,7 @@ impl Tiered {
         if spill_number(name).is_some() {
             return Some(Area::Spill);
         }
-        matches!(filename::parse(name), Some(FileKind::Table(_))).then_some(Area::Tables)
+        is_table(name).then_some(Area::Tables)
     }
 }
 
@@ -87,6 +87,7 @@ impl Storage for Tiered {
         fn has_machine_clock() -> bool;
         fn boot_id() -> Option<[u8; 16]>;
         fn gives_way(path: &Path) -> bool;
+        fn is_found_by_others(path: &Path) -> bool;
         fn meters() -> Vec<(Area, AreaMeter)>;
     }
 }

@@ -5,6 +5,7 @@ use super::slow_main_tests::SlowMain;
 use super::{FastTier, PlacementStats, TablePlacement};
 use crate::directory::TABLE_DRAFT;
 use crate::inspect::Inspection;
+use crate::offload::{Link, LinkError, LocalReason, Offload, OffloadSettings, Session};
 use crate::options::Compression;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::sim::Crash;
@@ -186,6 +187,64 @@ fn a_directory_that_fails_or_is_full_holds_up_no_table() {
         assert!(db.check().unwrap().problems.is_empty());
         db.close().unwrap();
     }
+}
+
+/// No worker listens there.
+struct Nowhere;
+
+impl Link for Nowhere {
+    fn connect(&self) -> Result<Box<dyn Session>, LinkError> {
+        Err(LinkError::Unreachable("a test".to_owned()))
+    }
+}
+
+#[test]
+fn a_worker_is_not_asked_to_merge_tables_that_it_does_not_find() {
+    let (_, storage, _) = machine(10);
+    let reasons = |capacity_bytes| {
+        let options = Options {
+            offload: Some(Offload::new(Nowhere, OffloadSettings::default())),
+            ..options(capacity_bytes)
+        };
+        let db = Db::open_with(Arc::clone(&storage), MAIN, options).unwrap();
+        // Tables of the first time are merged with those of the second.
+        for _ in 0..2 {
+            put(&db, 0..KEYS).unwrap();
+            compact(&db).unwrap();
+        }
+        let local = db.stats().tree.offload.expect("a worker").local;
+        db.close().unwrap();
+        local
+    };
+    let without = reasons(None);
+    assert!(
+        without.contains_key(&LocalReason::Unreachable),
+        "{without:?}"
+    );
+    assert!(!without.contains_key(&LocalReason::Unfit), "{without:?}");
+    let with = reasons(Some(CAPACITY));
+    assert!(with.contains_key(&LocalReason::Unfit), "{with:?}");
+}
+
+#[test]
+fn tables_stay_in_the_fast_directory_while_the_main_one_is_full() {
+    let (machine, storage, rules) = machine(11);
+    let db = open(&storage, Some(CAPACITY)).unwrap();
+    put(&db, 0..KEYS).unwrap();
+    compact(&db).unwrap();
+    db.close().unwrap();
+    let there = files(&storage, TABLES).len();
+    let full = Rule::new(Operation::Write, Fault::Fail(Refusal::NoSpace)).on(TABLE_DRAFT);
+    rules.add(full.times(1));
+    let db = open(&storage, None).unwrap();
+    check(&db, 0..KEYS);
+    assert_eq!(files(&storage, TABLES).len(), there);
+    drop(db);
+    let again: Arc<dyn Storage> = machine.crash(11, Crash::PowerCut);
+    let db = open(&again, None).unwrap();
+    check(&db, 0..KEYS);
+    assert_eq!(files(&again, TABLES), []);
+    db.close().unwrap();
 }
 
 /// A life in which tables come, go and are moved, until a call fails or all is done. How many keys are flushed.

@@ -129,6 +129,11 @@ impl Tier {
         self.tables.get().map_or(0, |tables| tables.placed().0)
     }
 
+    /// Whether the table `name` lies there.
+    pub(super) fn has_table(&self, name: &str) -> bool {
+        self.tables.get().is_some_and(|tables| tables.has(name))
+    }
+
     /// The tables there, if tables may lie there.
     pub(super) fn tables(&self) -> Option<&TableShare> {
         self.tables.get()

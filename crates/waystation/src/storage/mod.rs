@@ -22,6 +22,7 @@
 
 mod aligned;
 mod capped;
+mod copy;
 mod direct;
 mod duty;
 #[cfg(any(test, feature = "test-storage"))]
@@ -43,6 +44,7 @@ mod whole;
 
 pub use aligned::AlignedBuffer;
 pub(crate) use capped::{Capped, DiskUse, Growth, at_low_priority};
+pub(crate) use copy::copy_bytes;
 pub(crate) use duty::{Duty, IoPriority};
 pub(crate) use margins::{Margins, laid_out};
 pub use metered::Metered;
@@ -231,6 +233,11 @@ pub trait Storage: Send + Sync {
     fn gives_way(&self, path: &Path) -> bool {
         let _ = path;
         false
+    }
+    /// Whether another process finds the file `path` there too. Default: yes.
+    fn is_found_by_others(&self, path: &Path) -> bool {
+        let _ = path;
+        true
     }
     /// Processor time, user and system, that the calling thread has taken so far. Default: none, as on a machine that is
     /// simulated.

@@ -8,13 +8,10 @@ use super::Tree;
 use crate::error::{Error, Result};
 use crate::lsm::version::{State, Version};
 use crate::sst::TableMeta;
-use crate::storage::{Area, OpenMode, Storage, Transfer};
+use crate::storage::{Area, OpenMode, Storage, Transfer, copy_bytes};
 use crate::sync::Arc;
 use std::path::Path;
 use waystation_format::filename::{legacy_table_name, table_name};
-
-/// How much is copied at a time.
-const CHUNK_BYTES: usize = 1 << 20;
 
 /// All tables at one moment, and up to which write they cover everything.
 pub(crate) struct Moment {
@@ -98,14 +95,6 @@ fn exists(storage: &dyn Storage, path: &Path) -> Result<bool> {
 fn copy(storage: &dyn Storage, source: &Path, target: &Path) -> Result<()> {
     let source = storage.open(source, OpenMode::Read, Transfer::Buffered, Area::Tables)?;
     let target = storage.open(target, OpenMode::Create, Transfer::Buffered, Area::Tables)?;
-    let mut chunk = vec![0; CHUNK_BYTES];
-    let mut offset = 0;
-    loop {
-        let length = source.read_window(&mut chunk, offset)?;
-        if length == 0 {
-            return target.sync();
-        }
-        target.write_at(&chunk[..length], offset)?;
-        offset += length as u64;
-    }
+    copy_bytes(&*source, &*target, source.size()?)?;
+    target.sync()
 }

@@ -226,7 +226,11 @@ impl RemoteExecutor {
         if job.output_level < settings.level_min {
             return keep(LocalReason::Level);
         }
-        if place.rate.is_some() {
+        let is_found = |number| {
+            let path = place.tables.path(number);
+            place.storage.is_found_by_others(&path)
+        };
+        if place.rate.is_some() || !job.tables().all(|table| is_found(table.number)) {
             return keep(LocalReason::Unfit);
         }
         if place.storage.now() < lock(&self.pause).until {

@@ -15,7 +15,7 @@ pub enum LocalReason {
     /// The merge goes to a level above the least one that is offloaded.
     Level,
     /// The job cannot leave: graves in spill files, an order of keys that only the program knows, a limit on the rate of
-    /// compactions, or a job that is too long. Or the worker's engine does not take it.
+    /// compactions, a table in a durable fast directory, or a job that is too long. Or the worker's engine does not take it.
     Unfit,
     /// The worker failed a moment ago.
     Pause,
