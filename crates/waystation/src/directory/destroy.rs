@@ -22,10 +22,14 @@ pub(crate) fn destroy(storage: &dyn Storage, dir: &Path) -> Result<()> {
         .iter()
         .filter(is_file)
         .partition(|entry| entry.name == CURRENT);
-    // What leads to other files goes after them.
+    // The file that leads to others goes after them, in whatever order a power cut undoes removals.
     let (last, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(|it| it.name == FAST_NAME);
-    for entry in first.into_iter().chain(rest).chain(last) {
-        storage.remove(&dir.join(&entry.name))?;
+    let remove = |entry: &crate::storage::Entry| storage.remove(&dir.join(&entry.name));
+    first.into_iter().chain(rest).try_for_each(remove)?;
+    for entry in last {
+        storage.sync_dir(dir)?;
+        remove(entry)?;
+        storage.sync_dir(dir)?;
     }
     storage.remove(&dir.join(LOCK_NAME))?;
     drop(lock);

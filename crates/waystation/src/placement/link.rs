@@ -143,6 +143,12 @@ impl Link {
 
     /// Separates the directories again: no file lies in the fast one.
     pub(super) fn end(&self, storage: &dyn Storage, dir: &Path) -> Result<()> {
+        // A file whose removal a power cut undoes would have no `FAST` that leads to it.
+        storage.sync_dir(&self.log_dir())?;
+        match storage.sync_dir(&self.tables_dir()) {
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
+        }
         storage.remove(&dir.join(FAST_NAME))?;
         storage.sync_dir(dir)?;
         self.leave(storage)

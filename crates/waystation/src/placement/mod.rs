@@ -43,6 +43,7 @@ mod link;
 mod log_share;
 mod meters;
 mod moves;
+mod names;
 mod options;
 mod placed_table;
 mod report;

@@ -15,6 +15,7 @@
 
 use super::link::{Link, is_table, lock_files, segments, tables};
 use super::moves::copy_to_main;
+use super::names::Names;
 use super::options::FastTier;
 use super::placed_table::PlacedTable;
 use super::spread_file::SpreadFile;
@@ -26,8 +27,7 @@ use crate::storage::forward::forward;
 use crate::storage::{
     Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, Storage, Transfer,
 };
-use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::Arc;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -55,43 +55,6 @@ pub(super) struct FastFiles {
     tables: Names,
     /// Gives new files their places. `None`: they go to the main directory.
     tier: Option<Arc<Tier>>,
-}
-
-/// A directory within the fast one, and how far its names are durable.
-struct Names {
-    dir: PathBuf,
-    /// How often a name was made, changed or removed.
-    changes: AtomicU64,
-    /// So many of these changes are durable.
-    synced: Mutex<u64>,
-}
-
-impl Names {
-    fn of(dir: PathBuf) -> Self {
-        Self {
-            dir,
-            // The last owner may have had no time to make its own durable.
-            changes: AtomicU64::new(1),
-            synced: Mutex::new(0),
-        }
-    }
-
-    /// The path of `name`, which is about to be made, changed or removed.
-    fn change(&self, name: &str) -> PathBuf {
-        self.changes.fetch_add(1, SeqCst);
-        self.dir.join(name)
-    }
-
-    /// Makes the names durable. A caller waits for another one that is at it: its own names may be among those.
-    fn sync(&self, storage: &dyn Storage) -> Result<()> {
-        let mut synced = lock(&self.synced);
-        let changes = self.changes.load(SeqCst);
-        if *synced < changes {
-            storage.sync_dir(&self.dir)?;
-            *synced = changes;
-        }
-        Ok(())
-    }
 }
 
 impl Spread {
@@ -286,30 +249,33 @@ impl FastFiles {
     fn create(&self, name: &str, transfer: Transfer) -> Result<Arc<dyn File>> {
         let (names, area) = self.names_of(name);
         let mode = OpenMode::Create;
-        self.storage.open(&names.change(name), mode, transfer, area)
+        names.change(name, |path| self.storage.open(path, mode, transfer, area))
     }
 
     /// Opens a file that is there.
     fn open(&self, name: &str, mode: OpenMode, transfer: Transfer) -> Result<Arc<dyn File>> {
         let (names, area) = self.names_of(name);
         self.storage
-            .open(&names.dir.join(name), mode, transfer, area)
+            .open(&names.dir().join(name), mode, transfer, area)
     }
 
     fn rename(&self, name: &str, target: &str) -> Result<()> {
         let names = self.names_of(name).0;
-        self.storage
-            .rename(&names.dir.join(name), &names.change(target))
+        let source = names.dir().join(name);
+        names.change(target, |target| self.storage.rename(&source, target))
     }
 
     fn remove(&self, name: &str) -> Result<()> {
-        self.storage.remove(&self.names_of(name).0.change(name))
+        let names = self.names_of(name).0;
+        names.change(name, |path| self.storage.remove(path))
     }
 
     /// Makes the names durable.
     fn sync_names(&self) -> Result<()> {
-        self.segments.sync(&*self.storage)?;
-        self.tables.sync(&*self.storage)
+        for names in [&self.segments, &self.tables] {
+            names.sync(|dir| self.storage.sync_dir(dir))?;
+        }
+        Ok(())
     }
 
     /// Lets the fast directory rest if it failed otherwise than for want of room.
@@ -480,8 +446,8 @@ impl Storage for Spread {
     fn list(&self, path: &Path) -> Result<Vec<Entry>> {
         let mut entries = self.main.list(path)?;
         if path == self.dir {
-            let mut there = segments(&*self.main, &self.fast.segments.dir)?;
-            there.append(&mut tables(&*self.main, &self.fast.tables.dir)?);
+            let mut there = segments(&*self.main, self.fast.segments.dir())?;
+            there.append(&mut tables(&*self.main, self.fast.tables.dir())?);
             there.retain(|it| !has(&entries, &it.name));
             entries.append(&mut there);
         }

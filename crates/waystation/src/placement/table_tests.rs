@@ -2,8 +2,8 @@
 
 use super::link::is_table;
 use super::slow_main_tests::SlowMain;
-use super::{FastTier, PlacementStats, TablePlacement};
-use crate::directory::TABLE_DRAFT;
+use super::{FastTier, PlacementStats, Spread, TablePlacement};
+use crate::directory::{FAST_NAME, TABLE_DRAFT, destroy};
 use crate::inspect::Inspection;
 use crate::offload::{Link, LinkError, LocalReason, Offload, OffloadSettings, Session};
 use crate::options::Compression;
@@ -245,6 +245,35 @@ fn tables_stay_in_the_fast_directory_while_the_main_one_is_full() {
     check(&db, 0..KEYS);
     assert_eq!(files(&again, TABLES), []);
     db.close().unwrap();
+}
+
+#[test]
+fn a_power_cut_brings_nothing_back_to_a_directory_that_was_given_up() {
+    for seed in 0..16 {
+        let (machine, storage, _) = machine(seed);
+        let db = open(&storage, Some(CAPACITY)).unwrap();
+        put(&db, 0..1_000).unwrap();
+        compact(&db).unwrap();
+        assert!(tables(&db).tables > 0);
+        db.close().unwrap();
+        // The files leave the fast directory, and then it is given up; or the database is removed.
+        if seed % 2 == 0 {
+            while storage
+                .list(Path::new(MAIN))
+                .unwrap()
+                .iter()
+                .any(|it| it.name == FAST_NAME)
+            {
+                open(&storage, None).unwrap().close().unwrap();
+            }
+        } else {
+            let main = Path::new(MAIN);
+            Spread::while_destroyed(&storage, main, |all| destroy(all, main)).unwrap();
+        }
+        let left: Arc<dyn Storage> = machine.crash(seed, Crash::PowerCut);
+        let db = open(&left, Some(CAPACITY)).unwrap_or_else(|error| panic!("{seed}: {error}"));
+        db.close().unwrap();
+    }
 }
 
 /// A life in which tables come, go and are moved, until a call fails or all is done. How many keys are flushed.
