@@ -111,9 +111,10 @@ bench-build: ## Build the benchmark with its rivals LevelDB, RocksDB and fjall (
 bench: ## The benchmark table of README.md, into target/db.json (needs bench-build)
 	$(TARGET)/release/waystation-bench db --engines waystation,leveldb,rocksdb,fjall --num 1000000 --runs 3 --json $(TARGET)/db.json
 
+# In the profile of the tests, so that C libraries and build scripts are built once for both.
 lint: ## Formatting, clippy, and (where installed) cargo-deny and typos
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked --profile test -- -D warnings
 	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check; else echo "cargo-deny is not installed: skipped"; fi
 	@if command -v typos >/dev/null; then typos; else echo "typos is not installed: skipped"; fi
 

@@ -10,6 +10,13 @@
 //!
 //! With the feature `test-storage`, `storage` has a simulated machine for tests, which crashes, tears and lies.
 
+#![cfg_attr(
+    any(loom, shuttle),
+    allow(
+        dead_code,
+        reason = "helpers of tests that run without a model checker"
+    )
+)]
 #![deny(missing_docs)]
 
 /// The code of the guides and of README.md, compiled by the tests.
@@ -55,7 +62,7 @@ pub mod offload {
         EngineError, EngineTask, JobControl, Link, LinkError, LocalReason, MergeEngine, Merged,
         Offload, OffloadSettings, OffloadStats, Session, Verification, Worker,
     };
-    #[cfg(any(test, feature = "test-storage"))]
+    #[cfg(any(all(test, not(any(loom, shuttle))), feature = "test-storage"))]
     pub use crate::lsm::tree::check_engine;
 }
 

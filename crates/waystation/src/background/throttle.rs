@@ -184,6 +184,7 @@ impl Throttle {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
     use crate::storage::SimStorage;

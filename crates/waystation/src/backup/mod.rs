@@ -23,6 +23,7 @@ mod manifest;
 mod restore;
 mod store;
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests;
 
 pub(crate) use add::{Moment, SourceFile, add};

@@ -69,6 +69,7 @@ impl FlushedGraves {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
     use crate::cemetery::fragments::Fragments;

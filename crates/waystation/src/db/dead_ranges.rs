@@ -60,6 +60,7 @@ impl Core {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use crate::cemetery::dead_ranges::search::WORTH_SEARCHING;
     use crate::db::{Db, Options};

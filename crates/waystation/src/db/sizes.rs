@@ -43,6 +43,7 @@ impl Db {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use crate::{Compression, Db, Options};
 

@@ -77,6 +77,7 @@ impl WriteSource for Single<'_> {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
 

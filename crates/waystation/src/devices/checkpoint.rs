@@ -376,6 +376,7 @@ pub(crate) fn read(storage: &dyn Storage, dir: &Path) -> Result<Option<Saved>> {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
 

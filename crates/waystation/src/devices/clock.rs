@@ -30,6 +30,7 @@ impl ResidencyClock {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
 

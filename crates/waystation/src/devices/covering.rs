@@ -45,6 +45,7 @@ impl From<Vec<u64>> for CoveringSequences {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
 

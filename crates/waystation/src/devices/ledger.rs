@@ -307,6 +307,7 @@ fn take_text(reader: &mut Reader<'_>) -> Result<String, FormatError> {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
 

@@ -272,6 +272,7 @@ fn text<'a>(reader: &mut Reader<'a>, what: &'static str) -> Result<&'a str, Form
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
     use waystation_format::handoff::EngineId;

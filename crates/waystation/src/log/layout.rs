@@ -159,6 +159,7 @@ impl Layout {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -11,7 +11,7 @@
 
 mod check;
 mod checkpoint;
-#[cfg(any(test, feature = "test-storage"))]
+#[cfg(any(all(test, not(any(loom, shuttle))), feature = "test-storage"))]
 mod conformance;
 mod entries;
 mod flush;
@@ -21,13 +21,14 @@ mod seek_credit;
 mod sizes;
 mod stats;
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests;
 mod tree_copy;
 mod work;
 
 pub use check::{CheckReport, Problem};
 pub(crate) use checkpoint::link_or_copy;
-#[cfg(any(test, feature = "test-storage"))]
+#[cfg(any(all(test, not(any(loom, shuttle))), feature = "test-storage"))]
 pub use conformance::check_engine;
 pub(crate) use load::{Load, Place};
 pub use stats::{LevelStats, TreeStats, WorkStats};

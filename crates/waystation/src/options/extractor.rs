@@ -108,6 +108,7 @@ impl FromStr for Extractor {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -366,6 +366,7 @@ impl Options {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::ROWS;
     use std::fmt::Write;

@@ -254,6 +254,7 @@ fn seconds(micros: u64) -> f64 {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
 

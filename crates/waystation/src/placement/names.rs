@@ -53,7 +53,8 @@ impl Names {
     }
 }
 
-#[cfg(all(test, shuttle))]
+#[cfg(test)]
+#[cfg(shuttle)]
 mod model_tests {
     use super::*;
     use crate::sync::models::explore;

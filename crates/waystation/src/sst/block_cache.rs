@@ -307,6 +307,7 @@ impl Place {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
     use std::path::Path;

@@ -217,6 +217,7 @@ fn malformed(reason: &'static str) -> FormatError {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
     use waystation_format::key::{self, ValueKind, pack_trailer};

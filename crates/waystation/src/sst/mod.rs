@@ -17,6 +17,7 @@ mod meta;
 mod reader;
 mod table_cache;
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) mod tests;
 mod walk;
 

@@ -167,6 +167,7 @@ impl fmt::Debug for AlignedBuffer {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::AlignedBuffer;
 

@@ -473,4 +473,5 @@ impl File for CappedFile {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests;

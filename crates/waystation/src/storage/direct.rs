@@ -54,6 +54,7 @@ pub(super) fn refuses_direct(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::DirectState;
     use std::cell::{Cell, RefCell};

@@ -39,6 +39,7 @@ pub mod raw;
 #[cfg(any(test, feature = "test-storage"))]
 pub mod sim;
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests;
 mod whole;
 

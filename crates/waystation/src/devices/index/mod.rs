@@ -22,6 +22,7 @@ mod buffer;
 mod leaf;
 mod leaves;
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests;
 
 use crate::log::ValueRef;

@@ -108,6 +108,7 @@ impl Start {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
     use waystation_format::log::{BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES};

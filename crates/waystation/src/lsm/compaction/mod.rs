@@ -28,6 +28,7 @@ mod pick;
 mod retain;
 mod run;
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests;
 mod verify;
 

@@ -3,6 +3,7 @@
 mod level;
 mod source;
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests;
 
 pub(crate) use level::{LevelIterator, Run};

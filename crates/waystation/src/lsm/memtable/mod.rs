@@ -24,7 +24,7 @@ mod shadow;
 mod skiplist;
 mod target;
 #[cfg(test)]
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod tests;
 mod watch;
 

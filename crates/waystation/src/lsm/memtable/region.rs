@@ -242,6 +242,7 @@ fn advise_huge_pages(base: NonNull<u8>, bytes: usize) {
 fn advise_huge_pages(_: NonNull<u8>, _: usize) {}
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
 

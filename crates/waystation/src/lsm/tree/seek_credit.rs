@@ -45,6 +45,7 @@ impl SeekCredit {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
 

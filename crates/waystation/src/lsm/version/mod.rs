@@ -24,6 +24,7 @@ mod recover;
 mod set;
 mod side;
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests;
 
 pub(crate) use fence::{Fence, may_be_named, order_name};

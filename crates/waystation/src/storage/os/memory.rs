@@ -13,6 +13,7 @@ pub(crate) fn memory_bytes() -> u64 {
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     #[test]
     fn there_is_some() {
