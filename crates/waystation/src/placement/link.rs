@@ -79,23 +79,16 @@ impl Link {
         let log_dir = link.log_dir();
         storage.create_dir(&log_dir)?;
         let lock = storage.lock(&log_dir.join(LOCK_NAME))?;
+        let owner: Option<Self> = text::read(storage, &log_dir.join(OWNER_NAME))
+            .ok()
+            .flatten();
         if !link.is_empty(storage)? {
-            let owner: Option<Self> = text::read(storage, &log_dir.join(OWNER_NAME))
-                .ok()
-                .flatten();
-            let other = owner.map_or_else(
-                || "a database that is not known".to_owned(),
-                |owner| format!("the database in {}", owner.directory.display()),
-            );
-            return Err(Error::Incompatible {
-                path: fast.to_owned(),
-                reason: format!(
-                    "segments or tables of {other} lie in it; name another fast directory, or remove {} and {} if that \
-                     database is gone",
-                    log_dir.display(),
-                    link.tables_dir().display()
-                ),
-            });
+            return Err(link.taken_by(owner.as_ref()));
+        }
+        if let Some(other) =
+            owner.filter(|owner| owner.directory != dir && owner.is_linked(storage))
+        {
+            return Err(link.kept_for(&other));
         }
         let owner = Self {
             id: link.id.clone(),
@@ -104,6 +97,41 @@ impl Link {
         text::write(storage, &log_dir, (OWNER_DRAFT, OWNER_NAME), &owner)?;
         text::write(storage, dir, (FAST_DRAFT, FAST_NAME), &link)?;
         Ok((link, lock))
+    }
+
+    /// Whether the database that this `OWNER` names still leads here.
+    fn is_linked(&self, storage: &dyn Storage) -> bool {
+        let link = Self::read(storage, &self.directory).ok().flatten();
+        link.is_some_and(|link| link.id == self.id)
+    }
+
+    /// The refusal of a directory in which files of `owner` lie.
+    fn taken_by(&self, owner: Option<&Self>) -> Error {
+        let other = owner.map_or_else(
+            || "a database that is not known".to_owned(),
+            |owner| format!("the database in {}", owner.directory.display()),
+        );
+        Error::Incompatible {
+            path: self.directory.clone(),
+            reason: format!(
+                "segments or tables of {other} lie in it; name another fast directory, or remove {} and {} if that \
+                 database is gone",
+                self.log_dir().display(),
+                self.tables_dir().display()
+            ),
+        }
+    }
+
+    /// The refusal of a directory to which `owner` leads without a file in it.
+    fn kept_for(&self, owner: &Self) -> Error {
+        let other = owner.directory.display();
+        Error::Incompatible {
+            path: self.directory.clone(),
+            reason: format!(
+                "it is the fast directory of the database in {other}; name another one, or open that database once \
+                 without a fast directory"
+            ),
+        }
     }
 
     /// The same link to the fast directory `moved`, if the files lie there now. `FAST` says so from the return on.

@@ -289,6 +289,28 @@ fn two_databases_do_not_share_one() {
 }
 
 #[test]
+fn a_directory_in_which_its_database_has_no_file_yet_is_not_another_ones() {
+    let machine = SimStorage::new(16);
+    let rules = FaultRules::new();
+    let storage: Arc<dyn Storage> = machine.with_faults(&rules);
+    // No segment has room there.
+    rules.add(Rule::new(Operation::Preallocate, Fault::Fail(Refusal::NoSpace)).on(LOG));
+    let fast = || Some(durable(FAST, 4 << 20));
+    let db = open(&storage, fast()).unwrap();
+    put(&db, 0..100).unwrap();
+    db.close().unwrap();
+    assert_eq!(segments(&storage, LOG), Vec::<String>::new());
+    let other = || Db::open_with(Arc::clone(&storage), "/other", options(fast()));
+    let told = other().err().expect("an error").to_string();
+    let expected = "it is the fast directory of the database in /db";
+    assert!(told.contains(expected), "{told}");
+    open(&storage, fast()).unwrap().close().unwrap();
+    open(&storage, None).unwrap().close().unwrap();
+    other().unwrap().close().unwrap();
+    check(&open(&storage, None).unwrap(), 0..100);
+}
+
+#[test]
 fn a_directory_that_fails_or_is_full_is_not_used_and_nothing_is_lost() {
     for (seed, operation, refusal) in [
         (6, Operation::Write, Refusal::InputOutput),
