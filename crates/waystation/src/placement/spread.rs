@@ -369,7 +369,10 @@ fn own_link(
             }
             return Ok(Some((link, lock)));
         }
-        link.end(storage, dir)?;
+        if let Err(error) = link.end(storage, dir) {
+            log::warn!("the next opening gives the fast directory up: {error}");
+            return Ok(None);
+        }
     }
     let Some(fast) = fast else {
         return Ok(None);

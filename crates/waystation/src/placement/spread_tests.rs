@@ -305,6 +305,11 @@ fn a_directory_in_which_its_database_has_no_file_yet_is_not_another_ones() {
     let expected = "it is the fast directory of the database in /db";
     assert!(told.contains(expected), "{told}");
     open(&storage, fast()).unwrap().close().unwrap();
+    // While its device fails, the directory is not given up, and the database opens without it.
+    rules.add(Rule::new(Operation::SyncDir, Fault::Fail(Refusal::InputOutput)).on(LOG));
+    check(&open(&storage, None).unwrap(), 0..100);
+    assert!(other().is_err());
+    rules.clear();
     open(&storage, None).unwrap().close().unwrap();
     other().unwrap().close().unwrap();
     check(&open(&storage, None).unwrap(), 0..100);
