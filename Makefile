@@ -74,15 +74,15 @@ mutants: setup ## Mistakes made on purpose, which the tests have to find (SEEDS=
 	$(CARGO) run -q --locked -p waystation-mutants -- $(NAMES)
 
 soak: ## Kills, simulated crashes and random histories for hours (SEEDS=, KILLS=)
-	WAYSTATION_KILLS=$(or $(KILLS),2000) $(CARGO) test --release -p waystation --test kill --test handoff_kill --test backup_kill -- --nocapture
+	WAYSTATION_KILLS=$(or $(KILLS),2000) $(CARGO) test --release -p waystation --test suite kill:: -- --nocapture
 	WAYSTATION_FIRST_SEED=$(or $(FIRST),100000) WAYSTATION_SEEDS=$(or $(SEEDS),100000) $(CARGO) test --release -p waystation --test simulation -- --nocapture
 	$(MAKE) restless SEEDS=$(or $(SEEDS),100000) FIRST=$(or $(FIRST),100000)
-	WAYSTATION_MODEL_SEEDS=$(or $(MODELS),2000) $(CARGO) test --release -p waystation --test model -- --nocapture
-	WAYSTATION_METAMORPHIC_LISTS=$(or $(LISTS),20000) $(CARGO) test --release -p waystation --test metamorphic -- --nocapture
-	WAYSTATION_HISTORIES=$(or $(HISTORIES),2000) $(CARGO) test --release -p waystation --test tombstones -- --nocapture
-	WAYSTATION_SEEDS=$(or $(SEEDS),100000) $(CARGO) test --release -p waystation --test settled_graves -- --nocapture
+	WAYSTATION_MODEL_SEEDS=$(or $(MODELS),2000) $(CARGO) test --release -p waystation --test suite model:: -- --nocapture
+	WAYSTATION_METAMORPHIC_LISTS=$(or $(LISTS),20000) $(CARGO) test --release -p waystation --test suite metamorphic:: -- --nocapture
+	WAYSTATION_HISTORIES=$(or $(HISTORIES),2000) $(CARGO) test --release -p waystation --test suite tombstones:: -- --nocapture
+	WAYSTATION_SEEDS=$(or $(SEEDS),100000) $(CARGO) test --release -p waystation --test suite settled_graves:: -- --nocapture
 	WAYSTATION_FLIP_PART=1 $(CARGO) test --release -p waystation-fuzz --test flips -- --nocapture
-	$(CARGO) test -p waystation-cli --test rig -- --ignored
+	$(CARGO) test -p waystation-cli --test suite rig:: -- --ignored
 	$(MAKE) fuzz
 	$(MAKE) sanitize
 

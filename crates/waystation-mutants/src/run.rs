@@ -24,7 +24,7 @@ pub(crate) enum Found {
     Not,
 }
 
-/// The built tests: of the library, and those that are files of their own.
+/// The built tests: of the library, and those that are programs of their own.
 pub(crate) struct Tests {
     programs: BTreeMap<String, PathBuf>,
     dir: PathBuf,

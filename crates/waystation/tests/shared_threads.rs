@@ -1,6 +1,7 @@
 //! All databases of a process share a few background threads, and one to which nothing happens wakes none of them. Those that
 //! name the same resources share memory and keep to its ceiling.
 
+#[path = "suite/support/mod.rs"]
 mod support;
 
 use std::path::Path;

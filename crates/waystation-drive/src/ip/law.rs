@@ -14,7 +14,7 @@
 //! written. Neither grows with the job.
 //!
 //! The constants belong to a memory with a latency of 30 cycles that never hesitates. They were found by
-//! `tests/speed.rs`, which checks that no neighbours of theirs fit better, and checks the law on runs that had no part
+//! `tests/suite/speed.rs`, which checks that no neighbours of theirs fit better, and checks the law on runs that had no part
 //! in that.
 
 use super::job::{IpError, Job, Output, TableImage};

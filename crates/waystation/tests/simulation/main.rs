@@ -24,7 +24,7 @@ mod faults;
 mod history;
 mod looks;
 mod narrow;
-#[path = "../support/mod.rs"]
+#[path = "../suite/support/mod.rs"]
 mod support;
 mod tally;
 mod twice;

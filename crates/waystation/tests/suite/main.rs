@@ -1,0 +1,49 @@
+//! Tests of whole databases, in one program: it links once, and its tests run beside each other.
+
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
+
+mod background;
+mod backup_kill;
+mod bad_input;
+mod belonging;
+mod check_cross;
+mod clocks;
+mod copy_power_cut;
+mod devices;
+mod direct_io;
+mod disk;
+mod disk_limit;
+mod entries;
+mod examples;
+mod expiry;
+mod full_disk;
+mod graves;
+mod graves_in_doubt;
+mod handoff;
+mod handoff_callers;
+mod handoff_faults;
+mod handoff_histories;
+mod handoff_kill;
+mod handoff_memory;
+mod handoff_numbers;
+mod handoff_stalls;
+mod handoff_times;
+mod holes;
+mod index_snapshot;
+mod io_errors;
+mod kill;
+mod metamorphic;
+mod model;
+mod older_directories;
+mod open_faults;
+mod options;
+mod order;
+mod ownership;
+mod power_cut_order;
+mod read_errors;
+mod repair;
+mod repair_files;
+mod settled_graves;
+mod spilled_graves;
+mod support;
+mod tombstones;
