@@ -68,7 +68,7 @@ models: setup ## What threads share, under model checkers (shuttle, loom); part 
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p waystation --lib --locked --target-dir $(TARGET)/loom memtable::model_tests
 
 restless: ## Simulated crashes (SEEDS=, FIRST=) with threads held up at random; part of `make test`
-	RUSTFLAGS="--cfg restless" WAYSTATION_SEEDS=$(or $(SEEDS),200) WAYSTATION_FIRST_SEED=$(or $(FIRST),1) $(CARGO) test -p waystation --test simulation --locked --target-dir $(TARGET)/restless -- --nocapture
+	WAYSTATION_RESTLESS=1 WAYSTATION_SEEDS=$(or $(SEEDS),200) WAYSTATION_FIRST_SEED=$(or $(FIRST),1) $(CARGO) test --workspace --test simulation --locked -- --nocapture
 
 mutants: setup ## Mistakes made on purpose, which the tests have to find (SEEDS= of the simulation each, NAMES=); minutes
 	$(CARGO) run -q --locked -p waystation-mutants -- $(NAMES)

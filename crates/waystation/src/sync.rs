@@ -4,10 +4,10 @@
 //! code runs under two model checkers. In an ordinary build this is `std`. Under `--cfg loom` it is loom,
 //! which tries every interleaving and every value the memory model allows (small structures: the memtable).
 //! Under `--cfg shuttle` it is shuttle, which tries many random schedules, sequentially consistent (larger
-//! protocols: the ring, the commit pipeline). Under `--cfg restless` it is `std` with threads that are held up now and
-//! then, so that tests of the whole engine meet what happens on a machine with far too much to do.
+//! protocols: the ring, the commit pipeline). With the feature `test-storage` it is `std` with threads that a test can have
+//! held up now and then (`restless`), so that the whole engine meets what happens on a machine with far too much to do.
 //!
-//! To keep all three builds alike: no `static` or `const` atomics (loom's are not `const`), no timeouts but [`wait_for`]'s, and
+//! To keep all builds alike: no `static` or `const` atomics (loom's are not `const`), no timeouts but [`wait_for`]'s, and
 //! no waiting without [`Condvar`], [`hint::spin_loop`] or [`thread::yield_now`]. [`Arc`] is `std`'s everywhere, as
 //! shuttle's is too: loom's is no method receiver and does not coerce to trait objects, and it is not in
 //! reference counts that our mistakes will be.
@@ -19,8 +19,8 @@
 #[cfg(all(test, shuttle))]
 pub(crate) mod models;
 pub(crate) mod queue;
-#[cfg(restless)]
-mod restless;
+#[cfg(feature = "test-storage")]
+pub(crate) mod restless;
 
 #[cfg(not(any(loom, shuttle)))]
 mod chosen {
@@ -61,10 +61,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no thread panics with this lock held")
 }
 
-/// Here another thread may get far ahead of this one: it does, once in a while, under `--cfg restless`.
+/// Here another thread may get far ahead of this one: it does, once in a while, where a test asks for it.
 #[inline]
 pub(crate) fn may_be_held_up() {
-    #[cfg(restless)]
+    #[cfg(feature = "test-storage")]
     restless::pass();
 }
 

@@ -17,7 +17,8 @@
 //! with [little room](narrow).
 //!
 //! `WAYSTATION_SEEDS` sets the number of seeds (default 300), `WAYSTATION_FIRST_SEED` the first; `WAYSTATION_SECONDS` lets
-//! no seed begin after so many seconds; `WAYSTATION_SEED` runs a single one. The first violation ends the run. A seed that runs for long is told of, as it may never end.
+//! no seed begin after so many seconds; `WAYSTATION_SEED` runs a single one. With `WAYSTATION_RESTLESS=1` threads are held up at random. The first
+//! violation ends the run. A seed that runs for long is told of, as it may never end.
 
 mod edges;
 mod faults;
@@ -37,6 +38,7 @@ use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 use tally::Tally;
 use watch::Watch;
+use waystation::storage::sim::hold_threads_up;
 use waystation::storage::{OsStorage, Storage};
 
 /// Seeds that run at the same time.
@@ -60,6 +62,9 @@ fn variable(name: &str) -> Option<u64> {
 
 #[test]
 fn recovery_is_a_prefix_that_holds_everything_acknowledged() {
+    if variable("WAYSTATION_RESTLESS").is_some() {
+        hold_threads_up();
+    }
     if let Some(seed) = variable("WAYSTATION_SEED") {
         return run_seed(seed, &Tally::default());
     }

@@ -16,6 +16,9 @@
 //! [`Metered::with_faults`](super::Metered::with_faults). What happens follows from the seeds as long as one
 //! thread makes the calls. Time is the real one plus every `sleep`, which returns at once.
 
+#[cfg(feature = "test-storage")]
+pub use crate::sync::restless::hold_threads_up;
+
 mod content;
 mod file;
 mod random;
