@@ -58,7 +58,7 @@ demo: ## Build, and take a tour through the commands
 	scripts/demo.sh $(TARGET)/release/waystation
 
 test: setup ## Every test (under 40 minutes on two cores, with all that is built for them)
-	WAYSTATION_FLIP_PART=8 WAYSTATION_FUZZ_SECONDS=40 WAYSTATION_METAMORPHIC_LISTS=200 WAYSTATION_MODEL_SEEDS=30 WAYSTATION_HISTORIES=30 $(CARGO) test --workspace --locked --no-fail-fast
+	WAYSTATION_FLIP_PART=8 WAYSTATION_FUZZ_SECONDS=40 WAYSTATION_METAMORPHIC_LISTS=60 WAYSTATION_MODEL_SEEDS=30 WAYSTATION_HISTORIES=15 $(CARGO) test --workspace --locked --no-fail-fast
 	$(MAKE) models
 	$(MAKE) restless
 	$(MAKE) bindings

@@ -3,12 +3,10 @@
 .PHONY: capi capi-scan bindings
 
 PREFIX ?= $(abspath $(TARGET))/capi
-# What the library is built with: `release`, or `test` where tests have built it already.
-CAPI_PROFILE ?= release
 
 capi: ## The C interface: libwaystation.so and .a, headers, waystation.pc into PREFIX (target/capi)
-	$(CARGO) build --locked --profile $(CAPI_PROFILE) --package waystation-capi
-	crates/waystation-capi/install.sh $(TARGET)/$(if $(filter test,$(CAPI_PROFILE)),debug,$(CAPI_PROFILE)) $(PREFIX)
+	$(CARGO) build --locked --release --package waystation-capi
+	crates/waystation-capi/install.sh $(TARGET)/release $(PREFIX)
 
 CAPI_SCAN_ENTRIES ?= 1000000
 LEVELDB ?= libleveldb.so.1d
@@ -19,7 +17,8 @@ capi-scan: capi ## What a scan costs through the C interface, beside LevelDB's (
 	$(TARGET)/capi-scan $(PREFIX)/lib/libwaystation.so $(LEVELDB) $(TARGET)/capi-scan.db $(CAPI_SCAN_ENTRIES)
 	rm -rf $(TARGET)/capi-scan.db
 
-# Needs the network once. Says what it skips; fails if nothing ran.
+# Takes the library that the tests are built with. Needs the network once. Says what it skips; fails if nothing ran.
 bindings: ## Programs and language bindings made for LevelDB, unmodified, over the C interface
-	$(MAKE) capi CAPI_PROFILE=test PREFIX=$(abspath $(TARGET))/bindings/prefix
+	$(CARGO) test --workspace --test c_programs --locked --no-run
+	crates/waystation-capi/install.sh $(TARGET)/debug/deps $(abspath $(TARGET))/bindings/prefix
 	crates/waystation-capi/tests/bindings.sh $(abspath $(TARGET))/bindings
