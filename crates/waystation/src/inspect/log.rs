@@ -154,6 +154,7 @@ impl Inspection {
                     });
                     result
                 }
+                Step::Damage { .. } if self.is_recycled(name)? => Ok(()),
                 Step::Damage { offset, reason } => sink(LogEvent::Problem(Problem {
                     file: name.clone(),
                     offset,
@@ -162,6 +163,15 @@ impl Inspection {
             })?;
         }
         Ok(())
+    }
+
+    /// Whether there is no segment `name` any more: its owner gives a file another name before it writes another segment to
+    /// it, so a reader that has the file open can find that one's blocks.
+    fn is_recycled(&self, name: &str) -> Result<bool> {
+        match Source::open(&*self.storage, &self.dir.join(name), Area::Journal) {
+            Err(error) if error.is_not_found() => Ok(true),
+            source => source.map(|_| false),
+        }
     }
 }
 
@@ -219,4 +229,64 @@ pub(crate) fn operations(
         sink(sequence, operation);
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+    use crate::directory::segment_name;
+    use crate::storage::OsStorage;
+    use crate::{Db, Durability, Options, WriteBatch};
+    use std::fs;
+    use std::os::unix::fs::FileExt;
+
+    /// A log of many blocks, as a killed owner leaves it in `dir`.
+    fn write_log(dir: &Path) {
+        let owned = dir.with_extension("owned");
+        let db = Db::open(&owned, Options::default()).unwrap();
+        for number in 0..100 {
+            let mut batch = WriteBatch::new();
+            batch.put(format!("{number:03}").as_bytes(), &[7; 1_000]);
+            db.write(&batch, Durability::PowerLoss).unwrap();
+        }
+        fs::create_dir(dir).unwrap();
+        for entry in fs::read_dir(&owned).unwrap() {
+            let entry = entry.unwrap();
+            fs::copy(entry.path(), dir.join(entry.file_name())).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_segment_that_is_recycled_while_it_is_read_is_not_damaged() {
+        for is_recycled in [true, false] {
+            let root = tempfile::tempdir().unwrap();
+            let dir = root.path().join("db");
+            write_log(&dir);
+            let inspection = Inspection::open(OsStorage::new(), &dir).unwrap();
+            let mut is_overwritten = false;
+            let mut problems = Vec::new();
+            let overwrite = |path: &Path| {
+                let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+                file.write_all_at(&[9; 16 << 10], 32 << 10).unwrap();
+                if is_recycled {
+                    fs::rename(path, dir.join(segment_name(1_000))).unwrap();
+                }
+            };
+            let walked = inspection.walk_log(&mut |_| (), &mut |event| {
+                match event {
+                    LogEvent::Problem(problem) => problems.push(problem),
+                    LogEvent::Record { name, .. } if !is_overwritten => {
+                        overwrite(&dir.join(name));
+                        is_overwritten = true;
+                    }
+                    LogEvent::Record { .. } => {}
+                }
+                Ok(())
+            });
+            walked.unwrap();
+            assert!(is_overwritten);
+            assert_eq!(problems.is_empty(), is_recycled, "{problems:?}");
+        }
+    }
 }

@@ -189,11 +189,14 @@ fn beside_an_owner_at_work_nothing_is_wrong() {
                     std::thread::sleep(Duration::from_millis(10));
                 }
             });
-            for _ in 0..25 {
-                assert_eq!(problems(&path), []);
-                std::thread::sleep(Duration::from_millis(15));
-            }
+            let found: Vec<_> = (0..25)
+                .flat_map(|_| {
+                    std::thread::sleep(Duration::from_millis(15));
+                    problems(&path)
+                })
+                .collect();
             stop.store(true, SeqCst);
+            assert_eq!(found, []);
         });
         assert_eq!(db.check().unwrap().problems, []);
         db.close().unwrap();
