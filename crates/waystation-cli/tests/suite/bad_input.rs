@@ -7,9 +7,7 @@
     reason = "small texts and sizes of a test"
 )]
 
-use crate::support;
-
-use crate::support::Shell;
+use crate::support::{self, Shell};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 

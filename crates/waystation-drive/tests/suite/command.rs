@@ -1,8 +1,6 @@
 //! `waystation ip run`, called as the command line calls it.
 
-use crate::common;
-
-use crate::common::record;
+use crate::common::{self, record};
 use clap::Parser;
 use std::fs;
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! The life of a job: given up in the middle, given up by the watchdog, refused before it begins.
 
-use crate::common;
-
-use crate::common::{Keys, Recipe, Values};
+use crate::common::{self, Keys, Recipe, Values};
 use waystation_drive::ip::image;
 use waystation_drive::ip::{
     Engine, FailureKind, IpError, Job, MemoryTiming, Settings, reference, sizes,

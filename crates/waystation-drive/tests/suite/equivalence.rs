@@ -1,10 +1,8 @@
 //! The hardware gives what the software reference gives, byte for byte.
 
-use crate::common;
-
 use crate::common::coverage::Coverage;
 use crate::common::random::Random;
-use crate::common::{Keys, Recipe, Values, build, record};
+use crate::common::{self, Keys, Recipe, Values, build, record};
 use std::env;
 use waystation_drive::ip::{
     Engine, Job, MemoryTiming, Output, Settings, Traffic, reference, sizes,

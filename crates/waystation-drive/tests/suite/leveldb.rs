@@ -1,9 +1,7 @@
 //! Tables that LevelDB wrote go through the hardware, and LevelDB reads what comes out.
 
-use crate::common;
-
 use crate::common::random::Random;
-use crate::common::{Keys, Recipe, Values, build, record};
+use crate::common::{self, Keys, Recipe, Values, build, record};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

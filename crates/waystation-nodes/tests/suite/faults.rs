@@ -1,9 +1,7 @@
 //! What drives do wrong: they are away, do not know the token, speak another version, have lost a shard. Each costs the
 //! databases that lie on the drive, with a typed error, and no other one.
 
-use crate::support;
-
-use crate::support::{Running, TOKEN, drive, find, host, weights, write};
+use crate::support::{self, Running, TOKEN, drive, find, host, weights, write};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use waystation_documents::{Catalogue, Error, NodeFault};

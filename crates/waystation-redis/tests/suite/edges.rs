@@ -1,8 +1,6 @@
 //! Where commands meet their limits: answers of many parts, several keys of which one is refused, users, several databases.
 
-use crate::support;
-
-use crate::support::{Answer, Client, Served};
+use crate::support::{self, Answer, Client, Served};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;

@@ -5,10 +5,8 @@
 
 #![allow(clippy::cast_sign_loss, reason = "numbers of a test")]
 
-use crate::support;
-
 use crate::support::real::Real;
-use crate::support::{Answer, Client, Served};
+use crate::support::{self, Answer, Client, Served};
 
 const LISTS: u64 = 60;
 const COMMANDS: usize = 150;

@@ -1,9 +1,7 @@
 //! Power cuts, on a simulated machine: writes that were answered under `power`, or before an answer of `WAITAOF`, are there
 //! after one, and under `everysecond` writes before the last sync.
 
-use crate::support;
-
-use crate::support::{Answer, Client, Served};
+use crate::support::{self, Answer, Client, Served};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;

@@ -1,8 +1,6 @@
 //! Writes that the storage holds back hold up their own client, and the clients that wait for the same keys.
 
-use crate::support;
-
-use crate::support::{Answer, Served};
+use crate::support::{self, Answer, Served};
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};

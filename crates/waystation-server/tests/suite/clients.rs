@@ -1,9 +1,7 @@
 //! Clients in JavaScript against the server, as npm has them (`scripts/setup-test.sh`): `PouchDB` and nano, which speak
 //! with CouchDB, and hyparquet, which reads Parquet.
 
-use crate::support;
-
-use crate::support::Running;
+use crate::support::{self, Running};
 use waystation_server::{Admin, Gateway};
 
 /// Runs `tests/js/NAME` with the URL of a new server.

@@ -1,8 +1,6 @@
 //! The console in a real Chromium, driven by `tests/js/console.js`. Screenshots are kept beside the test's program.
 
-use crate::support;
-
-use crate::support::Running;
+use crate::support::{self, Running};
 use std::path::Path;
 use std::sync::Arc;
 use waystation_server::{Events, Gateway};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test waits by the clock")]
 
-use crate::support;
-
-use crate::support::Running;
+use crate::support::{self, Running};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};

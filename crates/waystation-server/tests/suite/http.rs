@@ -1,8 +1,6 @@
 //! Statuses, error words and headers of the interface, as CouchDB's clients expect them.
 
-use crate::support;
-
-use crate::support::Running;
+use crate::support::{self, Running};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 

@@ -168,10 +168,8 @@ impl Inspection {
     /// Whether there is no segment `name` any more: its owner gives a file another name before it writes another segment to
     /// it, so a reader that has the file open can find that one's blocks.
     fn is_recycled(&self, name: &str) -> Result<bool> {
-        match Source::open(&*self.storage, &self.dir.join(name), Area::Journal) {
-            Err(error) if error.is_not_found() => Ok(true),
-            source => source.map(|_| false),
-        }
+        let there = self.open_if_there(&self.dir.join(name), Area::Journal)?;
+        Ok(there.is_none())
     }
 }
 
