@@ -305,8 +305,10 @@ impl Journal<'_> {
         }
         let is_behind = walk.last_sequence > before;
         if walk.hole.is_none() && !is_behind && (missing.is_some() || is_short) {
+            let last = segments.last().map(|segment| segment.name.clone());
+            let file = missing.map(segment_name).or(last);
             walk.hole = Some(Hole {
-                file: segment_name(missing.unwrap_or(0)),
+                file: file.unwrap_or_else(|| JOURNAL_NAME.to_owned()),
                 offset: 0,
                 open_since: None,
                 bytes: is_short.then(|| clean_lsn - end),
