@@ -49,6 +49,13 @@ struct Segment {
     header: SegmentHeader,
 }
 
+/// The segment that should follow the last one that was read.
+struct Following {
+    name: String,
+    /// Whether it was begun for sure. A file that is there and has no header may have been made ready alone.
+    is_lost: bool,
+}
+
 /// A hole in the stream.
 struct Hole {
     file: String,
@@ -295,7 +302,7 @@ impl Journal<'_> {
 
     /// What only the ring holds; and whether the end is the end.
     fn end(&self, walk: &mut Walk, segments: &[Segment], sink: &mut Sink<'_>) -> Result<()> {
-        let missing = self.missing_segment(walk, segments)?;
+        let following = self.following_segment(walk, segments)?;
         let clean_lsn = self.state.map_or(0, |journal| journal.clean_lsn);
         let end = walk.next_lsn.unwrap_or(0);
         let is_short = clean_lsn > end;
@@ -304,9 +311,10 @@ impl Journal<'_> {
             self.ring(walk, sink)?;
         }
         let is_behind = walk.last_sequence > before;
-        if walk.hole.is_none() && !is_behind && (missing.is_some() || is_short) {
+        let is_lost = following.as_ref().is_some_and(|it| it.is_lost);
+        if walk.hole.is_none() && !is_behind && (is_lost || is_short) {
             let last = segments.last().map(|segment| segment.name.clone());
-            let file = missing.map(segment_name).or(last);
+            let file = following.map(|it| it.name).or(last);
             walk.hole = Some(Hole {
                 file: file.unwrap_or_else(|| JOURNAL_NAME.to_owned()),
                 offset: 0,
@@ -318,25 +326,25 @@ impl Journal<'_> {
         self.fill_hole(walk, None, sink)
     }
 
-    /// The segment that should follow, and is not there.
-    fn missing_segment(&self, walk: &Walk, segments: &[Segment]) -> Result<Option<u64>> {
+    /// The segment that should follow the last one that was read.
+    fn following_segment(&self, walk: &Walk, segments: &[Segment]) -> Result<Option<Following>> {
         let first = self.state.map_or(0, |journal| journal.first_segment);
-        let Some(last) = segments.last() else {
-            return Ok((first > 0).then_some(first));
+        let last = segments.last().filter(|last| last.header.number >= first);
+        let Some(last) = last else {
+            return Ok((first > 0).then(|| Following {
+                name: segment_name(first),
+                is_lost: true,
+            }));
         };
-        if last.header.number < first {
-            return Ok(Some(first));
-        }
         let footer = segment::footer(&last.source, &last.header)?;
         let next = footer.filter(|footer| Some(footer.end_lsn) == walk.next_lsn);
         let Some(next) = next.map(|footer| footer.next).filter(|next| *next > 0) else {
             return Ok(None);
         };
-        let is_there = self.storage.list(self.dir)?;
-        let is_there = is_there
-            .iter()
-            .any(|entry| entry.name == segment_name(next));
-        Ok((!is_there).then_some(next))
+        let name = segment_name(next);
+        let listed = self.storage.list(self.dir)?;
+        let is_lost = !listed.iter().any(|entry| entry.name == name);
+        Ok(Some(Following { name, is_lost }))
     }
 
     fn ring(&self, walk: &mut Walk, sink: &mut Sink<'_>) -> Result<()> {
