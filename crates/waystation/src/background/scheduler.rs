@@ -5,11 +5,10 @@
 use super::Jobs;
 use super::plan::{Id, Kind, Lane, Limits, Next, Plan, Task};
 use crate::error::{Error, Result};
-use crate::storage::{Storage, stand_back, wake_soon};
+use crate::storage::{Storage, processors, stand_back, wake_soon};
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock, wait, wait_for};
 use std::collections::BTreeMap;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 /// Threads that write logs out. Two would keep a device busy, but where writers take all of the processor a thread has to
@@ -296,7 +295,7 @@ impl State {
     /// How many threads `lane` needs for the databases there are.
     fn threads_for(&self, lane: Lane) -> usize {
         let jobs = self.members.values().map(|it| it.limits.of(lane));
-        let processors = available_parallelism().map_or(1, usize::from);
+        let processors = processors();
         let most = match lane {
             Lane::Log => LOG_THREADS,
             Lane::Flush | Lane::Settle | Lane::Keep | Lane::Place => {

@@ -16,10 +16,11 @@
 
 use super::layout::{Layout, Place};
 use super::ring::{RingBuffer, Span};
+use super::turns::Turns;
 use super::{Log, Suspension};
 use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering::{Release, SeqCst};
-use crate::sync::{MutexGuard, lock, may_be_held_up, wait};
+use crate::sync::{MutexGuard, lock, may_be_held_up, thread, wait};
 use waystation_format::log::{
     BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordKind, Seal,
 };
@@ -33,6 +34,7 @@ pub(super) struct Front {
     closed_records_end: u64,
     /// The sequence number in which the last long record ends.
     last_long: u64,
+    turns: Turns,
 }
 
 impl Front {
@@ -44,6 +46,7 @@ impl Front {
             next_ticket: 0,
             closed_records_end,
             last_long: 0,
+            turns: Turns::new(),
         }
     }
 }
@@ -61,6 +64,8 @@ pub(crate) struct Reservation {
     long_before: u64,
     /// Blocks that a record longer than the ring's room closes ahead of that room, in order.
     ahead: Vec<Seal>,
+    /// The thread lets others run after this write.
+    yields: bool,
 }
 
 impl Reservation {
@@ -105,6 +110,7 @@ impl Log {
         let admitted = admit(front.layout.boundary(), first_sequence)?;
         let ticket = front.next_ticket;
         front.next_ticket += 1;
+        let yields = front.turns.note(ticket);
         front.next_sequence += u64::from(operations);
         self.assigned_sequence
             .store(front.next_sequence - 1, Release);
@@ -137,6 +143,7 @@ impl Log {
                 kind: RecordKind::Batch,
                 long_before,
                 ahead,
+                yields,
             },
             admitted,
         ))
@@ -197,6 +204,9 @@ impl Log {
             self.publication.acknowledge(last);
         } else {
             self.publication.wait_visible(last);
+        }
+        if reservation.yields {
+            thread::yield_now();
         }
     }
 

@@ -8,10 +8,11 @@
 //! At most a few chunks wait: the delivering thread stops until one is taken.
 
 use crate::error::{Error, Result};
+use crate::storage::processors;
 use crate::sync::Arc;
 use crate::sync::queue::Queue;
 use crate::sync::thread::{self, JoinHandle};
-use std::thread::{available_parallelism, panicking};
+use std::thread::panicking;
 
 /// Where a chunk is full.
 pub(crate) const CHUNK_BYTES: usize = 128 * 1024;
@@ -56,8 +57,7 @@ impl<C: Chunk> Inserters<C> {
     }
 
     fn start(&mut self) -> Result<()> {
-        let processors = available_parallelism().map_or(1, usize::from);
-        for _ in 0..processors.min(THREADS_MAX) {
+        for _ in 0..processors().min(THREADS_MAX) {
             let queue = Arc::clone(&self.queue);
             let thread = thread::Builder::new()
                 .name("waystation-replay".to_owned())

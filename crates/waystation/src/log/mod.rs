@@ -43,6 +43,7 @@ mod replay;
 mod ring;
 mod segment;
 mod survey;
+mod turns;
 mod writer;
 mod writer_state;
 

@@ -50,7 +50,7 @@ pub(crate) use duty::{Duty, IoPriority};
 pub(crate) use margins::{Margins, laid_out};
 pub use metered::Metered;
 pub use os::OsStorage;
-pub(crate) use os::{memory_bytes, stand_back, wake_soon};
+pub(crate) use os::{memory_bytes, processors, stand_back, wake_soon};
 pub(crate) use output::Output;
 pub(crate) use rate::RateLimit;
 #[cfg(any(test, feature = "test-storage"))]

@@ -10,7 +10,7 @@ mod priority;
 mod ring;
 
 use self::file::KernelFile;
-pub(crate) use self::memory::memory_bytes;
+pub(crate) use self::memory::{memory_bytes, processors};
 pub(crate) use self::priority::{stand_back, wake_soon};
 use super::raw::RawStorage;
 use super::{DirectoryLock, Entry, Metered, OpenMode, Ring};
