@@ -54,17 +54,28 @@ fn wait_a_while<T>(thread: &ScopedJoinHandle<'_, T>) {
 /// While a sync is under way more is written to the same segment, and to the next ones. The sync has not covered that.
 #[test]
 fn what_is_written_during_a_sync_is_for_the_next_one() {
+    // A memtable for all of it: a flush would sync the log meanwhile, and keep the values in a table.
+    let options = Options {
+        memtable_bytes: 4 << 20,
+        ..small_options()
+    };
     for seed in 0..SEEDS {
         let (machine, rules) = (SimStorage::new(seed), FaultRules::new());
-        let db = open(&machine, &rules, small_options());
+        let db = open(&machine, &rules, options.clone());
+        // So long that they are written out at once.
+        let long = vec![7; options.ring_bytes * 3 / 4];
+        // The first segments of a life are short: nothing more would go into the one that is synced.
+        for number in 0..2 + seed % 4 {
+            db.put(format!("before {number}").as_bytes(), &long)
+                .unwrap();
+        }
+        db.sync().unwrap();
         let sync = rules.add(
             Rule::new(Operation::Sync, Fault::Stall)
                 .on(SEGMENTS)
                 .times(1),
         );
-        // So long that they are written out at once.
-        let long = vec![7; small_options().ring_bytes * 3 / 4];
-        let segments = 3 * small_options().log_segment_bytes;
+        let segments = 3 * options.log_segment_bytes;
         let meanwhile: Vec<_> = (0..segments.div_ceil(long.len()))
             .map(|number| format!("meanwhile {number}"))
             .collect();
@@ -79,7 +90,7 @@ fn what_is_written_during_a_sync_is_for_the_next_one() {
         });
         db.sync().unwrap();
         let machine = cut_power(db, &machine, seed);
-        let db = open_simulated(&machine, small_options()).unwrap();
+        let db = open_simulated(&machine, options.clone()).unwrap();
         assert_eq!(db.get(b"synced").unwrap(), Some(b"first".to_vec()));
         for key in &meanwhile {
             let found = db.get(key.as_bytes()).unwrap();
