@@ -64,12 +64,6 @@ fn what_is_written_during_a_sync_is_for_the_next_one() {
         let db = open(&machine, &rules, options.clone());
         // So long that they are written out at once.
         let long = vec![7; options.ring_bytes * 3 / 4];
-        // The first segments of a life are short: nothing more would go into the one that is synced.
-        for number in 0..2 + seed % 4 {
-            db.put(format!("before {number}").as_bytes(), &long)
-                .unwrap();
-        }
-        db.sync().unwrap();
         let sync = rules.add(
             Rule::new(Operation::Sync, Fault::Stall)
                 .on(SEGMENTS)
