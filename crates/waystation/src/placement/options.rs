@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 
 /// The smallest capacity (bytes): a few hundred blocks.
 const CAPACITY_BYTES_MIN: u64 = 1 << 20;
+/// No segment of the log takes more than this part of a durable directory ...
+const SEGMENT_PART: u64 = 32;
+/// ... unless that is less than this.
+const SEGMENT_BYTES_MIN: u64 = 512 << 10;
 
 /// A fast directory beside the main one, for copies of what is read most.
 ///
@@ -66,6 +70,16 @@ impl FastTier {
         Ok(())
     }
 
+    /// The length of the longest segment of the log. The last ones stay in the directory while nothing is written, and copies do
+    /// without their room.
+    pub(crate) fn segment_bytes_max(&self) -> u64 {
+        if !self.durable {
+            return u64::MAX;
+        }
+        let units = self.capacity_bytes / SEGMENT_PART / SEGMENT_BYTES_MIN;
+        units.max(1) * SEGMENT_BYTES_MIN
+    }
+
     /// Checks that the directory is not the database's own, `dir`.
     pub(super) fn check_beside(&self, dir: &Path) -> Result<()> {
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -76,5 +90,26 @@ impl FastTier {
             )));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_short_in_a_small_durable_directory() {
+        let longest = |capacity_bytes, durable| {
+            let fast = FastTier {
+                durable,
+                ..FastTier::new("fast", capacity_bytes)
+            };
+            fast.segment_bytes_max()
+        };
+        assert_eq!(longest(10 << 20, false), u64::MAX);
+        assert_eq!(longest(CAPACITY_BYTES_MIN, true), 512 << 10);
+        assert_eq!(longest(40 << 20, true), 1 << 20);
+        assert_eq!(longest(2 << 30, true), 64 << 20);
     }
 }
