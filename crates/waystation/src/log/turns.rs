@@ -18,7 +18,8 @@ thread_local! {
     static PLACE: u8 = const { 0 };
 }
 
-/// The threads that have written lately, guarded by the front's lock. Each has one of 64 bits, which few threads share.
+/// The threads that have written lately, guarded by the front's lock. Each has one of 64 bits, which few threads share; so none
+/// yields on a machine of 64 processors or more.
 #[derive(Debug)]
 pub(super) struct Turns {
     processors: u32,
@@ -38,7 +39,7 @@ impl Turns {
         }
     }
 
-    /// Notes that this thread does write `ticket`. Whether it is to let other threads run afterwards.
+    /// Notes that this thread makes the write with `ticket`. Whether it is to let other threads run afterwards.
     #[inline]
     pub(super) fn note(&mut self, ticket: u64) -> bool {
         self.note_of(bit(), ticket)
