@@ -105,6 +105,8 @@ pub(crate) struct Run {
     pub(crate) elapsed: Duration,
     /// All of it.
     pub(crate) elapsed_in_all: Duration,
+    /// Processor time of driving, without that of looking at the engines' files.
+    pub(crate) driving_cpu: Duration,
     /// How often all engines were opened anew.
     pub(crate) reopened: u32,
     pub(crate) meters: Meters,
@@ -155,6 +157,7 @@ pub(crate) fn run<E: Edge>(
         elapsed: state.elapsed,
         elapsed_in_all: started.elapsed(),
         reopened,
+        driving_cpu: state.driving_cpu.saturating_sub(state.gauge_cpu),
         verdict: audit.verdict(state.now),
         cells: state.residents.figures(setup.cells),
         meters: state.meters,
@@ -236,6 +239,9 @@ struct State {
     recent: Meters,
     samples: Vec<Sample>,
     elapsed: Duration,
+    /// Processor time of driving, and the part of it that looked at the engines' files.
+    driving_cpu: Duration,
+    gauge_cpu: Duration,
     /// What the engines had written and read when they were closed last.
     closed: Occupancy,
     /// What the last sample saw.
@@ -253,6 +259,8 @@ impl State {
             recent: Meters::default(),
             samples: Vec::new(),
             elapsed: Duration::ZERO,
+            driving_cpu: Duration::ZERO,
+            gauge_cpu: Duration::ZERO,
             closed: Occupancy::default(),
             latest: Occupancy::default(),
             written_before: machine::written_bytes(),
@@ -304,6 +312,7 @@ impl State {
     ) -> Result<(), CityError> {
         let started = machine::now();
         let before = self.elapsed;
+        let cpu_before = machine::cpu_time();
         while self.now < end && !watch.is_stopped() {
             let until = (self.now + STEP).min(end);
             let drive = |_| Task::Drive(self.now, until);
@@ -333,6 +342,7 @@ impl State {
         if last < self.now {
             self.look(setup, cells, lines)?;
         }
+        self.driving_cpu += machine::cpu_time().saturating_sub(cpu_before);
         self.closed = self.latest;
         Ok(())
     }
@@ -379,6 +389,9 @@ impl State {
         occupancy.tables_written += written.tables_written;
         occupancy.storage_read += written.storage_read;
         self.latest = occupancy;
+        let cpu_before = machine::thread_cpu_time();
+        let disk_bytes = machine::disk_bytes(setup.directory);
+        self.gauge_cpu += machine::thread_cpu_time().saturating_sub(cpu_before);
         self.samples.push(Sample {
             city_s: self.now,
             elapsed_s: self.elapsed.as_secs_f64(),
@@ -386,7 +399,7 @@ impl State {
             counts: self.meters.counts,
             put: recent.put.percentiles(),
             occupancy,
-            disk_bytes: machine::disk_bytes(setup.directory),
+            disk_bytes,
             written_bytes: machine::written_bytes() - self.written_before,
             residency_s: self.residents.residencies(),
         });

@@ -133,7 +133,12 @@ pub(crate) struct EngineReport {
     pub(crate) written_per_sent_byte: f64,
     /// That, for each byte of readings sent or carried by hand-offs.
     pub(crate) write_amplification: f64,
+    /// Processor time of the whole run (seconds).
     pub(crate) cpu_s: f64,
+    /// The part of it for driving, without opening, closing and looking at the engines' files (seconds).
+    pub(crate) driving_cpu_s: f64,
+    /// That, for each reading sent (microseconds).
+    pub(crate) driving_cpu_us_per_reading: f64,
     /// The most that the engines' files took at a sample (bytes).
     pub(crate) most_disk_bytes: u64,
     /// The most memory that the process had, and what it had before.
@@ -148,6 +153,7 @@ impl EngineReport {
     /// The report of a run.
     pub(crate) fn new(engine: Engine, run: Run, before: &Before) -> Self {
         let counts = run.meters.counts;
+        let driving_cpu_s = run.driving_cpu.as_secs_f64();
         let elapsed_s = run.elapsed.as_secs_f64();
         let written_bytes = machine::written_bytes() - before.written_bytes;
         let disk = run.samples.iter().map(|sample| sample.disk_bytes);
@@ -182,6 +188,8 @@ impl EngineReport {
                 (counts.reading_bytes + counts.handed_bytes) as f64,
             ),
             cpu_s: machine::cpu_time().saturating_sub(before.cpu).as_secs_f64(),
+            driving_cpu_s,
+            driving_cpu_us_per_reading: ratio(driving_cpu_s * 1e6, counts.readings as f64),
             most_disk_bytes: disk.max().unwrap_or(0),
             peak_memory_bytes: machine::peak_memory_bytes(),
             memory_before_bytes: before.memory_bytes,
@@ -252,6 +260,10 @@ fn rows() -> Vec<Row> {
             format!("{:.2}", it.written_per_sent_byte)
         }),
         ("processor time", |it| format!("{:.1} s", it.cpu_s)),
+        ("  of it driving", |it| format!("{:.1} s", it.driving_cpu_s)),
+        ("  of that, for each reading", |it| {
+            format!("{:.1} us", it.driving_cpu_us_per_reading)
+        }),
         ("audit during the drive, all threads", |it| {
             format!("{:.1} s", it.audit_thread_s)
         }),
