@@ -483,8 +483,13 @@ fn call_jobs(jobs: &Arc<Member>, log: &Log, tier: Option<&Tier>) {
     let called = Arc::clone(jobs);
     log.on_call(move || called.submit(Kind::Log));
     if let Some(tier) = tier {
-        let called = Arc::clone(jobs);
-        tier.on_call(move || called.submit(Kind::Place));
+        // The scheduler may have the tier's storage as its clock: not to keep each other.
+        let called = Arc::downgrade(jobs);
+        tier.on_call(move || {
+            if let Some(jobs) = called.upgrade() {
+                jobs.submit(Kind::Place);
+            }
+        });
     }
 }
 

@@ -131,6 +131,24 @@ fn segments_lie_in_both_directories_and_are_found() {
 }
 
 #[test]
+fn a_database_that_is_gone_keeps_nothing() {
+    let fast = || FastTier::new(FAST, 4 << 20);
+    for options in [None, Some(fast()), Some(durable(FAST, 4 << 20))] {
+        let (_, storage) = machine(9);
+        for is_closed in [true, false] {
+            let db = open(&storage, options.clone()).unwrap();
+            put(&db, 0..500).unwrap();
+            if is_closed {
+                db.close().unwrap();
+            } else {
+                drop(db);
+            }
+            assert_eq!(Arc::strong_count(&storage), 1, "{options:?}, {is_closed}");
+        }
+    }
+}
+
+#[test]
 fn the_capacity_is_not_crossed() {
     let (_, storage) = machine(2);
     let db = open(&storage, Some(durable(FAST, 1 << 20))).unwrap();
