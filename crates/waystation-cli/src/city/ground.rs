@@ -1,8 +1,8 @@
 //! The directory that the engines work in: taken only if it is empty or an earlier run's, and given back.
 
 use super::error::CityError;
-use std::fs;
-use std::io;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Lies in a directory that a run may clear.
@@ -12,6 +12,8 @@ const MARK: &str = "CITY";
 pub(crate) struct Ground {
     directory: PathBuf,
     is_kept: bool,
+    /// Locked, so that no other run clears the directory meanwhile.
+    _mark: File,
 }
 
 impl Ground {
@@ -24,7 +26,8 @@ impl Ground {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(CityError::file("open", directory)(error)),
             Ok(mut entries) => {
-                if directory.join(MARK).exists() {
+                if let Ok(mark) = File::open(directory.join(MARK)) {
+                    lock(&mark, directory)?;
                     fs::remove_dir_all(directory).map_err(CityError::file("clear", directory))?;
                 } else if entries.next().is_some() {
                     return Err(CityError::Usage(format!(
@@ -35,12 +38,10 @@ impl Ground {
             }
         }
         fs::create_dir_all(directory).map_err(CityError::file("create", directory))?;
-        let mark = directory.join(MARK);
-        let text = "`waystation city` works here and clears this directory.\n";
-        fs::write(&mark, text).map_err(CityError::file("write", &mark))?;
         Ok(Self {
             directory: directory.to_owned(),
             is_kept,
+            _mark: mark(directory)?,
         })
     }
 
@@ -55,6 +56,28 @@ impl Ground {
             let _ = fs::remove_dir_all(self.of(engine));
         }
     }
+}
+
+/// Marks `directory` as one that a run may clear, and as one that is in use.
+fn mark(directory: &Path) -> Result<File, CityError> {
+    let path = directory.join(MARK);
+    let text = "`waystation city` works here and clears this directory.\n";
+    let file = File::create(&path).map_err(CityError::file("write", &path))?;
+    lock(&file, directory)?;
+    (&file)
+        .write_all(text.as_bytes())
+        .map_err(CityError::file("write", &path))?;
+    Ok(file)
+}
+
+fn lock(mark: &File, directory: &Path) -> Result<(), CityError> {
+    mark.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => CityError::Usage(format!(
+            "another run works in {}; name another --dir",
+            directory.display()
+        )),
+        TryLockError::Error(error) => CityError::file("lock", directory)(error),
+    })
 }
 
 impl Drop for Ground {
@@ -80,6 +103,8 @@ mod tests {
             !directory.join("old").exists(),
             "an earlier city's is cleared"
         );
+        let beside = Ground::take(&directory, false).err().unwrap();
+        assert!(beside.to_string().contains("another run"), "{beside}");
         fs::create_dir_all(again.of("waystation")).unwrap();
         again.clear("waystation");
         assert!(!again.of("waystation").exists());
