@@ -16,6 +16,8 @@ use waystation::storage::OsStorage;
 use waystation::{Db, DeviceOptions, Error, Extractor, IterOptions, Options};
 
 const CHILD: &str = "WAYSTATION_BACKUP_CHILD";
+/// A child gets so many times as long at most to finish a first backup.
+const PATIENCE_MAX: u32 = 32;
 
 fn options(has_devices: bool) -> Options {
     Options {
@@ -151,7 +153,7 @@ fn kill_backups(kills: u64, has_devices: bool) {
         let time = Duration::from_millis(60 + kill * 37 % 300) * patience;
         told.extend(kill_after(start(root.path(), what), time));
         if told.is_empty() {
-            patience *= 2;
+            patience = PATIENCE_MAX.min(patience * 2);
         }
         check_backups(root.path(), &told, has_devices);
         if !told.is_empty() {
