@@ -100,6 +100,10 @@ impl Storage for FixedTier {
         self.inner.map_ring(&self.real(path), bytes)
     }
 
+    fn grow_ring(&self, path: &Path, bytes: usize) -> Result<()> {
+        self.inner.grow_ring(&self.real(path), bytes)
+    }
+
     fn rename(&self, source: &Path, target: &Path) -> Result<()> {
         let from = self.real(source);
         let is_there = self.there().remove(source);

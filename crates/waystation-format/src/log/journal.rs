@@ -10,11 +10,15 @@
 //! recovery, and once at a clean close. Until it names a new incarnation, whatever a half-done recovery
 //! wrote does not count; from then on the ring's old content does not count.
 
-use super::{UNIT_BYTES, u32_at, u64_at};
+use super::{BLOCK_BYTES_MAX, UNIT_BYTES, u32_at, u64_at};
 use crate::checksum;
+use std::iter;
 
 /// The longest ring there can be (bytes).
 const RING_BYTES_MAX: u64 = 1 << 30;
+/// A ring's file is no shorter (bytes): writers fill one block of a ring while another one is written out, and the longest
+/// record that is not written chunk by chunk takes half a ring.
+const RING_FILE_BYTES_MIN: u64 = 4 * BLOCK_BYTES_MAX as u64;
 const MAGIC: &[u8; 8] = b"WSJOURN1";
 const VERSION: u32 = 2;
 /// The length of the file in version 1, and in this one.
@@ -26,7 +30,7 @@ const BYTES: usize = 64;
 pub struct JournalState {
     /// The life of the database, counted up at each open.
     pub incarnation: u64,
-    /// The length in bytes of the staging ring in this life.
+    /// The length in bytes up to which the staging ring grows in this life.
     pub ring_bytes: u64,
     /// The first segment of this life: it, or one after it, must exist.
     pub first_segment: u64,
@@ -108,4 +112,15 @@ impl JournalState {
             boot,
         })
     }
+}
+
+/// The lengths that the file of a ring of `ring_bytes` can have, the longest first. It begins with the shortest, and is
+/// doubled until it has all of `ring_bytes`.
+pub fn ring_file_lengths(ring_bytes: u64) -> impl Iterator<Item = u64> {
+    let half = |length: &u64| {
+        let half = length / 2;
+        let is_length = length.is_multiple_of(2 * UNIT_BYTES as u64) && half >= RING_FILE_BYTES_MIN;
+        is_length.then_some(half)
+    };
+    iter::successors(Some(ring_bytes), half)
 }

@@ -23,7 +23,7 @@ mod record;
 mod segment;
 
 pub use block::{BlockHeader, Seal, body_is_valid, finish_block};
-pub use journal::JournalState;
+pub use journal::{JournalState, ring_file_lengths};
 pub use record::{RecordHeader, RecordKind};
 pub use segment::{
     FOOTER_BYTES, IndexEntry, SegmentFooter, SegmentHeader, decode_index, encode_index, tail_bytes,

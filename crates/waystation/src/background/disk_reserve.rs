@@ -13,7 +13,7 @@
 //! - small files that are *replaced* as a whole (`DEVICES`, `GRAVES`, the MANIFEST) have room for another copy of each: the
 //!   checkpoint that frees the log is always written;
 //! - an *opening* has a file of its own ([`reserve_file`]), which is not counted as free. It is taken again as soon as there is
-//!   room for it.
+//!   room for it, and grows with the staging ring. All else is kept for a ring of its whole length from the start.
 //!
 //! With a limit ([`DiskSizes::limit`]) the bytes of the database's files are counted as they grow, and nothing passes that. On
 //! the file system, which others fill as well, tables and the log look before they grow, writers once they have written a
@@ -56,10 +56,9 @@ const TOGETHER_SEGMENTS: u64 = 2;
 /// And up to this part of a limited disk.
 const TOGETHER_SHARE: u64 = 16;
 
-/// Where there is no room for a segment of the log it is this part of one,
-const SHORT_SHARE: u64 = 16;
-/// and this long at least (bytes): several of the longest blocks with their index.
-const SHORT_MIN: u64 = 256 << 10;
+/// Where there is no room for a longer segment of the log, and at first, it is this long (bytes): several of the longest
+/// blocks with their index.
+const SHORT_BYTES: u64 = 256 << 10;
 /// Writers look at the file system after this part of a short segment.
 const BACKOFF_SHARE: u64 = 4;
 /// Tables take more than what they hold: no more than this part of it.
@@ -108,9 +107,7 @@ fn together_bytes(sizes: &DiskSizes) -> u64 {
 
 /// The length of a segment where there is no room for a long one.
 pub(crate) fn short_segment_bytes(sizes: &DiskSizes) -> u64 {
-    let whole = sizes.segment_bytes;
-    let units = SHORT_MIN.max(whole / SHORT_SHARE) / SHORT_MIN;
-    (units * SHORT_MIN).min(whole)
+    SHORT_BYTES.min(sizes.segment_bytes)
 }
 
 /// The log makes long segments where this much is left beside them: all that is kept, and may be owed.
@@ -125,7 +122,7 @@ fn needed_bytes(sizes: &DiskSizes) -> u64 {
     let margins = margins(sizes);
     let memtables = 2 * sizes.memtable_bytes;
     let segments = 2 * margins.short;
-    fixed_bytes(margins) + memtables + segments + SHORT_MIN
+    fixed_bytes(margins) + memtables + segments + SHORT_BYTES
 }
 
 /// The least limit that suffices. What settles together grows with the limit, and what is needed with that, though less:
@@ -143,7 +140,7 @@ fn least_limit(sizes: &DiskSizes) -> u64 {
 
 /// What a database takes that holds nothing, with what puts leave.
 fn fixed_bytes(margins: Margins) -> u64 {
-    margins.ring + margins.reserve() + margins.for_puts() + SHORT_MIN
+    margins.ring + margins.reserve() + margins.for_puts() + SHORT_BYTES
 }
 
 /// Refuses a limit that is too small for a new database to work with.
@@ -161,7 +158,7 @@ pub(crate) fn check_limit(sizes: &DiskSizes) -> Result<()> {
 /// What the growth of the file `name` has to leave.
 fn growth_of(name: &str) -> Growth {
     match name {
-        RING_NAME => return Growth::Vital,
+        RING_NAME => return Growth::Ring,
         RESERVE_NAME => return Growth::Reserve,
         DRAFT_NAME => return Growth::Fresh,
         INDEX_SNAPSHOT_NAME | INDEX_SNAPSHOT_DRAFT | TABLE_DRAFT => return Growth::Spare,
@@ -230,12 +227,13 @@ impl DiskReserve {
         let _one_at_a_time = lock(&self.keeping);
         let copy = self.disk.replaced_bytes();
         let held = self.disk.reserve_bytes();
+        let for_opening = self.margins.of_ring(self.disk.ring_bytes()).reserve();
         // It has room for two copies when it is made.
-        if held >= self.margins.reserve() + copy / 2 {
+        if held >= for_opening + copy / 2 {
             self.disk.set_reserve(held);
             return;
         }
-        let target_bytes = self.margins.reserve() + copy;
+        let target_bytes = for_opening + copy;
         self.disk.set_reserve(target_bytes);
         // What cannot be looked at, the file's creation will tell.
         let _ = self.disk.look();

@@ -20,6 +20,7 @@ use super::Core;
 use crate::error::Result;
 use crate::log::{Logged, NewRecord, Rejection};
 use crate::options::Durability;
+use waystation_format::log::RECORD_HEADER_BYTES;
 
 impl Core {
     /// Commits `record`: it can be acknowledged when this returns, and becomes visible once everything before it is complete.
@@ -78,6 +79,6 @@ impl Core {
     /// refuses it any more once it has begun, and an opening lays all of it out anew if its end is in the ring alone.
     #[inline]
     pub(super) fn is_long(&self, log_bytes: usize) -> bool {
-        log_bytes > self.options.ring_bytes / 2
+        self.log.is_long(RECORD_HEADER_BYTES + log_bytes)
     }
 }

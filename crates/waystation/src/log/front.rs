@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::sync::atomic::Ordering::{Release, SeqCst};
 use crate::sync::{MutexGuard, lock, may_be_held_up, thread, wait};
 use waystation_format::log::{
-    BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordKind, Seal,
+    BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordKind, Seal,
 };
 
 /// What the lock of the front guards.
@@ -35,12 +35,18 @@ pub(super) struct Front {
     /// The sequence number in which the last long record ends.
     last_long: u64,
     turns: Turns,
+    /// Nothing from before this position is in the ring.
+    pub(super) ring_since: u64,
+    /// The lap of the ring, by its beginning, in which it could not grow.
+    pub(super) not_grown: Option<u64>,
 }
 
 impl Front {
     pub(super) fn new(layout: Layout, next_sequence: u64) -> Self {
         let closed_records_end = layout.block_start();
         Self {
+            ring_since: layout.block_start(),
+            not_grown: None,
             layout,
             next_sequence,
             next_ticket: 0,
@@ -48,6 +54,12 @@ impl Front {
             last_long: 0,
             turns: Turns::new(),
         }
+    }
+
+    /// A ring of `ring_bytes` still holds the log from here on: no thread writes beyond the open block.
+    pub(super) fn ring_start(&self, ring_bytes: u64) -> u64 {
+        let open_end = self.layout.block_start() + BLOCK_BYTES_MAX as u64;
+        self.ring_since.max(open_end.saturating_sub(ring_bytes))
     }
 }
 
@@ -64,6 +76,8 @@ pub(crate) struct Reservation {
     long_before: u64,
     /// Blocks that a record longer than the ring's room closes ahead of that room, in order.
     ahead: Vec<Seal>,
+    /// It goes into the ring chunk by chunk.
+    is_long: bool,
     /// The thread lets others run after this write.
     yields: bool,
 }
@@ -130,7 +144,8 @@ impl Log {
             });
         front.closed_records_end = records_end;
         let long_before = front.last_long;
-        if self.is_long(record_bytes) {
+        let is_long = self.is_long(record_bytes);
+        if is_long {
             front.last_long = front.next_sequence - 1;
         }
         drop(front);
@@ -143,6 +158,7 @@ impl Log {
                 kind: RecordKind::Batch,
                 long_before,
                 ahead,
+                is_long,
                 yields,
             },
             admitted,
@@ -162,7 +178,7 @@ impl Log {
             self.incarnation,
             payload_checksum,
         );
-        let long = self.is_long(RECORD_HEADER_BYTES + payload.len());
+        let long = reservation.is_long;
         if long {
             self.publication.wait_for_turn(reservation.ticket);
         }
@@ -275,10 +291,10 @@ impl Log {
                 drop(front);
                 return Err(self.suspension_error());
             }
-            // A long record reserves with room for its beginning only.
-            let needed = record_bytes.min(self.ring.len() as usize / 2);
-            let has_room = front.layout.end_at_most(needed)
-                <= self.released_lsn.load(SeqCst) + self.ring.len();
+            let end = self.needed_end(&front, record_bytes);
+            self.grow_ring(&mut front, end);
+            let end = self.needed_end(&front, record_bytes);
+            let has_room = end <= self.released_lsn.load(SeqCst) + self.ring.len();
             if has_room && !self.publication.is_full(front.next_ticket) {
                 return Ok(front);
             }
@@ -286,14 +302,19 @@ impl Log {
             self.wake_writers();
             // The writers release under no lock but notify under this one, and look for sleepers after
             // releasing: a thread that changes the answer from here on notifies.
-            let still = front.layout.end_at_most(needed)
-                > self.released_lsn.load(SeqCst) + self.ring.len()
+            let still = end > self.released_lsn.load(SeqCst) + self.ring.len()
                 || self.publication.is_full(front.next_ticket);
             if still && !self.suspended.load(SeqCst) {
                 front = wait(&self.space, front);
             }
             self.space_sleepers.fetch_sub(1, SeqCst);
         }
+    }
+
+    /// Where a record of `record_bytes` ends at most, or what has to have room of it: of a long record, the beginning.
+    fn needed_end(&self, front: &Front, record_bytes: usize) -> u64 {
+        let needed = record_bytes.min(self.ring.len() as usize / 2);
+        front.layout.end_at_most(needed)
     }
 
     /// Wakes the threads that wait for room or for the end of a suspension.
@@ -304,7 +325,8 @@ impl Log {
         }
     }
 
-    fn is_long(&self, record_bytes: usize) -> bool {
+    /// Whether a record of so many bytes, with its header, goes into the ring chunk by chunk, as it is now.
+    pub(crate) fn is_long(&self, record_bytes: usize) -> bool {
         record_bytes > self.ring.len() as usize / 2
     }
 

@@ -28,7 +28,7 @@ use crate::storage::Storage;
 use std::path::Path;
 use waystation_format::log::{
     BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, BlockHeader, JournalState, RecordHeader, UNIT_BYTES,
-    body_is_valid,
+    body_is_valid, ring_file_lengths,
 };
 
 /// The ring of a life that is over.
@@ -53,12 +53,15 @@ impl Leftover {
     /// stays as it is: a ring made anew in its place would say, at the next opening, that nothing was lost.
     pub(crate) fn map(storage: &dyn Storage, dir: &Path, journal: &JournalState) -> Result<Self> {
         let path = dir.join(RING_NAME);
+        let is_of_ring =
+            |bytes| ring_file_lengths(journal.ring_bytes).any(|length| length == bytes);
         if journal.clean_lsn == 0 {
             let entries = storage.list(dir)?;
             let reason = match entries.iter().find(|entry| entry.name == RING_NAME) {
-                Some(entry) if entry.bytes == journal.ring_bytes => None,
+                Some(entry) if is_of_ring(entry.bytes) => None,
                 Some(entry) => Some(format!(
-                    "the staging ring of a database that was not closed has {} bytes and should have {}",
+                    "the staging ring of a database that was not closed has {} bytes, and {} or a half, a quarter .. of \
+                     that would be right",
                     entry.bytes, journal.ring_bytes
                 )),
                 None => {

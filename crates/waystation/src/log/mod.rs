@@ -28,6 +28,7 @@ mod blocks;
 mod chain;
 mod front;
 mod group_commit;
+mod growth;
 mod heal;
 mod inserters;
 mod layout;
@@ -80,8 +81,6 @@ pub(crate) struct Log {
     /// How segments are read and written.
     transfer: Transfer,
     ring: RingBuffer,
-    /// Nothing from before this life is in the ring.
-    ring_start_lsn: u64,
     /// Blocks that were read back lately.
     cache: LogBlocks,
 

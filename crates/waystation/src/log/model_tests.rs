@@ -33,7 +33,8 @@ fn settings() -> LogSettings {
             short: 256 * 1024,
             kept_beside: 0,
         },
-        ring_bytes: 256 * 1024,
+        // The longer one begins as long as the other one, and grows.
+        ring_bytes: (256 * 1024) << thread_rng().gen_range(0..2),
         cache: LogBlocks::own(0),
         transfer: Transfer::Direct,
     }

@@ -52,7 +52,7 @@ impl Log {
         }
         let journal = JournalState {
             incarnation: self.incarnation,
-            ring_bytes: self.ring.len(),
+            ring_bytes: self.ring.len_max(),
             first_segment: parts[0].number,
             clean_lsn: end,
             boot: None,

@@ -456,7 +456,6 @@ fn assemble(
         segment_lengths: settings.lengths,
         transfer: settings.transfer,
         ring: RingBuffer::new(ring),
-        ring_start_lsn: end,
         cache: settings.cache.clone(),
         front: Mutex::new(Front::new(
             Layout::new(end, journal.incarnation, last_sequence + 1),
@@ -498,7 +497,7 @@ impl Log {
     pub(crate) fn mark_clean(&self) -> Result<()> {
         let state = JournalState {
             incarnation: self.incarnation,
-            ring_bytes: self.ring.len(),
+            ring_bytes: self.ring.len_max(),
             first_segment: self.first_segment,
             clean_lsn: crate::sync::lock(&self.writer).durable_lsn,
             boot: None,

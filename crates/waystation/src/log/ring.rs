@@ -1,19 +1,33 @@
 //! The staging ring: the end of the log that has not reached its segment yet, in memory that survives the
 //! death of the process.
 //!
-//! The ring is a window over the stream: the byte at LSN `x` lies at offset `x % ring_bytes`. Who may touch
-//! which span is decided by tokens that cannot be made up or copied:
+//! The ring is a window over the stream: the byte at LSN `x` lies at offset `x % len`, where `len` is the length of the ring's
+//! file. Who may touch which span is decided by tokens that cannot be made up or copied:
 //! - a [`Span`] is handed out by the log's reservation, one for each byte of the stream, while that byte's
 //!   previous lap has left for its segment ("released"); its holder alone writes there;
 //! - a [`Settled`] range is made by the log's writer once every span below its end was given back
 //!   (published) and before it is released; no thread writes there but the one that holds it. Or it is made by a reader
 //!   under the front's lock, of published bytes whose next lap is not handed out: no writer can get that meanwhile.
 //!
+//! **It grows** from the shortest file to the whole ring, by doubling, so that a database takes little room until it writes
+//! much. No byte moves: in a lap with an even number each position has the same offset in a ring of `len` and in one of
+//! `2 len`. So the ring may grow when all that is reserved and not released lies in such a lap, and a writer would leave it:
+//!
+//! ```text
+//!   lap      |      2 k      |    2 k + 1    |        released >= a, reserved <= b
+//!   len      a===============b                        the next record would go on at offset 0
+//!   2 len    a===============================b        it goes on at offset len
+//! ```
+//!
+//! A file that has grown, and whose ring has not yet, reads the same. After a power cut the file may be as long as it was
+//! before; nothing is expected of the ring then.
+//!
 //! This is one of the engine's few unsafe islands: raw copies into and slices of the mapped memory. The proof
 //! is the ownership above; the bounds are asserted here.
 
 use crate::storage::Ring;
 use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use waystation_format::log::{BLOCK_HEADER_BYTES, UNIT_BYTES};
 
 /// The right to write the bytes `[lsn, lsn + len)` of the stream, which no other writer has.
@@ -34,24 +48,66 @@ pub(super) struct Settled {
 /// The mapped window.
 pub(super) struct RingBuffer {
     ring: Arc<dyn Ring>,
-    /// The window's length in bytes, which each write needs several times.
-    len: usize,
+    /// The window's length in bytes. It changes under the lock of the log's front. Each thread knows the one of its spans,
+    /// which it got under that lock or from a thread that did; and for those a longer one does as well (see the module).
+    len: AtomicU64,
+}
+
+/// How the ring may grow.
+pub(super) struct Growth {
+    /// The window's length from then on (bytes).
+    pub(super) len: u64,
+    /// The bytes of the stream from here on keep their offsets.
+    pub(super) from_lsn: u64,
 }
 
 impl RingBuffer {
     pub(super) fn new(ring: Arc<dyn Ring>) -> Self {
+        let len = ring.file_bytes();
         assert!(
-            !ring.is_empty() && ring.len().is_multiple_of(UNIT_BYTES),
+            len > 0 && len <= ring.len() && len.is_multiple_of(UNIT_BYTES),
             "the ring is made of whole units"
         );
-        let len = ring.len();
-        Self { ring, len }
+        Self {
+            ring,
+            len: AtomicU64::new(len as u64),
+        }
     }
 
     /// The window's length in bytes.
     #[inline]
     pub(super) fn len(&self) -> u64 {
-        self.len as u64
+        self.len.load(Relaxed)
+    }
+
+    /// The length that it can grow to.
+    pub(super) fn len_max(&self) -> u64 {
+        self.ring.len() as u64
+    }
+
+    /// How the ring may grow now, if it may, for a record that ends at `end`, if that runs over the window's end. Everything
+    /// up to `reserved` is reserved, and up to `released` has left.
+    pub(super) fn growth(&self, released: u64, reserved: u64, end: u64) -> Option<Growth> {
+        let len = self.len();
+        if len == self.len_max() {
+            return None;
+        }
+        let lap = reserved.saturating_sub(1) / len;
+        let from_lsn = lap * len;
+        let may = lap.is_multiple_of(2) && released >= from_lsn && end > from_lsn + len;
+        may.then_some(Growth {
+            len: 2 * len,
+            from_lsn,
+        })
+    }
+
+    /// Makes the window longer, as [`Self::growth`] said under the same lock of the front. The file is that long.
+    pub(super) fn grow(&self, growth: &Growth) {
+        assert!(
+            growth.len <= self.len_max(),
+            "a ring grows to its whole length"
+        );
+        self.len.store(growth.len, Relaxed);
     }
 
     /// Copies `bytes` to the start of `span` and cuts what was written off its front.
@@ -87,7 +143,7 @@ impl RingBuffer {
     pub(super) fn chunks<'a>(&'a self, settled: &'a Settled) -> [&'a [u8]; 2] {
         let (first, second) = self.split(settled.lsn, settled.len);
         [first, second].map(|(offset, len)| {
-            // SAFETY: `split` keeps offset + len within the mapping, which lives as long as `self`. No span
+            // SAFETY: `split` keeps offset + len within the mapped file, which lives as long as `self`. No span
             // covers these bytes any more, nor their next lap (the meaning of `Settled`), so no thread writes them
             // while the slice is alive; `replace_header` wants the token exclusively, and readers of released
             // bytes make none of a block's header.
@@ -98,18 +154,22 @@ impl RingBuffer {
     /// Replaces the block header at the start of a settled range.
     pub(super) fn replace_header(&self, settled: &mut Settled, header: &[u8; BLOCK_HEADER_BYTES]) {
         assert!(settled.len >= header.len() && settled.lsn.is_multiple_of(UNIT_BYTES as u64));
-        self.copy(self.offset(settled.lsn), header);
+        self.copy(Self::offset(settled.lsn, self.len()), header);
     }
 
     /// What lies in the window from `lsn` on, as an earlier life left it. For recovery, before any writer.
     pub(super) fn leftover(&self, lsn: u64) -> Vec<u8> {
-        let all = Settled { lsn, len: self.len };
+        let len = self.len() as usize;
+        let all = Settled { lsn, len };
         self.chunks(&all).concat()
     }
 
     #[expect(unsafe_code, reason = "raw copy into the mapped ring")]
     fn copy(&self, offset: usize, bytes: &[u8]) {
-        assert!(offset + bytes.len() <= self.len, "within the window");
+        assert!(
+            offset as u64 + bytes.len() as u64 <= self.len(),
+            "within the window"
+        );
         // SAFETY: in bounds by the assertion; the caller holds the only token for these bytes, so no other
         // thread reads or writes them; `bytes` is ordinary memory, since slices of the mapping are only lent out for
         // settled ranges, and only to be written to files.
@@ -117,8 +177,7 @@ impl RingBuffer {
     }
 
     #[inline]
-    fn offset(&self, lsn: u64) -> usize {
-        let len = self.len();
+    fn offset(lsn: u64, len: u64) -> usize {
         // A division takes longer than the copy of a short record.
         let offset = if len.is_power_of_two() {
             lsn & (len - 1)
@@ -130,9 +189,10 @@ impl RingBuffer {
 
     /// The span as (offset, length) before and after the window's end.
     fn split(&self, lsn: u64, len: usize) -> ((usize, usize), (usize, usize)) {
-        assert!(len <= self.len, "a span is no longer than the window");
-        let offset = self.offset(lsn);
-        let first = len.min(self.len - offset);
+        let window = self.len();
+        assert!(len as u64 <= window, "a span is no longer than the window");
+        let offset = Self::offset(lsn, window);
+        let first = len.min(window as usize - offset);
         ((offset, first), (0, len - first))
     }
 }

@@ -13,6 +13,9 @@ use waystation_format::log::{
     tail_bytes,
 };
 
+/// A segment is so many times as long as the one before, up to a whole one: few are made until then.
+const LONGER: u64 = 4;
+
 /// How long segments are (bytes).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SegmentLengths {
@@ -25,10 +28,9 @@ pub(crate) struct SegmentLengths {
 
 impl SegmentLengths {
     /// The length for the segment in `dir` after one of `before` bytes; 0 for the first one of a life. A life begins with a
-    /// short segment, and each is twice as long as the one before, up to a whole one: so a database takes little room until
-    /// it writes much.
+    /// short segment, and they become longer: so a database takes little room until it writes much.
     pub(super) fn after(&self, before: u64, storage: &dyn Storage, dir: &Path) -> u64 {
-        let longer = before.saturating_mul(2).clamp(self.short, self.whole);
+        let longer = before.saturating_mul(LONGER).clamp(self.short, self.whole);
         // What cannot be looked at, its creation will tell.
         let free = storage.free_bytes(dir).unwrap_or(u64::MAX);
         if free >= longer.saturating_add(self.kept_beside) {
@@ -327,14 +329,14 @@ mod tests {
         let storage = SimStorage::new(1);
         let after = |before| LENGTHS.after(before, &*storage, Path::new("/"));
         assert_eq!(after(0), LENGTHS.short);
-        assert_eq!(after(LENGTHS.short), 2 * LENGTHS.short);
+        assert_eq!(after(LENGTHS.short), 4 * LENGTHS.short);
         assert_eq!(after(LENGTHS.whole / 2), LENGTHS.whole);
         assert_eq!(after(LENGTHS.whole), LENGTHS.whole);
         // After one that was made for a long record.
         assert_eq!(after(u64::MAX), LENGTHS.whole);
-        storage.set_capacity(Some(LENGTHS.kept_beside + 2 * LENGTHS.short));
-        assert_eq!(after(LENGTHS.short), 2 * LENGTHS.short);
-        assert_eq!(after(2 * LENGTHS.short), LENGTHS.short);
+        storage.set_capacity(Some(LENGTHS.kept_beside + 4 * LENGTHS.short));
+        assert_eq!(after(LENGTHS.short), 4 * LENGTHS.short);
+        assert_eq!(after(4 * LENGTHS.short), LENGTHS.short);
     }
 
     /// The part of a recycled file that is new has extents that no write has reached.

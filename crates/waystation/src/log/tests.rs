@@ -1,6 +1,7 @@
 //! The log on the operating system's storage: published records are found again, in order, whatever the sizes.
 
 mod damage;
+mod growth;
 mod holes;
 mod reading;
 

@@ -204,10 +204,11 @@ settings! {
         /// Memory that the database shares with others of the process, and their cache in place of `cache_bytes`; see
         /// `Resources`.
         resources: Option<Resources> = None, "none: memory of its own";
-        /// The size of the staging ring, the end of the log that has not reached its segment. A multiple of 4 KiB.
+        /// The size of the staging ring, the end of the log that has not reached its segment. A multiple of 4 KiB. Its file
+        /// is short at first, and grows with what is written.
         ring_bytes: usize = 16 * MiB, "16 MiB", 256 KiB ..= 1 GiB;
-        /// The size of the log's segment files. The first one after an opening has a 16th of it, and each of the next ones
-        /// twice as much as the one before. A multiple of 4 KiB.
+        /// The size of the log's segment files. The first one after an opening has 256 KiB, and each of the next ones
+        /// four times as much as the one before. A multiple of 4 KiB.
         log_segment_bytes: usize = 64 * MiB, "64 MiB", 256 KiB ..= 4 GiB;
         /// Concurrent compactions. All databases of a process share the threads: as many as the largest setting, or one for
         /// each processor.

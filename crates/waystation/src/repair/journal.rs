@@ -18,7 +18,7 @@ use crate::storage::{Area, Storage};
 use std::path::Path;
 use waystation_format::log::{
     BlockHeader, JournalState, RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, Seal, SegmentHeader,
-    UNIT_BYTES, body_is_valid,
+    UNIT_BYTES, body_is_valid, ring_file_lengths,
 };
 
 /// The findings on the way.
@@ -365,7 +365,7 @@ impl Journal<'_> {
             }
         };
         if let Some(journal) = self.state
-            && journal.ring_bytes != bytes.len() as u64
+            && ring_file_lengths(journal.ring_bytes).all(|length| length != bytes.len() as u64)
         {
             let reason = format!(
                 "it has {} bytes, and {JOURNAL_NAME} says {}; the last writes, which were in it alone, are lost",

@@ -26,6 +26,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use waystation_format::log::ring_file_lengths;
 
 /// What a file is for, as its growth sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub(crate) enum Growth {
     Replaced,
     /// Room for an opening in a file: it takes what there is, and is not missing then.
     Reserve,
+    /// The staging ring: it takes what there is. The log looks before it lets the ring grow.
+    Ring,
     /// What an opening makes, and others: it takes what there is.
     Vital,
 }
@@ -75,6 +78,8 @@ pub(crate) struct DiskUse {
     used: AtomicU64,
     /// The part of it in files that are replaced as a whole.
     replaced: AtomicU64,
+    /// The part of it in the staging ring.
+    ring: AtomicU64,
     /// What the file system had free at the last look.
     file_system: AtomicU64,
     /// How much files that hold room for an opening should have, and have.
@@ -113,6 +118,11 @@ impl DiskUse {
     #[inline]
     pub(crate) fn replaced_bytes(&self) -> u64 {
         2 * self.replaced.load(Relaxed) + REPLACED_MIN
+    }
+
+    /// How long the staging ring is.
+    pub(crate) fn ring_bytes(&self) -> u64 {
+        self.ring.load(Relaxed)
     }
 
     /// Says that `bytes` are to be kept for an opening: free, as far as no file has them.
@@ -154,7 +164,7 @@ impl DiskUse {
             Growth::Bulk => missing.saturating_sub(self.margins.for_lives()) + copy,
             Growth::Log => for_log,
             Growth::Fresh => missing,
-            Growth::Replaced | Growth::Reserve | Growth::Vital => 0,
+            Growth::Replaced | Growth::Reserve | Growth::Ring | Growth::Vital => 0,
         }
     }
 
@@ -180,6 +190,7 @@ impl DiskUse {
         match growth {
             Growth::Replaced => self.replaced.fetch_add(bytes, SeqCst),
             Growth::Reserve => self.reserve.fetch_add(bytes, SeqCst),
+            Growth::Ring => self.ring.fetch_add(bytes, SeqCst),
             _ => 0,
         };
     }
@@ -188,6 +199,7 @@ impl DiskUse {
         match growth {
             Growth::Replaced => self.replaced.fetch_sub(bytes, SeqCst),
             Growth::Reserve => self.reserve.fetch_sub(bytes, SeqCst),
+            Growth::Ring => self.ring.fetch_sub(bytes, SeqCst),
             _ => 0,
         };
         self.used.fetch_sub(bytes, SeqCst);
@@ -251,6 +263,7 @@ impl Capped {
             margins,
             used: AtomicU64::new(0),
             replaced: AtomicU64::new(0),
+            ring: AtomicU64::new(0),
             file_system: AtomicU64::new(u64::MAX),
             reserve_target: AtomicU64::new(0),
             reserve: AtomicU64::new(0),
@@ -330,8 +343,9 @@ impl Storage for Capped {
         let length = Arc::clone(lock(&self.lengths).entry(path.to_owned()).or_default());
         let growth = self.disk.growth_of(path);
         let mut held = lock(&length.bytes);
+        let mut lengths = ring_file_lengths(bytes as u64);
         // One of another size is made before the old one goes.
-        let made = if *held == bytes as u64 {
+        let made = if lengths.any(|length| length == *held) {
             0
         } else {
             bytes as u64
@@ -339,13 +353,32 @@ impl Storage for Capped {
         let taken = self.disk.take(made, growth);
         taken.map_err(|error| Error::io("map", path, error))?;
         let mapped = self.inner.map_ring(path, bytes);
-        if mapped.is_err() {
-            self.disk.give_back(made, growth);
-        } else if made > 0 {
-            self.disk.give_back(*held, growth);
-            *held = made;
+        match &mapped {
+            Err(_) => self.disk.give_back(made, growth),
+            Ok(_) if made == 0 => {}
+            Ok((ring, _)) => {
+                let file = ring.file_bytes() as u64;
+                self.disk.give_back(made - file + *held, growth);
+                *held = file;
+            }
         }
         mapped
+    }
+
+    fn grow_ring(&self, path: &Path, bytes: usize) -> Result<()> {
+        let length = Arc::clone(lock(&self.lengths).entry(path.to_owned()).or_default());
+        let growth = self.disk.growth_of(path);
+        let mut held = lock(&length.bytes);
+        let more = (bytes as u64).saturating_sub(*held);
+        let taken = self.disk.take(more, growth);
+        taken.map_err(|error| Error::io("lengthen", path, error))?;
+        let grown = self.inner.grow_ring(path, bytes);
+        if grown.is_ok() {
+            *held += more;
+        } else {
+            self.disk.give_back(more, growth);
+        }
+        grown
     }
 
     fn rename(&self, source: &Path, target: &Path) -> Result<()> {

@@ -32,6 +32,8 @@ pub enum Operation {
     Preallocate,
     Size,
     MapRing,
+    /// [`Storage::grow_ring`](super::Storage::grow_ring).
+    GrowRing,
     Rename,
     Link,
     Remove,
@@ -372,6 +374,12 @@ impl<R: RawStorage> RawStorage for Faulty<R> {
     fn map_ring(&self, path: &Path, bytes: usize) -> io::Result<(Arc<dyn Ring>, bool)> {
         self.run(Operation::MapRing, path, || {
             self.inner.map_ring(path, bytes)
+        })
+    }
+
+    fn grow_ring(&self, path: &Path, bytes: usize) -> io::Result<()> {
+        self.run(Operation::GrowRing, path, || {
+            self.inner.grow_ring(path, bytes)
         })
     }
 

@@ -82,6 +82,10 @@ impl<R: RawStorage> Storage for Metered<R> {
         call("map", path, || self.raw.map_ring(path, bytes))
     }
 
+    fn grow_ring(&self, path: &Path, bytes: usize) -> Result<()> {
+        call("lengthen", path, || self.raw.grow_ring(path, bytes))
+    }
+
     fn rename(&self, source: &Path, target: &Path) -> Result<()> {
         call("rename", source, || self.raw.rename(source, target))
     }

@@ -146,20 +146,22 @@ pub trait File: Send + Sync {
 ///
 /// Several threads store to disjoint parts of it and read others at once; who may do what where is the log's business.
 pub trait Ring: Send + Sync {
-    /// The first byte, to read from; aligned to a page, valid for `len` bytes for as long as the ring lives.
+    /// The first byte, to read from; aligned to a page, valid as far as the file goes for as long as the ring lives.
     fn as_ptr(&self) -> *const u8;
     /// Stores `bytes` at `offset`.
     ///
     /// # Safety
-    /// They end within the ring and are not part of it themselves, and no other thread stores to that part or reads it
+    /// They end within the file's length and are not part of the ring themselves, and no other thread stores to that part or reads it
     /// by [`Self::as_ptr`] meanwhile.
     #[expect(unsafe_code, reason = "no lock says whose turn it is: the log knows")]
     unsafe fn store(&self, offset: usize, bytes: &[u8]);
     /// Asks for the `len` bytes at `offset` to be made ready for stores: the first store to a page after a while, or ever,
     /// may have to wait for the file system otherwise. Changes nothing there, and promises nothing.
     fn prepare(&self, offset: usize, len: usize);
-    /// The length in bytes, a multiple of the page size.
+    /// The length in bytes that it can grow to, a multiple of the page size. Only the part that the file has is memory.
     fn len(&self) -> usize;
+    /// How long the file was when the ring was mapped (bytes).
+    fn file_bytes(&self) -> usize;
     /// Never true: a ring has at least one page.
     fn is_empty(&self) -> bool {
         self.len() == 0
@@ -190,10 +192,16 @@ pub trait Storage: Send + Sync {
         transfer: Transfer,
         area: Area,
     ) -> Result<Arc<dyn File>>;
-    /// Maps the ring file `path` of exactly `bytes` bytes, created and written in full (never sparse: a full
-    /// disk fails here and not at a store) if missing or of another size. Returns the ring and whether its
-    /// content is that of an earlier life. The name is durable after `sync_dir`.
+    /// Maps the ring file `path`, which can grow to `bytes` bytes. It is made anew if it is missing or has none of the
+    /// [`ring_file_lengths`]: in the shortest of them, or in full where a file system cannot reserve room. It is
+    /// never sparse: a full disk fails here and not at a store. Returns the ring and whether its content is that of an
+    /// earlier life. The name is durable after `sync_dir`.
+    ///
+    /// [`ring_file_lengths`]: waystation_format::log::ring_file_lengths
     fn map_ring(&self, path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)>;
+    /// Makes the file of the mapped ring `path` longer, all of it or nothing: `bytes` bytes from then on, the new ones
+    /// zeros, for which there is room. Its content stays.
+    fn grow_ring(&self, path: &Path, bytes: usize) -> Result<()>;
     /// Renames a file over whatever has the target name.
     fn rename(&self, source: &Path, target: &Path) -> Result<()>;
     /// Gives a file a second name (checkpoints); an existing target is an error.

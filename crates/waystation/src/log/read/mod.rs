@@ -139,9 +139,7 @@ impl Log {
 
     /// From here on the ring still holds the log, for now.
     fn ring_start(&self) -> u64 {
-        let open_end = lock(&self.front).layout.block_start() + BLOCK_BYTES_MAX as u64;
-        self.ring_start_lsn
-            .max(open_end.saturating_sub(self.ring.len()))
+        lock(&self.front).ring_start(self.ring.len())
     }
 
     /// Copies what the ring still holds. Returns whether that was all of it.
@@ -151,8 +149,7 @@ impl Log {
             start.parts(one.offset..one.end()).all(|(lsn, part)| {
                 let front = lock(&self.front);
                 // Nothing is reserved meanwhile, and no thread writes beyond the open block.
-                let open_end = front.layout.block_start() + BLOCK_BYTES_MAX as u64;
-                let is_there = open_end <= lsn + self.ring.len();
+                let is_there = lsn >= front.ring_start(self.ring.len());
                 if is_there {
                     let len = part.len();
                     let at = part.start - one.offset;

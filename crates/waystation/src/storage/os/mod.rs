@@ -52,6 +52,10 @@ impl RawStorage for Kernel {
         Ok((Arc::new(ring), survived))
     }
 
+    fn grow_ring(&self, path: &Path, bytes: usize) -> io::Result<()> {
+        ring::grow(path, bytes)
+    }
+
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {
         fs::rename(source, target)
     }

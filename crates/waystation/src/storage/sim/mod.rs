@@ -42,6 +42,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use waystation_format::log::ring_file_lengths;
 
 /// What a disk without a limit says is free.
 const FREE_WITHOUT_LIMIT: u64 = 1 << 40;
@@ -206,11 +207,13 @@ impl Disk {
         if bytes == 0 || !bytes.is_multiple_of(PAGE_BYTES) {
             return Err(Errno::INVAL);
         }
+        let is_of_ring =
+            |length: usize| ring_file_lengths(bytes as u64).any(|it| it == length as u64);
         let found = match self.tree.find_file(path) {
             Ok(node) => Some(node).filter(|node| {
                 self.tree
                     .file(*node)
-                    .is_ok_and(|file| file.body.len() == bytes)
+                    .is_ok_and(|file| is_of_ring(file.body.len()))
             }),
             Err(Errno::NOENT) => None,
             Err(error) => return Err(error),
@@ -218,17 +221,39 @@ impl Disk {
         let node = if let Some(node) = found {
             node
         } else {
-            self.reserve(bytes as u64)?;
-            let ring = RingContent::new(&vec![0; bytes], vec![0; bytes]);
+            let shortest = ring_file_lengths(bytes as u64)
+                .last()
+                .unwrap_or(bytes as u64);
+            self.reserve(shortest)?;
+            let zeros = vec![0; shortest as usize];
+            let ring = RingContent::new(&zeros, zeros.clone(), bytes);
             self.tree.create_file(path, Body::Ring(ring))?
         };
         let body = &mut self.tree.file_mut(node)?.body;
-        if let Body::Bytes(content) = body {
-            *body = Body::Ring(RingContent::new(content.newest(), content.durable()));
+        let left = match body {
+            Body::Bytes(content) => Some((content.newest().to_vec(), content.durable())),
+            Body::Ring(ring) if ring.len_max() != bytes => Some((ring.newest(), ring.durable())),
+            Body::Ring(_) => None,
+        };
+        if let Some((newest, durable)) = left {
+            *body = Body::Ring(RingContent::new(&newest, durable, bytes));
         }
         match body {
-            Body::Ring(ring) => Ok((ring.memory(), found.is_some())),
+            Body::Ring(ring) => Ok((ring.map(), found.is_some())),
             Body::Bytes(_) => Err(Errno::INVAL),
+        }
+    }
+
+    fn grow_ring(&mut self, path: &Path, bytes: usize) -> Result<(), Errno> {
+        let node = self.tree.find_file(path)?;
+        let more = bytes.saturating_sub(self.tree.file(node)?.body.len());
+        self.reserve(more as u64)?;
+        match &mut self.tree.file_mut(node)?.body {
+            Body::Ring(ring) if (ring.len()..=ring.len_max()).contains(&bytes) => {
+                ring.grow(bytes);
+                Ok(())
+            }
+            _ => Err(Errno::INVAL),
         }
     }
 }
@@ -289,6 +314,10 @@ impl RawStorage for Machine {
 
     fn map_ring(&self, path: &Path, bytes: usize) -> io::Result<(Arc<dyn Ring>, bool)> {
         self.on_disk(|disk| disk.map_ring(path, bytes))
+    }
+
+    fn grow_ring(&self, path: &Path, bytes: usize) -> io::Result<()> {
+        self.on_disk(|disk| disk.grow_ring(path, bytes))
     }
 
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {

@@ -9,6 +9,7 @@ use crate::storage::Ring;
 use crate::storage::aligned::{PAGE_BYTES, Page, ZERO_PAGE};
 use std::cell::UnsafeCell;
 use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A store is seen by the medium, and torn by the death of the process, in chunks of so many bytes.
@@ -16,7 +17,11 @@ const CHUNK_BYTES: usize = 64;
 
 /// Page-aligned memory that several threads store to.
 pub(super) struct RingMemory {
+    /// As many as the file can have.
     pages: Box<[UnsafeCell<Page>]>,
+    /// How long the file is, and was when it was mapped.
+    file_bytes: AtomicUsize,
+    mapped_bytes: AtomicUsize,
     /// Held while a chunk is stored and while pages are copied: the machine looks at memory that threads store to.
     access: Mutex<()>,
 }
@@ -28,15 +33,19 @@ pub(super) struct RingMemory {
 unsafe impl Sync for RingMemory {}
 
 impl RingMemory {
-    /// A ring of the given bytes, a positive multiple of the page size.
-    fn new(content: &[u8]) -> Self {
-        let pages = content.chunks_exact(PAGE_BYTES).map(|chunk| {
+    /// A ring of the given bytes, a positive multiple of the page size, which can grow to `bytes`.
+    fn new(content: &[u8], bytes: usize) -> Self {
+        let filled = content.chunks_exact(PAGE_BYTES).map(|chunk| {
             let mut page = ZERO_PAGE;
             page.0.copy_from_slice(chunk);
             UnsafeCell::new(page)
         });
+        let zeros = (content.len()..bytes).step_by(PAGE_BYTES);
+        let zeros = zeros.map(|_| UnsafeCell::new(ZERO_PAGE));
         Self {
-            pages: pages.collect(),
+            pages: filled.chain(zeros).collect(),
+            file_bytes: AtomicUsize::new(content.len()),
+            mapped_bytes: AtomicUsize::new(content.len()),
             access: Mutex::new(()),
         }
     }
@@ -55,7 +64,7 @@ impl RingMemory {
 
     /// The content of one moment.
     fn copy(&self) -> Vec<u8> {
-        let mut bytes = vec![0; self.len()];
+        let mut bytes = vec![0; self.file_bytes.load(SeqCst)];
         let access = self.access();
         for (index, target) in bytes.chunks_exact_mut(PAGE_BYTES).enumerate() {
             self.copy_page(index, target, &access);
@@ -71,6 +80,12 @@ impl Ring for RingMemory {
 
     #[expect(unsafe_code, reason = "raw copies into the pages")]
     unsafe fn store(&self, offset: usize, bytes: &[u8]) {
+        let end = offset + bytes.len();
+        // The system ends the process.
+        assert!(
+            end <= self.file_bytes.load(SeqCst),
+            "a store behind the ring's file"
+        );
         let start = UnsafeCell::raw_get(self.pages.as_ptr()).cast::<u8>();
         for (index, chunk) in bytes.chunks(CHUNK_BYTES).enumerate() {
             let _access = self.access();
@@ -88,6 +103,10 @@ impl Ring for RingMemory {
     fn len(&self) -> usize {
         self.pages.len() * PAGE_BYTES
     }
+
+    fn file_bytes(&self) -> usize {
+        self.mapped_bytes.load(SeqCst)
+    }
 }
 
 /// A ring file: the memory, and what the medium has of it.
@@ -97,19 +116,37 @@ pub(super) struct RingContent {
 }
 
 impl RingContent {
-    pub(super) fn new(newest: &[u8], durable: Vec<u8>) -> Self {
+    /// A file with `newest` in it, which can grow to `bytes`.
+    pub(super) fn new(newest: &[u8], durable: Vec<u8>, bytes: usize) -> Self {
         Self {
-            memory: Arc::new(RingMemory::new(newest)),
+            memory: Arc::new(RingMemory::new(newest, bytes)),
             durable,
         }
     }
 
-    pub(super) fn memory(&self) -> Arc<RingMemory> {
+    /// The memory, for a mapping of it.
+    pub(super) fn map(&self) -> Arc<RingMemory> {
+        self.memory.mapped_bytes.store(self.len(), SeqCst);
         Arc::clone(&self.memory)
     }
 
+    /// The length of the file.
     pub(super) fn len(&self) -> usize {
-        self.durable.len()
+        self.memory.file_bytes.load(SeqCst)
+    }
+
+    /// The length that it can grow to.
+    pub(super) fn len_max(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Makes the file longer.
+    pub(super) fn grow(&mut self, bytes: usize) {
+        assert!(
+            (self.len()..=self.len_max()).contains(&bytes),
+            "a ring only grows"
+        );
+        self.memory.file_bytes.store(bytes, SeqCst);
     }
 
     /// What reads of the file see.
@@ -117,14 +154,24 @@ impl RingContent {
         self.memory.copy()
     }
 
+    /// What the medium holds, as far as the file goes.
+    pub(super) fn durable(&self) -> Vec<u8> {
+        let mut bytes = self.durable.clone();
+        bytes.resize(self.len(), 0);
+        bytes
+    }
+
     /// Every page reaches the medium.
     pub(super) fn sync(&mut self) {
         self.durable = self.memory.copy();
     }
 
-    /// Some pages reach the medium.
+    /// Some pages reach the medium, and perhaps the length.
     pub(super) fn write_back(&mut self, random: &mut Random) {
         let share = random.share_of_eight();
+        if random.chance(share, 8) {
+            self.durable.resize(self.len(), 0);
+        }
         for (index, target) in self.durable.chunks_exact_mut(PAGE_BYTES).enumerate() {
             if random.chance(share, 8) {
                 let access = self.memory.access();
@@ -136,16 +183,16 @@ impl RingContent {
     /// The same ring in the next life of the process: its own memory, so that threads of the dead one no
     /// longer reach it.
     pub(super) fn after_process_crash(&self) -> Self {
-        Self::new(&self.memory.copy(), self.durable.clone())
+        Self::new(&self.memory.copy(), self.durable.clone(), self.len_max())
     }
 
     /// What a power cut leaves.
     pub(super) fn after_power_cut(&self, random: &mut Random) -> Self {
         let mut left = Self {
-            memory: self.memory(),
+            memory: Arc::clone(&self.memory),
             durable: self.durable.clone(),
         };
         left.write_back(random);
-        Self::new(&left.durable, left.durable.clone())
+        Self::new(&left.durable, left.durable.clone(), self.len_max())
     }
 }

@@ -112,6 +112,7 @@ contract! {
     only_empty_directories_are_removed,
     the_lock_is_held_once,
     ring_content_outlives_its_mapping,
+    ring_grows_and_keeps_its_content,
     ring_that_is_prepared_keeps_its_content,
     ring_of_another_size_is_made_anew,
     ring_size_is_whole_pages,
@@ -404,6 +405,31 @@ fn ring_content_outlives_its_mapping(subject: &Subject) {
     assert!(survived);
     assert_eq!(load(&*ring, 65_000, 8), b"survives");
     assert_eq!(subject.content("RING").len(), 1 << 16);
+}
+
+fn ring_grows_and_keeps_its_content(subject: &Subject) {
+    let path = subject.path("RING");
+    let (whole, shortest) = (1 << 20, 1 << 18);
+    let (ring, _) = subject.storage.map_ring(&path, whole).unwrap();
+    assert_eq!((ring.len(), ring.file_bytes()), (whole, shortest));
+    store(&*ring, shortest - 4, b"kept");
+    subject.storage.grow_ring(&path, 2 * shortest).unwrap();
+    assert_eq!(subject.content("RING").len(), 2 * shortest);
+    assert_eq!(load(&*ring, shortest - 4, 8), b"kept\0\0\0\0");
+    store(&*ring, 2 * shortest - 4, b"last");
+    subject.storage.grow_ring(&path, whole).unwrap();
+    store(&*ring, whole - 4, b"more");
+    drop(ring);
+    let (ring, survived) = subject.storage.map_ring(&path, whole).unwrap();
+    assert!(survived);
+    assert_eq!(ring.file_bytes(), whole);
+    for (offset, bytes) in [
+        (shortest, b"kept"),
+        (2 * shortest, b"last"),
+        (whole, b"more"),
+    ] {
+        assert_eq!(load(&*ring, offset - 4, 4), bytes);
+    }
 }
 
 fn ring_that_is_prepared_keeps_its_content(subject: &Subject) {

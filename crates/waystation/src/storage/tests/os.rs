@@ -56,14 +56,17 @@ fn a_ring_file_has_all_its_blocks() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("RING");
     let bytes = 3 << 20;
-    drop(OsStorage::new().map_ring(&path, bytes).unwrap());
-    let meta = fs::metadata(&path).unwrap();
-    assert_eq!(meta.len(), bytes as u64);
-    assert!(
-        meta.blocks() * 512 >= meta.len(),
-        "{} blocks",
-        meta.blocks()
-    );
+    let has_blocks = |length: usize| {
+        let meta = fs::metadata(&path).unwrap();
+        assert_eq!(meta.len(), length as u64);
+        let blocks = meta.blocks();
+        assert!(blocks * 512 >= meta.len(), "{blocks} blocks");
+    };
+    let (ring, _) = OsStorage::new().map_ring(&path, bytes).unwrap();
+    assert_eq!((ring.len(), ring.file_bytes()), (bytes, bytes / 8));
+    has_blocks(bytes / 8);
+    OsStorage::new().grow_ring(&path, bytes / 2).unwrap();
+    has_blocks(bytes / 2);
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub(crate) fn options(plan: &Plan, random: &mut Random) -> Options {
         memtable_bytes: (64 << 10) << random.below(3),
         table_bytes: (64 << 10) << random.below(3),
         block_bytes: 1024 << random.below(3),
-        ring_bytes: RING_BYTES_MIN << random.below(2),
+        ring_bytes: RING_BYTES_MIN << random.below(3),
         log_segment_bytes: (256 << 10) << random.below(2),
         cache_bytes: 64 << 10,
         background_jobs: 1 + random.below(2) as usize,

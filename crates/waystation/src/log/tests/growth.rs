@@ -1,0 +1,257 @@
+//! The ring grows with what is written, and every record is found again whenever the process or the machine dies.
+
+use super::*;
+use crate::storage::sim::Crash;
+use crate::sync::Mutex;
+use crate::sync::atomic::Ordering::SeqCst;
+use waystation_format::log::ring_file_lengths;
+
+const DIR: &str = "/log";
+const SHORTEST: u64 = 256 * 1024;
+const WHOLE: u64 = 4 * SHORTEST;
+
+fn growing() -> LogSettings {
+    LogSettings {
+        ring_bytes: WHOLE as usize,
+        ..small()
+    }
+}
+
+/// A machine with a log in an empty directory, and what was written to it.
+struct Life {
+    machine: Arc<SimStorage>,
+    storage: Arc<dyn Storage>,
+    running: Running,
+    written: Vec<Vec<u8>>,
+}
+
+impl Life {
+    /// On a machine with the faults of `rules`.
+    fn begin(seed: u64, rules: &FaultRules, settings: &LogSettings) -> Self {
+        let machine = SimStorage::new(seed);
+        let storage: Arc<dyn Storage> = machine.with_faults(rules);
+        storage.create_dir(Path::new(DIR)).expect("create");
+        let running = Running::open_on(&storage, Path::new(DIR), settings, 0).expect("open");
+        Self {
+            machine,
+            storage,
+            running,
+            written: Vec::new(),
+        }
+    }
+
+    fn append(&mut self, content: Vec<u8>) -> u64 {
+        let (_, end) = self.running.append(&content);
+        self.written.push(content);
+        end
+    }
+
+    fn file_bytes(&self) -> u64 {
+        let entries = self.storage.list(Path::new(DIR)).expect("list");
+        let ring = entries.iter().find(|entry| entry.name == RING_NAME);
+        ring.expect("a ring").bytes
+    }
+
+    /// What the next life finds.
+    fn end(self, crash: Crash) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+        let left = self.machine.crash(7, crash);
+        self.running.log.stop();
+        self.running.member.leave().expect("no job panics");
+        (replayed(left), self.written)
+    }
+}
+
+/// Every record as the log on `storage` is found.
+fn replayed(storage: Arc<SimStorage>) -> Vec<Vec<u8>> {
+    let storage: Arc<dyn Storage> = storage;
+    let again = Running::open_on(&storage, Path::new(DIR), &growing(), 0).expect("reopen");
+    let found = again.replayed.values().cloned().collect();
+    again.close();
+    found
+}
+
+/// A record of its own length and content, shorter than half the shortest ring.
+fn record(number: u64) -> Vec<u8> {
+    payload(number, 100 + (number as usize * 7919) % 40_000)
+}
+
+#[test]
+fn the_file_is_about_as_long_as_the_log_until_it_has_all() {
+    let mut life = Life::begin(1, &FaultRules::new(), &growing());
+    for number in 0.. {
+        let reserved = life.running.log.reserved_lsn();
+        let length = life.file_bytes();
+        assert!(ring_file_lengths(WHOLE).any(|it| it == length));
+        assert_eq!(length, life.running.log.ring.len());
+        assert!(length >= reserved.min(WHOLE), "no lap before it is whole");
+        assert!(length == SHORTEST || length <= 2 * reserved + 100_000);
+        if reserved > 2 * WHOLE {
+            break;
+        }
+        life.append(record(number));
+    }
+    assert_eq!(life.file_bytes(), WHOLE);
+    let (found, written) = life.end(Crash::Process);
+    assert!(found == written);
+}
+
+#[test]
+fn a_ring_keeps_its_length_in_the_next_life() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let running = Running::open(dir.path(), &growing(), 0).expect("open");
+    let written: Vec<_> = (0..30)
+        .map(|number| running.append(&record(number)).0)
+        .collect();
+    let length = running.log.ring.len();
+    assert!(length > SHORTEST);
+    running.close();
+    let again = Running::open(dir.path(), &growing(), 0).expect("reopen");
+    assert_eq!(again.log.ring.len(), length);
+    assert!(again.replayed.keys().eq(&written));
+    again.close();
+}
+
+#[test]
+fn nothing_is_lost_wherever_the_process_dies() {
+    for cut in (0..120).step_by(4) {
+        let mut life = Life::begin(cut, &FaultRules::new(), &growing());
+        for number in 0..cut {
+            life.append(record(number));
+        }
+        let (found, written) = life.end(Crash::Process);
+        assert!(found == written, "{cut}");
+    }
+}
+
+#[test]
+fn a_ring_that_cannot_grow_goes_round_and_grows_later() {
+    for refusal in [Refusal::NoSpace, Refusal::InputOutput, Refusal::Unsupported] {
+        for cut in [10, 20, 40, 80, 160] {
+            let rules = FaultRules::new();
+            let rule = rules.add(Rule::new(Operation::GrowRing, Fault::Fail(refusal)).times(3));
+            let mut life = Life::begin(cut, &rules, &growing());
+            for number in 0..cut {
+                life.append(record(number));
+                if life.running.log.reserved_lsn() < 5 * SHORTEST {
+                    assert_eq!(life.file_bytes(), SHORTEST);
+                }
+            }
+            if cut == 160 {
+                assert_eq!(
+                    rules.count(rule).caught,
+                    3,
+                    "once in each lap that may grow"
+                );
+                assert_eq!(life.file_bytes(), WHOLE);
+            }
+            let (found, written) = life.end(Crash::Process);
+            assert!(found == written, "{refusal:?}, {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_ring_leaves_the_disk_what_is_kept_beside_it() {
+    let settings = LogSettings {
+        lengths: SegmentLengths {
+            kept_beside: 8 << 20,
+            ..small().lengths
+        },
+        ..growing()
+    };
+    let mut life = Life::begin(2, &FaultRules::new(), &settings);
+    life.machine.set_capacity(Some(8 << 20));
+    for number in 0..60 {
+        life.append(record(number));
+    }
+    assert_eq!(life.file_bytes(), SHORTEST);
+    life.machine.set_capacity(None);
+    for number in 60..200 {
+        life.append(record(number));
+    }
+    assert_eq!(life.file_bytes(), WHOLE);
+    let (found, written) = life.end(Crash::Process);
+    assert!(found == written);
+}
+
+/// The file has grown, and the ring has not.
+#[test]
+fn a_process_that_dies_while_the_ring_grows_loses_nothing() {
+    let mut grown = 0;
+    for cut in 1..60 {
+        let rules = FaultRules::new();
+        rules.add(Rule::new(
+            Operation::GrowRing,
+            Fault::Fail(Refusal::NoSpace),
+        ));
+        let mut life = Life::begin(cut, &rules, &growing());
+        for number in 0..cut {
+            life.append(record(number));
+        }
+        let log = &life.running.log;
+        let released = log.released_lsn.load(SeqCst);
+        // As for a record that would run over the end of the lap.
+        let growth = log.ring.growth(released, log.reserved_lsn(), u64::MAX);
+        if let Some(growth) = growth {
+            let ring = Path::new(DIR).join(RING_NAME);
+            let more = life.machine.grow_ring(&ring, growth.len as usize);
+            more.expect("grow");
+            grown += 1;
+        }
+        let (found, written) = life.end(Crash::Process);
+        assert!(found == written, "{cut}");
+    }
+    assert!(grown > 10);
+}
+
+#[test]
+fn power_cuts_leave_what_was_synced_however_long_the_file_is() {
+    for seed in 0..40 {
+        let mut life = Life::begin(seed, &FaultRules::new(), &growing());
+        let mut synced = 0;
+        for number in 0..20 + 4 * seed {
+            let end = life.append(record(number));
+            if number % 7 == seed % 7 {
+                life.running.log.sync(end).expect("sync");
+                synced = life.written.len();
+            }
+        }
+        let (found, written) = life.end(Crash::PowerCut);
+        assert!(found.len() >= synced, "{seed}");
+        assert!(found[..] == written[..found.len()], "{seed}");
+    }
+}
+
+#[test]
+fn threads_that_write_while_it_grows_are_all_found() {
+    let life = Life::begin(4, &FaultRules::new(), &growing());
+    let written = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for writer in 0..4_u64 {
+            let (running, written) = (&life.running, &written);
+            scope.spawn(move || {
+                for number in 0..100 {
+                    let content = record(writer * 1000 + number);
+                    let (sequence, _) = running.append(&content);
+                    lock(written).insert(sequence, content);
+                }
+            });
+        }
+    });
+    assert_eq!(life.file_bytes(), WHOLE);
+    let (found, _) = life.end(Crash::Process);
+    assert!(found.iter().eq(lock(&written).values()));
+}
+
+/// Records that are long for the ring as it is, and are not for the whole one.
+#[test]
+fn long_records_are_written_while_it_grows() {
+    for cut in 1..30 {
+        let mut life = Life::begin(cut, &FaultRules::new(), &growing());
+        for number in 0..cut {
+            life.append(payload(number, 50_000 + number as usize * 20_011));
+        }
+        let (found, written) = life.end(Crash::Process);
+        assert!(found == written, "{cut}");
+    }
+}
