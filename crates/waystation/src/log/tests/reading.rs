@@ -80,6 +80,30 @@ fn check_all(log: &Log, records: &[(u64, Vec<u8>)]) {
     }
 }
 
+/// What stood in the ring before it grew stands elsewhere in the longer one, or does not stand there.
+#[test]
+fn records_from_before_the_ring_grew_are_read_back() {
+    for refused in 0..4 {
+        let rules = FaultRules::new();
+        let fault = Fault::Fail(Refusal::NoSpace);
+        rules.add(Rule::new(Operation::GrowRing, fault).times(refused));
+        let storage: Arc<dyn Storage> = SimStorage::new(refused).with_faults(&rules);
+        let dir = Path::new("/log");
+        storage.create_dir(dir).expect("create");
+        let settings = LogSettings {
+            ring_bytes: 1 << 20,
+            ..cached()
+        };
+        let running = Running::open_on(&storage, dir, &settings, 0).expect("open");
+        let mut records = Vec::new();
+        while running.log.ring.len() < running.log.ring.len_max() {
+            records.extend(fill(&running, 40));
+            check_all(&running.log, &records);
+        }
+        running.close();
+    }
+}
+
 #[test]
 fn every_value_is_read_back_wherever_it_is() {
     for settings in [small(), cached()] {
