@@ -164,7 +164,7 @@ impl Storage for TracedStorage {
 
     forward! { inner:
         fn map_ring(path: &Path, bytes: usize) -> waystation::Result<(Arc<dyn Ring>, bool)>;
-        fn grow_ring(path: &Path, bytes: usize) -> waystation::Result<()>;
+        fn resize_ring(path: &Path, bytes: usize) -> waystation::Result<()>;
         fn link(source: &Path, target: &Path) -> waystation::Result<()>;
         fn create_dir(path: &Path) -> waystation::Result<()>;
         fn remove_dir(path: &Path) -> waystation::Result<()>;

@@ -100,8 +100,8 @@ impl Storage for FixedTier {
         self.inner.map_ring(&self.real(path), bytes)
     }
 
-    fn grow_ring(&self, path: &Path, bytes: usize) -> Result<()> {
-        self.inner.grow_ring(&self.real(path), bytes)
+    fn resize_ring(&self, path: &Path, bytes: usize) -> Result<()> {
+        self.inner.resize_ring(&self.real(path), bytes)
     }
 
     fn rename(&self, source: &Path, target: &Path) -> Result<()> {

@@ -227,13 +227,11 @@ impl DiskReserve {
         let _one_at_a_time = lock(&self.keeping);
         let copy = self.disk.replaced_bytes();
         let held = self.disk.reserve_bytes();
-        let for_opening = self.margins.of_ring(self.disk.ring_bytes()).reserve();
-        // It has room for two copies when it is made.
-        if held >= for_opening + copy / 2 {
+        if held >= self.for_opening() + copy / 2 {
             self.disk.set_reserve(held);
             return;
         }
-        let target_bytes = for_opening + copy;
+        let target_bytes = self.target_bytes();
         self.disk.set_reserve(target_bytes);
         // What cannot be looked at, the file's creation will tell.
         let _ = self.disk.look();
@@ -246,6 +244,27 @@ impl DiskReserve {
             log::debug!("nothing can be kept for the next opening yet: {error}");
         }
         let _ = self.disk.look();
+    }
+
+    /// Gives back the part of the file that the next opening does not need, now that the ring is as short as it is.
+    pub(crate) fn shorten(&self, storage: &dyn Storage, dir: &Path) -> Result<()> {
+        let _one_at_a_time = lock(&self.keeping);
+        let needed_bytes = self.target_bytes();
+        if self.disk.reserve_bytes() <= needed_bytes {
+            return Ok(());
+        }
+        self.disk.set_reserve(needed_bytes);
+        reserve_file::shorten(storage, dir, needed_bytes)
+    }
+
+    /// How long the file is when it is made: it has room for two copies of what is replaced.
+    fn target_bytes(&self) -> u64 {
+        self.for_opening() + self.disk.replaced_bytes()
+    }
+
+    /// What an opening needs, and lives may lose before it.
+    fn for_opening(&self) -> u64 {
+        self.margins.of_ring(self.disk.ring_bytes()).reserve()
     }
 
     /// Notes how far the log is, about: every writer reads this, so it changes seldom. Under the front's lock.

@@ -19,6 +19,18 @@ pub(crate) fn give_back(storage: &dyn Storage, dir: &Path) -> Result<()> {
     }
 }
 
+/// Gives all but `bytes` back, of more.
+pub(crate) fn shorten(storage: &dyn Storage, dir: &Path, bytes: u64) -> Result<()> {
+    let path = dir.join(RESERVE_NAME);
+    let file = storage.open(
+        &path,
+        OpenMode::ReadWrite,
+        Transfer::Buffered,
+        Area::Journal,
+    )?;
+    file.truncate(bytes)
+}
+
 /// Takes `bytes`, all of them or none.
 pub(crate) fn take(storage: &dyn Storage, dir: &Path, bytes: u64) -> Result<()> {
     let path = dir.join(RESERVE_NAME);

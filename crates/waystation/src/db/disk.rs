@@ -65,6 +65,15 @@ impl Core {
         self.disk_reserve.keep(&*self.storage, &self.dir);
     }
 
+    /// Gives back the room that only writers need, as the database is closed. The next opening takes what it needs.
+    pub(super) fn give_room_back(&self) {
+        let given = self.log.give_room_back();
+        let shortened = || self.disk_reserve.shorten(&*self.storage, &self.dir);
+        if let Err(error) = given.and_then(|()| shortened()) {
+            log::debug!("the closed database keeps room that it does not need: {error}");
+        }
+    }
+
     /// Looks at the file system again where there is no room for `bytes` more, as far as is known. Before the front's lock
     /// is taken: under it [`Self::check_room`] goes by what was seen.
     #[inline]

@@ -430,6 +430,7 @@ impl Core {
         flushed?;
         synced.unwrap_or(Ok(()))?;
         self.log.mark_clean()?;
+        self.give_room_back();
         if !self.graves.close(self)? || self.devices.is_some() {
             // LevelDB would not see data outside the tree.
             self.tree.close_fenced();

@@ -1,4 +1,5 @@
-//! Growth of the staging ring: before a writer would go round, the file is made twice as long, if the disk has room.
+//! The length of the staging ring: before a writer would go round, the file is made twice as long, if the disk has room.
+//! When the database closes, it is made short again.
 //!
 //! Where it has none, or the file cannot grow, the ring goes round as it is, and another attempt is made in a later lap. It
 //! is tried under the front's lock, as no thread may reserve meanwhile: a few times in all, until the ring has its whole
@@ -10,10 +11,12 @@ use super::ring::Growth;
 use crate::directory::RING_NAME;
 use crate::error::Result;
 use crate::sync::atomic::Ordering::SeqCst;
+use crate::sync::lock;
+use waystation_format::log::ring_file_lengths;
 
 impl Log {
     /// Lets the ring grow for a record that ends at `end`, if it may and can.
-    pub(super) fn grow_ring(&self, front: &mut Front, end: u64) {
+    pub(super) fn resize_ring(&self, front: &mut Front, end: u64) {
         let released = self.released_lsn.load(SeqCst);
         let Some(growth) = self.ring.growth(released, front.layout.boundary(), end) else {
             return;
@@ -34,6 +37,22 @@ impl Log {
         }
     }
 
+    /// Gives the room back that the file takes beyond its shortest length. All of the log is in segments, and no thread
+    /// writes any more.
+    pub(super) fn shorten_ring(&self) -> Result<()> {
+        let shortest = ring_file_lengths(self.ring.len_max()).last();
+        let Some(length) = shortest.filter(|length| *length < self.ring.len()) else {
+            return Ok(());
+        };
+        // Readers may still be there: they read segments from now on.
+        let mut front = lock(&self.front);
+        let end = front.layout.boundary();
+        assert!(self.released_lsn.load(SeqCst) >= front.layout.block_start());
+        front.ring_since = end;
+        self.storage
+            .resize_ring(&self.dir.join(RING_NAME), length as usize)
+    }
+
     /// Whether there was room beside all that is kept, and the file is longer now.
     fn lengthen_file(&self, growth: &Growth) -> Result<bool> {
         let more = growth.len - self.ring.len();
@@ -42,7 +61,7 @@ impl Log {
             return Ok(false);
         }
         let path = self.dir.join(RING_NAME);
-        self.storage.grow_ring(&path, growth.len as usize)?;
+        self.storage.resize_ring(&path, growth.len as usize)?;
         Ok(true)
     }
 }

@@ -65,7 +65,7 @@ impl Storage for Watched {
     }
     forward! { inner:
         fn map_ring(path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)>;
-        fn grow_ring(path: &Path, bytes: usize) -> Result<()>;
+        fn resize_ring(path: &Path, bytes: usize) -> Result<()>;
         fn rename(source: &Path, target: &Path) -> Result<()>;
         fn link(source: &Path, target: &Path) -> Result<()>;
         fn remove(path: &Path) -> Result<()>;

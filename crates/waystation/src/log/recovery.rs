@@ -536,7 +536,7 @@ fn write_journal(storage: &dyn Storage, dir: &Path, state: &JournalState) -> Res
 }
 
 /// Cuts the segment `path` off behind `used` bytes: the log goes on in another one.
-fn cut_off(storage: &dyn Storage, path: &Path, used: u64, transfer: Transfer) {
+pub(super) fn cut_off(storage: &dyn Storage, path: &Path, used: u64, transfer: Transfer) {
     let cut = storage
         .open(path, OpenMode::ReadWrite, transfer, Area::Journal)
         .and_then(|file| {

@@ -5,6 +5,7 @@
 //! second; so there is a pause after each.
 
 use super::Log;
+use super::recovery::cut_off;
 use super::writer_state::WriterState;
 use crate::error::Result;
 use crate::sync::{Arc, lock};
@@ -19,6 +20,22 @@ const PAUSE_SHARE: u32 = 4;
 const MANY: usize = 32;
 
 impl Log {
+    /// Gives back all room that only writers need: files for use again, the rest of the current segment, and the ring. The
+    /// log is closed, and says so.
+    pub(crate) fn give_room_back(&self) -> Result<()> {
+        let (path, used) = {
+            let state = &mut *lock(&self.writer);
+            if let Some(blank) = state.blank.take() {
+                state.useless.push(blank.path);
+            }
+            let file = &state.current.file;
+            (file.path.clone(), file.offset_of(state.current.end_lsn))
+        };
+        cut_off(&*self.storage, &path, used, self.transfer);
+        self.shorten_ring()?;
+        self.remove_surplus(true, true)
+    }
+
     /// Frees segments of which every record is below `lsn`; the last of them only once something behind it is
     /// durable, and with it the header of a segment that the next life can begin with.
     pub(crate) fn release_below(&self, lsn: u64) {

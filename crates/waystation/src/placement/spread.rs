@@ -476,7 +476,7 @@ impl Storage for Spread {
 
     forward! { main:
         fn map_ring(path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)>;
-        fn grow_ring(path: &Path, bytes: usize) -> Result<()>;
+        fn resize_ring(path: &Path, bytes: usize) -> Result<()>;
         fn link(source: &Path, target: &Path) -> Result<()>;
         fn create_dir(path: &Path) -> Result<()>;
         fn remove_dir(path: &Path) -> Result<()>;

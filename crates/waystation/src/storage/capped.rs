@@ -365,20 +365,22 @@ impl Storage for Capped {
         mapped
     }
 
-    fn grow_ring(&self, path: &Path, bytes: usize) -> Result<()> {
+    fn resize_ring(&self, path: &Path, bytes: usize) -> Result<()> {
         let length = Arc::clone(lock(&self.lengths).entry(path.to_owned()).or_default());
         let growth = self.disk.growth_of(path);
         let mut held = lock(&length.bytes);
-        let more = (bytes as u64).saturating_sub(*held);
+        let bytes_then = bytes as u64;
+        let more = bytes_then.saturating_sub(*held);
         let taken = self.disk.take(more, growth);
-        taken.map_err(|error| Error::io("lengthen", path, error))?;
-        let grown = self.inner.grow_ring(path, bytes);
-        if grown.is_ok() {
-            *held += more;
+        taken.map_err(|error| Error::io("resize", path, error))?;
+        let resized = self.inner.resize_ring(path, bytes);
+        if resized.is_ok() {
+            self.disk.give_back(held.saturating_sub(bytes_then), growth);
+            *held = bytes_then;
         } else {
             self.disk.give_back(more, growth);
         }
-        grown
+        resized
     }
 
     fn rename(&self, source: &Path, target: &Path) -> Result<()> {

@@ -32,8 +32,8 @@ pub enum Operation {
     Preallocate,
     Size,
     MapRing,
-    /// [`Storage::grow_ring`](super::Storage::grow_ring).
-    GrowRing,
+    /// [`Storage::resize_ring`](super::Storage::resize_ring).
+    ResizeRing,
     Rename,
     Link,
     Remove,
@@ -377,9 +377,9 @@ impl<R: RawStorage> RawStorage for Faulty<R> {
         })
     }
 
-    fn grow_ring(&self, path: &Path, bytes: usize) -> io::Result<()> {
-        self.run(Operation::GrowRing, path, || {
-            self.inner.grow_ring(path, bytes)
+    fn resize_ring(&self, path: &Path, bytes: usize) -> io::Result<()> {
+        self.run(Operation::ResizeRing, path, || {
+            self.inner.resize_ring(path, bytes)
         })
     }
 

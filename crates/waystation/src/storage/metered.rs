@@ -82,8 +82,8 @@ impl<R: RawStorage> Storage for Metered<R> {
         call("map", path, || self.raw.map_ring(path, bytes))
     }
 
-    fn grow_ring(&self, path: &Path, bytes: usize) -> Result<()> {
-        call("lengthen", path, || self.raw.grow_ring(path, bytes))
+    fn resize_ring(&self, path: &Path, bytes: usize) -> Result<()> {
+        call("resize", path, || self.raw.resize_ring(path, bytes))
     }
 
     fn rename(&self, source: &Path, target: &Path) -> Result<()> {

@@ -199,9 +199,9 @@ pub trait Storage: Send + Sync {
     ///
     /// [`ring_file_lengths`]: waystation_format::log::ring_file_lengths
     fn map_ring(&self, path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)>;
-    /// Makes the file of the mapped ring `path` longer, all of it or nothing: `bytes` bytes from then on, the new ones
-    /// zeros, for which there is room. Its content stays.
-    fn grow_ring(&self, path: &Path, bytes: usize) -> Result<()>;
+    /// Gives the file of the mapped ring `path` another of its lengths, all of it or nothing. New bytes are zeros, for which
+    /// there is room. Bytes that go are no memory any more: no thread may touch them.
+    fn resize_ring(&self, path: &Path, bytes: usize) -> Result<()>;
     /// Renames a file over whatever has the target name.
     fn rename(&self, source: &Path, target: &Path) -> Result<()>;
     /// Gives a file a second name (checkpoints); an existing target is an error.

@@ -47,7 +47,7 @@ pub trait RawStorage: Send + Sync + 'static {
     /// Opens a file; with `direct`, for transfers around the page cache or not at all.
     fn open(&self, path: &Path, mode: OpenMode, direct: bool) -> io::Result<Self::File>;
     fn map_ring(&self, path: &Path, bytes: usize) -> io::Result<(Arc<dyn Ring>, bool)>;
-    fn grow_ring(&self, path: &Path, bytes: usize) -> io::Result<()>;
+    fn resize_ring(&self, path: &Path, bytes: usize) -> io::Result<()>;
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()>;
     fn link(&self, source: &Path, target: &Path) -> io::Result<()>;
     fn remove(&self, path: &Path) -> io::Result<()>;

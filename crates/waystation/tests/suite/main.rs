@@ -13,6 +13,7 @@ mod devices;
 mod direct_io;
 mod disk;
 mod disk_limit;
+mod disk_use;
 mod entries;
 mod examples;
 mod expiry;

@@ -128,7 +128,7 @@ fn a_ring_that_cannot_grow_goes_round_and_grows_later() {
     for refusal in [Refusal::NoSpace, Refusal::InputOutput, Refusal::Unsupported] {
         for cut in [10, 20, 40, 80, 160] {
             let rules = FaultRules::new();
-            let rule = rules.add(Rule::new(Operation::GrowRing, Fault::Fail(refusal)).times(3));
+            let rule = rules.add(Rule::new(Operation::ResizeRing, Fault::Fail(refusal)).times(3));
             let mut life = Life::begin(cut, &rules, &growing());
             for number in 0..cut {
                 life.append(record(number));
@@ -181,7 +181,7 @@ fn a_process_that_dies_while_the_ring_grows_loses_nothing() {
     for cut in 1..60 {
         let rules = FaultRules::new();
         rules.add(Rule::new(
-            Operation::GrowRing,
+            Operation::ResizeRing,
             Fault::Fail(Refusal::NoSpace),
         ));
         let mut life = Life::begin(cut, &rules, &growing());
@@ -194,7 +194,7 @@ fn a_process_that_dies_while_the_ring_grows_loses_nothing() {
         let growth = log.ring.growth(released, log.reserved_lsn(), u64::MAX);
         if let Some(growth) = growth {
             let ring = Path::new(DIR).join(RING_NAME);
-            let more = life.machine.grow_ring(&ring, growth.len as usize);
+            let more = life.machine.resize_ring(&ring, growth.len as usize);
             more.expect("grow");
             grown += 1;
         }

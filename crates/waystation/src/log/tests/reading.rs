@@ -86,7 +86,7 @@ fn records_from_before_the_ring_grew_are_read_back() {
     for refused in 0..4 {
         let rules = FaultRules::new();
         let fault = Fault::Fail(Refusal::NoSpace);
-        rules.add(Rule::new(Operation::GrowRing, fault).times(refused));
+        rules.add(Rule::new(Operation::ResizeRing, fault).times(refused));
         let storage: Arc<dyn Storage> = SimStorage::new(refused).with_faults(&rules);
         let dir = Path::new("/log");
         storage.create_dir(dir).expect("create");

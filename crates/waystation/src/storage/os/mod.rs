@@ -52,8 +52,8 @@ impl RawStorage for Kernel {
         Ok((Arc::new(ring), survived))
     }
 
-    fn grow_ring(&self, path: &Path, bytes: usize) -> io::Result<()> {
-        ring::grow(path, bytes)
+    fn resize_ring(&self, path: &Path, bytes: usize) -> io::Result<()> {
+        ring::resize(path, bytes)
     }
 
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {

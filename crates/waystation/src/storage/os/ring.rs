@@ -51,8 +51,8 @@ pub(super) fn map(path: &Path, bytes: usize) -> io::Result<(MappedRing, bool)> {
     Ok((ring, found.is_some()))
 }
 
-/// Makes the file of a mapped ring longer.
-pub(super) fn grow(path: &Path, bytes: usize) -> io::Result<()> {
+/// Gives the file of a mapped ring another length.
+pub(super) fn resize(path: &Path, bytes: usize) -> io::Result<()> {
     let descriptor = super::open(path, OFlags::RDWR)?;
     reserve(&descriptor, bytes)?;
     Ok(rustix::fs::ftruncate(&descriptor, bytes as u64)?)

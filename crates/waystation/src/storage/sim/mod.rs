@@ -244,13 +244,13 @@ impl Disk {
         }
     }
 
-    fn grow_ring(&mut self, path: &Path, bytes: usize) -> Result<(), Errno> {
+    fn resize_ring(&mut self, path: &Path, bytes: usize) -> Result<(), Errno> {
         let node = self.tree.find_file(path)?;
         let more = bytes.saturating_sub(self.tree.file(node)?.body.len());
         self.reserve(more as u64)?;
         match &mut self.tree.file_mut(node)?.body {
-            Body::Ring(ring) if (ring.len()..=ring.len_max()).contains(&bytes) => {
-                ring.grow(bytes);
+            Body::Ring(ring) if bytes <= ring.len_max() => {
+                ring.resize(bytes);
                 Ok(())
             }
             _ => Err(Errno::INVAL),
@@ -316,8 +316,8 @@ impl RawStorage for Machine {
         self.on_disk(|disk| disk.map_ring(path, bytes))
     }
 
-    fn grow_ring(&self, path: &Path, bytes: usize) -> io::Result<()> {
-        self.on_disk(|disk| disk.grow_ring(path, bytes))
+    fn resize_ring(&self, path: &Path, bytes: usize) -> io::Result<()> {
+        self.on_disk(|disk| disk.resize_ring(path, bytes))
     }
 
     fn rename(&self, source: &Path, target: &Path) -> io::Result<()> {

@@ -8,6 +8,7 @@ use super::random::Random;
 use crate::storage::Ring;
 use crate::storage::aligned::{PAGE_BYTES, Page, ZERO_PAGE};
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,6 +61,17 @@ impl RingMemory {
         let source = self.pages[index].get();
         // SAFETY: the page lives as long as `self`, and no thread stores to it while `access` is held.
         target.copy_from_slice(unsafe { &(*source).0 });
+    }
+
+    /// Fills whole pages with zeros.
+    #[expect(unsafe_code, reason = "raw copies into the pages")]
+    fn zero(&self, bytes: Range<usize>) {
+        let _access = self.access();
+        for page in bytes.step_by(PAGE_BYTES) {
+            // SAFETY: the page lives as long as `self`, no thread stores to it or copies it while `access` is held, and
+            // none reads what is cut off a ring.
+            unsafe { *self.pages[page / PAGE_BYTES].get() = ZERO_PAGE };
+        }
     }
 
     /// The content of one moment.
@@ -140,12 +152,13 @@ impl RingContent {
         self.memory.len()
     }
 
-    /// Makes the file longer.
-    pub(super) fn grow(&mut self, bytes: usize) {
+    /// Gives the file another length. Nothing is left of bytes that go.
+    pub(super) fn resize(&mut self, bytes: usize) {
         assert!(
-            (self.len()..=self.len_max()).contains(&bytes),
-            "a ring only grows"
+            bytes <= self.len_max(),
+            "a ring has a length that it can have"
         );
+        self.memory.zero(bytes..self.len());
         self.memory.file_bytes.store(bytes, SeqCst);
     }
 

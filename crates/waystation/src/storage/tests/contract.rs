@@ -413,11 +413,11 @@ fn ring_grows_and_keeps_its_content(subject: &Subject) {
     let (ring, _) = subject.storage.map_ring(&path, whole).unwrap();
     assert_eq!((ring.len(), ring.file_bytes()), (whole, shortest));
     store(&*ring, shortest - 4, b"kept");
-    subject.storage.grow_ring(&path, 2 * shortest).unwrap();
+    subject.storage.resize_ring(&path, 2 * shortest).unwrap();
     assert_eq!(subject.content("RING").len(), 2 * shortest);
     assert_eq!(load(&*ring, shortest - 4, 8), b"kept\0\0\0\0");
     store(&*ring, 2 * shortest - 4, b"last");
-    subject.storage.grow_ring(&path, whole).unwrap();
+    subject.storage.resize_ring(&path, whole).unwrap();
     store(&*ring, whole - 4, b"more");
     drop(ring);
     let (ring, survived) = subject.storage.map_ring(&path, whole).unwrap();
@@ -430,6 +430,11 @@ fn ring_grows_and_keeps_its_content(subject: &Subject) {
     ] {
         assert_eq!(load(&*ring, offset - 4, 4), bytes);
     }
+    subject.storage.resize_ring(&path, shortest).unwrap();
+    assert_eq!(subject.content("RING").len(), shortest);
+    assert_eq!(load(&*ring, shortest - 4, 4), b"kept");
+    subject.storage.resize_ring(&path, whole).unwrap();
+    assert_eq!(load(&*ring, whole - 4, 4), [0; 4]);
 }
 
 fn ring_that_is_prepared_keeps_its_content(subject: &Subject) {

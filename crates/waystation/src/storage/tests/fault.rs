@@ -206,7 +206,7 @@ fn interrupted_calls_are_tried_again() {
             O::Preallocate,
             O::Size,
             O::MapRing,
-            O::GrowRing,
+            O::ResizeRing,
             O::Rename,
             O::Link,
             O::Remove,
@@ -227,7 +227,7 @@ fn interrupted_calls_are_tried_again() {
         file.preallocate(8192).unwrap();
         assert_eq!(file.size().unwrap(), 8192);
         storage.map_ring(&path("r"), 4096).unwrap();
-        storage.grow_ring(&path("r"), 4096).unwrap();
+        storage.resize_ring(&path("r"), 4096).unwrap();
         storage.rename(&path("a"), &path("b")).unwrap();
         storage.link(&path("b"), &path("c")).unwrap();
         storage.remove(&path("b")).unwrap();

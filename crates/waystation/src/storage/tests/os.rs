@@ -65,7 +65,7 @@ fn a_ring_file_has_all_its_blocks() {
     let (ring, _) = OsStorage::new().map_ring(&path, bytes).unwrap();
     assert_eq!((ring.len(), ring.file_bytes()), (bytes, bytes / 8));
     has_blocks(bytes / 8);
-    OsStorage::new().grow_ring(&path, bytes / 2).unwrap();
+    OsStorage::new().resize_ring(&path, bytes / 2).unwrap();
     has_blocks(bytes / 2);
 }
 

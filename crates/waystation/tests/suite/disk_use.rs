@@ -1,0 +1,133 @@
+//! The room that a database takes: little while it is empty, and little beside its content when it is closed.
+
+use crate::support::{Content, content, open_simulated};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
+use waystation::storage::sim::Crash;
+use waystation::storage::{OsStorage, SimStorage, Storage};
+use waystation::{Db, DeviceOptions, Extractor, IterOptions, Options};
+
+const MIB: u64 = 1 << 20;
+
+fn options(has_devices: bool) -> Options {
+    Options {
+        devices: has_devices.then(|| DeviceOptions {
+            residency: Duration::from_secs(1 << 40),
+            ..DeviceOptions::new(Extractor::until(b':'))
+        }),
+        ..Options::default()
+    }
+}
+
+/// The lengths of all files whose names contain `part`.
+fn used(storage: &dyn Storage, dir: &Path, part: &str) -> u64 {
+    let entries = storage.list(dir).expect("list");
+    let counted = entries.iter().filter(|entry| entry.name.contains(part));
+    counted.map(|entry| entry.bytes).sum()
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("car-{}:{:08}", number % 20, number / 20).into_bytes()
+}
+
+/// Writes values of a kilobyte that do not compress.
+fn fill(db: &Db, count: u64) -> Content {
+    let mut random = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut value = || {
+        let mut bytes = Vec::with_capacity(1024);
+        while bytes.len() < 1024 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            bytes.extend_from_slice(&random.to_le_bytes());
+        }
+        bytes
+    };
+    let entries = (0..count).map(|number| (key(number), value()));
+    let written: Content = entries.collect();
+    for (key, value) in &written {
+        db.put(key, value).expect("put");
+    }
+    written
+}
+
+#[test]
+fn an_empty_database_takes_less_than_two_mebibytes() {
+    for has_devices in [false, true] {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let storage = OsStorage::new();
+        let db = Db::open(dir.path(), options(has_devices)).expect("open");
+        db.put(b"car:key", b"value").expect("put");
+        let open = used(&*storage, dir.path(), "");
+        db.close().expect("close");
+        let closed = used(&*storage, dir.path(), "");
+        assert!(open < 2 * MIB && closed < 2 * MIB, "{open}, {closed}");
+    }
+}
+
+#[test]
+fn a_closed_database_takes_little_beside_its_content() {
+    for has_devices in [false, true] {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let storage = OsStorage::new();
+        let db = Db::open(dir.path(), options(has_devices)).expect("open");
+        let written = fill(&db, 50_000);
+        assert!(used(&*storage, dir.path(), "journal.ring") == 16 * MIB);
+        // It outlives the database, and finds in segments what the ring does not have any more.
+        let mut cursor = db.iter(IterOptions::default()).expect("iterate");
+        cursor.seek_to_first().expect("seek");
+        db.close().expect("close");
+        let of_log = used(&*storage, dir.path(), ".seg");
+        let beside = used(&*storage, dir.path(), "") - used(&*storage, dir.path(), ".ldb") - of_log;
+        assert!(beside < 2 * MIB, "{beside} bytes beside log and tables");
+        assert!(of_log < 52 * MIB, "{of_log} bytes of log");
+        let mut found = Content::new();
+        while cursor.valid() {
+            found.insert(cursor.key().to_vec(), cursor.value().to_vec());
+            cursor.next().expect("next");
+        }
+        assert!(found == written);
+        drop(cursor);
+        let db = Db::open(dir.path(), options(has_devices)).expect("reopen");
+        assert!(content(&db) == written);
+        assert_eq!(db.check().expect("check").problems, []);
+    }
+}
+
+/// However far the last steps of closing come.
+#[test]
+fn a_process_that_dies_while_it_gives_room_back_loses_nothing() {
+    let operations = [
+        (Operation::ResizeRing, ""),
+        (Operation::Preallocate, "RESERVE"),
+        (Operation::Open, "RESERVE"),
+        (Operation::Open, ".seg"),
+        (Operation::Remove, ".seg"),
+    ];
+    for (seed, (operation, path)) in (0..).zip(operations) {
+        for crash in [Crash::Process, Crash::PowerCut] {
+            let machine = SimStorage::new(seed);
+            let rules = FaultRules::new();
+            let storage: Arc<dyn Storage> = machine.with_faults(&rules);
+            let options = Options {
+                ring_bytes: 1 << 20,
+                ..options(seed % 2 == 0)
+            };
+            let db = Db::open_with(storage, "/db", options.clone()).expect("open");
+            let written = fill(&db, 2_500);
+            let length = || used(&*machine, Path::new("/db"), "journal.ring");
+            assert_eq!(length(), MIB);
+            let fault = Fault::Fail(Refusal::InputOutput);
+            rules.add(Rule::new(operation, fault).on(path));
+            // Room that stays is no reason to call the database unclosed.
+            let closed = db.close();
+            let what = format!("{operation:?} of {path}, {crash:?}: {closed:?}");
+            let machine = machine.crash(seed, crash);
+            let db = open_simulated(&machine, options).expect(&what);
+            assert!(content(&db) == written, "{what}");
+            assert_eq!(db.check().expect("check").problems, [], "{what}");
+        }
+    }
+}
