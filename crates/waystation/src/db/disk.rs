@@ -65,6 +65,16 @@ impl Core {
         self.disk_reserve.keep(&*self.storage, &self.dir);
     }
 
+    /// Leaves the log behind, as the database is closed, where tables hold all that is in it.
+    pub(super) fn leave_log(&self) {
+        if self.devices.is_some() {
+            return;
+        }
+        if let Err(error) = self.log.leave_flushed(self.tree.flushed_sequence()) {
+            log::debug!("the closed database keeps its log: {error}");
+        }
+    }
+
     /// Gives back the room that only writers need, as the database is closed. The next opening takes what it needs.
     pub(super) fn give_room_back(&self) {
         let given = self.log.give_room_back();

@@ -429,6 +429,7 @@ impl Core {
         self.tier.iter().for_each(|tier| tier.close());
         flushed?;
         synced.unwrap_or(Ok(()))?;
+        self.leave_log();
         self.log.mark_clean()?;
         self.give_room_back();
         if !self.graves.close(self)? || self.devices.is_some() {

@@ -24,7 +24,7 @@ use waystation_format::log::{
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Blocks to be copied from one damaged or doubtful segment.
-struct Salvage {
+pub(super) struct Salvage {
     file: Arc<SegmentFile>,
     blocks: Vec<IndexEntry>,
 }
@@ -106,7 +106,7 @@ impl Log {
     }
 
     /// Writes what follows the cut, as far as it was written before, into a fresh, synced segment.
-    fn move_to_fresh_segment(
+    pub(super) fn move_to_fresh_segment(
         &self,
         number: u64,
         start: &Start,
@@ -158,7 +158,7 @@ impl Log {
 
 impl WriterState {
     /// The number of the segment that holds the bytes right before `cut`; 0 if there is none.
-    fn holder_of_bytes_before(&self, cut: u64) -> u64 {
+    pub(super) fn holder_of_bytes_before(&self, cut: u64) -> u64 {
         let header = &self.current.file.header;
         let current = (header.start_lsn < cut).then_some(header.number);
         let sealed = self.sealed.iter().rev();
@@ -173,7 +173,7 @@ impl WriterState {
     }
 
     /// Ends the sealed segments, and the one that was current, at `cut`.
-    fn cut_sealed_at(&mut self, cut: u64) {
+    pub(super) fn cut_sealed_at(&mut self, cut: u64) {
         self.sealed.push_back(self.current.as_sealed());
         for segment in &mut self.sealed {
             segment.end_lsn = segment.end_lsn.min(cut);
