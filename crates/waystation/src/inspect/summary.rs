@@ -4,6 +4,7 @@ use super::Inspection;
 use super::log::{journal, segments};
 use super::segment;
 use super::table::TableView;
+use crate::directory::RING_NAME;
 use crate::error::Result;
 use serde::Serialize;
 
@@ -60,7 +61,7 @@ pub struct JournalSummary {
     pub incarnation: u64,
     /// Whether it was closed cleanly. False while an owner has it open, too.
     pub is_closed_cleanly: bool,
-    /// The staging ring's length.
+    /// The length of the staging ring's file; 0 if it is missing.
     pub ring_bytes: u64,
     /// The segments, oldest first.
     pub segments: Vec<SegmentSummary>,
@@ -171,10 +172,12 @@ impl Inspection {
                 last_sequence: footer.map(|footer| footer.last_sequence),
             });
         }
+        let entries = self.storage.list(&self.dir)?;
+        let ring = entries.iter().find(|entry| entry.name == RING_NAME);
         Ok(Some(JournalSummary {
             incarnation: state.incarnation,
             is_closed_cleanly: state.clean_lsn != 0,
-            ring_bytes: state.ring_bytes,
+            ring_bytes: ring.map_or(0, |entry| entry.bytes),
             segments: summaries,
         }))
     }
