@@ -114,8 +114,14 @@ impl JournalState {
     }
 }
 
-/// The lengths that the file of a ring of `ring_bytes` can have, the longest first. It begins with the shortest, and is
-/// doubled until it has all of `ring_bytes`.
+/// The lengths (bytes) that the file of a ring of `ring_bytes` can have, the longest first. It begins with the shortest, and
+/// is doubled until it has all of `ring_bytes`.
+///
+/// ```
+/// # use waystation_format::log::ring_file_lengths;
+/// let lengths: Vec<u64> = ring_file_lengths(1 << 20).collect();
+/// assert_eq!(lengths, [1 << 20, 512 << 10, 256 << 10]);
+/// ```
 pub fn ring_file_lengths(ring_bytes: u64) -> impl Iterator<Item = u64> {
     let half = |length: &u64| {
         let half = length / 2;

@@ -161,6 +161,18 @@ fn a_journal_file_reads_back_and_every_flip_is_noticed() {
     assert!(JournalState::decode(&bytes[..40]).is_err());
 }
 
+#[test]
+fn a_ring_file_has_whole_units_and_room_for_blocks() {
+    let lengths = |bytes| ring_file_lengths(bytes).collect::<Vec<u64>>();
+    assert_eq!(lengths(256 << 10), [256 << 10]);
+    assert_eq!(lengths(508 << 10), [508 << 10], "a half is too short");
+    // 101 units of 4 KiB cannot be halved.
+    let odd = 101 << 12;
+    assert_eq!(lengths(4 * odd), [4 * odd, 2 * odd, odd]);
+    assert_eq!(lengths(16 << 20).len(), 7);
+    assert_eq!(lengths(16 << 20).last(), Some(&(256 << 10)));
+}
+
 /// Version 1 ended before the machine's start.
 #[test]
 fn a_journal_file_of_version_1_reads_as_one_that_does_not_know_the_start() {

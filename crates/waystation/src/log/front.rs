@@ -292,7 +292,7 @@ impl Log {
                 return Err(self.suspension_error());
             }
             let end = self.needed_end(&front, record_bytes);
-            self.resize_ring(&mut front, end);
+            self.grow_ring(&mut front, end);
             let end = self.needed_end(&front, record_bytes);
             let has_room = end <= self.released_lsn.load(SeqCst) + self.ring.len();
             if has_room && !self.publication.is_full(front.next_ticket) {

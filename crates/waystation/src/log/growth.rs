@@ -1,9 +1,9 @@
-//! The length of the staging ring: before a writer would go round, the file is made twice as long, if the disk has room.
-//! When the database closes, it is made short again.
+//! The length of the staging ring: before a writer would go round, the file is made twice as long. A closed database has the
+//! shortest.
 //!
-//! Where it has none, or the file cannot grow, the ring goes round as it is, and another attempt is made in a later lap. It
-//! is tried under the front's lock, as no thread may reserve meanwhile: a few times in all, until the ring has its whole
-//! length. Why no byte moves, says [`ring`](super::ring).
+//! Where the disk has no room, or the file cannot grow, the ring goes round as it is, and another attempt is made in a later
+//! lap. The file grows under the front's lock, as no thread may reserve meanwhile: that is a few calls in all, until the ring
+//! has its whole length. [`ring`](super::ring) says why no byte moves.
 
 use super::Log;
 use super::front::Front;
@@ -16,7 +16,7 @@ use waystation_format::log::ring_file_lengths;
 
 impl Log {
     /// Lets the ring grow for a record that ends at `end`, if it may and can.
-    pub(super) fn resize_ring(&self, front: &mut Front, end: u64) {
+    pub(super) fn grow_ring(&self, front: &mut Front, end: u64) {
         let released = self.released_lsn.load(SeqCst);
         let Some(growth) = self.ring.growth(released, front.layout.boundary(), end) else {
             return;
@@ -44,11 +44,11 @@ impl Log {
         let Some(length) = shortest.filter(|length| *length < self.ring.len()) else {
             return Ok(());
         };
-        // Readers may still be there: they read segments from now on.
+        // Cursors may still be there: they read segments from now on.
         let mut front = lock(&self.front);
-        let end = front.layout.boundary();
         assert!(self.released_lsn.load(SeqCst) >= front.layout.block_start());
-        front.ring_since = end;
+        front.ring_since = front.layout.boundary();
+        self.ring.shorten(length);
         self.storage
             .resize_ring(&self.dir.join(RING_NAME), length as usize)
     }

@@ -60,8 +60,8 @@ impl Leftover {
             let reason = match entries.iter().find(|entry| entry.name == RING_NAME) {
                 Some(entry) if is_of_ring(entry.bytes) => None,
                 Some(entry) => Some(format!(
-                    "the staging ring of a database that was not closed has {} bytes, and {} or a half, a quarter .. of \
-                     that would be right",
+                    "the staging ring of a database that was not closed has {} bytes; {} bytes, or a half, a quarter .. \
+                     of that, would be right",
                     entry.bytes, journal.ring_bytes
                 )),
                 None => {

@@ -62,8 +62,8 @@ impl Log {
             (file.path.clone(), file.offset_of(state.current.end_lsn))
         };
         cut_off(&*self.storage, &path, used, self.transfer);
-        self.shorten_ring()?;
-        self.remove_surplus(true, true)
+        self.remove_surplus(true, true)?;
+        self.shorten_ring()
     }
 
     /// Frees segments of which every record is below `lsn`; the last of them only once something behind it is

@@ -110,6 +110,12 @@ impl RingBuffer {
         self.len.store(growth.len, Relaxed);
     }
 
+    /// Makes the window shorter, under the lock of the front: all that was in it has left, and no thread writes any more.
+    pub(super) fn shorten(&self, len: u64) {
+        assert!(len <= self.len(), "a shorter window lies in the file");
+        self.len.store(len, Relaxed);
+    }
+
     /// Copies `bytes` to the start of `span` and cuts what was written off its front.
     pub(super) fn write(&self, span: &mut Span, bytes: &[u8]) {
         assert!(bytes.len() <= span.len, "a writer stays within its span");
