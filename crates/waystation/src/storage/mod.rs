@@ -151,8 +151,8 @@ pub trait Ring: Send + Sync {
     /// Stores `bytes` at `offset`.
     ///
     /// # Safety
-    /// They end within the file's length and are not part of the ring themselves, and no other thread stores to that part or reads it
-    /// by [`Self::as_ptr`] meanwhile.
+    /// They end within the file's length and are not part of the ring themselves, and no other thread stores to that part
+    /// or reads it by [`Self::as_ptr`] meanwhile.
     #[expect(unsafe_code, reason = "no lock says whose turn it is: the log knows")]
     unsafe fn store(&self, offset: usize, bytes: &[u8]);
     /// Asks for the `len` bytes at `offset` to be made ready for stores: the first store to a page after a while, or ever,

@@ -97,9 +97,11 @@ pub(crate) fn ring(source: &Source, out: &mut Out<'_, '_>) -> Result<()> {
         let around = bytes[offset..].iter().chain(&bytes[..offset]).copied();
         let block: Vec<u8> = around.take(header.seal.length as usize).collect();
         stream.block(&header.seal, &block, &mut |item| {
-            // A record that does not check was overwritten by a later lap: nothing is wrong with that.
-            if !matches!(&item, StreamItem::Record(record) if !record.is_sound) {
-                dump_item(&item, offset as u64, out);
+            // Where no record checks, a later lap has overwritten it: nothing is wrong with that.
+            if let StreamItem::Record(record) = &item
+                && record.is_sound
+            {
+                dump_record(record, offset as u64, out);
             }
         });
     }
