@@ -238,9 +238,7 @@ impl DiskReserve {
         if self.disk.all_free_bytes() + held < target_bytes + copy {
             return;
         }
-        let given_back = reserve_file::give_back(storage, dir);
-        if let Err(error) = given_back.and_then(|()| reserve_file::take(storage, dir, target_bytes))
-        {
+        if let Err(error) = reserve_file::take(storage, dir, target_bytes) {
             log::debug!("nothing can be kept for the next opening yet: {error}");
         }
         let _ = self.disk.look();

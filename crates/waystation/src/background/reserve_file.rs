@@ -31,14 +31,23 @@ pub(crate) fn shorten(storage: &dyn Storage, dir: &Path, bytes: u64) -> Result<(
     file.truncate(bytes)
 }
 
-/// Takes `bytes`, all of them or none.
+/// Takes `bytes` in all, or no more than there are. What the file has is kept meanwhile.
 pub(crate) fn take(storage: &dyn Storage, dir: &Path, bytes: u64) -> Result<()> {
     let path = dir.join(RESERVE_NAME);
-    let file = storage.open(&path, OpenMode::Create, Transfer::Buffered, Area::Journal)?;
+    let open = |mode| storage.open(&path, mode, Transfer::Buffered, Area::Journal);
+    let file = match open(OpenMode::ReadWrite) {
+        Err(error) if error.is_not_found() => open(OpenMode::Create),
+        opened => opened,
+    }?;
+    let held = file.size()?;
     let taken = file.preallocate(bytes).and_then(|()| file.sync());
     if taken.is_err() {
-        drop(file);
-        give_back(storage, dir)?;
+        if held > 0 {
+            file.truncate(held)?;
+        } else {
+            drop(file);
+            give_back(storage, dir)?;
+        }
     }
     taken
 }

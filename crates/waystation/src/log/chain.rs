@@ -435,7 +435,8 @@ mod tests {
             Ok(())
         });
         assert!(matches!(outcome, Err(Error::Io { .. })));
-        assert!((1..4 + READERS).contains(&shown), "{shown} parts");
+        // A reader is at most a part that waits and one that it reads ahead of what is shown.
+        assert!((1..=1 + 2 * READERS).contains(&shown), "{shown} parts");
         assert_eq!(Arc::strong_count(&file), 1);
     }
 }
