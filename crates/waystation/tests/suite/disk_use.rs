@@ -1,7 +1,9 @@
 //! The room that a database takes: little while it is empty, and little beside its content when it is closed.
 
-use crate::support::{Content, content, open_simulated};
-use std::path::Path;
+use crate::support::failing::not_run;
+use crate::support::{Content, content, open_simulated, wait_until};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
@@ -96,6 +98,96 @@ fn a_closed_database_takes_little_beside_its_content() {
         assert!(content(&db) == written);
         assert_eq!(db.check().expect("check").problems, []);
     }
+}
+
+/// A mounted disk in a file, whose file system cannot reserve room; unmounted when dropped.
+struct PlainDisk(tempfile::TempDir);
+
+impl PlainDisk {
+    /// None if that is not allowed here.
+    fn mount() -> Option<Self> {
+        let disk = Self(tempfile::tempdir().expect("tempdir"));
+        let (image, at) = (disk.0.path().join("disk"), disk.at());
+        std::fs::create_dir(&at).expect("create");
+        let file = std::fs::File::create(&image).expect("create");
+        file.set_len(400 * MIB).expect("set length");
+        let succeeds = |command: &mut Command| {
+            let output = command.output();
+            output.is_ok_and(|output| output.status.success())
+        };
+        let features = "^extent,^has_journal,^64bit,^metadata_csum";
+        let is_there = succeeds(
+            Command::new("mkfs.ext4")
+                .args(["-q", "-O", features])
+                .arg(&image),
+        ) && succeeds(
+            Command::new("mount")
+                .args(["-o", "loop"])
+                .args([&image, &at]),
+        );
+        if !is_there {
+            not_run(
+                "disk_use",
+                "mounting a file as a disk (loop) is not allowed here",
+            );
+        }
+        is_there.then_some(disk)
+    }
+
+    fn at(&self) -> PathBuf {
+        self.0.path().join("mounted")
+    }
+}
+
+impl Drop for PlainDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.at()).status();
+    }
+}
+
+/// The ring is whole from the start there, and stays so.
+#[test]
+fn a_file_system_that_cannot_reserve_room_has_a_whole_ring() {
+    let Some(disk) = PlainDisk::mount() else {
+        return;
+    };
+    let storage = OsStorage::new();
+    let dir = disk.at().join("db");
+    let ring = || used(&*storage, &dir, "journal.ring");
+    let db = Db::open(&dir, options(false)).expect("open");
+    assert_eq!(ring(), 16 * MIB);
+    let written = fill(&db, 20_000);
+    db.close().expect("close");
+    assert_eq!(ring(), 16 * MIB);
+    assert!(used(&*storage, &dir, ".seg") < MIB);
+    let db = Db::open(&dir, options(false)).expect("reopen");
+    assert!(content(&db) == written);
+}
+
+/// What there is for an opening stays while no more can be taken, and follows the ring once it can.
+#[test]
+fn the_room_for_an_opening_is_kept_while_it_cannot_grow() {
+    let machine = SimStorage::new(1);
+    let rules = FaultRules::new();
+    let storage: Arc<dyn Storage> = machine.with_faults(&rules);
+    let options = Options {
+        ring_bytes: 1 << 20,
+        ..options(false)
+    };
+    let db = Db::open_with(storage, "/db", options).expect("open");
+    let length = || used(&*machine, Path::new("/db"), "RESERVE");
+    let before = length();
+    assert!(before > 0);
+    let fault = Fault::Fail(Refusal::NoSpace);
+    let rule = rules.add(Rule::new(Operation::Preallocate, fault).on("RESERVE"));
+    fill(&db, 2_500);
+    wait_until("more was to be taken", || rules.count(rule).caught > 0);
+    assert_eq!(length(), before);
+    rules.clear();
+    wait_until("there is more", || {
+        db.put(b"car:again", b"").expect("put");
+        length() > before + MIB / 2
+    });
 }
 
 /// However far the last steps of closing come.
