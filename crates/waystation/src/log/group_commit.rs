@@ -111,7 +111,8 @@ impl Log {
         state
     }
 
-    fn sync_segments<'a>(
+    /// Makes durable what is written.
+    pub(super) fn sync_segments<'a>(
         &'a self,
         mut state: MutexGuard<'a, WriterState>,
     ) -> MutexGuard<'a, WriterState> {

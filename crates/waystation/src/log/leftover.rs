@@ -46,6 +46,8 @@ struct Stream {
     blocks: Vec<(usize, u64)>,
     /// Where the first open block ends.
     open_end: usize,
+    /// Where the first record begins.
+    first_record: usize,
 }
 
 impl Leftover {
@@ -118,7 +120,7 @@ impl Leftover {
         assembler.enter_life(self.incarnation);
         assembler.started = true;
         let stream = self.stream(lsn);
-        let mut at = 0;
+        let mut at = stream.first_record;
         if assembler.is_amid_record() {
             // Segments hold its beginning. If its end is missing nothing behind it was acknowledged (`front`).
             match assembler.take(&stream.bytes, lsn)? {
@@ -169,6 +171,7 @@ impl Leftover {
             bytes: Vec::with_capacity(window.len()),
             blocks: Vec::new(),
             open_end: 0,
+            first_record: 0,
         };
         let mut is_behind_open = false;
         while rest.len() >= BLOCK_HEADER_BYTES {
@@ -181,6 +184,13 @@ impl Leftover {
                 .min(rest.len());
             let used = closed.map_or(length, |seal| seal.used as usize).min(length);
             let records = &rest[BLOCK_HEADER_BYTES.min(used)..used];
+            if stream.blocks.is_empty()
+                && let Some(seal) = closed
+            {
+                // The record before may be one that tables hold, and that no segment does.
+                let first = (seal.first_record as usize).checked_sub(BLOCK_HEADER_BYTES);
+                stream.first_record = first.unwrap_or(records.len()).min(records.len());
+            }
             stream
                 .blocks
                 .push((stream.bytes.len(), lsn + BLOCK_HEADER_BYTES as u64));

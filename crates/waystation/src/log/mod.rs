@@ -26,6 +26,7 @@ mod ahead;
 mod assembler;
 mod blocks;
 mod chain;
+mod deferral;
 mod front;
 mod group_commit;
 mod growth;
@@ -81,6 +82,8 @@ pub(crate) struct Log {
     /// How segments are read and written.
     transfer: Transfer,
     ring: RingBuffer,
+    /// Whether writes are deferred.
+    defers: bool,
     /// Blocks that were read back lately.
     cache: LogBlocks,
 

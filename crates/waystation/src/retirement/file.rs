@@ -176,8 +176,10 @@ impl GraveStore {
             let cause = told.unwrap_or_else(|| "the flush of a memtable failed".into());
             return Err(Error::Suspended { cause });
         }
-        // Graves of what only a device in the upper level needed were retired when it departed; it must not be back.
-        self.parts.log.sync_all()?;
+        if !self.parts.log.defers() {
+            // Graves of what only a device in the upper level needed were retired when it departed; it must not be back.
+            self.parts.log.sync_all()?;
+        }
         // If it fails, either of the two files may be found.
         file.spilled.is_in_doubt = true;
         file.is_stale = true;
