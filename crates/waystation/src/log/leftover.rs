@@ -17,7 +17,7 @@
 //! ran: holes are passed over only while that goes on.
 //!
 //! A closed block says where it ends, and its header is stored in the order of the log. So all closed blocks are known after the
-//! death of a process, and nothing lies behind the first open one. A record that is longer than half the ring is the exception:
+//! death of a process, and nothing lies behind the first open one. A long record (`Log::is_long`) is the exception:
 //! writes behind it wait for it, so nothing behind such a hole is looked for.
 
 use super::assembler::{Assembler, Record};
