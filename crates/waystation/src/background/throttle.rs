@@ -1,9 +1,10 @@
 //! Back-pressure: writers slow down early and smoothly instead of running into a wall.
 //!
-//! Four things can fall behind: flushing (full memtables wait, and the ring that keeps what they hold), compaction (level 0 grows), settling (the upper
-//! level passes a budget) and the relief of memory that databases share. Each has a range over which the admitted rate falls from "as fast as you can" towards the drained
-//! rate; in a steady load it settles where both are equal. The rate is kept by a shared schedule: each write books its
-//! bytes and, if the schedule is ahead of the clock, sleeps the difference, a few milliseconds at most at a time.
+//! Four things can fall behind: flushing (full memtables wait, and the ring that keeps what they hold), compaction (level 0
+//! grows), settling (the upper level passes a budget) and the relief of memory that databases share. Each has a range over
+//! which the admitted rate falls from "as fast as you can" towards the drained rate; in a steady load it settles where both
+//! are equal. The rate is kept by a shared schedule: each write books its bytes and, if the schedule is ahead of the clock,
+//! sleeps the difference, a few milliseconds at most at a time.
 
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -59,8 +60,8 @@ pub(crate) fn admitted_share(memory_fill: f64, level0_tables: usize) -> Option<f
     }
 }
 
-/// The fill of the memory that holds writers back as a ring does that is so full. A flush of half a ring is to find the next
-/// memtable full at its end: so they are held back late.
+/// The fill of the memory that holds writers back as much as this fill of the ring does. That is late: when the flush of half
+/// a ring ends, the next memtable had better be full, so that the next flush can begin.
 fn as_memory_fill(ring: f64) -> f64 {
     MEMORY_SLOW + (1.0 - MEMORY_SLOW) * (ring - RING_SLOW) / (1.0 - RING_SLOW)
 }

@@ -2,7 +2,7 @@
 //!
 //! Without devices each record goes to a table with its memtable, and until then the ring keeps it for the next life, should the
 //! process die. So the log *defers* its writes. It writes a block if a sync asks for it, if the block has waited for
-//! [`DELAY`], or if the ring fills. A flush tells up to where tables hold everything; the log then *passes over* the
+//! [`DELAY`], or if the ring fills. While syncs come it writes at once, so that the next one finds little to write. A flush tells up to where tables hold everything; the log then *passes over* the
 //! closed blocks below, and goes on in a fresh segment:
 //!
 //! ```text
@@ -18,7 +18,7 @@
 //! - no block is passed over while a copy of the log is made: its tables may be older ones.
 
 use super::Log;
-use super::segment::Segment;
+use super::segment::{LONGER, Segment};
 use super::writer_state::{InFlight, Run, WriterState};
 use crate::background::Next;
 use crate::error::Result;
@@ -41,9 +41,18 @@ pub(super) struct Deferral {
     due_lsn: u64,
     /// Up to where blocks were ready at some time (of the storage's clock).
     seen: Option<(u64, Duration)>,
+    /// When a sync had to write.
+    synced_at: Option<Duration>,
+    /// Nothing is deferred for now, as far as the last look tells.
+    is_eager: bool,
 }
 
 impl Deferral {
+    /// Notes that a sync writes `now`.
+    pub(super) fn note_sync(&mut self, now: Duration) {
+        self.synced_at = Some(now);
+    }
+
     /// Looks whether anything behind `taken` has waited for long enough, if blocks up to `ready`, not none, wait `now`.
     fn is_due(&mut self, taken: u64, ready: u64, now: Duration) -> bool {
         match self.seen {
@@ -132,13 +141,13 @@ impl Log {
         }
         let blocks: Arc<[Seal]> = state.queue.drain(..count).collect();
         self.roll(state)?;
-        // Its footer says where it ends before the header of the next one is there.
         let run = Run {
             file: Arc::clone(&state.current.file),
             zeros: None,
             blocks: Arc::clone(&blocks),
             header_due: std::mem::take(&mut state.header_due),
             durable_lsn: state.durable_lsn,
+            // The one that has just been left.
             left: state.footers_due.pop_back(),
         };
         state.in_flight.push_back(InFlight {
@@ -160,11 +169,24 @@ impl Log {
         if ready == 0 {
             return false;
         }
+        let now = self.storage.now();
+        let syncs_come = deferral.synced_at.is_some_and(|at| now < at + 2 * DELAY);
+        deferral.is_eager = syncs_come || !self.has_room_to_defer();
         let fills = taken + ready >= self.full_lsn(written);
-        if is_run && (fills || !self.has_room_to_defer()) {
+        if is_run && (fills || deferral.is_eager) {
             return true;
         }
-        deferral.is_due(taken, taken + ready, self.storage.now())
+        deferral.is_due(taken, taken + ready, now)
+    }
+
+    /// The position from which on there is something to do, while `ready` bytes wait.
+    pub(super) fn next_lsn(&self, state: &WriterState, ready: u64) -> u64 {
+        let defers = |it: &Deferral| ready > 0 && !it.is_eager;
+        if state.deferral.as_ref().is_some_and(defers) {
+            self.full_lsn(state.written_lsn)
+        } else {
+            state.taken_lsn() + self.run_target()
+        }
     }
 
     /// How much of the ring is used (0 to 1) where the log defers, and flushes give room back; else 0.
@@ -177,7 +199,7 @@ impl Log {
     }
 
     /// Where the ring counts as full, if the log is written up to `written`.
-    pub(super) fn full_lsn(&self, written: u64) -> u64 {
+    fn full_lsn(&self, written: u64) -> u64 {
         written + self.ring.len_max() / FULL.1 * FULL.0
     }
 
@@ -192,6 +214,7 @@ impl Log {
 impl Run {
     /// Leaves a segment for one that begins where tables hold everything before.
     pub(super) fn pass_over(&self) -> Result<()> {
+        // First, so that no reader of both misses what lies between them.
         if let Some((file, footer)) = &self.left {
             file.write_footer(footer)?;
         }
@@ -207,7 +230,7 @@ impl Segment {
         if self.is_half_full() {
             capacity
         } else {
-            capacity / super::segment::LONGER
+            capacity / LONGER
         }
     }
 }

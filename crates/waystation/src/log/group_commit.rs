@@ -75,7 +75,11 @@ impl Log {
         self.gather();
         let (end, records_end) = self.close_block();
         self.publication.wait_copied(records_end);
-        state = self.write_through(lock(&self.writer), end);
+        state = lock(&self.writer);
+        if let Some(deferral) = &mut state.deferral {
+            deferral.note_sync(self.storage.now());
+        }
+        state = self.write_through(state, end);
         if state.suspension.is_none() {
             state = self.sync_segments(state);
         }

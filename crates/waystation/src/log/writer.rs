@@ -222,12 +222,7 @@ impl Log {
     /// Has the publication that completes the next run call for a writer. False if it was missed: then there is
     /// something to do now.
     fn has_armed(&self, state: &WriterState, ready: u64) -> bool {
-        let defers = state.deferral.is_some() && ready > 0;
-        let wake_at = if defers {
-            self.full_lsn(state.written_lsn)
-        } else {
-            state.taken_lsn() + self.run_target()
-        };
+        let wake_at = self.next_lsn(state, ready);
         self.wake_at_lsn.store(wake_at, SeqCst);
         // A publication that came before the store has been missed, one that comes after calls.
         self.publication.copied_lsn() < wake_at || lock(&self.closed).front().is_none()

@@ -249,3 +249,16 @@ fn a_segment_that_cannot_be_made_is_not_needed() {
         }
     }
 }
+
+#[test]
+fn while_syncs_come_nothing_is_deferred() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let running = Running::open(dir.path(), &deferring(), 0).expect("open");
+    let log = &running.log;
+    let is_due = || log.is_due(&mut lock(&log.writer), log.run_target());
+    running.append(&record(1));
+    assert!(!is_due());
+    log.sync_all().expect("sync");
+    assert!(is_due());
+    running.close();
+}
