@@ -75,11 +75,7 @@ impl Log {
         self.gather();
         let (end, records_end) = self.close_block();
         self.publication.wait_copied(records_end);
-        state = lock(&self.writer);
-        if let Some(deferral) = &mut state.deferral {
-            deferral.note_sync(self.storage.now());
-        }
-        state = self.write_through(state, end);
+        state = self.write_through(lock(&self.writer), end);
         if state.suspension.is_none() {
             state = self.sync_segments(state);
         }
@@ -115,8 +111,7 @@ impl Log {
         state
     }
 
-    /// Makes durable what is written.
-    pub(super) fn sync_segments<'a>(
+    fn sync_segments<'a>(
         &'a self,
         mut state: MutexGuard<'a, WriterState>,
     ) -> MutexGuard<'a, WriterState> {

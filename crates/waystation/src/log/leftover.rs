@@ -17,7 +17,7 @@
 //! ran: holes are passed over only while that goes on.
 //!
 //! A closed block says where it ends, and its header is stored in the order of the log. So all closed blocks are known after the
-//! death of a process, and nothing lies behind the first open one. A long record (`Log::is_long`) is the exception:
+//! death of a process, and nothing lies behind the first open one. A record that is longer than half the ring is the exception:
 //! writes behind it wait for it, so nothing behind such a hole is looked for.
 
 use super::assembler::{Assembler, Record};
@@ -46,8 +46,6 @@ struct Stream {
     blocks: Vec<(usize, u64)>,
     /// Where the first open block ends.
     open_end: usize,
-    /// Where the first record begins.
-    first_record: usize,
 }
 
 impl Leftover {
@@ -120,7 +118,7 @@ impl Leftover {
         assembler.enter_life(self.incarnation);
         assembler.started = true;
         let stream = self.stream(lsn);
-        let mut at = stream.first_record;
+        let mut at = 0;
         if assembler.is_amid_record() {
             // Segments hold its beginning. If its end is missing nothing behind it was acknowledged (`front`).
             match assembler.take(&stream.bytes, lsn)? {
@@ -171,7 +169,6 @@ impl Leftover {
             bytes: Vec::with_capacity(window.len()),
             blocks: Vec::new(),
             open_end: 0,
-            first_record: 0,
         };
         let mut is_behind_open = false;
         while rest.len() >= BLOCK_HEADER_BYTES {
@@ -184,13 +181,6 @@ impl Leftover {
                 .min(rest.len());
             let used = closed.map_or(length, |seal| seal.used as usize).min(length);
             let records = &rest[BLOCK_HEADER_BYTES.min(used)..used];
-            if stream.blocks.is_empty()
-                && let Some(seal) = closed
-            {
-                // The record before may be one that tables hold, and that no segment does.
-                let first = (seal.first_record as usize).checked_sub(BLOCK_HEADER_BYTES);
-                stream.first_record = first.unwrap_or(records.len()).min(records.len());
-            }
             stream
                 .blocks
                 .push((stream.bytes.len(), lsn + BLOCK_HEADER_BYTES as u64));

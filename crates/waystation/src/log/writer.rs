@@ -66,19 +66,14 @@ impl Log {
                 self.note(&mut state, written);
                 continue;
             }
-            self.fetch_closed(&mut state);
-            if state.wants_blank(self.pass_target()) {
+            if state.wants_blank() {
                 state = self.prepare_blank(state);
                 continue;
             }
-            if let Some(run) = self.take_passed(&mut state) {
-                drop(self.write_run(state, &run));
-                return Next::Again;
-            }
+            self.fetch_closed(&mut state);
             let ready = self.ready_lsn(&state).saturating_sub(state.taken_lsn());
             let pressed = state.stopping || self.space_sleepers.load(SeqCst) > 0;
-            let is_due = self.is_due(&mut state, ready) || (pressed && ready > 0);
-            if is_due {
+            if ready >= self.run_target() || (pressed && ready > 0) {
                 if let Some(run) = self.take_run(&mut state, false) {
                     drop(self.write_run(state, &run));
                     return Next::Again;
@@ -88,13 +83,8 @@ impl Log {
                     continue;
                 }
             }
-            if self.has_armed(&state, ready) {
-                // What is due waits for another job, whose end calls.
-                return if is_due {
-                    Next::Idle
-                } else {
-                    state.next_look(ready)
-                };
+            if self.has_armed(&state) {
+                return Next::Idle;
             }
         }
     }
@@ -187,14 +177,9 @@ impl Log {
         mut state: MutexGuard<'a, WriterState>,
     ) -> (MutexGuard<'a, WriterState>, bool) {
         self.fetch_closed(&mut state);
-        let run = if self.passes(&state) {
-            self.take_passed(&mut state)
-        } else {
-            self.take_run(&mut state, true)
-        };
-        match run {
+        match self.take_run(&mut state, true) {
             Some(run) => (self.write_run(state, &run), true),
-            None if state.wants_blank(self.pass_target()) => (self.prepare_blank(state), true),
+            None if state.wants_blank() => (self.prepare_blank(state), true),
             None => (state, false),
         }
     }
@@ -221,15 +206,15 @@ impl Log {
 
     /// Has the publication that completes the next run call for a writer. False if it was missed: then there is
     /// something to do now.
-    fn has_armed(&self, state: &WriterState, ready: u64) -> bool {
-        let wake_at = self.next_lsn(state, ready);
+    fn has_armed(&self, state: &WriterState) -> bool {
+        let wake_at = state.taken_lsn() + self.run_target();
         self.wake_at_lsn.store(wake_at, SeqCst);
         // A publication that came before the store has been missed, one that comes after calls.
         self.publication.copied_lsn() < wake_at || lock(&self.closed).front().is_none()
     }
 
     /// How much is worth a write while no thread waits.
-    pub(super) fn run_target(&self) -> u64 {
+    fn run_target(&self) -> u64 {
         RUN_BYTES_MAX.min(self.ring.len() / 4)
     }
 
@@ -283,7 +268,6 @@ impl Log {
             blocks: Arc::clone(&blocks),
             header_due: std::mem::take(&mut state.header_due),
             durable_lsn: state.durable_lsn,
-            left: None,
         };
         assert_eq!(
             run.start_lsn(),
@@ -293,14 +277,13 @@ impl Log {
         state.in_flight.push_back(InFlight {
             blocks,
             done: false,
-            is_passed: false,
         });
         state.transfers += 1;
         Some(run)
     }
 
     /// Goes on in the prepared segment. `None` if none is prepared.
-    pub(super) fn roll(&self, state: &mut WriterState) -> Option<()> {
+    fn roll(&self, state: &mut WriterState) -> Option<()> {
         let first = *state.queue.front()?;
         let blank = state.blank.take()?;
         let start = Start {
@@ -340,9 +323,7 @@ impl Log {
         if run.zeros.is_some() {
             state.zeroing = false;
         }
-        if !run.is_passed() {
-            state.note_write(&run.file);
-        }
+        state.note_write(&run.file);
         match written {
             Ok(()) => self.complete(&mut state, run.end_lsn()),
             // It stays in flight, undone, so that nothing behind it is released; healing queues it again.
@@ -356,9 +337,7 @@ impl Log {
         }
         let ahead = self.ring.len() / PREPARED_PART;
         let now = self.storage.now();
-        // Where the log defers, writers are far ahead of it.
-        let reached = run.end_lsn().max(self.publication.copied_lsn());
-        let due = state.prepared.next(reached, ahead, now);
+        let due = state.prepared.next(run.end_lsn(), ahead, now);
         drop(state);
         self.notify_space();
         if !due.is_empty() {
@@ -379,18 +358,12 @@ impl Log {
         while state.in_flight.front().is_some_and(|run| run.done) {
             if let Some(run) = state.in_flight.pop_front() {
                 state.written_lsn = end_of(&run.blocks);
-                if run.is_passed {
-                    state.durable_lsn = state.written_lsn;
-                }
             }
         }
         self.released_lsn.store(state.written_lsn, SeqCst);
     }
 
     fn transfer(&self, run: &Run) -> Result<()> {
-        if run.is_passed() {
-            return run.pass_over();
-        }
         if run.header_due {
             run.file.write_header()?;
         }
@@ -442,7 +415,7 @@ impl Log {
         let number = state.next_number;
         state.next_number += 1;
         let recycled = state.spares.pop();
-        let before = state.current.length_used();
+        let before = state.current.file.header.capacity;
         drop(state);
         let path = self.dir.join(segment_name(number));
         let blank = BlankSegment::create(
