@@ -42,6 +42,7 @@ impl Engine for Waystation {
         let mut options = Options::default();
         if settings.engine == EngineKind::WaystationTuned {
             options.memtable_bytes = 64 * MB;
+            options.ring_bytes = 128 * MB;
             options.cache_bytes = 256 * MB;
         }
         if let Some(bytes) = settings.memtable_bytes {
@@ -223,7 +224,7 @@ fn use_tiers(
     options.cache_bytes = tiers.cache_bytes;
     options.table_bytes = TIER_TABLE_BYTES;
     options.log_segment_bytes = TIER_SEGMENT_BYTES;
-    options.ring_bytes = TIER_SEGMENT_BYTES;
+    options.ring_bytes = TIER_SEGMENT_BYTES.max(2 * options.memtable_bytes);
     options.graves_bytes = TIER_GRAVES_BYTES;
     let storage: Arc<dyn Storage> = OsStorage::new();
     let (fast, capacity) = (&tiers.directory, tiers.capacity_bytes);

@@ -49,7 +49,7 @@ pub(crate) use memory::{Account, Charge, Elastic, Ledger, Use};
 pub(crate) use plan::{Kind, Limits, Next};
 pub(crate) use reserve_file::give_back;
 pub(crate) use settle_round::{MORE_TOGETHER, SettleRound, SettleSight};
-pub(crate) use throttle::{FULL_MEMTABLES_MAX, LEVEL0_SLOW, Throttle};
+pub(crate) use throttle::{FULL_MEMTABLES_MAX, Fill, LEVEL0_SLOW, Throttle};
 
 /// What a database does in the background.
 pub(crate) trait Jobs: Send + Sync {

@@ -1,9 +1,10 @@
 //! Back-pressure: writers slow down early and smoothly instead of running into a wall.
 //!
-//! Four things can fall behind: flushing (full memtables wait), compaction (level 0 grows), settling (the upper
-//! level passes a budget) and the relief of memory that databases share. Each has a range over which the admitted rate falls from "as fast as you can" towards the drained
-//! rate; in a steady load it settles where both are equal. The rate is kept by a shared schedule: each write books its
-//! bytes and, if the schedule is ahead of the clock, sleeps the difference, a few milliseconds at most at a time.
+//! Four things can fall behind: flushing (full memtables wait, and the ring that keeps what they hold), compaction (level 0
+//! grows), settling (the upper level passes a budget) and the relief of memory that databases share. Each has a range over
+//! which the admitted rate falls from "as fast as you can" towards the drained rate; in a steady load it settles where both
+//! are equal. The rate is kept by a shared schedule: each write books its bytes and, if the schedule is ahead of the clock,
+//! sleeps the difference, a few milliseconds at most at a time.
 
 use crate::storage::Storage;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -11,6 +12,10 @@ use std::time::Duration;
 
 /// Full memtables that may wait for their flush; a writer that would fill a further one has to wait.
 pub(crate) const FULL_MEMTABLES_MAX: usize = 4;
+/// The share of the memory for memtables from which on writers are slowed.
+const MEMORY_SLOW: f64 = 0.5;
+/// The same of the staging ring, where flushes give its room back.
+const RING_SLOW: f64 = 0.7;
 /// Level-0 tables from which on writers are slowed.
 pub(crate) const LEVEL0_SLOW: usize = 10;
 /// Level-0 tables at which writers are almost stopped.
@@ -40,8 +45,11 @@ fn whole(value: f64) -> u64 {
 
 /// The factor, of the drained rate, at which writes are admitted; `None` for no limit.
 pub(crate) fn admitted_share(memory_fill: f64, level0_tables: usize) -> Option<f64> {
-    // From half of the memory on: twice the drained rate, falling to a twentieth when it is used up.
-    let memory = (memory_fill > 0.5).then(|| 2.0 - 1.95 * ((memory_fill - 0.5) / 0.5).min(1.0));
+    // Twice the drained rate at first, falling to a twentieth when the memory is used up.
+    let memory = (memory_fill > MEMORY_SLOW).then(|| {
+        let over = (memory_fill - MEMORY_SLOW) / (1.0 - MEMORY_SLOW);
+        2.0 - 1.95 * over.min(1.0)
+    });
     let level0 = (level0_tables > LEVEL0_SLOW).then(|| {
         let over = (level0_tables - LEVEL0_SLOW) as f64 / (LEVEL0_STOP - LEVEL0_SLOW) as f64;
         (1.0 - over.min(1.0)).powi(2)
@@ -50,6 +58,12 @@ pub(crate) fn admitted_share(memory_fill: f64, level0_tables: usize) -> Option<f
         (Some(memory), Some(level0)) => Some(memory.min(level0)),
         (memory, level0) => memory.or(level0),
     }
+}
+
+/// The fill of the memory that holds writers back as much as this fill of the ring does. That is late: when the flush of half
+/// a ring ends, the next memtable had better be full, so that the next flush can begin.
+fn as_memory_fill(ring: f64) -> f64 {
+    MEMORY_SLOW + (1.0 - MEMORY_SLOW) * (ring - RING_SLOW) / (1.0 - RING_SLOW)
 }
 
 /// The rate (bytes per second) at which writes are admitted while `fill` of a budget of the upper level is used; `None` for
@@ -68,6 +82,14 @@ fn falling_rate(fill: f64, stop: f64) -> Option<f64> {
 /// shares with others.
 pub(super) fn slowed_rate(fill: f64) -> Option<u64> {
     falling_rate(fill, SHARED_STOP).map(whole)
+}
+
+/// How much is used, from 0 to 1.
+pub(crate) struct Fill {
+    /// Of the active memtable.
+    pub(crate) active: f64,
+    /// Of the staging ring, if flushes give its room back; else 0.
+    pub(crate) ring: f64,
 }
 
 /// The schedule that writers keep to.
@@ -120,19 +142,14 @@ impl Throttle {
         Duration::from_micros(self.slept_micros.load(Relaxed))
     }
 
-    /// Admits a write of `bytes` while the active memtable is `active_fill` full (0 to 1), perhaps after a
-    /// sleep. That is asked only where something waits.
+    /// Admits a write of `bytes` while the active memtable and the ring are so full (0 to 1), perhaps after a sleep. That is
+    /// asked only where something waits.
     #[inline]
-    pub(crate) fn admit(
-        &self,
-        bytes: usize,
-        active_fill: impl FnOnce() -> f64,
-        storage: &dyn Storage,
-    ) {
+    pub(crate) fn admit(&self, bytes: usize, fill: impl FnOnce() -> Fill, storage: &dyn Storage) {
         let full = self.full_memtables.load(Relaxed);
         let level0 = self.level0_tables.load(Relaxed);
         if full > 0 || level0 > LEVEL0_SLOW {
-            self.admit_behind(bytes, (full, active_fill()), level0, storage);
+            self.admit_behind(bytes, (full, &fill()), level0, storage);
         }
     }
 
@@ -140,12 +157,13 @@ impl Throttle {
     fn admit_behind(
         &self,
         bytes: usize,
-        (full, active_fill): (usize, f64),
+        (full, fill): (usize, &Fill),
         level0: usize,
         storage: &dyn Storage,
     ) {
-        let fill = (full as f64 + active_fill) / (FULL_MEMTABLES_MAX + 1) as f64;
-        let Some(share) = admitted_share(fill, level0) else {
+        let memory = (full as f64 + fill.active) / (FULL_MEMTABLES_MAX + 1) as f64;
+        let ring = (full > 0).then(|| as_memory_fill(fill.ring));
+        let Some(share) = admitted_share(memory.max(ring.unwrap_or(0.0)), level0) else {
             return;
         };
         let rate = (self.drained_rate.load(Relaxed) as f64 * share).max(RATE_MIN);

@@ -59,7 +59,7 @@ impl Core {
             })?;
             if room > 0 {
                 self.throttle
-                    .admit(payload.len(), || self.active_fill(), &*self.storage);
+                    .admit(payload.len(), || self.fill(), &*self.storage);
             }
             let growth = self.growth(payload.len(), room);
             self.look_for_room(growth)?;

@@ -144,8 +144,10 @@ impl Core {
         let started = self.storage.now();
         // Its last writers may still be copying.
         self.log.wait_visible(end_sequence);
-        // Nothing gets ahead of the log: a table must not survive a power cut that a write before it does not.
-        self.log.sync(end_lsn)?;
+        if !self.log.defers() {
+            // A table must not survive a power cut that a write before it, which lies in the log alone, does not.
+            self.log.sync(end_lsn)?;
+        }
         let tables = oldest.iter().map(|memtable| &memtable.memory.table);
         let active_graves = oldest.iter().map(|memtable| &*memtable.memory.graves);
         let oldest_snapshot = self.oldest_snapshot();
@@ -178,6 +180,7 @@ impl Core {
             devices.upper.note_durable(end_sequence);
             return Ok(());
         }
+        self.log.note_flushed(end_lsn);
         self.log.release_below(end_lsn);
         self.log.remove_surplus(true, self.is_short_of_room())
     }

@@ -56,7 +56,7 @@ impl Db {
 }
 
 pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> Result<Db> {
-    let options = options.checked()?;
+    let options = options.checked()?.for_room(free_near(&*storage, path));
     let (limited, disk_reserve) =
         DiskReserve::new(Arc::clone(&storage), path, &options.disk_sizes())?;
     prepare_directory(&*limited, path, &options)?;
@@ -76,6 +76,12 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
         }
     }
     opened
+}
+
+/// The room on the file system of `path`, or of what is there of it.
+fn free_near(storage: &dyn Storage, path: &Path) -> u64 {
+    let free = |dir: &Path| storage.free_bytes(dir).ok();
+    path.ancestors().find_map(free).unwrap_or(u64::MAX)
 }
 
 /// What keeps other owners away: the lock of the directory, and that of the segments in a fast one.
@@ -219,6 +225,7 @@ fn log_settings(options: &Options, resources: &Resources, account: &Arc<Account>
         ring_bytes: options.ring_bytes,
         cache: LogBlocks::new(resources.log_blocks(), account),
         transfer: options.transfer(),
+        defers: options.defers_log(),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::disk::only_deletes;
 use super::write_source::{Single, WriteSource};
 use super::{Core, WriteBatch};
-use crate::background::{FULL_MEMTABLES_MAX, Kind, Use, Writing};
+use crate::background::{FULL_MEMTABLES_MAX, Fill, Kind, Use, Writing};
 use crate::error::{Error, Result};
 use crate::log::{NewRecord, Rejection};
 use crate::lsm::memtable::MemTable;
@@ -114,7 +114,7 @@ impl Core {
         }
         let payload = changes.payload();
         self.throttle
-            .admit(payload.len(), || self.active_fill(), &*self.storage);
+            .admit(payload.len(), || self.fill(), &*self.storage);
         let record = NewRecord::new(RecordKind::Batch, payload, changes.count());
         let growth = self.growth(payload.len(), room);
         let logged = loop {
@@ -279,9 +279,12 @@ impl Core {
         Ok(())
     }
 
-    #[inline]
-    pub(super) fn active_fill(&self) -> f64 {
-        self.active_reserved.load(Relaxed) as f64 / self.options.memtable_bytes as f64
+    pub(super) fn fill(&self) -> Fill {
+        let active = self.active_reserved.load(Relaxed);
+        Fill {
+            active: active as f64 / self.options.memtable_bytes as f64,
+            ring: self.log.deferred_fill(),
+        }
     }
 }
 

@@ -137,13 +137,14 @@ impl<'a, F: FnMut(Record<'_>) -> Result<()>> Assembler<'a, F> {
         })
     }
 
-    /// How many sequence numbers lie between the last record and the one of `header`; `None` if there are none.
+    /// How many sequence numbers a hole before the record of `header` took; `None` if it cannot stand behind one. Before the
+    /// first record there may be the rest of one that tables hold, which took none.
     pub(super) fn gap_before(&self, header: &RecordHeader) -> Option<u64> {
-        let next = self.known_sequence() + 1;
-        header
-            .first_sequence
-            .checked_sub(next)
-            .filter(|gap| *gap > 0)
+        let gap = header.first_sequence.checked_sub(self.known_sequence() + 1);
+        match self.last_sequence {
+            None => Some(gap.unwrap_or(0)),
+            Some(_) => gap.filter(|gap| *gap > 0),
+        }
     }
 
     /// Passes over so many sequence numbers, which no record has.

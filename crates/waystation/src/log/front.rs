@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Invariants:
-//! - a reservation is made only when the ring has room for all of it (or, longer than half a ring, for its
-//!   first chunk: then it goes on as the chunks before it leave), so copies never wait for each other;
+//! - a reservation is made only when the ring has room for all of it (or, if it is long, for its first part: then it
+//!   goes on as the chunks before it leave), so copies never wait for each other;
 //! - every reservation is finished: between reserve and publish nothing can fail;
-//! - no write behind a longer one of that kind is acknowledged before it is complete: segments may hold the beginning of
+//! - no write behind a long one is acknowledged before it is complete: segments may hold the beginning of
 //!   such a record, and its writer stores headers of blocks later than they are closed, so recovery could not pass over it.
 
 use super::layout::{Layout, Place};
@@ -19,6 +19,7 @@ use super::ring::{RingBuffer, Span};
 use super::turns::Turns;
 use super::{Log, Suspension};
 use crate::error::{Error, Result};
+use crate::storage::long_from;
 use crate::sync::atomic::Ordering::{Release, SeqCst};
 use crate::sync::{MutexGuard, lock, may_be_held_up, thread, wait};
 use waystation_format::log::{
@@ -313,7 +314,7 @@ impl Log {
 
     /// Where a record of `record_bytes` ends at most, or what has to have room of it: of a long record, the beginning.
     fn needed_end(&self, front: &Front, record_bytes: usize) -> u64 {
-        let needed = record_bytes.min(self.ring.len() as usize / 2);
+        let needed = record_bytes.min(long_from(self.ring.len()) as usize);
         front.layout.end_at_most(needed)
     }
 
@@ -327,7 +328,7 @@ impl Log {
 
     /// Whether a record of so many bytes, with its header, goes into the ring chunk by chunk, as it is now.
     pub(crate) fn is_long(&self, record_bytes: usize) -> bool {
-        record_bytes > self.ring.len() as usize / 2
+        record_bytes as u64 > long_from(self.ring.len())
     }
 
     /// Waits until the ring's window reaches `lsn`. Only for the one long record at the head.

@@ -75,7 +75,11 @@ impl Log {
         self.gather();
         let (end, records_end) = self.close_block();
         self.publication.wait_copied(records_end);
-        state = self.write_through(lock(&self.writer), end);
+        state = lock(&self.writer);
+        if let Some(deferral) = &mut state.deferral {
+            deferral.note_sync(self.storage.now());
+        }
+        state = self.write_through(state, end);
         if state.suspension.is_none() {
             state = self.sync_segments(state);
         }
@@ -111,7 +115,8 @@ impl Log {
         state
     }
 
-    fn sync_segments<'a>(
+    /// Makes durable what is written.
+    pub(super) fn sync_segments<'a>(
         &'a self,
         mut state: MutexGuard<'a, WriterState>,
     ) -> MutexGuard<'a, WriterState> {

@@ -17,8 +17,11 @@
 //! ran: holes are passed over only while that goes on.
 //!
 //! A closed block says where it ends, and its header is stored in the order of the log. So all closed blocks are known after the
-//! death of a process, and nothing lies behind the first open one. A record that is longer than half the ring is the exception:
+//! death of a process, and nothing lies behind the first open one. A long record (`Log::is_long`) is the exception:
 //! writes behind it wait for it, so nothing behind such a hole is looked for.
+//!
+//! A segment may begin amid a record, and the segments before it go once tables hold that record. So the rest of such a record may
+//! stand before the first one: it is passed over like a hole, and took no sequence number.
 
 use super::assembler::{Assembler, Record};
 use super::ring::RingBuffer;
@@ -137,25 +140,25 @@ impl Leftover {
         }
     }
 
-    /// Looks for the next record behind a hole that begins at `hole`, and takes the hole's sequence numbers for a gap.
+    /// Looks for the next record behind a hole that begins at `hole`, and takes the hole's sequence numbers for a gap. The rest of
+    /// a record that tables hold, and that no segment does, is passed over in the same way.
     fn behind_hole<F: FnMut(Record<'_>) -> Result<()>>(
         &self,
         stream: &Stream,
         hole: usize,
         assembler: &mut Assembler<'_, F>,
     ) -> Result<Option<usize>> {
-        if !self.is_whole {
-            return Ok(None);
-        }
         // Each operation takes a byte at least.
-        let gap_max = self.ring.len();
+        let gap_max = if self.is_whole { self.ring.len() } else { 0 };
         for at in hole + 1..stream.open_end {
             let bytes = &stream.bytes[at..stream.open_end];
             if let Some(header) = RecordHeader::peek(bytes)
                 && let Some(gap) = assembler.gap_before(&header).filter(|gap| *gap <= gap_max)
                 && assembler.holds(bytes, stream.lsn(at))
             {
-                assembler.add_gap(gap as u32)?;
+                if gap > 0 {
+                    assembler.add_gap(gap as u32)?;
+                }
                 return Ok(Some(at));
             }
         }

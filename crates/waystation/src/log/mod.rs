@@ -3,8 +3,8 @@
 //! Writers reserve a place (`front`), copy their record into the *staging ring* (`ring`), a window over the
 //! end of the log that survives the death of the process, and are acknowledged; what they wrote becomes visible in order
 //! (`publication`). Full blocks
-//! leave the ring for *segments* (`writer`) by direct writes of up to 256 KiB, several in flight; a sync
-//! closes the open block early (`group_commit`). What the upper level keeps in the log alone is read back from
+//! leave the ring for *segments* (`writer`) by direct writes of up to 256 KiB, several in flight, unless tables hold their
+//! records by then (`deferral`); a sync closes the open block early (`group_commit`). What the upper level keeps in the log alone is read back from
 //! ring and segments (`read`). A failed write or sync suspends the log until it has moved to
 //! a fresh segment (`heal`). Opening reads segments and ring back to a prefix of the order (`replay`) and
 //! starts a new life (`recovery`); threads fill memory with it meanwhile (`inserters`). What a commit is given and returns is
@@ -18,14 +18,15 @@
 //! ```
 //!
 //! Invariants: durable <= written = released <= copied <= reserved <= released + ring. What is acknowledged
-//! for a process crash is complete: in a segment, or in the ring, which is not used again before its
-//! bytes were written. Between `copied` and `reserved` there may be records that are not complete: if the process dies,
+//! for a process crash is complete: in a segment, in a table, or in the ring, which is not used again before its
+//! bytes were written or passed over. Between `copied` and `reserved` there may be records that are not complete: if the process dies,
 //! they are *holes*, and recovery goes on behind them (`leftover`). A record that is acknowledged for a power loss lies below `durable`.
 
 mod ahead;
 mod assembler;
 mod blocks;
 mod chain;
+mod deferral;
 mod front;
 mod group_commit;
 mod growth;
@@ -81,6 +82,8 @@ pub(crate) struct Log {
     /// How segments are read and written.
     transfer: Transfer,
     ring: RingBuffer,
+    /// Whether writes are deferred.
+    defers: bool,
     /// Blocks that were read back lately.
     cache: LogBlocks,
 

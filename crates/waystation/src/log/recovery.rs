@@ -11,6 +11,7 @@
 
 use super::Log;
 use super::assembler::{Record, TailRecord};
+use super::deferral::Deferral;
 use super::front::Front;
 use super::layout::Layout;
 use super::leftover::Leftover;
@@ -48,6 +49,8 @@ pub(crate) struct LogSettings {
     pub(crate) cache: LogBlocks,
     /// How segments are read and written.
     pub(crate) transfer: Transfer,
+    /// Whether each record goes to a table with its memtable, so that the log may defer its writes.
+    pub(crate) defers: bool,
 }
 
 /// An open log and how far it goes.
@@ -456,6 +459,7 @@ fn assemble(
         segment_lengths: settings.lengths,
         transfer: settings.transfer,
         ring: RingBuffer::new(ring),
+        defers: settings.defers,
         cache: settings.cache.clone(),
         front: Mutex::new(Front::new(
             Layout::new(end, journal.incarnation, last_sequence + 1),
@@ -468,7 +472,12 @@ fn assemble(
         released_lsn: AtomicU64::new(end),
         space_sleepers: AtomicUsize::new(0),
         space: Condvar::new(),
-        writer: Mutex::new(WriterState::new(current, sealed, storage.now())),
+        writer: Mutex::new(WriterState::new(
+            current,
+            sealed,
+            settings.defers.then(Deferral::default),
+            storage.now(),
+        )),
         call: OnceLock::new(),
         progress: Condvar::new(),
         durability: Condvar::new(),

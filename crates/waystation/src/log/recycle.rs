@@ -21,30 +21,32 @@ const PAUSE_SHARE: u32 = 4;
 const MANY: usize = 32;
 
 impl Log {
-    /// Goes on in a fresh segment, so that those before it can go, where tables hold all writes up to `flushed` and these are
-    /// all that there are. The log is closed: nothing is written meanwhile.
+    /// Gives up all segments but the current one, or but a fresh one if that holds much, where tables hold all writes up to
+    /// `flushed` and these are all that there are. The log is closed: nothing is written meanwhile.
     pub(crate) fn leave_flushed(&self, flushed: u64) -> Result<()> {
         let (lsn, first_sequence) = self.open_block();
         let mut state = lock(&self.writer);
         let used = lsn - state.current.file.header.start_lsn;
-        let is_needed = first_sequence != flushed + 1 || state.pins > 0;
-        if is_needed || used <= self.segment_lengths.short {
+        if first_sequence != flushed + 1 || state.pins > 0 {
             return Ok(());
         }
         assert!((state.written_lsn, state.durable_lsn) == (lsn, lsn));
-        let number = state.next_number;
-        state.next_number += 1;
-        let start = Start {
-            lsn,
-            first_sequence,
-            durable_lsn: lsn,
-            previous: state.holder_of_bytes_before(lsn),
-        };
-        drop(state);
-        let segment = self.move_to_fresh_segment(number, &start, &[])?;
-        let state = &mut *lock(&self.writer);
-        state.cut_sealed_at(lsn);
-        state.restart(segment);
+        if used > self.segment_lengths.short {
+            let number = state.next_number;
+            state.next_number += 1;
+            let start = Start {
+                lsn,
+                first_sequence,
+                durable_lsn: lsn,
+                previous: state.holder_of_bytes_before(lsn),
+            };
+            drop(state);
+            let segment = self.move_to_fresh_segment(number, &start, &[])?;
+            state = lock(&self.writer);
+            state.cut_sealed_at(lsn);
+            state.restart(segment);
+        }
+        let state = &mut *state;
         let left = state.sealed.drain(..).map(|segment| segment.path);
         state.useless.extend(left);
         Ok(())

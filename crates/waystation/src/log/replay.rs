@@ -129,9 +129,12 @@ pub(crate) fn replay(
         let offset = last.segment.offset_of(cut);
         return Err(Error::corruption(&last.segment.path, offset, reason));
     }
+    let mut tail = assembler.tail.unwrap_or_default();
+    // The log may end before what tables hold (`deferral`): the next life goes on behind that.
+    tail.retain(|record| record.header.last_sequence() > needs.after);
     Ok(Replayed {
         cut_lsn: cut,
-        tail: assembler.tail.unwrap_or_default(),
+        tail,
         last_sequence: assembler.last_sequence,
     })
 }

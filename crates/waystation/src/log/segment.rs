@@ -14,7 +14,7 @@ use waystation_format::log::{
 };
 
 /// A segment is so many times as long as the one before, up to a whole one: few are made until then.
-const LONGER: u64 = 4;
+pub(super) const LONGER: u64 = 4;
 
 /// How long segments are (bytes).
 #[derive(Debug, Clone, Copy)]

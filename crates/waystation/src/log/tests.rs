@@ -1,6 +1,7 @@
 //! The log on the operating system's storage: published records are found again, in order, whatever the sizes.
 
 mod damage;
+mod deferral;
 mod growth;
 mod holes;
 mod reading;
@@ -26,6 +27,7 @@ fn small() -> LogSettings {
         ring_bytes: 256 * 1024,
         cache: LogBlocks::own(0),
         transfer: Transfer::Direct,
+        defers: false,
     }
 }
 
@@ -86,15 +88,18 @@ impl Running {
     }
 
     fn append(&self, payload: &[u8]) -> (u64, u64) {
+        self.try_append(payload).expect("reserve")
+    }
+
+    fn try_append(&self, payload: &[u8]) -> crate::Result<(u64, u64)> {
         let (reservation, ()) = self
             .log
-            .reserve(payload.len(), 1, |_, _| Ok::<_, Error>(()))
-            .expect("reserve");
+            .reserve(payload.len(), 1, |_, _| Ok::<_, Error>(()))?;
         self.log
             .copy(&reservation, payload, checksum::crc32c(payload));
         let (sequence, end) = (reservation.first_sequence, reservation.end_lsn());
         self.log.publish(reservation);
-        (sequence, end)
+        Ok((sequence, end))
     }
 
     fn close(self) {

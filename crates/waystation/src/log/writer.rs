@@ -66,14 +66,19 @@ impl Log {
                 self.note(&mut state, written);
                 continue;
             }
-            if state.wants_blank() {
+            self.fetch_closed(&mut state);
+            if state.wants_blank(self.pass_target()) {
                 state = self.prepare_blank(state);
                 continue;
             }
-            self.fetch_closed(&mut state);
+            if let Some(run) = self.take_passed(&mut state) {
+                drop(self.write_run(state, &run));
+                return Next::Again;
+            }
             let ready = self.ready_lsn(&state).saturating_sub(state.taken_lsn());
             let pressed = state.stopping || self.space_sleepers.load(SeqCst) > 0;
-            if ready >= self.run_target() || (pressed && ready > 0) {
+            let is_due = self.is_due(&mut state, ready) || (pressed && ready > 0);
+            if is_due {
                 if let Some(run) = self.take_run(&mut state, false) {
                     drop(self.write_run(state, &run));
                     return Next::Again;
@@ -83,8 +88,13 @@ impl Log {
                     continue;
                 }
             }
-            if self.has_armed(&state) {
-                return Next::Idle;
+            if self.has_armed(&state, ready) {
+                // What is due waits for another job, whose end calls.
+                return if is_due {
+                    Next::Idle
+                } else {
+                    state.next_look(ready)
+                };
             }
         }
     }
@@ -177,9 +187,14 @@ impl Log {
         mut state: MutexGuard<'a, WriterState>,
     ) -> (MutexGuard<'a, WriterState>, bool) {
         self.fetch_closed(&mut state);
-        match self.take_run(&mut state, true) {
+        let run = if self.passes(&state) {
+            self.take_passed(&mut state)
+        } else {
+            self.take_run(&mut state, true)
+        };
+        match run {
             Some(run) => (self.write_run(state, &run), true),
-            None if state.wants_blank() => (self.prepare_blank(state), true),
+            None if state.wants_blank(self.pass_target()) => (self.prepare_blank(state), true),
             None => (state, false),
         }
     }
@@ -206,15 +221,15 @@ impl Log {
 
     /// Has the publication that completes the next run call for a writer. False if it was missed: then there is
     /// something to do now.
-    fn has_armed(&self, state: &WriterState) -> bool {
-        let wake_at = state.taken_lsn() + self.run_target();
+    fn has_armed(&self, state: &WriterState, ready: u64) -> bool {
+        let wake_at = self.next_lsn(state, ready);
         self.wake_at_lsn.store(wake_at, SeqCst);
         // A publication that came before the store has been missed, one that comes after calls.
         self.publication.copied_lsn() < wake_at || lock(&self.closed).front().is_none()
     }
 
     /// How much is worth a write while no thread waits.
-    fn run_target(&self) -> u64 {
+    pub(super) fn run_target(&self) -> u64 {
         RUN_BYTES_MAX.min(self.ring.len() / 4)
     }
 
@@ -268,6 +283,7 @@ impl Log {
             blocks: Arc::clone(&blocks),
             header_due: std::mem::take(&mut state.header_due),
             durable_lsn: state.durable_lsn,
+            left: None,
         };
         assert_eq!(
             run.start_lsn(),
@@ -277,13 +293,14 @@ impl Log {
         state.in_flight.push_back(InFlight {
             blocks,
             done: false,
+            is_passed: false,
         });
         state.transfers += 1;
         Some(run)
     }
 
     /// Goes on in the prepared segment. `None` if none is prepared.
-    fn roll(&self, state: &mut WriterState) -> Option<()> {
+    pub(super) fn roll(&self, state: &mut WriterState) -> Option<()> {
         let first = *state.queue.front()?;
         let blank = state.blank.take()?;
         let start = Start {
@@ -323,7 +340,9 @@ impl Log {
         if run.zeros.is_some() {
             state.zeroing = false;
         }
-        state.note_write(&run.file);
+        if !run.is_passed() {
+            state.note_write(&run.file);
+        }
         match written {
             Ok(()) => self.complete(&mut state, run.end_lsn()),
             // It stays in flight, undone, so that nothing behind it is released; healing queues it again.
@@ -337,7 +356,9 @@ impl Log {
         }
         let ahead = self.ring.len() / PREPARED_PART;
         let now = self.storage.now();
-        let due = state.prepared.next(run.end_lsn(), ahead, now);
+        // Where the log defers, writers are far ahead of it.
+        let reached = run.end_lsn().max(self.publication.copied_lsn());
+        let due = state.prepared.next(reached, ahead, now);
         drop(state);
         self.notify_space();
         if !due.is_empty() {
@@ -358,12 +379,18 @@ impl Log {
         while state.in_flight.front().is_some_and(|run| run.done) {
             if let Some(run) = state.in_flight.pop_front() {
                 state.written_lsn = end_of(&run.blocks);
+                if run.is_passed {
+                    state.durable_lsn = state.written_lsn;
+                }
             }
         }
         self.released_lsn.store(state.written_lsn, SeqCst);
     }
 
     fn transfer(&self, run: &Run) -> Result<()> {
+        if run.is_passed() {
+            return run.pass_over();
+        }
         if run.header_due {
             run.file.write_header()?;
         }
@@ -415,7 +442,7 @@ impl Log {
         let number = state.next_number;
         state.next_number += 1;
         let recycled = state.spares.pop();
-        let before = state.current.file.header.capacity;
+        let before = state.current.length_used();
         drop(state);
         let path = self.dir.join(segment_name(number));
         let blank = BlankSegment::create(

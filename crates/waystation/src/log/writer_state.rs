@@ -3,6 +3,7 @@
 //! Everything here lies behind one lock; the rules by which it changes are those of `writer`.
 
 use super::Suspension;
+use super::deferral::Deferral;
 use super::prepared::Prepared;
 use super::segment::{BlankSegment, Footer, SealedSegment, Segment, SegmentFile};
 use crate::sync::Arc;
@@ -26,6 +27,8 @@ pub(super) struct WriterState {
     pub(super) written_lsn: u64,
     pub(super) prepared: Prepared,
     pub(super) durable_lsn: u64,
+    /// `None` if every block is written as soon as it makes a run.
+    pub(super) deferral: Option<Deferral>,
     pub(super) current: Segment,
     pub(super) header_due: bool,
     /// A run is being written behind which zeros are; nothing behind it may be taken meanwhile.
@@ -73,9 +76,11 @@ pub(super) struct Unsynced {
 pub(super) struct InFlight {
     pub(super) blocks: Arc<[Seal]>,
     pub(super) done: bool,
+    /// Tables hold what they hold: they are in no segment.
+    pub(super) is_passed: bool,
 }
 
-/// Blocks to be written by one call.
+/// Blocks to be written by one call, or passed over.
 pub(super) struct Run {
     pub(super) file: Arc<SegmentFile>,
     pub(super) blocks: Arc<[Seal]>,
@@ -83,9 +88,16 @@ pub(super) struct Run {
     /// To be filled with zeros first: position and length.
     pub(super) zeros: Option<(u64, u64)>,
     pub(super) durable_lsn: u64,
+    /// The blocks are not written, as tables hold what they hold: the log leaves this segment, and goes on behind them in
+    /// `file`.
+    pub(super) left: Option<(Arc<SegmentFile>, Footer)>,
 }
 
 impl Run {
+    pub(super) fn is_passed(&self) -> bool {
+        self.left.is_some()
+    }
+
     pub(super) fn start_lsn(&self) -> u64 {
         self.blocks[0].start_lsn
     }
@@ -101,7 +113,12 @@ pub(super) fn end_of(blocks: &[Seal]) -> u64 {
 
 impl WriterState {
     /// A log that goes on in `current`, everything before it durable; it is `now`.
-    pub(super) fn new(current: Segment, sealed: VecDeque<SealedSegment>, now: Duration) -> Self {
+    pub(super) fn new(
+        current: Segment,
+        sealed: VecDeque<SealedSegment>,
+        deferral: Option<Deferral>,
+        now: Duration,
+    ) -> Self {
         let (end, number) = (current.end_lsn, current.file.header.number);
         Self {
             queue: VecDeque::new(),
@@ -110,6 +127,7 @@ impl WriterState {
             written_lsn: end,
             prepared: Prepared::new(end, now),
             durable_lsn: end,
+            deferral,
             current,
             header_due: false,
             zeroing: false,
@@ -155,11 +173,11 @@ impl WriterState {
     }
 
     /// Whether the next segment should be made ready now.
-    pub(super) fn wants_blank(&self) -> bool {
+    pub(super) fn wants_blank(&self, pass_target: u64) -> bool {
         self.blank.is_none()
             && !self.preparing
             && self.suspension.is_none()
-            && self.current.is_half_full()
+            && (self.current.is_half_full() || self.passable(pass_target).is_some())
             && !(self.blank_refused && self.can_wait_for_blank())
     }
 

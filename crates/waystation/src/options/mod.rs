@@ -205,8 +205,10 @@ settings! {
         /// `Resources`.
         resources: Option<Resources> = None, "none: memory of its own";
         /// The size of the staging ring, the end of the log that has not reached its segment. A multiple of 4 KiB. Its file
-        /// is short at first, and grows with what is written.
-        ring_bytes: usize = 16 * MiB, "16 MiB", 256 KiB ..= 1 GiB;
+        /// is short at first, and grows with what is written. If it holds two memtables or more, most records reach a table
+        /// before the log has to write them, and it does not. With `devices`, `disk_bytes_max` or `resources`, or where the
+        /// file system has less room than for 32 of it, no more than 16 MiB are used.
+        ring_bytes: usize = 64 * MiB, "64 MiB", 256 KiB ..= 1 GiB;
         /// The size of the log's segment files. The first one after an opening has 256 KiB, and each of the next ones
         /// four times as much as the one before. A multiple of 4 KiB.
         log_segment_bytes: usize = 64 * MiB, "64 MiB", 256 KiB ..= 4 GiB;
@@ -246,6 +248,11 @@ settings! {
     }
 }
 
+/// The ring is no longer where the log writes everything at once.
+const RING_BYTES_AT_ONCE: usize = 16 * MiB;
+/// A longer one is for a file system that has room for so many.
+const RINGS_OF_ROOM: u64 = 32;
+
 fn default_cache_bytes() -> usize {
     usize::try_from(memory_bytes() / 64).map_or(256 * MiB, |share| share.clamp(8 * MiB, 256 * MiB))
 }
@@ -258,6 +265,24 @@ impl Options {
         } else {
             Transfer::Buffered
         }
+    }
+
+    /// The same for a directory on a file system with `free_bytes`: a long ring is there only where the log can defer its
+    /// writes.
+    pub(crate) fn for_room(mut self, free_bytes: u64) -> Self {
+        let is_shared = self.disk_bytes_max.is_some() || self.resources.is_some();
+        let has_room = free_bytes / RINGS_OF_ROOM >= self.ring_bytes as u64;
+        if self.devices.is_some() || is_shared || !has_room {
+            self.ring_bytes = self.ring_bytes.min(RING_BYTES_AT_ONCE);
+        }
+        self
+    }
+
+    /// Whether every record goes to a table with its memtable, and the ring keeps it until then: the log need not write it.
+    pub(crate) fn defers_log(&self) -> bool {
+        self.devices.is_none()
+            && self.disk_bytes_max.is_none()
+            && self.ring_bytes >= 2 * self.memtable_bytes
     }
 
     /// What the disk reserve is measured by.

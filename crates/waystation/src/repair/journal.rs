@@ -72,6 +72,8 @@ struct Walk {
     stream: StreamReader,
     /// Where the stream goes on, once it has begun.
     next_lsn: Option<u64>,
+    /// Where the last segment ends by its footer, and the number of the next one.
+    sealed: Option<(u64, u64)>,
     /// The last write that was met.
     last_sequence: Option<u64>,
     hole: Option<Hole>,
@@ -154,7 +156,15 @@ impl Journal<'_> {
     /// Where a segment begins: is anything missing before it?
     fn begin(&self, walk: &mut Walk, segment: &Segment, sink: &mut Sink<'_>) -> Result<()> {
         let header = &segment.header;
+        // Tables hold everything before it.
+        let is_first = (self.needless).is_some_and(|it| header.first_sequence <= it + 1);
+        if is_first {
+            walk.hole = None;
+        }
+        // Where the log passed over blocks, the segment before it says so, in its footer.
+        let follows = |next| walk.sealed == Some((next, header.number));
         match walk.next_lsn {
+            Some(next) if is_first || follows(next) => {}
             Some(next) if header.start_lsn > next => {
                 walk.hole.get_or_insert_with(|| Hole {
                     file: match header.previous {
@@ -200,7 +210,7 @@ impl Journal<'_> {
             source,
             header,
         } = segment;
-        segment::walk(source, *header, known, &mut |step| match step {
+        let summary = segment::walk(source, *header, known, &mut |step| match step {
             Step::Block {
                 offset,
                 header,
@@ -237,6 +247,7 @@ impl Journal<'_> {
                 Ok(())
             }
         })?;
+        walk.sealed = summary.footer.map(|it| (it.end_lsn, it.next));
         Ok(())
     }
 

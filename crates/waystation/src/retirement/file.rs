@@ -8,6 +8,7 @@
 //!   less, and a flush that is tried again retires nothing;
 //! - the log is durable through whatever graves were retired for: else a power cut takes a departure back, and leaves
 //!   the device without the graves that hid some of its data;
+//! - and through the newest grave in it, as the tables of the flush may not be found;
 //! - of graves that are newer than the tables it is not known whether they are all there: see
 //!   [`known_through`](FlushedGraves::known_through);
 //! - a spill file is durable before a file names it, and removed once no file names it that a restart could find: while
@@ -176,7 +177,8 @@ impl GraveStore {
             let cause = told.unwrap_or_else(|| "the flush of a memtable failed".into());
             return Err(Error::Suspended { cause });
         }
-        // Graves of what only a device in the upper level needed were retired when it departed; it must not be back.
+        // Graves of what only a device in the upper level needed were retired when it departed; it must not be back. And a
+        // deletion must not survive a power cut that a write before it does not.
         self.parts.log.sync_all()?;
         // If it fails, either of the two files may be found.
         file.spilled.is_in_doubt = true;

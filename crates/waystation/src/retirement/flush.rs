@@ -31,8 +31,7 @@ impl GraveFlush<'_> {
 }
 
 impl GraveStore {
-    /// Flushes `active` graves, whose memtables hold the writes up to `through` that no table holds, to which the log
-    /// is durable. All readers read at `oldest_snapshot` or later.
+    /// Flushes `active` graves, whose memtables hold the writes up to `through` that no table holds. All readers read at `oldest_snapshot` or later.
     ///
     /// # Errors
     /// Those of spilling graves and of replacing the file. Then readers see what they saw.

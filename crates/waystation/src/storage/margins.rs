@@ -55,8 +55,10 @@
 const LIVES_SEGMENTS: u64 = 1;
 /// So many short segments are kept for deletions and departures.
 const LEAVING_SEGMENTS: u64 = 2;
-/// A record runs into the ring with at most this part of the ring's length before it. Longer ones are counted one by one.
-const ACROSS_SHARE: u64 = 2;
+/// A record of more than this part of the ring is long ...
+const LONG_SHARE: u64 = 2;
+/// ... or of more bytes than this.
+const LONG_BYTES: u64 = 8 << 20;
 /// The content of the ring takes more in a segment, laid out anew: no more than this part of it.
 const LAID_OUT_SHARE: u64 = 16;
 
@@ -87,9 +89,10 @@ impl Margins {
         }
     }
 
-    /// What only the ring held, as an opening lays it out.
+    /// What only the ring held, as an opening lays it out, with what lies in segments of a record that runs into the ring.
+    /// Long ones are counted one by one.
     fn laid_out(self) -> u64 {
-        laid_out(self.ring + self.ring / ACROSS_SHARE)
+        laid_out(self.ring + long_from(self.ring))
     }
 
     /// The room that an opening takes, besides another copy of replaced files.
@@ -127,6 +130,11 @@ impl Margins {
     pub(crate) fn for_puts(self) -> u64 {
         self.for_settling() + self.together + self.ring + self.short
     }
+}
+
+/// Longer records go into a ring of `ring_bytes` chunk by chunk.
+pub(crate) fn long_from(ring_bytes: u64) -> u64 {
+    (ring_bytes / LONG_SHARE).min(LONG_BYTES)
 }
 
 /// What `bytes` of records take in a segment, laid out anew.

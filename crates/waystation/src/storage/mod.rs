@@ -47,7 +47,7 @@ pub use aligned::AlignedBuffer;
 pub(crate) use capped::{Capped, DiskUse, Growth, at_low_priority};
 pub(crate) use copy::copy_bytes;
 pub(crate) use duty::{Duty, IoPriority};
-pub(crate) use margins::{Margins, laid_out};
+pub(crate) use margins::{Margins, laid_out, long_from};
 pub use metered::Metered;
 pub use os::OsStorage;
 pub(crate) use os::{memory_bytes, processors, stand_back, wake_soon};

@@ -9,6 +9,7 @@ mod belonging;
 mod check_cross;
 mod clocks;
 mod copy_power_cut;
+mod deferral;
 mod devices;
 mod direct_io;
 mod disk;

@@ -6,11 +6,11 @@ use crate::sync::Mutex;
 use crate::sync::atomic::Ordering::SeqCst;
 use waystation_format::log::ring_file_lengths;
 
-const DIR: &str = "/log";
+pub(super) const DIR: &str = "/log";
 const SHORTEST: u64 = 256 * 1024;
 const WHOLE: u64 = 4 * SHORTEST;
 
-fn growing() -> LogSettings {
+pub(super) fn growing() -> LogSettings {
     LogSettings {
         ring_bytes: WHOLE as usize,
         ..small()
@@ -18,16 +18,16 @@ fn growing() -> LogSettings {
 }
 
 /// A machine with a log in an empty directory, and what was written to it.
-struct Life {
-    machine: Arc<SimStorage>,
-    storage: Arc<dyn Storage>,
-    running: Running,
-    written: Vec<Vec<u8>>,
+pub(super) struct Life {
+    pub(super) machine: Arc<SimStorage>,
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) running: Running,
+    pub(super) written: Vec<Vec<u8>>,
 }
 
 impl Life {
     /// On a machine with the faults of `rules`.
-    fn begin(seed: u64, rules: &FaultRules, settings: &LogSettings) -> Self {
+    pub(super) fn begin(seed: u64, rules: &FaultRules, settings: &LogSettings) -> Self {
         let machine = SimStorage::new(seed);
         let storage: Arc<dyn Storage> = machine.with_faults(rules);
         storage.create_dir(Path::new(DIR)).expect("create");
@@ -40,7 +40,7 @@ impl Life {
         }
     }
 
-    fn append(&mut self, content: Vec<u8>) -> u64 {
+    pub(super) fn append(&mut self, content: Vec<u8>) -> u64 {
         let (_, end) = self.running.append(&content);
         self.written.push(content);
         end
@@ -71,7 +71,7 @@ fn replayed(storage: Arc<SimStorage>) -> Vec<Vec<u8>> {
 }
 
 /// A record of its own length and content, shorter than half the shortest ring.
-fn record(number: u64) -> Vec<u8> {
+pub(super) fn record(number: u64) -> Vec<u8> {
     payload(number, 100 + (number as usize * 7919) % 40_000)
 }
 
