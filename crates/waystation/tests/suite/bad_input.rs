@@ -1,6 +1,7 @@
 //! Wrong calls, foreign or broken directories, full and failing storage: each gets a typed error with a sentence,
 //! nothing is lost silently, and reads go on where they can. (The command's answers: its own tests.)
 
+use crate::support::disks::SmallDisk;
 use rustix::fs::{FileType, Mode};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -350,39 +351,14 @@ fn a_full_disk() {
     }
 }
 
-/// A small file system in memory, where the privilege to mount one is there.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn new(bytes: usize) -> Option<Self> {
-        let dir = tempfile::tempdir().expect("a directory");
-        let mounted = std::process::Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "none"])
-            .arg(dir.path())
-            .stderr(std::process::Stdio::null())
-            .status();
-        mounted
-            .is_ok_and(|status| status.success())
-            .then_some(Self(dir))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = std::process::Command::new("umount")
-            .arg(self.0.path())
-            .status();
-    }
-}
-
 #[test]
 fn a_disk_that_is_really_full() {
-    let Some(disk) = SmallDisk::new(8 << 20) else {
+    let Some(disk) = SmallDisk::in_memory("bad_input", 8 << 20) else {
         return;
     };
-    let ballast = disk.0.path().join("ballast");
+    let ballast = disk.path("ballast");
     std::fs::write(&ballast, vec![0; 5 << 20]).expect("writes");
-    let path = disk.0.path().join("db");
+    let path = disk.path("db");
     let db = Db::open(&path, options()).expect("opens");
     fill_and_heal(&db, || std::fs::remove_file(&ballast).expect("removes"));
     let content = all(&db).expect("reads");

@@ -1,9 +1,8 @@
 //! The room that a database takes: little while it is empty, and little beside its content when it is closed.
 
-use crate::support::failing::not_run;
+use crate::support::disks::SmallDisk;
 use crate::support::{Content, content, open_simulated, wait_until};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use waystation::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
@@ -101,59 +100,15 @@ fn a_closed_database_takes_little_beside_its_content() {
     }
 }
 
-/// A mounted disk in a file, whose file system cannot reserve room; unmounted when dropped.
-struct PlainDisk(tempfile::TempDir);
-
-impl PlainDisk {
-    /// None if that is not allowed here.
-    fn mount() -> Option<Self> {
-        let disk = Self(tempfile::tempdir().expect("tempdir"));
-        let (image, at) = (disk.0.path().join("disk"), disk.at());
-        std::fs::create_dir(&at).expect("create");
-        let file = std::fs::File::create(&image).expect("create");
-        file.set_len(400 * MIB).expect("set length");
-        let succeeds = |command: &mut Command| {
-            let output = command.output();
-            output.is_ok_and(|output| output.status.success())
-        };
-        let features = "^extent,^has_journal,^64bit,^metadata_csum";
-        let is_there = succeeds(
-            Command::new("mkfs.ext4")
-                .args(["-q", "-O", features])
-                .arg(&image),
-        ) && succeeds(
-            Command::new("mount")
-                .args(["-o", "loop"])
-                .args([&image, &at]),
-        );
-        if !is_there {
-            not_run(
-                "disk_use",
-                "mounting a file as a disk (loop) is not allowed here",
-            );
-        }
-        is_there.then_some(disk)
-    }
-
-    fn at(&self) -> PathBuf {
-        self.0.path().join("mounted")
-    }
-}
-
-impl Drop for PlainDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.at()).status();
-    }
-}
-
-/// The ring is whole from the start there, and stays so.
+/// The ring is whole from the start, and stays so.
 #[test]
 fn a_file_system_that_cannot_reserve_room_has_a_whole_ring() {
-    let Some(disk) = PlainDisk::mount() else {
+    let features = "^extent,^has_journal,^64bit,^metadata_csum";
+    let Some(disk) = SmallDisk::in_file("disk_use", 400 * MIB, features) else {
         return;
     };
     let storage = OsStorage::new();
-    let dir = disk.at().join("db");
+    let dir = disk.path("db");
     let ring = || used(&*storage, &dir, "journal.ring");
     let db = Db::open(&dir, options(false)).expect("open");
     assert_eq!(ring(), 16 * MIB);

@@ -5,55 +5,17 @@
 //! whoever leaves gives room back: the same below a limit of its own (`WAYSTATION_KILLS` sets the number of cycles). Needs the
 //! right to mount; without it only the latter is tested, and that is said.
 
-use crate::support::failing::{MIB, assert_all, not_run, options, put, put_once_healed};
+use crate::support::disks::SmallDisk;
+use crate::support::failing::{MIB, assert_all, options, put, put_once_healed};
 use crate::support::{Random, kills, wait_until};
 use std::fs;
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 use waystation::inspect::Inspection;
 use waystation::storage::OsStorage;
 use waystation::{Db, DeviceError, Durability, Error, Options};
-
-/// A mounted file system, gone when dropped.
-struct SmallDisk {
-    dir: tempfile::TempDir,
-}
-
-impl SmallDisk {
-    /// One of `bytes`; none if mounting is not allowed.
-    fn mount(bytes: usize) -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o"])
-            .arg(format!("size={bytes}"))
-            .arg("tmpfs")
-            .arg(dir.path())
-            .output();
-        match mounted {
-            Ok(output) if output.status.success() => Some(Self { dir }),
-            _ => {
-                not_run("full_disk", "mounting a file system is not allowed here");
-                None
-            }
-        }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount")
-            .arg("-l")
-            .arg(self.dir.path())
-            .status();
-    }
-}
 
 fn fill_and_heal(disk: &SmallDisk, has_devices: bool) {
     let ballast = disk.path("ballast");
@@ -109,14 +71,14 @@ fn fill_and_heal(disk: &SmallDisk, has_devices: bool) {
 
 #[test]
 fn a_full_disk_loses_nothing_and_heals_without_a_restart() {
-    if let Some(disk) = SmallDisk::mount(40 * MIB) {
+    if let Some(disk) = SmallDisk::in_memory("full_disk", 40 * MIB) {
         fill_and_heal(&disk, false);
     }
 }
 
 #[test]
 fn so_it_is_with_devices() {
-    if let Some(disk) = SmallDisk::mount(40 * MIB) {
+    if let Some(disk) = SmallDisk::in_memory("full_disk", 40 * MIB) {
         fill_and_heal(&disk, true);
     }
 }
@@ -210,7 +172,7 @@ fn so_it_is_on_a_full_disk_without_a_limit() {
     if let Ok(told) = std::env::var(CHILD) {
         return fill_for_ever(&told);
     }
-    if let Some(disk) = SmallDisk::mount(DISK_BYTES) {
+    if let Some(disk) = SmallDisk::in_memory("full_disk", DISK_BYTES) {
         let test = "so_it_is_on_a_full_disk_without_a_limit";
         kill_where_it_is_full(test, &disk.path("db"), false);
     }

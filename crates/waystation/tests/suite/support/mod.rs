@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod disks;
 pub(crate) mod failing;
 pub(crate) mod kills;
 
