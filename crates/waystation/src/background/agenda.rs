@@ -11,6 +11,8 @@
 //!      +----------------+  no write for QUIET
 //! ```
 //!
+//! A database that stays idle is looked at once more after REST, when it gives back room.
+//!
 //! Where only another program or time itself can change what stands in the way (a full disk, a flush that fails, dates in
 //! spill files that pass one by one) the looks become rarer up to a limit, and nothing else is looked at again and again.
 
@@ -31,6 +33,8 @@ const STUCK_PAUSE_MIN: Duration = QUIET;
 const STUCK_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// and so often if dates in spill files are to pass.
 const SPILLED_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// A database that was idle for so long gives back the room that only writers need.
+const REST: Duration = Duration::from_secs(10);
 /// When a database becomes idle, a memtable is flushed that holds at least this part of what it could.
 const WORTH_FLUSHING: usize = 4;
 /// Or so many graves: what they hide may be large.
@@ -89,6 +93,8 @@ pub(crate) struct Decision {
     pub(crate) idle_since: Option<u64>,
     /// Its memtable is to be flushed.
     pub(crate) flush: bool,
+    /// It has been idle for long: it is to give room back, once.
+    pub(crate) rest: bool,
     /// When to look again, if nothing happens before.
     pub(crate) look_at: Option<Duration>,
 }
@@ -100,6 +106,8 @@ pub(crate) struct Agenda {
     seen: Option<(u64, Duration)>,
     /// The last write before the database became idle.
     idle_after: Option<u64>,
+    /// When it is to give room back, unless that is done.
+    rest_at: Option<Duration>,
     /// The pause after the last look, which grows.
     pause: Duration,
 }
@@ -121,6 +129,7 @@ impl Agenda {
         }
         if self.is_quiet(sight.last_write, now) {
             self.idle_after = Some(sight.last_write);
+            self.rest_at = Some(now + REST);
             self.pause = Duration::ZERO;
             return Decision {
                 idle_since: Some(sight.last_write),
@@ -166,9 +175,11 @@ impl Agenda {
             (self.pause * 2).clamp(STUCK_PAUSE_MIN, longest)
         });
         let at = due.map(|(at, _)| if at > now { at } else { now + self.pause });
+        let rest = self.rest_at.take_if(|at| *at <= now).is_some();
         Decision {
             is_idle: true,
-            look_at: at.min(),
+            rest,
+            look_at: at.chain(self.rest_at).min(),
             ..Decision::default()
         }
     }
@@ -279,7 +290,8 @@ mod tests {
             (None, false) => "busy",
         };
         let flush = if decision.flush { ", flush" } else { "" };
-        let _ = writeln!(out, "{state}{flush}, {}", at(decision.look_at));
+        let rest = if decision.rest { ", rest" } else { "" };
+        let _ = writeln!(out, "{state}{flush}{rest}, {}", at(decision.look_at));
     }
 
     fn at(time: Option<Duration>) -> String {

@@ -49,10 +49,11 @@ impl Core {
             record_lsn: reservation.record_lsn(),
             end_lsn: reservation.end_lsn(),
         };
+        let is_long = reservation.is_long();
         let applied = apply(admitted, logged);
         self.log.publish(reservation);
         self.idle.note_change();
-        if self.is_long(payload.len()) {
+        if is_long {
             self.log.write_all();
         }
         Ok((logged, applied))
@@ -75,10 +76,10 @@ impl Core {
         }
     }
 
-    /// Whether a record of so many bytes goes into the ring chunk by chunk. It is counted until it is in segments: nothing
+    /// Whether a record of so many bytes may go into the ring chunk by chunk. It is counted until it is in segments: nothing
     /// refuses it any more once it has begun, and an opening lays all of it out anew if its end is in the ring alone.
     #[inline]
-    pub(super) fn is_long(&self, log_bytes: usize) -> bool {
-        self.log.is_long(RECORD_HEADER_BYTES + log_bytes)
+    pub(super) fn may_be_long(&self, log_bytes: usize) -> bool {
+        self.log.may_be_long(RECORD_HEADER_BYTES + log_bytes)
     }
 }

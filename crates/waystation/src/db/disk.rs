@@ -78,9 +78,19 @@ impl Core {
     /// Gives back the room that only writers need, as the database is closed. The next opening takes what it needs.
     pub(super) fn give_room_back(&self) {
         let given = self.log.give_room_back();
+        self.shorten_reserve_after(given);
+    }
+
+    /// Gives back the room that only writers need, as nothing was written for long. The next writers take what they need.
+    pub(super) fn give_room_back_at_rest(&self) {
+        let given = self.log.rest();
+        self.shorten_reserve_after(given);
+    }
+
+    fn shorten_reserve_after(&self, given: Result<()>) {
         let shortened = || self.disk_reserve.shorten(&*self.storage, &self.dir);
         if let Err(error) = given.and_then(|()| shortened()) {
-            log::debug!("the closed database keeps room that it does not need: {error}");
+            log::debug!("the database keeps room that it does not need: {error}");
         }
     }
 

@@ -34,8 +34,8 @@ impl Events for Core {
         Self::check_leaving(self, bytes)
     }
 
-    fn is_long(&self, log_bytes: usize) -> bool {
-        Self::is_long(self, log_bytes)
+    fn may_be_long(&self, log_bytes: usize) -> bool {
+        Self::may_be_long(self, log_bytes)
     }
 
     fn keep_soon(&self) {

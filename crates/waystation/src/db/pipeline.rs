@@ -95,7 +95,7 @@ impl Core {
             }
             self.check_leaving(log_bytes as u64)?;
         }
-        if !self.is_long(log_bytes) {
+        if !self.may_be_long(log_bytes) {
             return self.commit_counted(changes, room, durability);
         }
         let _counted = self.begin_long(changes, room)?;
@@ -153,7 +153,7 @@ impl Core {
 
     /// The room that a write which takes `log_bytes` and `room` bytes of memtable needs, besides the room that is counted.
     pub(super) fn growth(&self, log_bytes: usize, room: usize) -> u64 {
-        let in_log = if self.is_long(log_bytes) {
+        let in_log = if self.may_be_long(log_bytes) {
             0
         } else {
             log_bytes

@@ -2,7 +2,7 @@
 //! [agenda](crate::background) says when.
 //!
 //! The watch looks at deletions, at keys that expire, at the disk reserve, and at whether writes have ended. When they
-//! have, the memtable goes to a table if that is worth it, and level 0 is merged down.
+//! have, the memtable goes to a table if that is worth it, and level 0 is merged down; and later the log gives back room.
 
 use super::Core;
 use crate::background::{Expiry, Kind, Next, Sight, TICK};
@@ -34,6 +34,9 @@ impl Core {
         }
         if !decision.is_idle || decision.idle_since.is_some() {
             self.expect_maintenance();
+        }
+        if decision.rest {
+            self.give_room_back_at_rest();
         }
         decision.look_at.map_or(Next::Idle, Next::At)
     }

@@ -50,8 +50,8 @@ pub(crate) trait Events {
     /// Refuses what gives room back, and takes `bytes` of the log, where not even that is left.
     fn check_leaving(&self, bytes: u64) -> Result<()>;
 
-    /// Whether a record of so many bytes goes into the ring chunk by chunk.
-    fn is_long(&self, log_bytes: usize) -> bool;
+    /// Whether a record of so many bytes may go into the ring chunk by chunk.
+    fn may_be_long(&self, log_bytes: usize) -> bool;
 
     /// Something happened that may leave the maintenance something to do.
     fn keep_soon(&self);

@@ -143,8 +143,8 @@ impl<E: Events> Context<'_, E> {
             self.engine.check_leaving(payload.len() as u64)?;
         }
         // One that names very many devices is a long record: an opening may have to lay all of it out anew.
-        let is_long = self.engine.is_long(payload.len());
-        let _counted = is_long.then(|| self.reserve.count_long(payload.len() as u64));
+        let may_be_long = self.engine.may_be_long(payload.len());
+        let _counted = may_be_long.then(|| self.reserve.count_long(payload.len() as u64));
         let record = NewRecord::new(RecordKind::Devices, &payload, 1);
         match self.acknowledge_event(&record, happen, |(), _| ()) {
             Ok((logged, ())) => Ok(Some(logged)),

@@ -94,6 +94,11 @@ impl Reservation {
         self.place.record_lsn
     }
 
+    /// Whether it goes into the ring chunk by chunk.
+    pub(crate) fn is_long(&self) -> bool {
+        self.is_long
+    }
+
     /// Makes it the place of a record of another kind than a batch.
     pub(crate) fn of_kind(mut self, kind: RecordKind) -> Self {
         self.kind = kind;
@@ -327,8 +332,13 @@ impl Log {
     }
 
     /// Whether a record of so many bytes, with its header, goes into the ring chunk by chunk, as it is now.
-    pub(crate) fn is_long(&self, record_bytes: usize) -> bool {
+    fn is_long(&self, record_bytes: usize) -> bool {
         record_bytes as u64 > long_from(self.ring.len())
+    }
+
+    /// Whether such a record may be long when it has its place: the ring may become shorter until then.
+    pub(crate) fn may_be_long(&self, record_bytes: usize) -> bool {
+        record_bytes as u64 > long_from(self.ring.len_min())
     }
 
     /// Waits until the ring's window reaches `lsn`. Only for the one long record at the head.

@@ -1,5 +1,5 @@
-//! The length of the staging ring: before a writer would go round, the file is made twice as long. A closed database has the
-//! shortest.
+//! The length of the staging ring: before a writer would go round, the file is made twice as long. A database that is closed,
+//! or to which nothing was written for long, has the shortest.
 //!
 //! Where the disk has no room, or the file cannot grow, the ring goes round as it is, and another attempt is made in a later
 //! lap. The file grows under the front's lock, as no thread may reserve meanwhile: that is a few calls in all, until the ring
@@ -12,7 +12,6 @@ use crate::directory::RING_NAME;
 use crate::error::Result;
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::lock;
-use waystation_format::log::ring_file_lengths;
 
 impl Log {
     /// Lets the ring grow for a record that ends at `end`, if it may and can.
@@ -37,20 +36,21 @@ impl Log {
         }
     }
 
-    /// Gives the room back that the file takes beyond its shortest length. All of the log is in segments, and no thread
-    /// writes any more.
+    /// Gives the room back that the file takes beyond its shortest length, if all of the log is in segments.
     pub(super) fn shorten_ring(&self) -> Result<()> {
-        let shortest = ring_file_lengths(self.ring.len_max()).last();
-        let Some(length) = shortest.filter(|length| *length < self.ring.len()) else {
-            return Ok(());
-        };
-        // Cursors may still be there: they read segments from now on.
+        let length = self.ring.len_min();
         let mut front = lock(&self.front);
-        assert!(self.released_lsn.load(SeqCst) >= front.layout.block_start());
-        front.ring_since = front.layout.boundary();
+        let is_in_segments = self.released_lsn.load(SeqCst) >= front.layout.boundary();
+        if !is_in_segments || length >= self.ring.len() {
+            return Ok(());
+        }
+        // No thread has a place to write to, and readers look into segments from now on.
+        let path = self.dir.join(RING_NAME);
+        self.storage.resize_ring(&path, length as usize)?;
         self.ring.shorten(length);
-        self.storage
-            .resize_ring(&self.dir.join(RING_NAME), length as usize)
+        front.ring_since = front.layout.boundary();
+        front.not_grown = None;
+        Ok(())
     }
 
     /// Whether there was room beside all that is kept, and the file is longer now.

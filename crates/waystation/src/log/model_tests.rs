@@ -351,6 +351,36 @@ fn records_of_all_lengths_wind_through_a_small_ring() {
     );
 }
 
+/// The ring becomes short and grows again beside threads that write.
+#[test]
+fn a_rest_beside_writers_loses_nothing() {
+    explore(
+        || {
+            let (model, member, _) = Model::start();
+            let mut threads = spawn_all(2, {
+                let model = Arc::clone(&model);
+                move |_| {
+                    for _ in 0..5 {
+                        let len = [10, 70_000, 120_000, LONG][thread_rng().gen_range(0..4)];
+                        model.append(len).unwrap();
+                    }
+                }
+            });
+            let resting = Arc::clone(&model);
+            threads.extend(spawn_all(1, move |_| {
+                for _ in 0..3 {
+                    resting.log.rest().unwrap();
+                }
+            }));
+            join_all(threads);
+            model.stop(&member);
+            let crash = [Crash::Process, Crash::PowerCut][thread_rng().gen_range(0..2)];
+            model.crash(crash);
+        },
+        300,
+    );
+}
+
 #[test]
 fn one_sync_serves_many_and_keeps_its_word() {
     explore(

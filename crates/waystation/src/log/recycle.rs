@@ -56,14 +56,26 @@ impl Log {
     /// log is closed, and says so.
     pub(crate) fn give_room_back(&self) -> Result<()> {
         let (path, used) = {
-            let state = &mut *lock(&self.writer);
-            if let Some(blank) = state.blank.take() {
-                state.useless.push(blank.path);
-            }
+            let state = lock(&self.writer);
             let file = &state.current.file;
             (file.path.clone(), file.offset_of(state.current.end_lsn))
         };
         cut_off(&*self.storage, &path, used, self.transfer);
+        self.give_spare_room_back()
+    }
+
+    /// Gives back the room that only writers need, but for the current segment, while no thread writes; one may begin to at any
+    /// moment. The log is durable on return.
+    pub(crate) fn rest(&self) -> Result<()> {
+        self.sync_all()?;
+        self.give_spare_room_back()
+    }
+
+    fn give_spare_room_back(&self) -> Result<()> {
+        {
+            let state = &mut *lock(&self.writer);
+            state.useless.extend(state.blank.take().map(|it| it.path));
+        }
         self.remove_surplus(true, true)?;
         self.shorten_ring()
     }

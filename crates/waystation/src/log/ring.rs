@@ -28,7 +28,7 @@
 use crate::storage::Ring;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use waystation_format::log::{BLOCK_HEADER_BYTES, UNIT_BYTES};
+use waystation_format::log::{BLOCK_HEADER_BYTES, UNIT_BYTES, ring_file_lengths};
 
 /// The right to write the bytes `[lsn, lsn + len)` of the stream, which no other writer has.
 #[derive(Debug)]
@@ -51,6 +51,7 @@ pub(super) struct RingBuffer {
     /// The window's length in bytes. It changes under the lock of the log's front. Each thread knows the one of its spans,
     /// which it got under that lock or from a thread that did; and for those a longer one does as well (see the module).
     len: AtomicU64,
+    len_min: u64,
 }
 
 /// How the ring may grow.
@@ -68,9 +69,11 @@ impl RingBuffer {
             len > 0 && len <= ring.len() && len.is_multiple_of(UNIT_BYTES),
             "the ring is made of whole units"
         );
+        let whole = ring.len() as u64;
         Self {
             ring,
             len: AtomicU64::new(len as u64),
+            len_min: ring_file_lengths(whole).last().unwrap_or(whole),
         }
     }
 
@@ -78,6 +81,11 @@ impl RingBuffer {
     #[inline]
     pub(super) fn len(&self) -> u64 {
         self.len.load(Relaxed)
+    }
+
+    /// The length that it is never shorter than.
+    pub(super) fn len_min(&self) -> u64 {
+        self.len_min
     }
 
     /// The length that it can grow to.
@@ -110,7 +118,7 @@ impl RingBuffer {
         self.len.store(growth.len, Relaxed);
     }
 
-    /// Makes the window shorter, under the lock of the front: all that was in it has left, and no thread writes any more.
+    /// Makes the window shorter, under the lock of the front: all that is reserved has left.
     pub(super) fn shorten(&self, len: u64) {
         assert!(len <= self.len(), "a shorter window lies in the file");
         self.len.store(len, Relaxed);
@@ -130,7 +138,9 @@ impl RingBuffer {
 
     /// Makes the bytes from `lsn` on ready to be written, by any writer.
     pub(super) fn prepare(&self, lsn: u64, len: usize) {
-        let (first, second) = self.split(lsn, len);
+        // It may have become shorter since the caller looked.
+        let window = self.len();
+        let (first, second) = Self::split_in(window, lsn, len.min(window as usize));
         self.ring.prepare(first.0, first.1);
         self.ring.prepare(second.0, second.1);
     }
@@ -195,7 +205,11 @@ impl RingBuffer {
 
     /// The span as (offset, length) before and after the window's end.
     fn split(&self, lsn: u64, len: usize) -> ((usize, usize), (usize, usize)) {
-        let window = self.len();
+        Self::split_in(self.len(), lsn, len)
+    }
+
+    /// The same of a window of this length.
+    fn split_in(window: u64, lsn: u64, len: usize) -> ((usize, usize), (usize, usize)) {
         assert!(len as u64 <= window, "a span is no longer than the window");
         let offset = Self::offset(lsn, window);
         let first = len.min(window as usize - offset);

@@ -15,7 +15,8 @@
 //! - `C` is room for two copies of all files that are replaced as a whole;
 //! - `O` is the debt: memtables and devices that settle as tables, and long writes.
 //!
-//! The ring grows (`log::growth`). `R + M` and (1) go by the length of its file, all else by the length that it can have.
+//! The ring grows, and becomes short again (`log::growth`). `R + M` and (1) go by the length of its file, all else by the
+//! length that it can have.
 //!
 //! **An opening** needs `opening + C / 2`: a short segment, and before it in the same file what only the ring held, laid out
 //! anew, with the beginning of the record that runs into the ring (`laid_out`). It finds `F + R + S` and the bytes of the
@@ -40,6 +41,7 @@
 //! | a merge, an index snapshot | `F` | `F - M >= for_log + C + O` | as above | the room behind `for_log` |
 //! | a deletion, a departure | `b` of the log | `F - M >= for_log + C + O + b`; or `b < S`, and (1) with `S - b` | either | no `F` is taken from the content of `S` |
 //! | the ring | its length, and more of `M` | `F >= for_puts + reserve` and more | `F` has room for an opening besides | by far |
+//! | the ring, as it becomes short | nothing: it is empty, and gives `F`; then `R` gives `F` | | an opening lays out less | `F` grows |
 //! | a segment of the log | `F` for `S` | `F >= M + C` | `F + S` stays | what was let in was counted for the ring and one segment (`for_puts`) |
 //! | a flush, a load | `F` for `O` | `F >= C + (M - for_lives)` | `F + R >= opening + C / 2` | `F + O` stays |
 //! | a fresh segment after a failure | `F` for `S` | `F >= M` | as for a segment | a short segment is in `for_log` |

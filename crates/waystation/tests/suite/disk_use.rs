@@ -1,4 +1,4 @@
-//! The room that a database takes: little while it is empty, and little beside its content when it is closed.
+//! The room that a database takes: little while it is empty, and little beside its content at rest and when it is closed.
 
 use crate::support::disks::SmallDisk;
 use crate::support::{Content, content, open_simulated, wait_until};
@@ -97,6 +97,39 @@ fn a_closed_database_takes_little_beside_its_content() {
         let db = Db::open(dir.path(), options(has_devices)).expect("reopen");
         assert!(content(&db) == written);
         assert_eq!(db.check().expect("check").problems, []);
+    }
+}
+
+/// Ten seconds after the last write, and again after a burst.
+#[test]
+fn a_database_at_rest_takes_little_beside_its_content() {
+    for (has_devices, crash) in [
+        (false, Crash::Process),
+        (false, Crash::PowerCut),
+        (true, Crash::Process),
+        (true, Crash::PowerCut),
+    ] {
+        let machine = SimStorage::new(3);
+        let options = Options {
+            ring_bytes: 2 << 20,
+            memtable_bytes: 1 << 20,
+            ..options(has_devices)
+        };
+        let db = open_simulated(&machine, options.clone()).expect("open");
+        let of = |part| used(&*machine, Path::new("/db"), part);
+        let mut written = Content::new();
+        for _ in 0..2 {
+            written.extend(fill(&db, 5_000));
+            assert_eq!(of("journal.ring"), 2 * MIB);
+            wait_until("it gives back room", || {
+                of("journal.ring") + of("RESERVE") < 2 * MIB
+            });
+            assert!(content(&db) == written);
+        }
+        let machine = machine.crash(4, crash);
+        let again = open_simulated(&machine, options).expect("reopen");
+        assert!(content(&again) == written);
+        assert_eq!(again.check().expect("check").problems, []);
     }
 }
 

@@ -248,10 +248,11 @@ impl<E: Events + Memtables + Older + Admission> HandOff<'_, E> {
         let (bytes, active) = (payload.len() as u64, self.context.engine.active_bytes());
         self.context.reserve.look_if_due()?;
         // One with a large value may be a long write.
-        let is_long = self.context.engine.is_long(payload.len());
-        let counted = is_long.then(|| self.context.reserve.begin_long(active, bytes, room as u64));
+        let may_be_long = self.context.engine.may_be_long(payload.len());
+        let counted =
+            may_be_long.then(|| self.context.reserve.begin_long(active, bytes, room as u64));
         let _counted = counted.transpose()?;
-        if !is_long {
+        if !may_be_long {
             self.context.reserve.check(active, bytes + room as u64)?;
         }
         let throttle = self.context.engine.throttle();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::storage::sim::Crash;
 use crate::sync::Mutex;
-use crate::sync::atomic::Ordering::SeqCst;
+use crate::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use waystation_format::log::ring_file_lengths;
 
 pub(super) const DIR: &str = "/log";
@@ -93,6 +93,87 @@ fn the_file_is_about_as_long_as_the_log_until_it_has_all() {
     assert_eq!(life.file_bytes(), WHOLE);
     let (found, written) = life.end(Crash::Process);
     assert!(found == written);
+}
+
+#[test]
+fn a_ring_at_rest_is_short_and_grows_again() {
+    for crash in [Crash::Process, Crash::PowerCut] {
+        for cut in (0..80).step_by(2) {
+            let mut life = Life::begin(cut, &FaultRules::new(), &growing());
+            let mut number = 0;
+            for records in [100, cut / 2, cut] {
+                for _ in 0..records {
+                    life.append(record(number));
+                    number += 1;
+                }
+                if records == 100 {
+                    assert_eq!(life.file_bytes(), WHOLE);
+                }
+                life.running.log.rest().expect("rest");
+                assert_eq!(life.file_bytes(), SHORTEST);
+                assert_eq!(life.running.log.ring.len(), SHORTEST);
+            }
+            let synced = life.written.len();
+            for _ in 0..cut {
+                life.append(record(number));
+                number += 1;
+            }
+            let (found, written) = life.end(crash);
+            let least = if crash == Crash::Process {
+                written.len()
+            } else {
+                synced
+            };
+            assert!(found.len() >= least, "{cut}");
+            assert!(found[..] == written[..found.len()], "{cut}");
+        }
+    }
+}
+
+/// As on a file system that cannot reserve room: the ring would not grow again.
+#[test]
+fn a_ring_that_could_not_grow_again_stays_long_at_rest() {
+    let rules = FaultRules::new();
+    let mut life = Life::begin(6, &rules, &growing());
+    for number in 0..100 {
+        life.append(record(number));
+    }
+    let refused = Fault::Fail(Refusal::Unsupported);
+    rules.add(Rule::new(Operation::ResizeRing, refused));
+    assert!(life.running.log.rest().is_err());
+    for number in 100..200 {
+        life.append(record(number));
+    }
+    assert_eq!(life.file_bytes(), WHOLE);
+    assert_eq!(life.running.log.ring.len(), WHOLE);
+    let (found, written) = life.end(Crash::Process);
+    assert!(found == written);
+}
+
+/// Threads write while the ring becomes short and grows again.
+#[test]
+fn writers_beside_a_rest_are_all_found() {
+    let life = Life::begin(7, &FaultRules::new(), &growing());
+    let written = Mutex::new(BTreeMap::new());
+    let writers = AtomicUsize::new(3);
+    std::thread::scope(|scope| {
+        for writer in 0..3_u64 {
+            let (running, written, writers) = (&life.running, &written, &writers);
+            scope.spawn(move || {
+                for number in 0..200 {
+                    let content = record(writer * 1000 + number);
+                    let (sequence, _) = running.append(&content);
+                    lock(written).insert(sequence, content);
+                }
+                writers.fetch_sub(1, SeqCst);
+            });
+        }
+        while writers.load(SeqCst) > 0 {
+            life.running.log.rest().expect("rest");
+        }
+    });
+    let (found, _) = life.end(Crash::Process);
+    assert!(found.iter().eq(lock(&written).values()));
 }
 
 #[test]

@@ -20,6 +20,9 @@ const WELL_AFTER: u32 = 2_000;
 /// Well storage fails no call for longer than the database takes to try again, which is a second or two.
 const FAILURES_MAX: u32 = 30_000;
 
+/// A pause between batches, in real time.
+const REST: Duration = Duration::from_millis(8);
+
 /// One client of one life.
 pub(crate) struct Client<'a> {
     pub(crate) db: &'a Db,
@@ -225,6 +228,8 @@ impl Client<'_> {
             }
             25..35 => self.held.clear(),
             35..40 => drop(self.held.pop()),
+            // Simulated time passes meanwhile: if no other client writes, the database comes to rest.
+            40..44 => std::thread::sleep(REST),
             _ => {}
         }
     }
