@@ -1,15 +1,56 @@
-//! Where the search for dead ranges meets the database: who begins it, and the cursor that it sends.
+//! Where the search for dead ranges meets the database: who begins it, the cursor that it sends, and how long that may walk.
 
 use super::{Core, DbIterator, IterOptions};
 use crate::background::Kind;
 use crate::cemetery::dead_ranges::search::Probe;
 use crate::error::Result;
 use crate::read_state::MemtablePair;
+use crate::storage::Storage;
 use crate::sync::Arc;
 use std::time::Duration;
 
 /// A search begins so long after it was found due, at the earliest: half a million keys a second may be deleted.
 const PAUSE: Duration = Duration::from_millis(5);
+/// A search reads for so long. Then it pauses for so many times as long, and leaves the device to the merges that leave out
+/// what was deleted.
+const SEARCH_MAX: Duration = Duration::from_millis(50);
+const PAUSE_SHARE: u32 = 4;
+/// The clock is looked at when so many versions have been passed.
+const LOOK_EVERY: u32 = 256;
+
+/// How long a cursor walks over dead keys.
+pub(super) struct Patience {
+    storage: Arc<dyn Storage>,
+    until: Duration,
+    passed: u32,
+    is_over: bool,
+}
+
+impl Patience {
+    /// Until the clock of `storage` comes to `until`, which is looked at from time to time.
+    pub(super) fn new(storage: Arc<dyn Storage>, until: Duration) -> Self {
+        Self {
+            storage,
+            until,
+            passed: 0,
+            is_over: false,
+        }
+    }
+
+    /// A version was passed: whether the walk ends.
+    pub(super) fn ends(&mut self) -> bool {
+        self.passed += 1;
+        if self.passed.is_multiple_of(LOOK_EVERY) {
+            self.is_over = self.storage.now() >= self.until;
+        }
+        self.is_over
+    }
+
+    /// Whether a walk was ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+}
 
 impl Probe for DbIterator {
     fn snapshot(&self) -> u64 {
@@ -18,7 +59,15 @@ impl Probe for DbIterator {
 
     fn go_to(&mut self, key: &[u8]) -> Result<Option<&[u8]>> {
         self.seek(key)?;
-        Ok(self.valid().then(|| self.key()))
+        Ok(if self.valid() {
+            Some(self.key())
+        } else {
+            self.gave_up_at()
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        self.gave_up_at().is_some()
     }
 }
 
@@ -49,26 +98,72 @@ impl Core {
         self.jobs.by(Kind::Watch, self.storage.now() + PAUSE);
     }
 
-    /// Searches what was deleted since the last time for dead ranges. Only the watch does.
-    pub(super) fn search_dead_ranges(&self) -> Result<()> {
+    /// Searches what was deleted since the last time for dead ranges. Only the watch does. Returns when to go on, if there is
+    /// more to search.
+    pub(super) fn search_dead_ranges(&self) -> Result<Option<Duration>> {
+        let began = self.storage.now();
         let active = Arc::clone(&self.read_states.load().active);
         let graves = (active.memory.graves.points(), active.start_sequence);
         let cache = self.graves.dead_ranges();
-        let open = || self.iter(IterOptions::default());
-        self.dead_range_search.run(graves, cache, open)
+        let patience = Patience::new(Arc::clone(&self.storage), began + SEARCH_MAX);
+        let open = || {
+            let cursor = self.iter(IterOptions::default())?;
+            Ok(cursor.with_patience(patience))
+        };
+        let pause = || {
+            let ended = self.storage.now();
+            ended + (ended.saturating_sub(began)) * PAUSE_SHARE
+        };
+        self.dead_range_search
+            .run((graves, cache), began, open, pause)
     }
 }
 
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
-    use crate::cemetery::dead_ranges::search::WORTH_SEARCHING;
+    use super::{LOOK_EVERY, Patience};
+    use crate::IterOptions;
+    use crate::cemetery::dead_ranges::search::{Probe, WORTH_SEARCHING};
     use crate::db::{Db, Options};
     use crate::storage::SimStorage;
+    use crate::sync::Arc;
     use std::time::Duration;
 
     fn key(number: usize) -> Vec<u8> {
         format!("{number:05}").into_bytes()
+    }
+
+    #[test]
+    fn a_cursor_whose_patience_is_over_notes_how_far_it_came() {
+        // Fewer than the watch searches.
+        const DEAD: usize = WORTH_SEARCHING - 1;
+        let db = Db::open_with(SimStorage::new(1), "/db", Options::default()).unwrap();
+        for number in 0..DEAD {
+            db.put(&key(number), b"value").unwrap();
+        }
+        db.flush().unwrap();
+        for number in 0..DEAD {
+            db.delete(&key(number)).unwrap();
+        }
+        let walk = |until| {
+            let cursor = db.iter(IterOptions::default()).unwrap();
+            let patience = Patience::new(Arc::clone(&db.core.storage), until);
+            cursor.with_patience(patience)
+        };
+        let covers = |number| {
+            let dead_ranges = db.core.graves.dead_ranges();
+            let snapshot = db.core.log.visible_sequence();
+            dead_ranges.covers(&key(0), &key(number), DEAD as u64, snapshot)
+        };
+        let mut cursor = walk(Duration::ZERO);
+        let stop = cursor.go_to(&key(0)).unwrap().unwrap().to_vec();
+        assert!(cursor.is_over() && !cursor.valid());
+        assert_eq!(stop, key(LOOK_EVERY as usize - 1));
+        assert!(covers(LOOK_EVERY as usize - 2) && !covers(LOOK_EVERY as usize - 1));
+        let mut patient = walk(Duration::MAX);
+        assert_eq!(patient.go_to(&stop).unwrap(), None, "nothing is left");
+        assert!(!patient.is_over() && covers(DEAD - 1));
     }
 
     #[test]

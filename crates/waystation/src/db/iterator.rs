@@ -8,6 +8,7 @@
 //! of the shown key, whose key and value were saved.
 
 use super::Ownership;
+use super::dead_ranges::Patience;
 use super::snapshot::Snapshot;
 use crate::cemetery::dead_ranges::DeadRangeCache;
 use crate::error::Result;
@@ -112,6 +113,7 @@ pub struct DbIterator {
     hidden: Option<GraveFilter>,
     dead_ranges: Arc<DeadRangeCache>,
     run: DeadRun,
+    patience: Option<Patience>,
     order: Order,
     /// What the fields above read is ours until then; so this goes last.
     _ownership: Ownership,
@@ -130,6 +132,7 @@ impl DbIterator {
             hidden: None,
             dead_ranges,
             run: DeadRun::new(read_state.version.order()),
+            patience: None,
             order: read_state.version.order().clone(),
             merged,
             sequence,
@@ -143,6 +146,20 @@ impl DbIterator {
             _snapshot: snapshot,
             _ownership: ownership,
         }
+    }
+
+    /// The same, with `patience` for dead keys on its way forward: it is on no entry when that is over.
+    pub(super) fn with_patience(self, patience: Patience) -> Self {
+        Self {
+            patience: Some(patience),
+            ..self
+        }
+    }
+
+    /// The dead key, or version of one, at which its patience was over.
+    pub(super) fn gave_up_at(&self) -> Option<&[u8]> {
+        let is_over = self.patience.as_ref().is_some_and(Patience::is_over);
+        (is_over && !self.valid() && self.merged.valid()).then(|| key::user_key(self.merged.key()))
     }
 
     /// The sequence number it reads at.
@@ -347,6 +364,11 @@ impl DbIterator {
                 .is_some_and(|upper| !self.order.is_before(user, upper))
             {
                 break;
+            }
+            if self.patience.as_mut().is_some_and(Patience::ends) {
+                self.run
+                    .end_forward(&self.dead_ranges, Some(user), self.sequence);
+                return Ok(());
             }
             let is_passed = skipping && self.order.is_same(user, &self.saved_key);
             match sight(self.sequence, &mut self.hidden, user, trailer)? {

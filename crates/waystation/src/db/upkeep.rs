@@ -19,10 +19,11 @@ impl Core {
         if self.is_stopping() {
             return Next::Idle;
         }
-        if let Err(error) = self.search_dead_ranges() {
+        let search_at = self.search_dead_ranges().unwrap_or_else(|error| {
             // A reader that comes there is told.
             log::debug!("looking for dead ranges failed: {error}");
-        }
+            None
+        });
         self.relieve_memory();
         self.watch_deletions();
         self.keep_reserve();
@@ -38,7 +39,8 @@ impl Core {
         if decision.rest {
             self.give_room_back_at_rest();
         }
-        decision.look_at.map_or(Next::Idle, Next::At)
+        let next = decision.look_at.into_iter().chain(search_at).min();
+        next.map_or(Next::Idle, Next::At)
     }
 
     /// What the watch sees.

@@ -5,6 +5,9 @@
 //! keys begins there, it notes the run in the [cache](DeadRangeCache) as every cursor does, and the next search begins
 //! where the run ended, however far the deletions have gone on from there meanwhile. Keys that are deleted one here,
 //! one there make no runs; then only a few of them are looked at.
+//!
+//! A run may be as long as the database, and merges leave out what it is made of meanwhile. So a search reads for a while only,
+//! and goes on after a pause.
 
 use super::DeadRangeCache;
 use crate::cemetery::points::{Points, SAMPLE_EVERY, SAMPLES};
@@ -12,6 +15,7 @@ use crate::error::Result;
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::atomic::Ordering::Relaxed;
 use crate::sync::{Mutex, lock};
+use std::time::Duration;
 
 /// A search is worth it after so many deletions.
 pub(crate) const WORTH_SEARCHING: usize = 512;
@@ -29,6 +33,8 @@ pub(crate) trait Probe {
     /// # Errors
     /// Those of reading.
     fn go_to(&mut self, key: &[u8]) -> Result<Option<&[u8]>>;
+    /// Whether it has read for long enough: the key that it returned last is one to go on from.
+    fn is_over(&self) -> bool;
 }
 
 /// Searches the keys that were deleted last for dead ranges.
@@ -47,6 +53,8 @@ struct Progress {
     graves: usize,
     /// The keys before which runs ended.
     fronts: Vec<Vec<u8>>,
+    /// When the search goes on that ended before it had looked at everything.
+    goes_on_at: Option<Duration>,
 }
 
 impl Default for DeadRangeSearch {
@@ -76,50 +84,70 @@ impl DeadRangeSearch {
     }
 
     /// Searches what was deleted since the last time, of which `graves` are those in the memtable that began with
-    /// sequence number `began_at`. One thread searches at a time.
+    /// sequence number `began_at`. One thread searches at a time. If there is more to search, returns when to call again,
+    /// which is `pause` after this call: a call before, `now`, does nothing.
     ///
     /// # Errors
     /// Those of `open` and of its cursor.
     pub(crate) fn run<P: Probe>(
         &self,
-        (graves, began_at): (&Points, u64),
-        cache: &DeadRangeCache,
+        (graves, cache): ((&Points, u64), &DeadRangeCache),
+        now: Duration,
         open: impl FnOnce() -> Result<P>,
-    ) -> Result<()> {
+        pause: impl FnOnce() -> Duration,
+    ) -> Result<Option<Duration>> {
         // No thread waits for this while it reads.
         let mut progress = std::mem::take(&mut *lock(&self.progress));
-        let outcome = progress.search((graves, began_at), cache, open);
-        self.due_at
-            .store(progress.graves + WORTH_SEARCHING, Relaxed);
+        let is_early = progress.goes_on_at.is_some_and(|at| now < at);
+        let mut outcome = Ok(());
+        if !is_early {
+            let is_more = progress.search(graves, cache, open);
+            progress.goes_on_at = matches!(is_more, Ok(true)).then(pause);
+            outcome = is_more.map(drop);
+        }
+        let goes_on_at = progress.goes_on_at;
+        let next = progress.graves + WORTH_SEARCHING;
+        let due_at = goes_on_at.map_or(next, |_| usize::MAX);
+        self.due_at.store(due_at, Relaxed);
         *lock(&self.progress) = progress;
-        outcome
+        outcome.map(|()| goes_on_at)
     }
 }
 
 impl Progress {
+    /// Returns whether there is more to search.
     fn search<P: Probe>(
         &mut self,
         (graves, began_at): (&Points, u64),
         cache: &DeadRangeCache,
         open: impl FnOnce() -> Result<P>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let count = graves.len();
         if self.began_at != began_at {
             self.began_at = began_at;
             self.graves = 0;
         }
-        if count < self.graves + WORTH_SEARCHING {
-            return Ok(());
+        let is_more = count >= self.graves + WORTH_SEARCHING;
+        if !is_more && self.goes_on_at.is_none() {
+            return Ok(false);
         }
         let from = self.graves.div_ceil(SAMPLE_EVERY);
         let to = count.div_ceil(SAMPLE_EVERY);
         self.graves = count;
         let mut probe = open()?;
-        for front in std::mem::take(&mut self.fronts) {
+        let mut fronts = std::mem::take(&mut self.fronts).into_iter();
+        while !probe.is_over()
+            && let Some(front) = fronts.next()
+        {
             self.fronts.extend(follow(&mut probe, cache, &front)?);
         }
+        self.fronts.extend(fronts);
         let mut vain = 0;
         for number in from.max(to.saturating_sub(SAMPLES))..to {
+            if probe.is_over() {
+                self.graves = number * SAMPLE_EVERY;
+                break;
+            }
             let Some(key) = graves.sample(number) else {
                 continue;
             };
@@ -138,14 +166,94 @@ impl Progress {
         }
         let surplus = self.fronts.len().saturating_sub(FRONTS_MAX);
         self.fronts.drain(..surplus);
-        Ok(())
+        Ok(probe.is_over())
     }
 }
 
-/// Sends the cursor to `key`; the key before which the run of dead keys ended that begins there, if one does.
+/// Sends the cursor to `key`; the key before which the run of dead keys ended that begins there, if one does, or the dead key to
+/// go on from.
 fn follow(probe: &mut impl Probe, cache: &DeadRangeCache, key: &[u8]) -> Result<Option<Vec<u8>>> {
     let before = cache.added();
-    let end = probe.go_to(key)?;
-    let is_run = cache.added() > before;
-    Ok(end.filter(|_| is_run).map(<[u8]>::to_vec))
+    let end = probe.go_to(key)?.map(<[u8]>::to_vec);
+    let is_run = cache.added() > before || probe.is_over();
+    Ok(end.filter(|_| is_run))
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    const SNAPSHOT: u64 = 1_000_000;
+
+    fn key(number: usize) -> Vec<u8> {
+        format!("{number:05}").into_bytes()
+    }
+
+    /// Walks over the first `dead` of all keys, and `patience` of them at most.
+    struct Walker<'c> {
+        cache: &'c DeadRangeCache,
+        dead: usize,
+        patience: usize,
+        at: Vec<u8>,
+        is_over: bool,
+    }
+
+    impl Probe for Walker<'_> {
+        fn snapshot(&self) -> u64 {
+            SNAPSHOT
+        }
+
+        fn go_to(&mut self, from: &[u8]) -> Result<Option<&[u8]>> {
+            let start: usize = std::str::from_utf8(from).unwrap().parse().unwrap();
+            let end = self.dead.min(start + self.patience);
+            self.at = key(end);
+            self.is_over = end < self.dead;
+            self.cache.add(from, Some(&self.at), SNAPSHOT);
+            Ok(Some(&self.at))
+        }
+
+        fn is_over(&self) -> bool {
+            self.is_over
+        }
+    }
+
+    #[test]
+    fn a_search_that_takes_long_goes_on_after_a_pause_until_it_has_seen_all() {
+        const DEAD: usize = 2_000;
+        let second = Duration::from_secs(1);
+        let (search, cache) = (DeadRangeSearch::default(), DeadRangeCache::default());
+        let graves = Points::new(1 << 20);
+        for number in 0..DEAD {
+            graves.insert(&key(number), number as u64 + 1);
+        }
+        let walker = || {
+            Ok(Walker {
+                cache: &cache,
+                dead: DEAD,
+                patience: 100,
+                at: Vec::new(),
+                is_over: false,
+            })
+        };
+        let covers = |last| cache.covers(&key(0), &key(last), SNAPSHOT, SNAPSHOT);
+        let mut now = Duration::ZERO;
+        let mut searches = 0;
+        assert!(search.is_due(&graves));
+        while let Some(at) = search
+            .run(((&graves, 1), &cache), now, walker, || now + second)
+            .unwrap()
+        {
+            assert_eq!(at, now + second);
+            assert!(!search.is_due(&graves), "it comes by itself");
+            searches += 1;
+            assert!(covers(100 * searches - 1) && !covers(100 * searches));
+            let early = search.run(((&graves, 1), &cache), now, walker, || unreachable!());
+            assert_eq!(early.unwrap(), Some(at));
+            assert!(!covers(100 * searches), "nothing is read in the pause");
+            now = at;
+        }
+        assert!(covers(DEAD - 1), "{searches} searches");
+        assert_eq!(searches, DEAD / 100 - 1);
+    }
 }
