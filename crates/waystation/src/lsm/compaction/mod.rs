@@ -45,6 +45,9 @@ pub(crate) use verify::contradiction;
 
 use serde::{Deserialize, Serialize};
 
+/// Level 0 is due with so many tables.
+const LEVEL0_TRIGGER: usize = 8;
+
 /// How the tree is shaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shape {
@@ -61,12 +64,14 @@ pub(crate) struct Shape {
 impl Shape {
     /// The shape for memtables of `memtable_bytes` and tables of `table_bytes`.
     ///
-    /// Level 1 is to hold as much as level 0 does when it is due, so that merging level 0 into it rewrites about
-    /// one byte per byte and holds no writer up for long; see docs/measurements/compaction.md for the alternatives.
+    /// Level 0 is due late: readers that pay for its tables, and idleness, have it merged before. Level 1 is to hold as much as
+    /// level 0 does when it is due, so that merging level 0 into it rewrites about one byte per byte and holds no writer up for
+    /// long; see docs/measurements/compaction.md for the alternatives.
     pub(crate) fn new(memtable_bytes: u64, table_bytes: u64) -> Self {
         Self {
-            level0_trigger: 4,
-            level_base_bytes: memtable_bytes.saturating_mul(4).max(table_bytes),
+            level0_trigger: LEVEL0_TRIGGER,
+            level_base_bytes: (memtable_bytes.saturating_mul(LEVEL0_TRIGGER as u64))
+                .max(table_bytes),
             fan_out: 10,
             table_bytes,
         }
