@@ -29,6 +29,8 @@ pub(crate) enum Command {
         phase: YcsbPhase,
         /// How much.
         load: YcsbLoad,
+        /// When it is over.
+        end: PhaseEnd,
     },
     /// A scenario of deletions, in databases of its own.
     Deletions(DeletionLoad),
@@ -54,6 +56,16 @@ pub(crate) enum Command {
     },
     /// Close and end.
     Quit,
+}
+
+/// When a phase is over: the next one begins then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PhaseEnd {
+    /// When the engine is at rest.
+    AtRest,
+    /// When no flush and no compaction is due. Compactions that an engine does without need go on in the next phase.
+    NothingDue,
 }
 
 /// One benchmark, and how much of it.

@@ -7,7 +7,7 @@ use crate::engines::{Engine, EngineKind, OpenSettings, Waystation, check_built};
 use crate::engines::{Fjall, LevelDb, RocksDb};
 use crate::error::{Error, Result};
 use crate::measure::{self, Meter};
-use crate::protocol::{Command, Figures, Reply, RunCommand};
+use crate::protocol::{Command, Figures, PhaseEnd, Reply, RunCommand};
 use crate::workload::{
     self, Benchmark, IotFigures, IotLevels, IotLoad, Load, Outcome, YcsbFigures, YcsbLoad,
     YcsbPhase, count_missing, fill_scattered, run_deletions, run_departure, run_iot, run_offload,
@@ -122,8 +122,9 @@ fn serve<E: Engine>(settings: &OpenSettings, commands: &Receiver<Command>) -> Re
             }
             Command::Iot(load) => Reply::IotRan(Box::new(iot(&engine, &settings.directory, load)?)),
             Command::Departure(load) => Reply::Departed(Box::new(run_departure(&engine, load)?)),
-            Command::Ycsb { phase, load } => {
-                Reply::YcsbRan(Box::new(ycsb(&engine, &settings.directory, phase, load)?))
+            Command::Ycsb { phase, load, end } => {
+                let directory = &settings.directory;
+                Reply::YcsbRan(Box::new(ycsb(&engine, directory, phase, load, end)?))
             }
             Command::Deletions(load) => Reply::Deleted(run_deletions::<E>(settings, load)?),
             Command::Fill {
@@ -235,11 +236,15 @@ fn ycsb<E: Engine>(
     directory: &Path,
     phase: YcsbPhase,
     load: YcsbLoad,
+    end: PhaseEnd,
 ) -> Result<YcsbFigures> {
     let (done, meter) = run_ycsb(engine, phase, load)?;
     let cpu_s = meter.cpu_s();
     let finished = clock::now();
-    let quiet = engine.wait_idle()?;
+    let quiet = match end {
+        PhaseEnd::AtRest => engine.wait_idle()?,
+        PhaseEnd::NothingDue => engine.wait_while_due()?,
+    };
     let rest = Rest {
         cpu_s,
         idle_after: finished.elapsed().saturating_sub(quiet),

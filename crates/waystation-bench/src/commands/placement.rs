@@ -6,10 +6,10 @@ use crate::engines::{EngineKind, ExecutorSettings, OpenSettings};
 use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::place::Place;
-use crate::protocol::{Command, Reply};
+use crate::protocol::{Command, PhaseEnd, Reply};
 use crate::report::Report;
 use crate::session::Worker;
-use crate::tiers::{PlacementRun, Policy, Rig, TierSettings, predictions, rows, table};
+use crate::tiers::{PeakWatch, PlacementRun, Policy, Rig, TierSettings, predictions, rows, table};
 use crate::workload::{YcsbFigures, YcsbLoad, YcsbPhase, YcsbWorkload};
 use waystation::PlacementStats;
 use waystation::storage::OsStorage;
@@ -51,6 +51,7 @@ pub(crate) fn placement(args: &PlacementArgs) -> Result<()> {
                     seconds: figures.seconds,
                     ops_per_s: figures.ops_per_s,
                     p99_us: figures.p99_us,
+                    fast_peak_mb: figures.fast_peak_mb,
                     adapted_s: figures.adapted_s,
                     round,
                     placement: None,
@@ -89,12 +90,13 @@ struct LoadFigures {
     operations: f64,
     ops_per_s: f64,
     p99_us: f64,
+    fast_peak_mb: f64,
     adapted_s: Option<f64>,
 }
 
 impl LoadFigures {
     /// Writes are done when what they have left to the background is done.
-    fn of(phase: YcsbPhase, figures: &YcsbFigures) -> Self {
+    fn of(phase: YcsbPhase, figures: &YcsbFigures, fast_peak: u64) -> Self {
         let common = &figures.common;
         let after = match phase {
             YcsbPhase::Load | YcsbPhase::Delete => common.idle_after_s,
@@ -105,6 +107,7 @@ impl LoadFigures {
             operations: common.ops_per_s * common.seconds,
             ops_per_s: common.ops_per_s,
             p99_us: common.p99_us,
+            fast_peak_mb: fast_peak as f64 / 1e6,
             adapted_s: figures.adapted_s,
         }
     }
@@ -156,6 +159,7 @@ fn run(
         }),
     })?;
     rig.limit(worker.process())?;
+    let peak = PeakWatch::start(&rig.fast())?;
     let mut sum = LoadFigures::default();
     let phases = [YcsbPhase::Load].into_iter();
     let phases = phases.chain(workloads.iter().copied().map(YcsbPhase::Run));
@@ -174,9 +178,11 @@ fn run(
             YcsbPhase::Delete => "delete",
             YcsbPhase::Graves => "graves",
         };
-        let figures = LoadFigures::of(phase, &ask(&mut worker, phase, args.load())?);
+        let figures = ask(&mut worker, phase, args.load())?;
+        let figures = LoadFigures::of(phase, &figures, peak.take()?);
         sum.seconds += figures.seconds;
         sum.p99_us = sum.p99_us.max(figures.p99_us);
+        sum.fast_peak_mb = sum.fast_peak_mb.max(figures.fast_peak_mb);
         sum.operations += figures.operations;
         on_figures(name, figures);
     }
@@ -195,7 +201,12 @@ fn told(rig: &Rig) -> Result<Option<PlacementStats>> {
 }
 
 fn ask(worker: &mut Worker, phase: YcsbPhase, load: YcsbLoad) -> Result<YcsbFigures> {
-    match worker.ask(&Command::Ycsb { phase, load })? {
+    let end = match phase {
+        // Merges that are not due go on while the next load runs, and cost that.
+        YcsbPhase::Load => PhaseEnd::NothingDue,
+        _ => PhaseEnd::AtRest,
+    };
+    match worker.ask(&Command::Ycsb { phase, load, end })? {
         Reply::YcsbRan(figures) => Ok(*figures),
         other => Err(worker.nonsense(&other)),
     }

@@ -9,7 +9,7 @@ use crate::engines::{EngineKind, ExecutorSettings, OpenSettings};
 use crate::error::Result;
 use crate::machine::Machine;
 use crate::place::Place;
-use crate::protocol::{Command, Reply};
+use crate::protocol::{Command, PhaseEnd, Reply};
 use crate::report::Report;
 use crate::session::Worker;
 use crate::stats::median_index;
@@ -125,7 +125,11 @@ fn run_chain(
     let phases = [YcsbPhase::Load].into_iter();
     for phase in phases.chain(chain.iter().copied().map(YcsbPhase::Run)) {
         bar.set_message(format!("{engine}: {}", name(phase)));
-        match worker.ask(&Command::Ycsb { phase, load })? {
+        match worker.ask(&Command::Ycsb {
+            phase,
+            load,
+            end: PhaseEnd::AtRest,
+        })? {
             Reply::YcsbRan(figures) => on_figures(phase, *figures),
             other => return Err(worker.nonsense(&other)),
         }

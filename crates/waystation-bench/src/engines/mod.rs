@@ -348,6 +348,10 @@ pub(crate) trait Engine: Sized + Sync {
     }
     /// Returns when no flush and no compaction is running or due, with the time for which that has been so.
     fn wait_idle(&self) -> Result<Duration>;
+    /// The same, but does not wait for compactions that are not due, if the engine does such.
+    fn wait_while_due(&self) -> Result<Duration> {
+        self.wait_idle()
+    }
     /// Closes, and reports what only closing finds out.
     fn close(self) -> Result<()>;
 }

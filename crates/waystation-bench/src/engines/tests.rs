@@ -121,6 +121,7 @@ fn behaves<E: Engine>(kind: EngineKind) {
     assert_eq!(cursor.value(), [11; 100]);
     assert!(!cursor.seek(b"9").expect("a seek past the end"));
     drop(cursor);
+    engine.wait_while_due().expect("it does what is due");
     engine.wait_idle().expect("it comes to rest");
     engine.close().expect("it closes");
 }

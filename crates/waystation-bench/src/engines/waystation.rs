@@ -210,6 +210,21 @@ impl Engine for Waystation {
         Ok(Duration::ZERO)
     }
 
+    /// An idle Waystation merges tables for readers: nothing waits for that.
+    fn wait_while_due(&self) -> Result<Duration> {
+        const POLL: Duration = Duration::from_millis(5);
+        loop {
+            let stats = self.db.stats();
+            if let Some(failure) = stats.failure {
+                return Err(Error::engine(Self::NAME, "merge what is due", failure));
+            }
+            if stats.full_memtables == 0 && stats.tree.debt_bytes == 0 {
+                return Ok(Duration::ZERO);
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
     fn close(self) -> Result<()> {
         failed("close", self.db.close())
     }

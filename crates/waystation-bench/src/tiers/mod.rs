@@ -13,12 +13,14 @@
 mod cache;
 mod emulated;
 mod fixed;
+mod peak;
 mod rig;
 mod rows;
 
 pub(crate) use cache::LruCache;
 pub(crate) use emulated::serve;
 pub(crate) use fixed::FixedTier;
+pub(crate) use peak::PeakWatch;
 pub(crate) use rig::{Rig, RigSettings, SlowDevice, Throttle};
 pub(crate) use rows::{PlacementRun, predictions, rows, table};
 
