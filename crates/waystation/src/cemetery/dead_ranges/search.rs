@@ -127,8 +127,8 @@ impl Progress {
             self.began_at = began_at;
             self.graves = 0;
         }
-        let is_more = count >= self.graves + WORTH_SEARCHING;
-        if !is_more && self.goes_on_at.is_none() {
+        let is_due = count >= self.graves + WORTH_SEARCHING;
+        if !is_due && self.goes_on_at.is_none() {
             return Ok(false);
         }
         let from = self.graves.div_ceil(SAMPLE_EVERY);
