@@ -57,8 +57,8 @@ impl Probe for DbIterator {
         self.sequence()
     }
 
-    fn go_to(&mut self, key: &[u8]) -> Result<Option<&[u8]>> {
-        self.seek(key)?;
+    fn go_to(&mut self, key: &[u8], is_front: bool) -> Result<Option<&[u8]>> {
+        self.seek_on(key, is_front)?;
         Ok(if self.valid() {
             Some(self.key())
         } else {
@@ -123,64 +123,101 @@ impl Core {
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::{LOOK_EVERY, Patience};
-    use crate::IterOptions;
+    use crate::cemetery::dead_ranges::RUN_MIN;
     use crate::cemetery::dead_ranges::search::{Probe, WORTH_SEARCHING};
-    use crate::db::{Db, Options};
+    use crate::db::{Db, DbIterator, IterOptions, Options};
     use crate::storage::SimStorage;
     use crate::sync::Arc;
+    use std::ops::{Bound, Range};
     use std::time::Duration;
 
     fn key(number: usize) -> Vec<u8> {
         format!("{number:05}").into_bytes()
     }
 
-    #[test]
-    fn a_cursor_whose_patience_is_over_notes_how_far_it_came() {
-        // Fewer than the watch searches.
-        const DEAD: usize = WORTH_SEARCHING - 1;
+    /// A database with so many keys in tables.
+    fn filled(keys: usize) -> Db {
         let db = Db::open_with(SimStorage::new(1), "/db", Options::default()).unwrap();
-        for number in 0..DEAD {
+        for number in 0..keys {
             db.put(&key(number), b"value").unwrap();
         }
         db.flush().unwrap();
-        for number in 0..DEAD {
+        db
+    }
+
+    fn delete(db: &Db, numbers: Range<usize>) {
+        for number in numbers {
             db.delete(&key(number)).unwrap();
         }
-        let walk = |until| {
-            let cursor = db.iter(IterOptions::default()).unwrap();
-            let patience = Patience::new(Arc::clone(&db.core.storage), until);
-            cursor.with_patience(patience)
-        };
-        let covers = |number| {
-            let dead_ranges = db.core.graves.dead_ranges();
-            let snapshot = db.core.log.visible_sequence();
-            dead_ranges.covers(&key(0), &key(number), DEAD as u64, snapshot)
-        };
+    }
+
+    /// A cursor that is patient until then.
+    fn walk(db: &Db, until: Duration) -> DbIterator {
+        let cursor = db.iter(IterOptions::default()).unwrap();
+        cursor.with_patience(Patience::new(Arc::clone(&db.core.storage), until))
+    }
+
+    /// Whether all that was put from the first key to that of `number` is known to be dead.
+    fn covers(db: &Db, number: usize) -> bool {
+        let snapshot = db.core.log.visible_sequence();
+        let dead_ranges = db.core.graves.dead_ranges();
+        dead_ranges.covers(&key(0), &key(number), number as u64 + 1, snapshot)
+    }
+
+    #[test]
+    fn a_cursor_whose_patience_is_over_notes_how_far_it_came() {
+        // Fewer than the watch searches; what the second walk comes through is too little for a run of its own.
+        const DEAD: usize = LOOK_EVERY as usize + RUN_MIN / 2;
+        const _: () = assert!(DEAD < WORTH_SEARCHING);
+        let db = filled(DEAD);
+        delete(&db, 0..DEAD);
+        let walk = |until| walk(&db, until);
+        let covers = |number| covers(&db, number);
         let mut cursor = walk(Duration::ZERO);
-        let stop = cursor.go_to(&key(0)).unwrap().unwrap().to_vec();
+        let stop = cursor.go_to(&key(0), false).unwrap().unwrap().to_vec();
         assert!(cursor.is_over() && !cursor.valid());
         assert_eq!(stop, key(LOOK_EVERY as usize - 1));
         assert!(covers(LOOK_EVERY as usize - 2) && !covers(LOOK_EVERY as usize - 1));
         let mut patient = walk(Duration::MAX);
-        assert_eq!(patient.go_to(&stop).unwrap(), None, "nothing is left");
-        assert!(!patient.is_over() && covers(DEAD - 1));
+        assert_eq!(patient.go_to(&stop, false).unwrap(), None);
+        assert!(!covers(DEAD - 1), "few keys make no run");
+        assert_eq!(patient.go_to(&stop, true).unwrap(), None);
+        assert!(!patient.is_over() && covers(DEAD - 1), "but prolong one");
+    }
+
+    #[test]
+    fn a_run_goes_on_where_merges_have_left_out_what_it_was_made_of() {
+        let db = filled(3 * RUN_MIN);
+        delete(&db, 0..RUN_MIN);
+        let mut cursor = walk(&db, Duration::MAX);
+        let front = cursor.go_to(&key(0), false).unwrap().unwrap().to_vec();
+        assert_eq!(front, key(RUN_MIN));
+        delete(&db, RUN_MIN..2 * RUN_MIN);
+        drop(cursor);
+        db.compact_range(Bound::Unbounded, Bound::Unbounded)
+            .unwrap();
+        let mut cursor = walk(&db, Duration::MAX);
+        assert_eq!(
+            cursor.go_to(&front, false).unwrap(),
+            Some(&key(2 * RUN_MIN)[..])
+        );
+        assert!(!covers(&db, RUN_MIN));
+        let front = cursor.go_to(&front, true).unwrap().unwrap().to_vec();
+        assert!(covers(&db, 2 * RUN_MIN - 1) && !covers(&db, 2 * RUN_MIN));
+        let noted = db.core.graves.dead_ranges().added();
+        assert_eq!(cursor.go_to(&front, true).unwrap(), Some(&front[..]));
+        assert_eq!(db.core.graves.dead_ranges().added(), noted);
     }
 
     #[test]
     fn a_run_is_followed_from_look_to_look_without_a_gap() {
         // No multiple of the distance between samples.
         const STAGE: usize = 6 * WORTH_SEARCHING + 37;
-        let db = Db::open_with(SimStorage::new(1), "/db", Options::default()).unwrap();
-        for number in 0..5 * STAGE {
-            db.put(&key(number), b"value").unwrap();
-        }
-        db.flush().unwrap();
+        let db = filled(5 * STAGE);
         // Of the first stage the earliest samples may be gone when it is looked at.
         let start = key(WORTH_SEARCHING / 2);
         for stage in 0..4 {
-            for number in stage * STAGE..(stage + 1) * STAGE {
-                db.delete(&key(number)).unwrap();
-            }
+            delete(&db, stage * STAGE..(stage + 1) * STAGE);
             // Looks come in the middle of them, and memtables may change there.
             let end = key((stage + 1) * STAGE - 4 * WORTH_SEARCHING);
             let snapshot = db.core.log.visible_sequence();

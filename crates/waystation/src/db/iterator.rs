@@ -156,6 +156,12 @@ impl DbIterator {
         }
     }
 
+    /// Seeks `key`, where a run of dead keys may have ended that is remembered, if it is a front.
+    pub(super) fn seek_on(&mut self, key: &[u8], is_front: bool) -> Result<()> {
+        self.run.go_on_from(is_front.then_some(key));
+        self.seek(key)
+    }
+
     /// The dead key, or version of one, at which its patience was over.
     pub(super) fn gave_up_at(&self) -> Option<&[u8]> {
         let is_over = self.patience.as_ref().is_some_and(Patience::is_over);

@@ -14,6 +14,9 @@ pub(crate) struct DeadRun {
     is_spoiled: bool,
     /// Whether nothing is to be remembered at all.
     is_vain: bool,
+    /// Where the walk began, if a run ended there that is remembered. Then this one begins there, too, and is worth it however
+    /// short it is, even if merges have left out all that it was made of: otherwise there would be a gap between the two.
+    front: Option<Vec<u8>>,
 }
 
 impl DeadRun {
@@ -33,10 +36,16 @@ impl DeadRun {
         self.is_spoiled = false;
     }
 
+    /// The next walk, forward, begins at `front`, where a run may have ended that is remembered.
+    pub(crate) fn go_on_from(&mut self, front: Option<&[u8]>) {
+        self.front = front.map(<[u8]>::to_vec);
+    }
+
     /// Nothing before counts.
     #[inline]
     pub(crate) fn restart(&mut self) {
         self.length = 0;
+        self.front = None;
     }
 
     /// A version was met that is hidden by its date alone: there is nothing to remember of this walk.
@@ -46,7 +55,8 @@ impl DeadRun {
     }
 
     fn is_worth_it(&self) -> bool {
-        self.length >= RUN_MIN && !self.is_spoiled && !self.is_vain
+        let is_long = self.length >= RUN_MIN || self.front.is_some();
+        is_long && !self.is_spoiled && !self.is_vain
     }
 
     /// A dead version of `key` was met.
@@ -67,8 +77,9 @@ impl DeadRun {
         end: Option<&[u8]>,
         snapshot: u64,
     ) {
-        if self.is_worth_it() {
-            dead_ranges.add(&self.first, end, snapshot);
+        let start = self.front.as_deref().unwrap_or(&self.first);
+        if self.is_worth_it() && end != Some(start) {
+            dead_ranges.add(start, end, snapshot);
         }
     }
 

@@ -28,11 +28,12 @@ const FRONTS_MAX: usize = 16;
 pub(crate) trait Probe {
     /// The sequence number that it reads at.
     fn snapshot(&self) -> u64;
-    /// Goes to the first key at or behind `key`, and returns it, if there is one.
+    /// Goes to the first key at or behind `key`, and returns it, if there is one. Behind a front it notes a run however short:
+    /// it goes on from another one.
     ///
     /// # Errors
     /// Those of reading.
-    fn go_to(&mut self, key: &[u8]) -> Result<Option<&[u8]>>;
+    fn go_to(&mut self, key: &[u8], is_front: bool) -> Result<Option<&[u8]>>;
     /// Whether it has read for long enough: the key that it returned last is one to go on from.
     fn is_over(&self) -> bool;
 }
@@ -44,6 +45,24 @@ pub(crate) struct DeadRangeSearch {
     progress: Mutex<Progress>,
 }
 
+/// A key before which a run ended.
+#[derive(Debug)]
+struct Front {
+    key: Vec<u8>,
+    /// It was seen still when new deletions were searched: they may not have come to it, but if that happens twice the run is
+    /// over.
+    is_vain: bool,
+}
+
+impl Front {
+    fn new(key: Vec<u8>) -> Self {
+        Self {
+            key,
+            is_vain: false,
+        }
+    }
+}
+
 /// How far deletions were searched.
 #[derive(Debug, Default)]
 struct Progress {
@@ -51,8 +70,7 @@ struct Progress {
     began_at: u64,
     /// How many graves it had.
     graves: usize,
-    /// The keys before which runs ended.
-    fronts: Vec<Vec<u8>>,
+    fronts: Vec<Front>,
     /// When the search goes on that ended before it had looked at everything.
     goes_on_at: Option<Duration>,
 }
@@ -139,7 +157,14 @@ impl Progress {
         while !probe.is_over()
             && let Some(front) = fronts.next()
         {
-            self.fronts.extend(follow(&mut probe, cache, &front)?);
+            match follow(&mut probe, cache, (&front.key, true))? {
+                Some(key) => self.fronts.push(Front::new(key)),
+                None if is_due && front.is_vain => {}
+                None => self.fronts.push(Front {
+                    is_vain: is_due || front.is_vain,
+                    ..front
+                }),
+            }
         }
         self.fronts.extend(fronts);
         let mut vain = 0;
@@ -154,9 +179,9 @@ impl Progress {
             if cache.covers(&key, &key, 1, probe.snapshot()) {
                 continue;
             }
-            if let Some(front) = follow(&mut probe, cache, &key)? {
+            if let Some(front) = follow(&mut probe, cache, (&key, false))? {
                 vain = 0;
-                self.fronts.push(front);
+                self.fronts.push(Front::new(front));
                 continue;
             }
             vain += 1;
@@ -170,13 +195,19 @@ impl Progress {
     }
 }
 
-/// Sends the cursor to `key`; the key before which the run of dead keys ended that begins there, if one does, or the dead key to
-/// go on from.
-fn follow(probe: &mut impl Probe, cache: &DeadRangeCache, key: &[u8]) -> Result<Option<Vec<u8>>> {
+/// Sends the cursor to `key`, which may be a front. Returns the next front: the key before which the run of dead keys ended that
+/// begins there, if one does; or, if the cursor has read for long enough, the dead key to go on from.
+fn follow(
+    probe: &mut impl Probe,
+    cache: &DeadRangeCache,
+    (key, is_front): (&[u8], bool),
+) -> Result<Option<Vec<u8>>> {
     let before = cache.added();
-    let end = probe.go_to(key)?.map(<[u8]>::to_vec);
-    let is_run = cache.added() > before || probe.is_over();
-    Ok(end.filter(|_| is_run))
+    let end = probe.go_to(key, is_front)?.map(<[u8]>::to_vec);
+    let is_noted = cache.added() > before;
+    // Or else it came through too little for that.
+    let unmoved = || probe.is_over().then(|| key.to_vec());
+    Ok(if is_noted { end } else { unmoved() })
 }
 
 #[cfg(test)]
@@ -204,12 +235,14 @@ mod tests {
             SNAPSHOT
         }
 
-        fn go_to(&mut self, from: &[u8]) -> Result<Option<&[u8]>> {
+        fn go_to(&mut self, from: &[u8], _: bool) -> Result<Option<&[u8]>> {
             let start: usize = std::str::from_utf8(from).unwrap().parse().unwrap();
-            let end = self.dead.min(start + self.patience);
+            let end = self.dead.min(start + self.patience).max(start);
             self.at = key(end);
             self.is_over = end < self.dead;
-            self.cache.add(from, Some(&self.at), SNAPSHOT);
+            if end > start {
+                self.cache.add(from, Some(&self.at), SNAPSHOT);
+            }
             Ok(Some(&self.at))
         }
 
@@ -255,5 +288,35 @@ mod tests {
         }
         assert!(covers(DEAD - 1), "{searches} searches");
         assert_eq!(searches, DEAD / 100 - 1);
+    }
+
+    #[test]
+    fn a_run_goes_on_that_had_not_grown_when_others_were_searched() {
+        let (search, cache) = (DeadRangeSearch::default(), DeadRangeCache::default());
+        let graves = Points::new(1 << 20);
+        let mut seen = 0;
+        let mut look = |deleted: usize, dead| {
+            for number in seen..deleted {
+                graves.insert(&key(number), number as u64 + 1);
+            }
+            seen = deleted;
+            let walker = || {
+                Ok(Walker {
+                    cache: &cache,
+                    dead,
+                    patience: usize::MAX / 2,
+                    at: Vec::new(),
+                    is_over: false,
+                })
+            };
+            let pause = || unreachable!();
+            let goes_on = search.run(((&graves, 1), &cache), Duration::ZERO, walker, pause);
+            assert_eq!(goes_on.unwrap(), None);
+            cache.covers(&key(0), &key(dead - 1), SNAPSHOT, SNAPSHOT)
+        };
+        assert!(look(WORTH_SEARCHING, WORTH_SEARCHING + 7));
+        // What was counted for this one the last one saw.
+        assert!(look(2 * WORTH_SEARCHING, WORTH_SEARCHING + 7));
+        assert!(look(3 * WORTH_SEARCHING, 3 * WORTH_SEARCHING));
     }
 }
