@@ -177,6 +177,7 @@ impl Storage for TracedStorage {
         fn has_machine_clock() -> bool;
         fn boot_id() -> Option<[u8; 16]>;
         fn gives_way(path: &Path) -> bool;
+        fn segment_bytes_max(spare: Option<&Path>) -> u64;
         fn thread_cpu() -> Duration;
         fn wall_clock() -> Duration;
         fn random() -> u64;

@@ -28,7 +28,7 @@ use crate::lsm::compaction::{Hidden, Shape};
 use crate::lsm::tree::{Tree, TreeSettings};
 use crate::lsm::version::State;
 use crate::options::{DeviceOptions, Options, Resources};
-use crate::placement::{FastTier, Spread, Tier, Tiered};
+use crate::placement::{Spread, Tier, Tiered};
 use crate::read_state::{LoggedMemTable, ReadState, ReadStates};
 use crate::recovery::Replay;
 use crate::retirement::{self, GraveStore, GravesFile, read_graves};
@@ -294,12 +294,9 @@ fn make_room(storage: &dyn Storage, path: &Path) -> Result<()> {
 /// How long segments of the log are, and short ones where there is little room.
 fn segment_lengths(options: &Options) -> SegmentLengths {
     let sizes = options.disk_sizes();
-    let short = background::short_segment_bytes(&sizes);
-    let fast = options.fast.as_ref();
-    let most = fast.map_or(u64::MAX, FastTier::segment_bytes_max);
     SegmentLengths {
-        whole: sizes.segment_bytes.min(most.max(short)),
-        short,
+        whole: sizes.segment_bytes,
+        short: background::short_segment_bytes(&sizes),
         kept_beside: background::kept_beside_segments(&sizes),
     }
 }

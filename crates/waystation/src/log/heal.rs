@@ -117,7 +117,10 @@ impl Log {
             .flat_map(|s| &s.blocks)
             .map(|block| u64::from(block.length))
             .sum();
-        let capacity = self.segment_lengths.after(0, &*self.storage, &self.dir) + bytes;
+        let capacity = self
+            .segment_lengths
+            .after(0, (&*self.storage, &self.dir), None)
+            + bytes;
         // Under its final name it would cut the segments before it: that name comes last.
         let draft = self.dir.join(DRAFT_NAME);
         let mut blank = BlankSegment::create(

@@ -345,7 +345,7 @@ fn begin_life(
         bytes,
         places,
     } = pack(tail, start, incarnation, number);
-    let capacity = settings.lengths.after(0, storage, dir) + bytes.len() as u64;
+    let capacity = settings.lengths.after(0, (storage, dir), None) + bytes.len() as u64;
     // Without a header it could not be told from one that an earlier life made ready: its name comes last.
     let draft = dir.join(DRAFT_NAME);
     let transfer = settings.transfer;

@@ -27,10 +27,18 @@ pub(crate) struct SegmentLengths {
 }
 
 impl SegmentLengths {
-    /// The length for the segment in `dir` after one of `before` bytes; 0 for the first one of a life. A life begins with a
-    /// short segment, and they become longer: so a database takes little room until it writes much.
-    pub(super) fn after(&self, before: u64, storage: &dyn Storage, dir: &Path) -> u64 {
-        let longer = before.saturating_mul(LONGER).clamp(self.short, self.whole);
+    /// The length for the segment in `dir` after one of `before` bytes (0 for the first one of a life), which is to use the file
+    /// `spare` again if there is one. A life begins with a short segment, and they become longer: so a database takes little
+    /// room until it writes much.
+    pub(super) fn after(
+        &self,
+        before: u64,
+        (storage, dir): (&dyn Storage, &Path),
+        spare: Option<&Path>,
+    ) -> u64 {
+        let most = storage.segment_bytes_max(spare).min(self.whole);
+        let most = most.max(self.short);
+        let longer = before.saturating_mul(LONGER).clamp(self.short, most);
         // What cannot be looked at, its creation will tell.
         let free = storage.free_bytes(dir).unwrap_or(u64::MAX);
         if free >= longer.saturating_add(self.kept_beside) {
@@ -327,7 +335,7 @@ mod tests {
     #[test]
     fn segments_begin_short_and_grow_while_there_is_room() {
         let storage = SimStorage::new(1);
-        let after = |before| LENGTHS.after(before, &*storage, Path::new("/"));
+        let after = |before| LENGTHS.after(before, (&*storage, Path::new("/")), None);
         assert_eq!(after(0), LENGTHS.short);
         assert_eq!(after(LENGTHS.short), 4 * LENGTHS.short);
         assert_eq!(after(LENGTHS.whole / 2), LENGTHS.whole);

@@ -445,12 +445,14 @@ impl Log {
         let before = state.current.length_used();
         drop(state);
         let path = self.dir.join(segment_name(number));
+        let place = (&*self.storage, &*self.dir);
+        let lengths = &self.segment_lengths;
+        let capacity = lengths.after(before, place, recycled.as_deref());
         let blank = BlankSegment::create(
             &*self.storage,
             path,
             number,
-            self.segment_lengths
-                .after(before, &*self.storage, &self.dir),
+            capacity,
             recycled.as_deref(),
             self.transfer,
         );

@@ -60,6 +60,8 @@ pub(super) struct CopyGain<'a> {
 #[derive(Debug)]
 pub(super) struct LogShare {
     capacity_bytes: u64,
+    /// A segment in the fast directory is no longer.
+    segment_bytes: u64,
     segments: Mutex<Segments>,
     /// The bytes that the log may take.
     quota: AtomicU64,
@@ -113,14 +115,16 @@ impl Rates {
 }
 
 impl LogShare {
-    /// Of `capacity_bytes`; there are `segments` already: bytes, and whether they lie in the fast directory.
+    /// Of `capacity_bytes`, for segments of at most `segment_bytes`; there are `segments` already: bytes, and whether they lie in
+    /// the fast directory.
     pub(super) fn new(
-        capacity_bytes: u64,
+        (capacity_bytes, segment_bytes): (u64, u64),
         segments: HashMap<String, (u64, bool)>,
         now: Duration,
     ) -> Self {
         Self {
             capacity_bytes,
+            segment_bytes,
             segments: Mutex::new(Segments(segments)),
             quota: AtomicU64::new(capacity_bytes),
             main: Writes::default(),
@@ -137,10 +141,16 @@ impl LogShare {
         lock(&self.segments).placed()
     }
 
+    /// The bytes of all `segments`, and of the next one if it is to lie in the fast directory.
+    fn lengths(&self, segments: &Segments) -> (u64, u64) {
+        let (all, longest) = segments.lengths();
+        (all, longest.min(self.segment_bytes))
+    }
+
     /// What copies leave to the log: what its segments take, and room for the next one if that may lie there.
     pub(super) fn reserved_bytes(&self) -> u64 {
         let segments = lock(&self.segments);
-        let (placed, next) = (segments.placed().0, segments.lengths().1);
+        let (placed, next) = (segments.placed().0, self.lengths(&segments).1);
         let with_next = placed.saturating_add(next);
         if with_next <= self.quota() {
             with_next
@@ -152,7 +162,7 @@ impl LogShare {
     /// What tables leave to the log: room for all its segments and the next one, as far as they may lie there.
     pub(super) fn claimed_bytes(&self) -> u64 {
         let segments = lock(&self.segments);
-        let (all, next) = segments.lengths();
+        let (all, next) = self.lengths(&segments);
         let placed = segments.placed().0;
         all.saturating_add(next).min(self.quota()).max(placed)
     }
@@ -202,8 +212,24 @@ impl LogShare {
         let (placed, quota) = (segments.placed().0, self.quota());
         match segments.0.get(name) {
             Some((_, true)) => placed > quota,
-            Some((bytes, false)) => placed.saturating_add(*bytes) <= quota,
+            Some((bytes, false)) => placed.saturating_add(self.segment_bytes.min(*bytes)) <= quota,
             None => false,
+        }
+    }
+
+    /// The longest that the next segment had better be, in the file of the segment `spare` if there is one, where the directory has
+    /// `room` for segments: a short one fits there, and of long ones that do not there are fewer.
+    pub(super) fn next_bytes_max(&self, spare: Option<&str>, room: u64) -> u64 {
+        let segments = lock(&self.segments);
+        let with_next = segments.placed().0.saturating_add(self.segment_bytes);
+        let is_fast = match spare.and_then(|name| segments.0.get(name)) {
+            Some((_, is_fast)) => *is_fast,
+            None => with_next <= self.quota().min(room),
+        };
+        if is_fast {
+            self.segment_bytes
+        } else {
+            u64::MAX
         }
     }
 
@@ -232,7 +258,7 @@ impl LogShare {
             return None;
         }
         let per_byte = self.main.seconds_per_byte()? - self.fast.seconds_per_byte().unwrap_or(0.0);
-        let (need_bytes, segment_bytes) = lock(&self.segments).lengths();
+        let (need_bytes, segment_bytes) = self.lengths(&lock(&self.segments));
         let log = LogGain {
             // One thread writes the log: it spares no more than all of its time.
             seconds: (rates.bytes * per_byte.max(0.0)).min(1.0),
@@ -262,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_segment_lies_there_while_it_fits() {
-        let share = LogShare::new(4 * MB, HashMap::new(), Duration::ZERO);
+        let share = LogShare::new((4 * MB, 2 * MB), HashMap::new(), Duration::ZERO);
         assert!(share.admit("a", 2 * MB) && share.admit("b", 2 * MB));
         assert_eq!(share.reserved_bytes(), 4 * MB);
         assert!(!share.admit("c", 1));
@@ -277,9 +303,36 @@ mod tests {
     }
 
     #[test]
+    fn segments_are_long_where_no_short_one_fits() {
+        let share = LogShare::new((4 * MB, MB), HashMap::new(), Duration::ZERO);
+        let next = |spare| share.next_bytes_max(spare, 4 * MB);
+        for name in ["a", "b", "c", "d"] {
+            assert_eq!(next(None), MB);
+            assert!(share.admit(name, MB));
+        }
+        assert_eq!(next(None), u64::MAX);
+        share.keep_out("e", 8 * MB);
+        assert_eq!((next(Some("a")), next(Some("e"))), (MB, u64::MAX));
+        assert_eq!(
+            (share.reserved_bytes(), share.claimed_bytes()),
+            (4 * MB, 4 * MB)
+        );
+        assert!(!share.gives_way("e"));
+        share.forget("a");
+        assert_eq!(next(None), MB);
+        assert_eq!(
+            share.next_bytes_max(None, 3 * MB),
+            u64::MAX,
+            "tables have its room"
+        );
+        assert_eq!(share.reserved_bytes(), 4 * MB);
+        assert!(share.gives_way("e"), "a short one fits there");
+    }
+
+    #[test]
     fn the_share_follows_the_load() {
         let present = HashMap::from([("b".to_owned(), (6 * MB, false))]);
-        let share = LogShare::new(16 * MB, present, Duration::ZERO);
+        let share = LogShare::new((16 * MB, 6 * MB), present, Duration::ZERO);
         assert!(share.admit("a", 2 * MB));
         let mut now = Duration::ZERO;
         let mut reads = 0;

@@ -469,6 +469,12 @@ impl Storage for Spread {
         both.is_some_and(|(tier, name)| tier.gives_way(name))
     }
 
+    fn segment_bytes_max(&self, spare: Option<&Path>) -> u64 {
+        let name = spare.and_then(|path| self.segment(path));
+        let tier = self.fast.tier.as_ref();
+        tier.map_or(u64::MAX, |tier| tier.segment_bytes_max(name))
+    }
+
     fn is_found_by_others(&self, path: &Path) -> bool {
         let both = self.fast.tier.as_ref().zip(self.table(path));
         both.is_none_or(|(tier, name)| !tier.has_table(name))

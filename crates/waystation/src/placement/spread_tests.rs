@@ -167,6 +167,41 @@ fn the_capacity_is_not_crossed() {
 }
 
 #[test]
+fn segments_are_short_where_they_are_to_fit_alone() {
+    const CAPACITY: u64 = 2 << 20;
+    const SHORT: u64 = 512 << 10;
+    let (_, storage) = machine(12);
+    let options = Options {
+        log_segment_bytes: 4 << 20,
+        ..options(Some(durable(FAST, CAPACITY)))
+    };
+    let db = Db::open_with(Arc::clone(&storage), MAIN, options).unwrap();
+    let lengths = |directory: &str| {
+        let entries = storage.list(Path::new(directory)).unwrap().into_iter();
+        let of_log = entries.filter(|entry| segment_number(&entry.name).is_some());
+        of_log.map(|entry| entry.bytes).collect::<Vec<_>>()
+    };
+    // Later rounds use the files of earlier ones again.
+    for round in 0..4 {
+        let numbers = round * 12_000..(round + 1) * 12_000;
+        for start in numbers.clone().step_by(500) {
+            put(&db, start..start + 500).unwrap();
+            let there = lengths(LOG);
+            assert!(there.iter().all(|bytes| *bytes <= SHORT), "{there:?}");
+            assert!(there.iter().sum::<u64>() <= CAPACITY, "{there:?}");
+        }
+        check(&db, numbers);
+        let main = lengths(MAIN);
+        assert!(main.contains(&(4 << 20)), "round {round}: {main:?}");
+        for device in 0..7 {
+            db.devices()
+                .depart(format!("car{device}").as_bytes())
+                .unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_directory_without_segments_is_given_up() {
     let (_, storage) = machine(3);
     let db = open(&storage, Some(durable(FAST, 4 << 20))).unwrap();

@@ -88,6 +88,7 @@ impl Storage for Tiered {
         fn has_machine_clock() -> bool;
         fn boot_id() -> Option<[u8; 16]>;
         fn gives_way(path: &Path) -> bool;
+        fn segment_bytes_max(spare: Option<&Path>) -> u64;
         fn is_found_by_others(path: &Path) -> bool;
         fn meters() -> Vec<(Area, AreaMeter)>;
     }

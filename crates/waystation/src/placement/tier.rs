@@ -104,8 +104,11 @@ impl Tier {
 
     /// Lets segments of the log and tables lie there, too. There are `segments` already: bytes, and whether they lie there.
     pub(super) fn share(&self, segments: HashMap<String, (u64, bool)>, tables: TableShare) {
-        let capacity = self.options.capacity_bytes;
-        let log = LogShare::new(capacity, segments, self.storage.now());
+        let lengths = (
+            self.options.capacity_bytes,
+            self.options.segment_bytes_max(),
+        );
+        let log = LogShare::new(lengths, segments, self.storage.now());
         let _ = self.tables.set(tables);
         let _ = self.log.set(log);
         self.reserve_others();
@@ -204,6 +207,16 @@ impl Tier {
     pub(super) fn gives_way(&self, name: &str) -> bool {
         let share = self.log.get().filter(|_| self.health.is_good());
         share.is_some_and(|share| share.gives_way(name))
+    }
+
+    /// The longest that the next segment of the log had better be (bytes), in the file of the segment `spare` if there is one.
+    pub(super) fn segment_bytes_max(&self, spare: Option<&str>) -> u64 {
+        let room = self
+            .options
+            .capacity_bytes
+            .saturating_sub(self.table_bytes());
+        let share = self.log.get().filter(|_| self.health.is_good());
+        share.map_or(u64::MAX, |share| share.next_bytes_max(spare, room))
     }
 
     /// The blocks of the file `path`, which is `bytes` long: those known, or new ones.

@@ -243,6 +243,12 @@ pub trait Storage: Send + Sync {
         let _ = path;
         false
     }
+    /// The longest (bytes) that the next segment of the log had better be, which is to use the file `spare` again if there is one:
+    /// then it gets a better place. Default: no limit.
+    fn segment_bytes_max(&self, spare: Option<&Path>) -> u64 {
+        let _ = spare;
+        u64::MAX
+    }
     /// Whether another process finds the file `path` there too. Default: yes.
     fn is_found_by_others(&self, path: &Path) -> bool {
         let _ = path;

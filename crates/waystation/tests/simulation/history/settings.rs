@@ -18,7 +18,7 @@ pub(crate) fn options(plan: &Plan, random: &mut Random) -> Options {
         table_bytes: (64 << 10) << random.below(3),
         block_bytes: 1024 << random.below(3),
         ring_bytes: RING_BYTES_MIN << random.below(3),
-        log_segment_bytes: (256 << 10) << random.below(2),
+        log_segment_bytes: (256 << 10) << random.below(3),
         cache_bytes: 64 << 10,
         background_jobs: 1 + random.below(2) as usize,
         filter_bits_per_key: if random.one_in(4) { 0 } else { 10 },
