@@ -4,9 +4,13 @@ use super::{Common, check_once};
 use crate::engines::EngineKind;
 use crate::error::{Error, Result};
 use crate::tiers::{Policy, RigSettings, SlowDevice, Throttle};
-use crate::workload::{YcsbLoad, YcsbWorkload};
+use crate::workload::{IotLoad, IotMode, IotValues, YcsbLoad, YcsbWorkload};
 use clap::Args;
 use waystation_advisor::simulate::DeviceModel;
+
+/// Devices that are there at any time, and the share of them that leave before they settle.
+const DEVICES: u32 = 1_000;
+const DEPARTING: f64 = 0.9;
 
 /// `waystation-bench placement`.
 #[derive(Debug, Args)]
@@ -14,7 +18,7 @@ use waystation_advisor::simulate::DeviceModel;
     after_help = "The slow device is a loop device that the kernel throttles, the fast one is zram; both are made for the run \
     and taken down after it, which needs root, and control groups of version 1. With --emulate the slow device answers as a \
     model of one would. The engine's process has little memory. Records of 1 kB are loaded (ingest), then workloads of YCSB \
-    follow on them.\n\n\
+    follow on them, or devices write in their place.\n\n\
     Example:\n  waystation-bench placement --engines waystation,rocksdb --shares 0.05,0.2 --json target/placement.json"
 )]
 pub(crate) struct PlacementArgs {
@@ -41,6 +45,11 @@ pub(crate) struct PlacementArgs {
     /// After the workloads, delete nine in ten records below a cursor from before, and scan what is left
     #[arg(long, conflicts_with = "phases")]
     pub(crate) graves: bool,
+    /// In place of records and workloads: devices that come, settle or leave for so many seconds, as `iot` has them. The row's
+    /// seconds are those of as many inserts as there would be --records
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["workloads", "phases", "graves"],
+        value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    devices: Option<u32>,
     /// Records that are loaded
     #[arg(long, default_value_t = 500_000, value_parser = clap::value_parser!(u32).range(10_000..=100_000_000))]
     records: u32,
@@ -120,6 +129,21 @@ impl PlacementArgs {
         }
     }
 
+    /// The devices that write, if they do.
+    pub(crate) fn devices(&self) -> Option<IotLoad> {
+        self.devices.map(|seconds| IotLoad {
+            mode: IotMode::Kit,
+            values: IotValues::Random,
+            devices: DEVICES,
+            threads: 1,
+            seconds,
+            departing: DEPARTING,
+            sync: false,
+            offered_per_s: None,
+            batch: 1,
+        })
+    }
+
     /// The bytes that the records take, about.
     pub(crate) fn data_bytes(&self) -> u64 {
         u64::from(self.records) * crate::workload::YCSB_RECORD_BYTES as u64
@@ -138,8 +162,10 @@ impl PlacementArgs {
                 SlowDevice::Emulated(model.map_err(|error| Error::Refused(error.to_string()))?)
             }
         };
+        // What devices may write in their time, twice.
+        let by_devices = 2 * throttle.bytes_per_s * u64::from(self.devices.unwrap_or_default());
         Ok(RigSettings {
-            slow_bytes: self.data_bytes() * 5 + (1 << 30),
+            slow_bytes: self.data_bytes() * 5 + by_devices + (1 << 30),
             fast_bytes: self.data_bytes() + (256 << 20),
             slow,
             memory_bytes: u64::from(self.memory_mb) << 20,

@@ -10,7 +10,7 @@ use crate::protocol::{Command, PhaseEnd, Reply};
 use crate::report::Report;
 use crate::session::Worker;
 use crate::tiers::{PeakWatch, PlacementRun, Policy, Rig, TierSettings, predictions, rows, table};
-use crate::workload::{YcsbFigures, YcsbLoad, YcsbPhase, YcsbWorkload};
+use crate::workload::{IotFigures, IotLoad, YcsbFigures, YcsbLoad, YcsbPhase, YcsbWorkload};
 use waystation::PlacementStats;
 use waystation::storage::OsStorage;
 
@@ -31,8 +31,11 @@ pub(crate) fn placement(args: &PlacementArgs) -> Result<()> {
     let workloads = args.workloads()?;
     let machine = Machine::here(&Place::new(&args.common.data_dir)?);
     let rig = Rig::build(&args.common.data_dir, &args.rig()?)?;
-    let loads =
-        workloads.len() + if args.phases { LOADS_OF_PHASES } else { 1 } + usize::from(args.graves);
+    let phases = if args.phases { LOADS_OF_PHASES } else { 1 };
+    let loads = match args.devices() {
+        Some(_) => 1,
+        None => workloads.len() + phases + usize::from(args.graves),
+    };
     let steps = combinations.len() * loads;
     let bar = progress_bar(steps as u64 * u64::from(args.runs));
     let mut runs = Vec::new();
@@ -40,7 +43,7 @@ pub(crate) fn placement(args: &PlacementArgs) -> Result<()> {
         for combination in &combinations {
             let (engine, policy, share) = *combination;
             bar.set_message(format!("{engine}: {} {share}", policy.name()));
-            run(&rig, args, *combination, &workloads, |load, figures| {
+            let mut on_figures = |load, figures: LoadFigures| {
                 bar.inc(1);
                 runs.push(PlacementRun {
                     engine,
@@ -56,7 +59,12 @@ pub(crate) fn placement(args: &PlacementArgs) -> Result<()> {
                     round,
                     placement: None,
                 });
-            })?;
+            };
+            let session = Session::start(&rig, args, *combination)?;
+            match args.devices() {
+                Some(load) => on_figures("iot", session.run_devices(load, args.load().records)?),
+                None => session.run(args, &workloads, on_figures)?,
+            }
             if matches!(policy, Policy::Own | Policy::Durable)
                 && let Some(last) = runs.last_mut()
             {
@@ -111,6 +119,21 @@ impl LoadFigures {
             adapted_s: figures.adapted_s,
         }
     }
+
+    /// Devices write for some time, however many inserts that makes: the seconds are those that `inserts` take, with what they
+    /// leave to the background.
+    fn of_devices(figures: &IotFigures, inserts: u32, fast_peak: u64) -> Self {
+        let common = &figures.common;
+        let elapsed = common.seconds + common.idle_after_s;
+        Self {
+            seconds: elapsed * f64::from(inserts) / common.ops.max(1) as f64,
+            operations: common.ops as f64,
+            ops_per_s: common.ops_per_s,
+            p99_us: common.p99_us,
+            fast_peak_mb: fast_peak as f64 / 1e6,
+            adapted_s: None,
+        }
+    }
 }
 
 /// What there is to run: nothing on the fast device once, every other policy with every part of the data.
@@ -131,66 +154,93 @@ fn combinations(engines: &[EngineKind], policies: &[Policy], shares: &[f64]) -> 
     all
 }
 
-fn run(
-    rig: &Rig,
-    args: &PlacementArgs,
-    (engine, policy, share): Combination,
-    workloads: &[YcsbWorkload],
-    mut on_figures: impl FnMut(&'static str, LoadFigures),
-) -> Result<()> {
-    rig.clear()?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a part of the data is some bytes"
-    )]
-    let capacity_bytes = (args.data_bytes() as f64 * share) as u64;
-    let mut worker = Worker::start(&OpenSettings {
-        engine,
-        directory: rig.slow().join("db"),
-        memtable_bytes: Some(MEMTABLE_BYTES),
-        executor: ExecutorSettings::default(),
-        residency: None,
-        tiers: Some(TierSettings {
-            policy,
-            directory: rig.fast().join("db"),
-            capacity_bytes: capacity_bytes.max(1 << 20),
-            cache_bytes: CACHE_BYTES,
-        }),
-    })?;
-    rig.limit(worker.process())?;
-    let peak = PeakWatch::start(&rig.fast())?;
-    let mut sum = LoadFigures::default();
-    let phases = [YcsbPhase::Load].into_iter();
-    let phases = phases.chain(workloads.iter().copied().map(YcsbPhase::Run));
-    let last = match (args.phases, args.graves) {
-        (true, _) => Some(YcsbPhase::Delete),
-        (_, true) => Some(YcsbPhase::Graves),
-        _ => None,
-    };
-    for phase in phases.chain(last) {
-        let name = match phase {
-            YcsbPhase::Load => "ingest",
-            YcsbPhase::Run(workload) => {
-                Rig::drop_caches()?;
-                workload.name()
-            }
-            YcsbPhase::Delete => "delete",
-            YcsbPhase::Graves => "graves",
+/// An engine that is open on both devices.
+struct Session {
+    worker: Worker,
+    peak: PeakWatch,
+}
+
+impl Session {
+    fn start(
+        rig: &Rig,
+        args: &PlacementArgs,
+        (engine, policy, share): Combination,
+    ) -> Result<Self> {
+        rig.clear()?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a part of the data is some bytes"
+        )]
+        let capacity_bytes = (args.data_bytes() as f64 * share) as u64;
+        let worker = Worker::start(&OpenSettings {
+            engine,
+            directory: rig.slow().join("db"),
+            memtable_bytes: Some(MEMTABLE_BYTES),
+            executor: ExecutorSettings::default(),
+            residency: args.devices().map(|load| load.residency()),
+            tiers: Some(TierSettings {
+                policy,
+                directory: rig.fast().join("db"),
+                capacity_bytes: capacity_bytes.max(1 << 20),
+                cache_bytes: CACHE_BYTES,
+            }),
+        })?;
+        rig.limit(worker.process())?;
+        let peak = PeakWatch::start(&rig.fast())?;
+        Ok(Self { worker, peak })
+    }
+
+    /// Runs ingest, the workloads, and what follows them.
+    fn run(
+        mut self,
+        args: &PlacementArgs,
+        workloads: &[YcsbWorkload],
+        mut on_figures: impl FnMut(&'static str, LoadFigures),
+    ) -> Result<()> {
+        let mut sum = LoadFigures::default();
+        let phases = [YcsbPhase::Load].into_iter();
+        let phases = phases.chain(workloads.iter().copied().map(YcsbPhase::Run));
+        let last = match (args.phases, args.graves) {
+            (true, _) => Some(YcsbPhase::Delete),
+            (_, true) => Some(YcsbPhase::Graves),
+            _ => None,
         };
-        let figures = ask(&mut worker, phase, args.load())?;
-        let figures = LoadFigures::of(phase, &figures, peak.take()?);
-        sum.seconds += figures.seconds;
-        sum.p99_us = sum.p99_us.max(figures.p99_us);
-        sum.fast_peak_mb = sum.fast_peak_mb.max(figures.fast_peak_mb);
-        sum.operations += figures.operations;
-        on_figures(name, figures);
+        for phase in phases.chain(last) {
+            let name = match phase {
+                YcsbPhase::Load => "ingest",
+                YcsbPhase::Run(workload) => {
+                    Rig::drop_caches()?;
+                    workload.name()
+                }
+                YcsbPhase::Delete => "delete",
+                YcsbPhase::Graves => "graves",
+            };
+            let figures = ask(&mut self.worker, phase, args.load())?;
+            let figures = LoadFigures::of(phase, &figures, self.peak.take()?);
+            sum.seconds += figures.seconds;
+            sum.p99_us = sum.p99_us.max(figures.p99_us);
+            sum.fast_peak_mb = sum.fast_peak_mb.max(figures.fast_peak_mb);
+            sum.operations += figures.operations;
+            on_figures(name, figures);
+        }
+        if args.phases {
+            sum.ops_per_s = sum.operations / sum.seconds;
+            on_figures("phases", sum);
+        }
+        self.worker.quit()
     }
-    if args.phases {
-        sum.ops_per_s = sum.operations / sum.seconds;
-        on_figures("phases", sum);
+
+    /// Runs devices. The seconds are those of `inserts`.
+    fn run_devices(mut self, load: IotLoad, inserts: u32) -> Result<LoadFigures> {
+        let figures = match self.worker.ask(&Command::Iot(load))? {
+            Reply::IotRan(figures) => figures,
+            other => return Err(self.worker.nonsense(&other)),
+        };
+        let figures = LoadFigures::of_devices(&figures, inserts, self.peak.take()?);
+        self.worker.quit()?;
+        Ok(figures)
     }
-    worker.quit()
 }
 
 /// What the database said of its fast directory when it was closed.

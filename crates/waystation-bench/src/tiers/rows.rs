@@ -12,7 +12,7 @@ use waystation::{AreaPlacement, PlacementStats};
 pub(crate) struct PlacementRun {
     pub(crate) engine: EngineKind,
     pub(crate) workload: &'static str,
-    /// `ingest`, a workload of YCSB, `delete`, `graves`, or `phases`: all of them, one after the other.
+    /// `ingest`, a workload of YCSB, `delete`, `graves`, or `phases`: all of them, one after the other; or `iot`: devices.
     pub(crate) load: &'static str,
     /// The part of the data that may lie on the fast device.
     pub(crate) capacity_share: f64,

@@ -24,6 +24,7 @@ pub(super) fn placement(rows: &[PlacementSeen]) -> Vec<(String, String)> {
             "ingest" => "A load of records on a slow device".to_owned(),
             "delete" => "Deletions of all records on a slow device".to_owned(),
             "graves" => "Scans of spilled graves on a slow device".to_owned(),
+            "iot" => "Devices that write to a slow device".to_owned(),
             "phases" => "Ingest, reads and deletions on a slow device".to_owned(),
             workload => format!("YCSB {} on a slow device", workload.to_uppercase()),
         };
