@@ -60,7 +60,7 @@ pub(super) struct CopyGain<'a> {
 #[derive(Debug)]
 pub(super) struct LogShare {
     capacity_bytes: u64,
-    /// A segment in the fast directory is no longer.
+    /// A new segment in the fast directory is no longer.
     segment_bytes: u64,
     segments: Mutex<Segments>,
     /// The bytes that the log may take.
@@ -175,7 +175,9 @@ impl LogShare {
     /// Notes the new segment `name` of `bytes`. Returns whether it may lie in the fast directory.
     pub(super) fn admit(&self, name: &str, bytes: u64) -> bool {
         let mut segments = lock(&self.segments);
-        let fits = segments.placed().0.saturating_add(bytes) <= self.quota();
+        let with_it = segments.placed().0.saturating_add(bytes);
+        // One that was to be long may find room after all: other segments and tables go meanwhile.
+        let fits = bytes <= self.segment_bytes && with_it <= self.quota();
         segments.0.insert(name.to_owned(), (bytes, fits));
         fits
     }
@@ -320,6 +322,7 @@ mod tests {
         assert!(!share.gives_way("e"));
         share.forget("a");
         assert_eq!(next(None), MB);
+        assert!(!share.admit("a", MB + 1), "it is long");
         assert_eq!(
             share.next_bytes_max(None, 3 * MB),
             u64::MAX,

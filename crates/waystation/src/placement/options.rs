@@ -37,7 +37,8 @@ pub struct FastTier {
     pub capacity_bytes: u64,
     /// Whether the directory survives what the main one survives. Then new segments of the log and new tables may lie there
     /// alone, where that gains more than copies do: the database cannot be opened without them. Segments of the log there are
-    /// no longer than a 32nd of the capacity (512 KiB at least), whatever `log_segment_bytes` says. Default: no; then nothing is lost with the directory.
+    /// no longer than a 32nd of the capacity (512 KiB at least), whatever `log_segment_bytes` says. Default: no; then nothing is
+    /// lost with the directory.
     pub durable: bool,
 }
 
@@ -70,8 +71,8 @@ impl FastTier {
         Ok(())
     }
 
-    /// The length of the longest segment of the log in the directory. The last ones stay in the directory while nothing is written, and copies do
-    /// without their room.
+    /// The length of the longest segment of the log in the directory. The last ones stay there while nothing is written, and
+    /// copies do without their room.
     pub(crate) fn segment_bytes_max(&self) -> u64 {
         if !self.durable {
             return u64::MAX;
