@@ -77,7 +77,8 @@ impl<'db> DeviceHandle<'db> {
     /// # Errors
     /// [`Unknown`](crate::DeviceError::Unknown) if it has no data; a departure by another caller survives the death of the
     /// process then, too. [`Moving`](crate::DeviceError::Moving) and [`Moved`](crate::DeviceError::Moved) during and after
-    /// a hand-off.
+    /// a hand-off. [`DiskFull`](crate::Error::DiskFull) or [`Suspended`](crate::Error::Suspended) if the file system is
+    /// full up to the last byte, and the log has no room either: the device stays.
     pub fn depart(&self, device: &[u8]) -> Result<()> {
         self.db.core.depart(device)
     }

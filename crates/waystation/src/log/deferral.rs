@@ -28,7 +28,7 @@ use std::time::Duration;
 use waystation_format::log::Seal;
 
 /// A block waits for its table so long at least, and no longer than twice that.
-const DELAY: Duration = Duration::from_millis(500);
+pub(super) const DELAY: Duration = Duration::from_millis(500);
 /// From this part of the ring on (a numerator and a denominator) the log writes, so that writers need not wait for room.
 const FULL: (u64, u64) = (15, 16);
 

@@ -4,6 +4,7 @@
 use super::growth::{DIR, Life, growing, record};
 use super::*;
 use crate::directory::JOURNAL_NAME;
+use crate::log::deferral::DELAY;
 use crate::log::recovery::read_journal;
 use crate::storage::sim::Crash;
 use crate::storage::{Area, OpenMode};
@@ -156,6 +157,7 @@ fn forget_boot(storage: &dyn Storage) {
 #[test]
 fn records_that_reach_a_table_are_not_written() {
     let mut log = Flushed::begin(1, &FaultRules::new());
+    let begin = log.life.storage.now();
     let mut bytes = 0;
     for number in 0..1_000 {
         let content = record(number);
@@ -168,7 +170,14 @@ fn records_that_reach_a_table_are_not_written() {
         }
     }
     let written = log.written_bytes();
-    assert!(written * 10 < bytes, "{written} of {bytes}");
+    // On a busy machine some waits for long, and is written: no more each time than there is in the ring.
+    let passed = log.life.storage.now().saturating_sub(begin);
+    let delays = passed.as_millis() / DELAY.as_millis();
+    let waited = delays as u64 * growing().ring_bytes as u64;
+    assert!(
+        written < bytes / 10 + waited,
+        "{written} of {bytes}, {waited} may have waited"
+    );
     log.check_end(Crash::Process, 1_000);
 }
 
