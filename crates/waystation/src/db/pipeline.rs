@@ -266,6 +266,15 @@ impl Core {
         });
     }
 
+    /// Gives back the memory that memtables have for writes to come.
+    pub(super) fn give_memory_back(&self) {
+        self.resources.regions().become_idle();
+        // While this is locked no write reserves room.
+        let active = lock(&self.active);
+        let table = &active.memtable.memory.table;
+        table.give_room_back(active.reserved);
+    }
+
     pub(super) fn wait_for_flush(&self) -> Result<()> {
         let mut background = lock(&self.background);
         while self.full_memtables.load(SeqCst) >= FULL_MEMTABLES_MAX {

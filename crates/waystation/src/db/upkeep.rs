@@ -69,7 +69,7 @@ impl Core {
         if flush {
             self.rotate_now();
         }
-        self.resources.regions().release();
+        self.give_memory_back();
         self.idle.become_idle(sequence);
         self.look_again();
         self.keep_soon();
@@ -193,6 +193,52 @@ impl Core {
     pub(super) fn end_maintenance(&self) {
         if let Some(devices) = &self.devices {
             devices.snapshots.stop(&*self.storage, &self.dir);
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(all(target_os = "linux", not(any(miri, loom, shuttle))))]
+mod tests {
+    use crate::sync::lock;
+    use crate::{Db, Options};
+    use std::sync::Arc;
+
+    #[test]
+    fn an_idle_database_gives_the_memory_of_memtables_back() {
+        const MEMTABLE_BYTES: usize = 16 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options {
+            memtable_bytes: MEMTABLE_BYTES,
+            ..Options::default()
+        };
+        let db = Db::open(dir.path(), options).unwrap();
+        let taken = || {
+            let memtable = Arc::clone(&lock(&db.core.active).memtable);
+            memtable.memory.table.resident_bytes()
+        };
+        let key = |number: u32| number.wrapping_mul(0x9E37_79B9).to_le_bytes();
+        let mut number = 0;
+        let mut put = |count| {
+            for _ in 0..count {
+                db.put(&key(number), &[number as u8; 1_000]).unwrap();
+                number += 1;
+            }
+        };
+        // Until a memtable has the memory of a full one before it, unless a busy machine makes pauses each time.
+        for _ in 0..20 {
+            put(20_000);
+            db.flush().unwrap();
+            put(500);
+            if taken() > MEMTABLE_BYTES / 4 * 3 {
+                break;
+            }
+        }
+        db.wait_idle().unwrap();
+        assert!(taken() <= MEMTABLE_BYTES / 2, "{}", taken());
+        for number in 0..number {
+            let found = db.get(&key(number)).unwrap().unwrap();
+            assert!(found[..] == [number as u8; 1_000]);
         }
     }
 }

@@ -139,6 +139,21 @@ impl Arena {
         self.loan.region().bytes()
     }
 
+    /// How much of the region takes memory.
+    #[cfg(all(test, target_os = "linux", not(any(miri, loom, shuttle))))]
+    pub(super) fn resident_bytes(&self) -> usize {
+        self.loan.region().resident_bytes()
+    }
+
+    /// Gives the memory from byte `start` on back to the system.
+    ///
+    /// # Safety
+    /// No entry was written there, and no thread writes one meanwhile.
+    pub(super) unsafe fn give_back_from(&self, start: usize) {
+        // SAFETY: entries and links are all that is written or referred to.
+        unsafe { self.loan.region().give_back_from(start) };
+    }
+
     /// Writes the node of `entry` with `height` levels into the region at `start`. Its links are [`NIL`];
     /// no reader can find it until it is linked.
     ///

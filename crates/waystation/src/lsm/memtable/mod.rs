@@ -157,6 +157,18 @@ impl MemTable {
         self.list.claimed_bytes()
     }
 
+    /// Gives the memory for entries to come back to the system, until they come. All that were or are being inserted reserved
+    /// `reserved` bytes together, and no thread reserves more meanwhile.
+    pub(crate) fn give_room_back(&self, reserved: usize) {
+        self.list.give_back_behind(reserved);
+    }
+
+    /// How much memory it takes, whatever it holds.
+    #[cfg(all(test, target_os = "linux", not(any(miri, loom, shuttle))))]
+    pub(crate) fn resident_bytes(&self) -> usize {
+        self.list.resident_bytes()
+    }
+
     /// What it was made for.
     pub(crate) fn capacity_bytes(&self) -> usize {
         self.list.capacity()

@@ -2,20 +2,24 @@
 //!
 //! Memory fresh from the kernel is cleared page by page as it is touched, which is a tenth of the work of a put
 //! of 1 KB, and with huge pages a pause of a tenth of a millisecond every 2 MB. A memtable that is dropped
-//! leaves its region for the next one, which writes over what is there: an arena reads only what it wrote.
+//! leaves its region for the next one, which writes over what is there: an arena reads only what it wrote. An idle
+//! database keeps none, and of its memtable's own region the part that holds something.
 //!
 //! Databases that share a ceiling keep none. Regions are mappings of their own: the C library's allocator keeps released
 //! blocks of this size among smaller ones, and a daemon that wrote for a while had several times its ceiling.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Regions of at least this size are aligned to it, and the kernel is asked to back them with pages of it.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// No kernel has longer pages than this where it has no huge ones.
+const SMALL_PAGE_BYTES_MAX: usize = 64 << 10;
 /// The alignment of smaller regions: a cache line.
 const LINE_BYTES: usize = 64;
-/// As many regions are kept for use again: as many memtables wait for their flush at most, and in an idle database all go.
+/// As many regions are kept for use again: as many memtables wait for their flush at most.
 const SPARES_MAX: usize = 4;
 
 /// A region of memory, its bytes of any value.
@@ -70,6 +74,37 @@ impl Region {
     pub(super) fn bytes(&self) -> usize {
         self.layout.size()
     }
+
+    /// How much of it takes memory.
+    #[cfg(all(test, target_os = "linux", not(any(miri, loom, shuttle))))]
+    #[expect(unsafe_code, reason = "mincore takes a raw range")]
+    pub(super) fn resident_bytes(&self) -> usize {
+        let page = rustix::param::page_size();
+        let mut pages = vec![0; self.bytes().div_ceil(page)];
+        let base = self.base.as_ptr();
+        // SAFETY: the region is mapped, and there is a byte for each of its pages.
+        let seen = unsafe { libc::mincore(base.cast(), self.bytes(), pages.as_mut_ptr()) };
+        assert_eq!(seen, 0, "the region is mapped");
+        page * pages.iter().filter(|it| **it & 1 == 1).count()
+    }
+
+    /// Gives the memory from byte `start` on back to the system, as far as it makes whole pages. Its bytes are zero then.
+    ///
+    /// # Safety
+    /// No thread has a reference to any of these bytes, or writes any meanwhile.
+    #[expect(unsafe_code, reason = "the region is a raw pointer")]
+    pub(super) unsafe fn give_back_from(&self, start: usize) {
+        let page = if self.layout.align() == HUGE_PAGE_BYTES {
+            HUGE_PAGE_BYTES
+        } else {
+            SMALL_PAGE_BYTES_MAX
+        };
+        let from = start.next_multiple_of(page);
+        if self.is_mapped && from < self.bytes() {
+            // SAFETY: mapped in `new`; the rest is as this function asks.
+            unsafe { give_pages_back(self.base, from..self.bytes()) };
+        }
+    }
 }
 
 impl Drop for Region {
@@ -85,11 +120,19 @@ impl Drop for Region {
     }
 }
 
+/// Regions that memtables left.
+#[derive(Debug, Default)]
+struct Spares {
+    regions: Vec<Region>,
+    /// Nothing is kept before a region is taken.
+    keeps_none: bool,
+}
+
 /// Regions that memtables left for later ones.
 #[derive(Debug)]
 pub(crate) struct Regions {
     // Not the engine's own mutex: it is held for a few instructions, at drops that no model has to see.
-    spare: Mutex<Vec<Region>>,
+    spare: Mutex<Spares>,
     /// As many are kept for use again.
     spares_max: usize,
     /// Whether the kernel is asked for huge pages.
@@ -119,25 +162,33 @@ impl Regions {
 
     /// A region of `bytes`.
     pub(super) fn take(&self, bytes: usize) -> Region {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let fitting = spare.iter().position(|region| region.bytes() == bytes);
-        let found = fitting.map(|at| spare.swap_remove(at));
+        let mut spare = self.spare();
+        spare.keeps_none = false;
+        let fitting = spare.regions.iter().position(|it| it.bytes() == bytes);
+        let found = fitting.map(|at| spare.regions.swap_remove(at));
         drop(spare);
         found.unwrap_or_else(|| Region::new(bytes, self.in_huge_pages))
     }
 
     /// Keeps `region`, unless enough are kept.
     fn give(&self, region: Region) {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        if spare.len() < self.spares_max {
-            spare.push(region);
+        let mut spare = self.spare();
+        if !spare.keeps_none && spare.regions.len() < self.spares_max {
+            spare.regions.push(region);
         }
     }
 
-    /// Gives all memory that is kept back to the system.
-    pub(crate) fn release(&self) {
-        let spare = std::mem::take(&mut *self.spare.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Gives all memory that is kept back to the system, and keeps none before the next region is taken.
+    pub(crate) fn become_idle(&self) {
+        let mut spare = self.spare();
+        spare.keeps_none = true;
+        let regions = std::mem::take(&mut spare.regions);
         drop(spare);
+        drop(regions);
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Spares> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -220,6 +271,27 @@ unsafe fn unmap(_: NonNull<u8>, _: usize) {
     unreachable!("nothing is mapped here");
 }
 
+/// Gives the pages of `range`, which begins with one, back to the kernel, and keeps their addresses. A kernel that refuses
+/// costs memory only.
+///
+/// # Safety
+/// The range is within a mapping of [`map`] at `base`. No thread has a reference to its bytes, or writes any meanwhile.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[expect(unsafe_code, reason = "madvise takes a raw range")]
+unsafe fn give_pages_back(base: NonNull<u8>, range: Range<usize>) {
+    use rustix::mm::{Advice, madvise};
+    let from = base.as_ptr().wrapping_add(range.start);
+    // SAFETY: as this function asks; the mapping is private, so its bytes become zero.
+    let advised = unsafe { madvise(from.cast(), range.len(), Advice::LinuxDontNeed) };
+    if let Err(error) = advised {
+        log::debug!("{} bytes of a memtable stay: {error}", range.len());
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+#[expect(unsafe_code, reason = "as where there are mappings")]
+unsafe fn give_pages_back(_: NonNull<u8>, _: Range<usize>) {}
+
 /// Asks for huge pages under the whole ones of the region. A kernel that refuses costs speed only.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[expect(unsafe_code, reason = "madvise takes a raw range")]
@@ -246,22 +318,60 @@ fn advise_huge_pages(_: NonNull<u8>, _: usize) {}
 mod tests {
     use super::*;
 
+    fn count(regions: &Regions) -> usize {
+        regions.spare().regions.len()
+    }
+
     #[test]
     fn regions_come_back_and_few_are_kept() {
         let regions = Arc::new(Regions::default());
         let loans: Vec<_> = (0..6).map(|_| Loan::new(&regions, 4096)).collect();
         let first = loans[0].region().base();
         drop(loans); // the first ones stay
-        assert_eq!(regions.spare.lock().unwrap().len(), SPARES_MAX);
+        assert_eq!(count(&regions), SPARES_MAX);
         let other = Loan::new(&regions, 8192);
         assert_eq!(other.region().bytes(), 8192);
         let kept: Vec<_> = (0..SPARES_MAX).map(|_| Loan::new(&regions, 4096)).collect();
         assert!(kept.iter().any(|loan| loan.region().base() == first));
         drop(kept);
-        regions.release();
-        assert!(regions.spare.lock().unwrap().is_empty());
+        regions.become_idle();
+        assert_eq!(count(&regions), 0);
         let small = Arc::new(Regions::in_small_pages());
         drop(Loan::new(&small, 4096));
-        assert!(small.spare.lock().unwrap().is_empty());
+        assert_eq!(count(&small), 0);
+    }
+
+    #[test]
+    fn an_idle_database_keeps_none() {
+        let regions = Arc::new(Regions::default());
+        let (before, again) = (Loan::new(&regions, 4096), Loan::new(&regions, 4096));
+        regions.become_idle();
+        drop(before);
+        assert_eq!(count(&regions), 0);
+        drop(Loan::new(&regions, 4096));
+        drop(again);
+        assert_eq!(count(&regions), 2);
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[expect(unsafe_code, reason = "the region is a raw pointer")]
+    fn memory_that_is_given_back_is_zero_and_the_rest_stays() {
+        for (bytes, start, given_from) in [
+            (9 << 20, 3 << 20, 4 << 20),
+            (200 << 10, 65 << 10, 128 << 10),
+            (200 << 10, 199 << 10, 200 << 10),
+        ] {
+            let region = Region::new(bytes, true);
+            // SAFETY: the region is this test's alone, and has so many bytes.
+            let content = unsafe {
+                region.base().write_bytes(7, bytes);
+                region.give_back_from(start);
+                std::slice::from_raw_parts(region.base().as_ptr(), bytes)
+            };
+            assert!(region.resident_bytes() <= given_from);
+            assert!(content[..given_from].iter().all(|it| *it == 7));
+            assert!(content[given_from..].iter().all(|it| *it == 0));
+        }
     }
 }

@@ -130,6 +130,27 @@ impl SkipList {
         (self.growth.claimed.load(Relaxed) & ((1 << CLAIMED_BITS) - 1)) as usize
     }
 
+    /// Gives back the memory behind entries that reserved `reserved` bytes together: all that were or are being inserted. No
+    /// thread may reserve more meanwhile.
+    #[expect(unsafe_code, reason = "takes memory from the region")]
+    pub(super) fn give_back_behind(&self, reserved: usize) {
+        let reach = reserved + self.reserve;
+        let claimed = self.claimed_bytes();
+        assert!(
+            claimed <= reach,
+            "{claimed} bytes are taken, {reserved} were reserved"
+        );
+        // SAFETY: an entry claims what it reserved, and a part of the reserve if it is tall. Writers reserve before they
+        // claim, and none reserves now: no claim passes `reach`.
+        unsafe { self.arena.give_back_from(FIRST_FREE + reach) };
+    }
+
+    /// How much memory it takes.
+    #[cfg(all(test, target_os = "linux", not(any(miri, loom, shuttle))))]
+    pub(super) fn resident_bytes(&self) -> usize {
+        self.arena.resident_bytes()
+    }
+
     /// Entries inserted, or just being inserted.
     pub(super) fn len(&self) -> usize {
         (self.growth.claimed.load(Relaxed) >> CLAIMED_BITS) as usize

@@ -177,6 +177,34 @@ fn tall_towers_never_take_more_than_their_reserve() {
 }
 
 #[test]
+fn memory_that_is_given_back_is_there_for_later_entries() {
+    let table = MemTable::new(1 << 20);
+    let key = |number: u32| number.wrapping_mul(0x9E37_79B9).to_le_bytes();
+    let mut reserved = 0;
+    for number in 0..3_000 {
+        reserved += MemTable::entry_bytes(4, 200);
+        insert(&table, &key(number), 1, Some(&[number as u8; 200]));
+        if number % 100 == 0 {
+            table.give_room_back(reserved);
+        }
+    }
+    for number in 0..3_000 {
+        let value = [number as u8; 200];
+        assert_eq!(table.get(&key(number), 1), Lookup::Found(&value[..]));
+    }
+}
+
+#[test]
+#[should_panic(expected = "were reserved")]
+fn memory_of_entries_is_not_given_back() {
+    let table = MemTable::new(1 << 20);
+    for number in 0..1_000_u32 {
+        insert(&table, &number.to_le_bytes(), 1, Some(&[1; 200]));
+    }
+    table.give_room_back(0);
+}
+
+#[test]
 #[should_panic(expected = "writers must reserve")]
 fn an_entry_that_was_not_reserved_is_refused() {
     let table = MemTable::new(100);
