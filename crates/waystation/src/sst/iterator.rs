@@ -8,7 +8,7 @@
 use super::reader::{Table, read_window, recycle};
 use crate::error::Result;
 use crate::sst::InternalIterator;
-use crate::storage::resize;
+use crate::storage::TransitBuffer;
 use std::sync::Arc;
 use waystation_format::FormatError;
 use waystation_format::block::{Block, BlockIter};
@@ -17,7 +17,7 @@ use waystation_format::table::{BlockHandle, StoredBlock, TRAILER_BYTES};
 
 /// How many blocks in a row go through the cache.
 const CACHED_RUN: u32 = 4;
-/// The first window of bytes read ahead, and the last: every block in between doubles it.
+/// A reader's first window of bytes read ahead, and its last: every block in between doubles it. A merge has the last at once.
 const FIRST_WINDOW_BYTES: u64 = 32 * 1024;
 const LAST_WINDOW_BYTES: u64 = 256 * 1024;
 
@@ -57,7 +57,7 @@ impl TableIterator {
             position: 0,
             block: None,
             spare: Vec::new(),
-            ahead: ReadAhead::default(),
+            ahead: ReadAhead::new(access),
         }
     }
 
@@ -244,7 +244,7 @@ impl InternalIterator for TableIterator {
 impl Table {
     /// Reads every data block and compares its checksum, without unpacking it.
     pub(crate) fn check_blocks(&self) -> Result<()> {
-        let mut ahead = ReadAhead::default();
+        let mut ahead = ReadAhead::new(Access::Merge);
         for position in 0..self.index().len() {
             let handle = self.index().handle(position);
             let stored = ahead.read(self, handle)?;
@@ -270,23 +270,28 @@ struct ReadAhead {
     direction: Direction,
     /// How many blocks in a row were stepped over in this direction.
     run: u32,
-    bytes: Vec<u8>,
+    /// The least that is read at once.
+    first_window: u64,
+    bytes: TransitBuffer,
     /// Where in the file `bytes` begin.
     offset: u64,
 }
 
-impl Default for ReadAhead {
-    fn default() -> Self {
+impl ReadAhead {
+    fn new(access: Access) -> Self {
+        let (first_window, bytes) = match access {
+            Access::Reader => (FIRST_WINDOW_BYTES, TransitBuffer::on_heap()),
+            Access::Merge => (LAST_WINDOW_BYTES, TransitBuffer::in_pages()),
+        };
         Self {
             direction: Direction::Forward,
             run: 0,
-            bytes: Vec::new(),
+            first_window,
+            bytes,
             offset: 0,
         }
     }
-}
 
-impl ReadAhead {
     /// A new walk begins.
     fn begin(&mut self, direction: Direction) {
         self.direction = direction;
@@ -321,13 +326,13 @@ impl ReadAhead {
     /// Reads `start..end` and the rest of the window, beyond it or before it.
     fn fill(&mut self, table: &Table, start: u64, end: u64) -> Result<()> {
         let doublings = self.run.saturating_sub(CACHED_RUN).min(8);
-        let window = (FIRST_WINDOW_BYTES << doublings).min(LAST_WINDOW_BYTES);
+        let window = (self.first_window << doublings).min(LAST_WINDOW_BYTES);
         let (start, end) = match self.direction {
             Direction::Forward => (start, end.max(table.data_end().min(start + window))),
             Direction::Backward => (start.min(end.saturating_sub(window)), end),
         };
         let length = (end - start) as usize;
-        resize(&mut self.bytes, length, table.file().path())?;
+        self.bytes.resize(length, table.file().path())?;
         self.offset = start;
         let read = read_window(table.file(), &mut self.bytes, start);
         if read.is_err() {

@@ -41,6 +41,7 @@ pub mod sim;
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests;
+mod transit;
 mod whole;
 
 pub use aligned::AlignedBuffer;
@@ -55,6 +56,7 @@ pub(crate) use output::Output;
 pub(crate) use rate::RateLimit;
 #[cfg(any(test, feature = "test-storage"))]
 pub use sim::SimStorage;
+pub(crate) use transit::TransitBuffer;
 pub(crate) use whole::{WHOLE_BYTES_MAX, check_whole, read_whole, resize};
 
 use crate::error::Result;

@@ -5,7 +5,7 @@
 //! while it is in the processor's cache; no thread waits for the device before the end. Each chunk is sent on its way to the
 //! device at once: of all of them at the end the device would be full, and the reads of others wait there for milliseconds.
 
-use super::{Area, File, OpenMode, RateLimit, Storage, Transfer};
+use super::{Area, File, OpenMode, RateLimit, Storage, Transfer, TransitBuffer};
 use crate::error::Result;
 use crate::sync::Arc;
 use std::path::Path;
@@ -16,7 +16,9 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// A file that is written once, from its beginning to its end.
 pub(crate) struct Output {
     file: Arc<dyn File>,
-    filling: Vec<u8>,
+    chunk: TransitBuffer,
+    /// How much of the chunk is filled.
+    filled: usize,
     /// How many bytes of the file were written.
     written: u64,
     /// How fast chunks may leave, and whose clock says so.
@@ -27,9 +29,12 @@ impl Output {
     /// Creates the file.
     pub(crate) fn create(storage: &dyn Storage, path: &Path) -> Result<Self> {
         let file = storage.open(path, OpenMode::Create, Transfer::Buffered, Area::Tables)?;
+        let mut chunk = TransitBuffer::in_pages();
+        chunk.resize(CHUNK_BYTES, path)?;
         Ok(Self {
             file,
-            filling: Vec::with_capacity(CHUNK_BYTES),
+            chunk,
+            filled: 0,
             written: 0,
             rate: None,
         })
@@ -43,7 +48,7 @@ impl Output {
     /// Waits until as many bytes as are gathered may leave.
     fn wait_for_turn(&self) {
         if let Some((rate, storage)) = &self.rate {
-            rate.take(self.filling.len(), &**storage);
+            rate.take(self.filled, &**storage);
         }
     }
 
@@ -55,10 +60,12 @@ impl Output {
     /// Appends `bytes`.
     pub(crate) fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let room = CHUNK_BYTES - self.filling.len();
+            let room = CHUNK_BYTES - self.filled;
             let (now, later) = bytes.split_at(bytes.len().min(room));
-            self.filling.extend_from_slice(now);
-            if self.filling.len() == CHUNK_BYTES {
+            let end = self.filled + now.len();
+            self.chunk[self.filled..end].copy_from_slice(now);
+            self.filled = end;
+            if end == CHUNK_BYTES {
                 self.write()?;
             }
             bytes = later;
@@ -75,7 +82,7 @@ impl Output {
 
     /// Completes the file: its length, and the file, whose content is durable once it is synced.
     pub(crate) fn complete(mut self) -> Result<(u64, Arc<dyn File>)> {
-        if !self.filling.is_empty() {
+        if self.filled > 0 {
             self.write()?;
         }
         Ok((self.written, self.file))
@@ -83,11 +90,12 @@ impl Output {
 
     fn write(&mut self) -> Result<()> {
         self.wait_for_turn();
-        self.file.write_at(&self.filling, self.written)?;
-        let bytes = self.filling.len() as u64;
+        let filled = &self.chunk[..self.filled];
+        self.file.write_at(filled, self.written)?;
+        let bytes = filled.len() as u64;
         self.file.write_back(self.written, bytes);
         self.written += bytes;
-        self.filling.clear();
+        self.filled = 0;
         Ok(())
     }
 }
