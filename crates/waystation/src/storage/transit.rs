@@ -1,8 +1,8 @@
 //! Memory for bytes on their way: what a walk reads ahead, and a chunk of what a merge writes.
 //!
-//! A merge's are pages of their own, which the system has back as soon as they are dropped. The C library's allocator keeps released
-//! blocks of this size among smaller ones that stay, the indexes of tables: after a load these were a third of the memory
-//! of a small process. A reader's walk is often over before fresh pages pay: it takes the allocator's.
+//! A merge's are pages of their own, which the system has back as soon as they are dropped. The C library's allocator keeps
+//! released blocks of this size among smaller ones that stay: the indexes of tables. A reader's walk is often over before
+//! fresh pages pay: it takes the allocator's.
 
 use super::resize;
 use crate::error::{Error, Result};
