@@ -90,3 +90,24 @@ impl DerefMut for TransitBuffer {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_not_there_is_refused() {
+        let path = Path::new("/f");
+        for mut buffer in [TransitBuffer::on_heap(), TransitBuffer::in_pages()] {
+            buffer.resize(300_000, path).unwrap();
+            let refused = buffer.resize(usize::MAX / 2, path).unwrap_err();
+            assert!(matches!(refused, Error::Io { .. }), "{refused}");
+            buffer.resize(400_000, path).unwrap();
+            buffer[399_999] = 7;
+            assert_eq!(buffer.len(), 400_000);
+            buffer.clear();
+            assert!(buffer.is_empty());
+        }
+    }
+}
