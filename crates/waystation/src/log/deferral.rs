@@ -136,7 +136,7 @@ impl Log {
     /// is ready.
     pub(super) fn take_passed(&self, state: &mut WriterState) -> Option<Run> {
         let count = state.passable(self.pass_target())?;
-        if state.suspension.is_some() || state.zeroing || state.blank.is_none() {
+        if state.suspension.is_some() || state.held || state.blank.is_none() {
             return None;
         }
         let blocks: Arc<[Seal]> = state.queue.drain(..count).collect();
@@ -224,10 +224,13 @@ impl Run {
 }
 
 impl Segment {
-    /// The length by which the next segment is chosen: one that is left early is not followed by a longer one.
+    /// The length by which the next segment is chosen: one that is left early is not followed by a longer one, and one that
+    /// was cut by a short one.
     pub(super) fn length_used(&self) -> u64 {
         let capacity = self.file.header.capacity;
-        if self.is_half_full() {
+        if self.is_cut() {
+            0
+        } else if self.is_half_full() {
             capacity
         } else {
             capacity / LONGER

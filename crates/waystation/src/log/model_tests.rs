@@ -27,10 +27,12 @@ use waystation_format::checksum;
 use waystation_format::log::RecordKind;
 
 fn settings() -> LogSettings {
+    // A long one is cut when the log rests, or is hardly longer than a short one.
+    let (whole, short) = [(640, 160), (320, 256)][thread_rng().gen_range(0..2)];
     LogSettings {
         lengths: SegmentLengths {
-            whole: 320 * 1024,
-            short: 256 * 1024,
+            whole: whole * 1024,
+            short: short * 1024,
             kept_beside: 0,
         },
         // The longer one begins as long as the other one, and grows.

@@ -9,12 +9,14 @@ use super::recovery::cut_off;
 use super::segment::Start;
 use super::writer_state::WriterState;
 use crate::error::Result;
-use crate::sync::{Arc, lock};
+use crate::sync::{Arc, MutexGuard, lock, wait};
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// So many files are kept for use again.
 const SPARES_MAX: usize = 2;
+/// A rest waits for so many ends of the log's jobs: more of them come from writers.
+const WAITS_MAX: usize = 16;
 /// After a removal the next one waits for so many times as long.
 const PAUSE_SHARE: u32 = 4;
 /// But not while more than this are to be removed: they come faster than they go.
@@ -64,11 +66,49 @@ impl Log {
         self.give_spare_room_back()
     }
 
-    /// Gives back the room that only writers need, but for the current segment, while no thread writes; one may begin to at any
-    /// moment. The log is durable on return.
+    /// Gives back the room that only writers need, while no thread writes; one may begin to at any moment. The current segment
+    /// keeps the room of a short one, so that deletions go on should others fill the disk. The log is durable on return.
     pub(crate) fn rest(&self) -> Result<()> {
         self.sync_all()?;
+        self.cut_current()?;
         self.give_spare_room_back()
+    }
+
+    /// Cuts the current segment, if all that is closed lies in it and no thread writes to it. No run is taken meanwhile.
+    fn cut_current(&self) -> Result<()> {
+        let mut state = self.writer_at_leisure();
+        let length = state.current.length_with(self.segment_lengths.short);
+        let Some(bytes) = length.filter(|_| state.is_still()) else {
+            return Ok(());
+        };
+        assert_eq!(state.current.end_lsn, state.written_lsn);
+        let file = Arc::clone(&state.current.file);
+        state.held = true;
+        state.transfers += 1;
+        drop(state);
+        let cut = file.file.truncate(bytes);
+        let mut state = lock(&self.writer);
+        state.held = false;
+        state.transfers -= 1;
+        if cut.is_ok() {
+            state.current.note_cut(bytes);
+        }
+        drop(state);
+        self.progress.notify_all();
+        self.call_writers();
+        cut
+    }
+
+    /// The writer's state once jobs have ended that were at work, unless others come again and again.
+    fn writer_at_leisure(&self) -> MutexGuard<'_, WriterState> {
+        let mut state = lock(&self.writer);
+        for _ in 0..WAITS_MAX {
+            if state.transfers == 0 && !state.preparing {
+                break;
+            }
+            state = wait(&self.progress, state);
+        }
+        state
     }
 
     fn give_spare_room_back(&self) -> Result<()> {

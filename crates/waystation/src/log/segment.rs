@@ -129,6 +129,8 @@ impl BlankSegment {
             }),
             blocks: Vec::new(),
             end_lsn: start_lsn,
+            file_bytes: self.capacity,
+            half_lsn: start_lsn + self.capacity / 2,
         }
     }
 }
@@ -182,7 +184,7 @@ impl SegmentFile {
 
     /// Writes index and footer at the very end of the file.
     pub(super) fn write_footer(&self, footer: &Footer) -> Result<()> {
-        let end = self.header.capacity;
+        let end = footer.file_bytes;
         let index_offset = end - tail_bytes(footer.blocks.len()) as u64;
         let tail = encode_index(
             &footer.blocks,
@@ -229,6 +231,8 @@ impl SegmentFile {
 
 /// What a sealed segment's footer will say.
 pub(super) struct Footer {
+    /// The length of the file.
+    pub(super) file_bytes: u64,
     pub(super) blocks: Vec<IndexEntry>,
     pub(super) end_lsn: u64,
     pub(super) last_sequence: u64,
@@ -245,6 +249,10 @@ pub(super) struct Segment {
     pub(super) end_lsn: u64,
     /// Below this position the file's extents have been written to: writing there again changes no metadata.
     initialised_lsn: u64,
+    /// The length of the file: the capacity, or less if it was cut.
+    file_bytes: u64,
+    /// Behind this position the next segment should be made ready.
+    half_lsn: u64,
 }
 
 /// How far ahead of a small synced write a fresh file is filled with zeros.
@@ -253,8 +261,40 @@ const ZEROS_AHEAD: u64 = 1024 * 1024;
 impl Segment {
     /// Whether a block of `length` bytes still fits, with the index that would then be needed.
     pub(super) fn fits(&self, length: u32) -> bool {
-        let index = tail_bytes(self.blocks.len() + 1).next_multiple_of(UNIT_BYTES) as u64;
-        self.file.offset_of(self.end_lsn) + u64::from(length) + index <= self.file.header.capacity
+        self.length_for(u64::from(length)) <= self.file_bytes
+    }
+
+    /// The length that its file needs for another block of `more` bytes.
+    fn length_for(&self, more: u64) -> u64 {
+        self.file.offset_of(self.end_lsn) + more + self.next_index_bytes()
+    }
+
+    /// The bytes of the index with another block.
+    fn next_index_bytes(&self) -> u64 {
+        tail_bytes(self.blocks.len() + 1).next_multiple_of(UNIT_BYTES) as u64
+    }
+
+    /// The length of its file.
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// Whether it has less room than its header says, as nothing was written for long.
+    pub(super) fn is_cut(&self) -> bool {
+        self.file_bytes < self.file.header.capacity
+    }
+
+    /// The length at which it has room for another `left` bytes, if that is shorter by as much at least.
+    pub(super) fn length_with(&self, left: u64) -> Option<u64> {
+        let bytes = self.length_for(left);
+        (bytes + left <= self.file_bytes).then_some(bytes)
+    }
+
+    /// Notes that the file was cut to `bytes`, as [`length_with`](Self::length_with) says.
+    pub(super) fn note_cut(&mut self, bytes: u64) {
+        let left = bytes - self.file.offset_of(self.end_lsn);
+        self.file_bytes = bytes;
+        self.half_lsn = self.end_lsn + left / 2;
     }
 
     /// What to fill with zeros (position and length) before a small write that ends where the segment now does is synced.
@@ -265,7 +305,7 @@ impl Segment {
         if self.end_lsn <= self.initialised_lsn {
             return None;
         }
-        let room = self.file.header.capacity - self.file.offset_of(self.end_lsn);
+        let room = self.file_bytes - self.file.offset_of(self.end_lsn);
         let length = room.min(ZEROS_AHEAD);
         self.initialised_lsn = self.end_lsn + length;
         (length > 0).then_some((self.end_lsn, length))
@@ -273,15 +313,13 @@ impl Segment {
 
     /// How far the log can go on in it, if it closes no more blocks before.
     pub(super) fn room_until(&self) -> u64 {
-        let index = tail_bytes(self.blocks.len() + 1).next_multiple_of(UNIT_BYTES) as u64;
-        let header = &self.file.header;
-        let taken = SEGMENT_HEADER_BYTES as u64 + index;
-        header.start_lsn + header.capacity.saturating_sub(taken)
+        let taken = SEGMENT_HEADER_BYTES as u64 + self.next_index_bytes();
+        self.file.header.start_lsn + self.file_bytes.saturating_sub(taken)
     }
 
     /// Whether so little room is left that the next segment should be made ready.
     pub(super) fn is_half_full(&self) -> bool {
-        (self.end_lsn - self.file.header.start_lsn) * 2 > self.file.header.capacity
+        self.end_lsn > self.half_lsn
     }
 }
 

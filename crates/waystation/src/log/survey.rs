@@ -42,16 +42,14 @@ impl Found {
             .map(|(_, footer)| footer))
     }
 
-    /// The last `bytes` bytes of the file.
+    /// The last `bytes` bytes of the file, which is shorter than its header says if it was cut.
     fn tail(&self, bytes: usize) -> Result<Option<Vec<u8>>> {
         let whole = bytes.next_multiple_of(UNIT_BYTES);
-        let Some(offset) = self.header.capacity.checked_sub(whole as u64) else {
+        // Before memory is taken for it.
+        let end = self.header.capacity.min(self.file.size()?);
+        let Some(offset) = end.checked_sub(whole as u64) else {
             return Ok(None);
         };
-        // Before memory is taken for it.
-        if self.header.capacity > self.file.size()? {
-            return Ok(None);
-        }
         let mut units = AlignedBuffer::zeroed(whole);
         let read = self.file.read_at(units.as_mut_slice(), offset)?;
         Ok((read == whole).then(|| units[whole - bytes..].to_vec()))

@@ -5,6 +5,7 @@ mod deferral;
 mod growth;
 mod holes;
 mod reading;
+mod rest;
 
 use super::*;
 use crate::background::{Jobs, Kind, Limits, Member, Next};

@@ -84,7 +84,7 @@ impl Log {
                     return Next::Again;
                 }
                 // No room in the segment and no blank one: prepared above on the next turn.
-                if !state.preparing && !state.zeroing {
+                if !state.preparing && !state.held {
                     continue;
                 }
             }
@@ -251,7 +251,7 @@ impl Log {
 
     /// Takes the next run; `synced` if a sync waits for it.
     fn take_run(&self, state: &mut WriterState, synced: bool) -> Option<Run> {
-        if state.suspension.is_some() || state.zeroing {
+        if state.suspension.is_some() || state.held {
             return None;
         }
         let ready = self.ready_lsn(state);
@@ -276,7 +276,7 @@ impl Log {
         let zeros = (synced && is_small)
             .then(|| state.current.zeros_due())
             .flatten();
-        state.zeroing = zeros.is_some();
+        state.held = zeros.is_some();
         let run = Run {
             file: Arc::clone(&state.current.file),
             zeros,
@@ -314,6 +314,7 @@ impl Log {
         let full = std::mem::replace(&mut state.current, next);
         state.header_due = true;
         let footer = Footer {
+            file_bytes: full.file_bytes(),
             blocks: full.blocks.clone(),
             end_lsn: full.end_lsn,
             last_sequence: self.assigned_sequence.load(Acquire),
@@ -338,7 +339,7 @@ impl Log {
         let mut state = lock(&self.writer);
         state.transfers -= 1;
         if run.zeros.is_some() {
-            state.zeroing = false;
+            state.held = false;
         }
         if !run.is_passed() {
             state.note_write(&run.file);

@@ -31,8 +31,8 @@ pub(super) struct WriterState {
     pub(super) deferral: Option<Deferral>,
     pub(super) current: Segment,
     pub(super) header_due: bool,
-    /// A run is being written behind which zeros are; nothing behind it may be taken meanwhile.
-    pub(super) zeroing: bool,
+    /// A run is being written behind which zeros are, or the current segment is cut: nothing may be taken meanwhile.
+    pub(super) held: bool,
     pub(super) sealed: VecDeque<SealedSegment>,
     /// Pins; while there are any, no sealed segment is recycled.
     pub(super) pins: usize,
@@ -130,7 +130,7 @@ impl WriterState {
             deferral,
             current,
             header_due: false,
-            zeroing: false,
+            held: false,
             sealed,
             pins: 0,
             footers_due: VecDeque::new(),
@@ -207,6 +207,12 @@ impl WriterState {
     /// record it waits for may itself wait for healing.
     pub(super) fn is_quiet(&self) -> bool {
         self.transfers == 0 && !self.preparing && self.syncing == 0
+    }
+
+    /// Whether the current segment holds all that is closed, and no thread writes to it.
+    pub(super) fn is_still(&self) -> bool {
+        let is_written = self.in_flight.is_empty() && self.queue.is_empty() && !self.header_due;
+        is_written && self.transfers == 0 && self.suspension.is_none()
     }
 
     /// Starts over in `segment` after a failure: blocks below `written_lsn` are in it and durable, the runs

@@ -43,6 +43,7 @@
 //! | the ring | its length, and more of `M` | `F >= for_puts + reserve` and more | `F` has room for an opening besides | by far |
 //! | the ring, as it becomes short | nothing: it is empty, and gives `F`; then `R` gives `F` | | an opening lays out less | `F` grows |
 //! | a segment of the log | `F` for `S` | `F >= M + C` | `F + S` stays | what was let in was counted for the ring and one segment (`for_puts`) |
+//! | the current segment, as it is cut | nothing: `S` gives `F` | a short segment of `S` | `F + S` stays | `F` grows |
 //! | a flush, a load | `F` for `O` | `F >= C + (M - for_lives)` | `F + R >= opening + C / 2` | `F + O` stays |
 //! | a fresh segment after a failure | `F` for `S` | `F >= M` | as for a segment | a short segment is in `for_log` |
 //! | a file that is replaced | `C` | | `C` is for that | as left |

@@ -53,7 +53,7 @@ impl Life {
     }
 
     /// What the next life finds.
-    fn end(self, crash: Crash) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+    pub(super) fn end(self, crash: Crash) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         let left = self.machine.crash(7, crash);
         self.running.log.stop();
         self.running.member.leave().expect("no job panics");
@@ -150,30 +150,32 @@ fn a_ring_that_could_not_grow_again_stays_long_at_rest() {
     assert!(found == written);
 }
 
-/// Threads write while the ring becomes short and grows again.
+/// Threads write while ring and segment become short, and grow again.
 #[test]
 fn writers_beside_a_rest_are_all_found() {
-    let life = Life::begin(7, &FaultRules::new(), &growing());
-    let written = Mutex::new(BTreeMap::new());
-    let writers = AtomicUsize::new(3);
-    std::thread::scope(|scope| {
-        for writer in 0..3_u64 {
-            let (running, written, writers) = (&life.running, &written, &writers);
-            scope.spawn(move || {
-                for number in 0..200 {
-                    let content = record(writer * 1000 + number);
-                    let (sequence, _) = running.append(&content);
-                    lock(written).insert(sequence, content);
-                }
-                writers.fetch_sub(1, SeqCst);
-            });
-        }
-        while writers.load(SeqCst) > 0 {
-            life.running.log.rest().expect("rest");
-        }
-    });
-    let (found, _) = life.end(Crash::Process);
-    assert!(found.iter().eq(lock(&written).values()));
+    for settings in [growing(), rest::settings(false), rest::settings(true)] {
+        let life = Life::begin(7, &FaultRules::new(), &settings);
+        let written = Mutex::new(BTreeMap::new());
+        let writers = AtomicUsize::new(3);
+        std::thread::scope(|scope| {
+            for writer in 0..3_u64 {
+                let (running, written, writers) = (&life.running, &written, &writers);
+                scope.spawn(move || {
+                    for number in 0..200 {
+                        let content = record(writer * 1000 + number);
+                        let (sequence, _) = running.append(&content);
+                        lock(written).insert(sequence, content);
+                    }
+                    writers.fetch_sub(1, SeqCst);
+                });
+            }
+            while writers.load(SeqCst) > 0 {
+                life.running.log.rest().expect("rest");
+            }
+        });
+        let (found, _) = life.end(Crash::Process);
+        assert!(found.iter().eq(lock(&written).values()));
+    }
 }
 
 #[test]
