@@ -3,7 +3,7 @@
 use super::{Common, check_once};
 use crate::engines::EngineKind;
 use crate::error::{Error, Result};
-use crate::tiers::{Policy, RigSettings, SlowDevice, Throttle};
+use crate::tiers::{Backing, Policy, RigSettings, SlowDevice, Throttle};
 use crate::workload::{IotLoad, IotMode, IotValues, YcsbLoad, YcsbWorkload};
 use clap::Args;
 use waystation_advisor::simulate::DeviceModel;
@@ -50,6 +50,10 @@ pub(crate) struct PlacementArgs {
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["workloads", "phases", "graves"],
         value_parser = clap::value_parser!(u32).range(1..=86_400))]
     devices: Option<u32>,
+    /// Leave no more room on the fast device than the part of the data. An engine that does not keep to its part finds the device
+    /// full, which may end the run
+    #[arg(long)]
+    pub(crate) confined: bool,
     /// Records that are loaded
     #[arg(long, default_value_t = 500_000, value_parser = clap::value_parser!(u32).range(10_000..=100_000_000))]
     records: u32,
@@ -62,6 +66,9 @@ pub(crate) struct PlacementArgs {
     /// Megabytes that it reads, and writes, in a second
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     slow_mb: u32,
+    /// Where the throttled device's content lies
+    #[arg(long, value_enum, default_value = "disk", conflicts_with = "emulate")]
+    slow_on: Backing,
     /// In place of the throttled device, emulate one: a preset of `waystation place` (hdd, sata-ssd, ...), or a file that
     /// describes a machine; its data lies in memory
     #[arg(long, conflicts_with_all = ["slow_iops", "slow_mb"])]
@@ -156,7 +163,7 @@ impl PlacementArgs {
             bytes_per_s: u64::from(self.slow_mb) * 1_000_000,
         };
         let slow = match &self.emulate {
-            None => SlowDevice::Throttled(throttle),
+            None => SlowDevice::Throttled(throttle, self.slow_on),
             Some(name) => {
                 let model = DeviceModel::named(name);
                 SlowDevice::Emulated(model.map_err(|error| Error::Refused(error.to_string()))?)

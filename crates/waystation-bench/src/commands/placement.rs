@@ -172,7 +172,10 @@ impl Session {
             clippy::cast_sign_loss,
             reason = "a part of the data is some bytes"
         )]
-        let capacity_bytes = (args.data_bytes() as f64 * share) as u64;
+        let capacity_bytes = ((args.data_bytes() as f64 * share) as u64).max(1 << 20);
+        if args.confined && policy != Policy::None {
+            rig.confine_fast(capacity_bytes)?;
+        }
         let worker = Worker::start(&OpenSettings {
             engine,
             directory: rig.slow().join("db"),
@@ -182,7 +185,7 @@ impl Session {
             tiers: Some(TierSettings {
                 policy,
                 directory: rig.fast().join("db"),
-                capacity_bytes: capacity_bytes.max(1 << 20),
+                capacity_bytes,
                 cache_bytes: CACHE_BYTES,
             }),
         })?;

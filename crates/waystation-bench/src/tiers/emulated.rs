@@ -15,8 +15,6 @@ use waystation_advisor::simulate::DeviceModel;
 
 /// The file on the device.
 const IMAGE: &str = "slow.img";
-/// Where the data lies.
-const MEMORY: &str = "/dev/shm";
 /// How often the device is looked for before it counts as failed,
 const LOOKS: u32 = 100;
 /// and the time between.
@@ -35,8 +33,7 @@ pub(super) fn start(
         move |source| Error::io(operation, path, source)
     };
     fs::create_dir_all(&mount).map_err(failed("create", &mount))?;
-    let data = Path::new(MEMORY).join(format!("waystation-bench-{}", std::process::id()));
-    undo.add(Undo::Remove(data.clone()));
+    let data = undo.file_in_memory();
     let emulation = Emulation {
         mount: mount.clone(),
         model: model.clone(),

@@ -21,7 +21,7 @@ pub(crate) use cache::LruCache;
 pub(crate) use emulated::serve;
 pub(crate) use fixed::FixedTier;
 pub(crate) use peak::PeakWatch;
-pub(crate) use rig::{Rig, RigSettings, SlowDevice, Throttle};
+pub(crate) use rig::{Backing, Rig, RigSettings, SlowDevice, Throttle};
 pub(crate) use rows::{PlacementRun, predictions, rows, table};
 
 use clap::ValueEnum;

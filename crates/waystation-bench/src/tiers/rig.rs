@@ -5,6 +5,7 @@ use crate::cgroup::{ControlGroup, Controller};
 use crate::error::{Error, Result};
 use crate::interrupt::{self, lock};
 use crate::place::Place;
+use clap::ValueEnum;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,13 +14,28 @@ use waystation_advisor::simulate::DeviceModel;
 
 const BLKIO: &str = "/sys/fs/cgroup/blkio";
 
+/// Where files in memory lie.
+const MEMORY: &str = "/dev/shm";
+
+/// The file that takes the rest of a confined fast device.
+const BALLAST: &str = "ballast";
+
 /// The slow device.
 #[derive(Debug, Clone)]
 pub(crate) enum SlowDevice {
-    /// A file of the machine's own, throttled by the kernel.
-    Throttled(Throttle),
+    /// A file of the machine's own, or one in memory, throttled by the kernel.
+    Throttled(Throttle, Backing),
     /// A file that answers as this model would.
     Emulated(DeviceModel),
+}
+
+/// Where the content of a throttled device lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backing {
+    /// On the device of --data-dir, whose own times add to those of the throttle
+    Disk,
+    /// In memory: the throttle alone makes the device slow
+    Memory,
 }
 
 /// What the slow device gives.
@@ -61,6 +77,13 @@ pub(super) enum Undo {
 impl UndoSteps {
     pub(super) fn add(&self, step: Undo) {
         lock(&self.0).push(step);
+    }
+
+    /// The path of a file in memory, which goes in the end.
+    pub(super) fn file_in_memory(&self) -> PathBuf {
+        let file = Path::new(MEMORY).join(format!("waystation-bench-{}", std::process::id()));
+        self.add(Undo::Remove(file.clone()));
+        file
     }
 
     /// Undoes the steps, the last one first. What cannot be undone is told.
@@ -127,6 +150,10 @@ impl Rig {
 
     /// Removes what is on both devices.
     pub(crate) fn clear(&self) -> Result<()> {
+        let ballast = self.fast().join(BALLAST);
+        if ballast.exists() {
+            fs::remove_file(&ballast).map_err(|source| Error::io("remove", ballast, source))?;
+        }
         for directory in [self.slow(), self.fast()] {
             let database = directory.join("db");
             match fs::remove_dir_all(&database) {
@@ -139,14 +166,34 @@ impl Rig {
         run("sync", &[])
     }
 
+    /// Leaves `bytes` of room on the fast device, until the next [`clear`](Self::clear).
+    pub(crate) fn confine_fast(&self, bytes: u64) -> Result<()> {
+        let fast = self.fast();
+        let room = rustix::fs::statvfs(&fast)
+            .map(|stats| stats.f_bavail * stats.f_frsize)
+            .map_err(|source| Error::io("look at the room of", &fast, source.into()))?;
+        let ballast = fast.join(BALLAST);
+        let file =
+            fs::File::create(&ballast).map_err(|source| Error::io("create", &ballast, source))?;
+        let taken = room.saturating_sub(bytes);
+        allocate(&file, taken, &ballast)
+    }
+
     fn build_slow(&self, settings: &RigSettings) -> Result<()> {
         match &settings.slow {
-            SlowDevice::Throttled(throttle) => {
-                let image = self.place.path("slow.img");
+            SlowDevice::Throttled(throttle, backing) => {
+                let image = match backing {
+                    Backing::Disk => self.place.path("slow.img"),
+                    Backing::Memory => self.undo.file_in_memory(),
+                };
                 let file = fs::File::create(&image)
                     .map_err(|source| Error::io("create", &image, source))?;
                 file.set_len(settings.slow_bytes)
                     .map_err(|source| Error::io("grow", &image, source))?;
+                if *backing == Backing::Memory {
+                    // All of it is there from the start: the engine's group does not pay for it.
+                    allocate(&file, settings.slow_bytes, &image)?;
+                }
                 let device = self.attach(&image)?;
                 self.throttle(&device, throttle)
             }
@@ -208,7 +255,11 @@ impl Rig {
     }
 
     fn mount(&self, device: &str, directory: &Path) -> Result<()> {
-        run("mkfs.ext4", &["-q", "-F", device])?;
+        // No room is root's alone: what is free is what an engine has. What is allocated stays so.
+        run(
+            "mkfs.ext4",
+            &["-q", "-F", "-m", "0", "-E", "nodiscard", device],
+        )?;
         fs::create_dir_all(directory).map_err(|source| Error::io("create", directory, source))?;
         let directory = directory.display().to_string();
         run("mount", &[device, &directory])?;
@@ -221,6 +272,11 @@ impl Drop for Rig {
     fn drop(&mut self) {
         self.undo.take_down();
     }
+}
+
+fn allocate(file: &fs::File, bytes: u64, path: &Path) -> Result<()> {
+    rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes)
+        .map_err(|source| Error::io("grow", path, source.into()))
 }
 
 fn write(file: &Path, text: &str) -> Result<()> {
