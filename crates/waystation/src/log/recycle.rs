@@ -70,8 +70,9 @@ impl Log {
     /// keeps the room of a short one, so that deletions go on should others fill the disk. The log is durable on return.
     pub(crate) fn rest(&self) -> Result<()> {
         self.sync_all()?;
-        self.cut_current()?;
-        self.give_spare_room_back()
+        let cut = self.cut_current();
+        self.give_spare_room_back()?;
+        cut
     }
 
     /// Cuts the current segment, if all that is closed lies in it and no thread writes to it. No run is taken meanwhile.

@@ -30,6 +30,8 @@ pub enum Operation {
     Write,
     Sync,
     Preallocate,
+    /// [`File::truncate`](super::File::truncate), and the steps of a preallocation that was refused.
+    SetLength,
     Size,
     MapRing,
     /// [`Storage::resize_ring`](super::Storage::resize_ring).
@@ -543,8 +545,7 @@ impl<F: RawFile> RawFile for FaultyFile<F> {
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
-        // The steps instead where `allocate` was refused.
-        self.inner.set_len(bytes)
+        self.run(Operation::SetLength, || self.inner.set_len(bytes))
     }
 
     fn size(&self) -> io::Result<u64> {

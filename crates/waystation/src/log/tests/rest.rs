@@ -122,3 +122,24 @@ fn a_segment_without_a_header_is_not_cut() {
     let (found, written) = life.end(Crash::Process);
     assert!(found == written);
 }
+
+/// The rest of the room is given back all the same, and the log goes on.
+#[test]
+fn a_cut_that_fails_leaves_the_segment_long() {
+    let rules = FaultRules::new();
+    let mut life = Life::begin(3, &rules, &settings(false));
+    let count = write_into_a_long_segment(&mut life);
+    assert!(life.running.log.ring.len() > life.running.log.ring.len_min());
+    let refused = Fault::Fail(Refusal::InputOutput);
+    rules.add(Rule::new(Operation::SetLength, refused).on("journal-"));
+    life.running.log.rest().expect_err("a cut that fails");
+    assert!(!lock(&life.running.log.writer).current.is_cut());
+    assert_eq!(life.running.log.ring.len(), life.running.log.ring.len_min());
+    life.append(record(count));
+    rules.clear();
+    life.running.log.rest().expect("rest");
+    assert!(lock(&life.running.log.writer).current.is_cut());
+    life.append(record(count + 1));
+    let (found, written) = life.end(Crash::Process);
+    assert!(found == written);
+}
