@@ -5,7 +5,7 @@
 //!  cli -> commands/{db, iot, ycsb, reopen, plot, ...}     worker -> engines/{waystation, leveldb, rocksdb, fjall}
 //!             |  series: list of benchmarks    protocol       |      workload: db_bench's loops
 //!             +-> session  <------------ lines of JSON -------+      measure: latency, cpu, memory, bytes
-//!             +-> raw, place, machine, stats, report
+//!             +-> raw, stolen, place, machine, stats, report
 //! ```
 //!
 //! One process runs one engine, engines take turns, every figure comes with the machine it was measured on, and
@@ -35,6 +35,7 @@ mod report;
 mod serve;
 mod session;
 mod stats;
+mod stolen;
 mod tiers;
 mod worker;
 mod workload;

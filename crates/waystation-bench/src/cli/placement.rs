@@ -76,9 +76,20 @@ pub(crate) struct PlacementArgs {
     /// Megabytes of memory of the engine's process, the page cache for its files included
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(64..=100_000))]
     memory_mb: u32,
+    /// Repeat a run, three times at most, if the hypervisor took away more than this part of the processors' time during one of
+    /// its loads
+    #[arg(long, value_name = "PART", default_value_t = 0.05, value_parser = part)]
+    pub(crate) stolen_max: f64,
     /// How often; the median run makes the row
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
+}
+
+fn part(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(part) if (0.0..=1.0).contains(&part) => Ok(part),
+        _ => Err("a part is from 0 to 1, e.g. 0.05".to_owned()),
+    }
 }
 
 impl PlacementArgs {

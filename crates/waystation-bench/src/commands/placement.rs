@@ -9,8 +9,10 @@ use crate::place::Place;
 use crate::protocol::{Command, PhaseEnd, Reply};
 use crate::report::Report;
 use crate::session::Worker;
+use crate::stolen::StolenMeter;
 use crate::tiers::{PeakWatch, PlacementRun, Policy, Rig, TierSettings, predictions, rows, table};
-use crate::workload::{IotFigures, IotLoad, YcsbFigures, YcsbLoad, YcsbPhase, YcsbWorkload};
+use crate::workload::{IotFigures, YcsbFigures, YcsbLoad, YcsbPhase};
+use indicatif::ProgressBar;
 use waystation::PlacementStats;
 use waystation::storage::OsStorage;
 
@@ -21,6 +23,9 @@ const CACHE_BYTES: usize = 8 << 20;
 /// Ingest, deletions, and the sum of all loads.
 const LOADS_OF_PHASES: usize = 3;
 
+/// How often a run is tried while the hypervisor takes away too much.
+const ATTEMPTS: u32 = 3;
+
 /// An engine, a policy and a part of the data.
 type Combination = (EngineKind, Policy, f64);
 
@@ -28,13 +33,12 @@ type Combination = (EngineKind, Policy, f64);
 pub(crate) fn placement(args: &PlacementArgs) -> Result<()> {
     let engines = args.engines()?;
     let combinations = combinations(&engines, args.policies()?, args.shares()?);
-    let workloads = args.workloads()?;
     let machine = Machine::here(&Place::new(&args.common.data_dir)?);
     let rig = Rig::build(&args.common.data_dir, &args.rig()?)?;
     let phases = if args.phases { LOADS_OF_PHASES } else { 1 };
     let loads = match args.devices() {
         Some(_) => 1,
-        None => workloads.len() + phases + usize::from(args.graves),
+        None => args.workloads()?.len() + phases + usize::from(args.graves),
     };
     let steps = combinations.len() * loads;
     let bar = progress_bar(steps as u64 * u64::from(args.runs));
@@ -43,8 +47,7 @@ pub(crate) fn placement(args: &PlacementArgs) -> Result<()> {
         for combination in &combinations {
             let (engine, policy, share) = *combination;
             bar.set_message(format!("{engine}: {} {share}", policy.name()));
-            let mut on_figures = |load, figures: LoadFigures| {
-                bar.inc(1);
+            for (load, figures) in run_quietly(&rig, args, *combination, &bar)? {
                 runs.push(PlacementRun {
                     engine,
                     workload: "placement",
@@ -55,15 +58,11 @@ pub(crate) fn placement(args: &PlacementArgs) -> Result<()> {
                     ops_per_s: figures.ops_per_s,
                     p99_us: figures.p99_us,
                     fast_peak_mb: figures.fast_peak_mb,
+                    stolen: figures.stolen,
                     adapted_s: figures.adapted_s,
                     round,
                     placement: None,
                 });
-            };
-            let session = Session::start(&rig, args, *combination)?;
-            match args.devices() {
-                Some(load) => on_figures("iot", session.run_devices(load, args.load().records)?),
-                None => session.run(args, &workloads, on_figures)?,
             }
             if matches!(policy, Policy::Own | Policy::Durable)
                 && let Some(last) = runs.last_mut()
@@ -91,6 +90,30 @@ pub(crate) fn placement(args: &PlacementArgs) -> Result<()> {
     json.map_or(Ok(()), |path| report.write_json(path))
 }
 
+/// Runs the loads of a combination, and again if the hypervisor took too much away meanwhile.
+fn run_quietly(
+    rig: &Rig,
+    args: &PlacementArgs,
+    combination: Combination,
+    bar: &ProgressBar,
+) -> Result<Vec<(&'static str, LoadFigures)>> {
+    let mut attempt = 1;
+    loop {
+        let mut loads = Vec::new();
+        let on_figures = |load, figures| {
+            bar.inc(1);
+            loads.push((load, figures));
+        };
+        Session::start(rig, args, combination)?.run(args, on_figures)?;
+        let is_quiet = |figures: &LoadFigures| figures.stolen <= args.stolen_max;
+        if attempt == ATTEMPTS || loads.iter().all(|(_, figures)| is_quiet(figures)) {
+            return Ok(loads);
+        }
+        attempt += 1;
+        bar.inc_length(loads.len() as u64);
+    }
+}
+
 /// The figures of one load, or of all together.
 #[derive(Debug, Clone, Copy, Default)]
 struct LoadFigures {
@@ -99,12 +122,13 @@ struct LoadFigures {
     ops_per_s: f64,
     p99_us: f64,
     fast_peak_mb: f64,
+    stolen: f64,
     adapted_s: Option<f64>,
 }
 
 impl LoadFigures {
     /// Writes are done when what they have left to the background is done.
-    fn of(phase: YcsbPhase, figures: &YcsbFigures, fast_peak: u64) -> Self {
+    fn of(phase: YcsbPhase, figures: &YcsbFigures) -> Self {
         let common = &figures.common;
         let after = match phase {
             YcsbPhase::Load | YcsbPhase::Delete => common.idle_after_s,
@@ -115,14 +139,14 @@ impl LoadFigures {
             operations: common.ops_per_s * common.seconds,
             ops_per_s: common.ops_per_s,
             p99_us: common.p99_us,
-            fast_peak_mb: fast_peak as f64 / 1e6,
             adapted_s: figures.adapted_s,
+            ..Self::default()
         }
     }
 
     /// Devices write for some time, however many inserts that makes: the seconds are those that `inserts` take, with what they
     /// leave to the background.
-    fn of_devices(figures: &IotFigures, inserts: u32, fast_peak: u64) -> Self {
+    fn of_devices(figures: &IotFigures, inserts: u32) -> Self {
         let common = &figures.common;
         let elapsed = common.seconds + common.idle_after_s;
         Self {
@@ -130,9 +154,18 @@ impl LoadFigures {
             operations: common.ops as f64,
             ops_per_s: common.ops_per_s,
             p99_us: common.p99_us,
-            fast_peak_mb: fast_peak as f64 / 1e6,
-            adapted_s: None,
+            ..Self::default()
         }
+    }
+
+    /// All loads so far and `next`, one after the other.
+    fn add(&mut self, next: &Self) {
+        self.seconds += next.seconds;
+        self.operations += next.operations;
+        self.ops_per_s = self.operations / self.seconds;
+        self.p99_us = self.p99_us.max(next.p99_us);
+        self.fast_peak_mb = self.fast_peak_mb.max(next.fast_peak_mb);
+        self.stolen = self.stolen.max(next.stolen);
     }
 }
 
@@ -158,6 +191,7 @@ fn combinations(engines: &[EngineKind], policies: &[Policy], shares: &[f64]) -> 
 struct Session {
     worker: Worker,
     peak: PeakWatch,
+    stolen: StolenMeter,
 }
 
 impl Session {
@@ -186,24 +220,38 @@ impl Session {
                 policy,
                 directory: rig.fast().join("db"),
                 capacity_bytes,
+                is_confined: args.confined,
                 cache_bytes: CACHE_BYTES,
             }),
         })?;
         rig.limit(worker.process())?;
         let peak = PeakWatch::start(&rig.fast())?;
-        Ok(Self { worker, peak })
+        let stolen = StolenMeter::start()?;
+        Ok(Self {
+            worker,
+            peak,
+            stolen,
+        })
     }
 
-    /// Runs ingest, the workloads, and what follows them.
+    /// Runs devices; or ingest, the workloads, and what follows them.
     fn run(
         mut self,
         args: &PlacementArgs,
-        workloads: &[YcsbWorkload],
         mut on_figures: impl FnMut(&'static str, LoadFigures),
     ) -> Result<()> {
+        if let Some(load) = args.devices() {
+            let figures = match self.worker.ask(&Command::Iot(load))? {
+                Reply::IotRan(figures) => figures,
+                other => return Err(self.worker.nonsense(&other)),
+            };
+            let figures = LoadFigures::of_devices(&figures, args.load().records);
+            on_figures("iot", self.watched(figures)?);
+            return self.worker.quit();
+        }
         let mut sum = LoadFigures::default();
         let phases = [YcsbPhase::Load].into_iter();
-        let phases = phases.chain(workloads.iter().copied().map(YcsbPhase::Run));
+        let phases = phases.chain(args.workloads()?.into_iter().map(YcsbPhase::Run));
         let last = match (args.phases, args.graves) {
             (true, _) => Some(YcsbPhase::Delete),
             (_, true) => Some(YcsbPhase::Graves),
@@ -219,30 +267,26 @@ impl Session {
                 YcsbPhase::Delete => "delete",
                 YcsbPhase::Graves => "graves",
             };
+            // What was taken away between the loads is none of theirs.
+            self.stolen.take()?;
             let figures = ask(&mut self.worker, phase, args.load())?;
-            let figures = LoadFigures::of(phase, &figures, self.peak.take()?);
-            sum.seconds += figures.seconds;
-            sum.p99_us = sum.p99_us.max(figures.p99_us);
-            sum.fast_peak_mb = sum.fast_peak_mb.max(figures.fast_peak_mb);
-            sum.operations += figures.operations;
+            let figures = self.watched(LoadFigures::of(phase, &figures))?;
+            sum.add(&figures);
             on_figures(name, figures);
         }
         if args.phases {
-            sum.ops_per_s = sum.operations / sum.seconds;
             on_figures("phases", sum);
         }
         self.worker.quit()
     }
 
-    /// Runs devices. The seconds are those of `inserts`.
-    fn run_devices(mut self, load: IotLoad, inserts: u32) -> Result<LoadFigures> {
-        let figures = match self.worker.ask(&Command::Iot(load))? {
-            Reply::IotRan(figures) => figures,
-            other => return Err(self.worker.nonsense(&other)),
-        };
-        let figures = LoadFigures::of_devices(&figures, inserts, self.peak.take()?);
-        self.worker.quit()?;
-        Ok(figures)
+    /// The figures of a load that has just ended, with what was seen beside it.
+    fn watched(&mut self, figures: LoadFigures) -> Result<LoadFigures> {
+        Ok(LoadFigures {
+            fast_peak_mb: self.peak.take()? as f64 / 1e6,
+            stolen: self.stolen.take()?,
+            ..figures
+        })
     }
 }
 

@@ -52,6 +52,16 @@ fn help_with_tombstones(options: &mut Options) -> Result<Options> {
     Ok(helped)
 }
 
+/// Has level 0, to which it flushes and which lies on the first path whatever that path's size says, take no more than `bytes`.
+/// Its defaults allow 36 memtables there.
+fn keep_level_0_within(options: &mut Options, bytes: u64) {
+    options.set_write_buffer_size(usize::try_from(bytes / 12).unwrap_or(usize::MAX));
+    options.set_level_zero_slowdown_writes_trigger(6);
+    options.set_level_zero_stop_writes_trigger(8);
+    // Level 0 counts as much as level 1 when paths are chosen: level 1 is on the slow device.
+    options.set_max_bytes_for_level_base(bytes);
+}
+
 /// Has it use a slow and a fast device in the ways it has.
 fn use_tiers(options: &mut Options, settings: &OpenSettings, tiers: &TierSettings) -> Result<()> {
     let mut tables = BlockBasedOptions::default();
@@ -67,6 +77,9 @@ fn use_tiers(options: &mut Options, settings: &OpenSettings, tiers: &TierSetting
                 path(&settings.directory, u64::MAX)?,
             ];
             options.set_db_paths(&paths);
+            if tiers.is_confined {
+                keep_level_0_within(options, tiers.capacity_bytes);
+            }
         }
         Policy::None | Policy::Own | Policy::Durable | Policy::Tables | Policy::Cache => {}
     }

@@ -70,6 +70,8 @@ pub(crate) struct TierSettings {
     /// The directory on the fast device, and how much may lie there.
     pub(crate) directory: PathBuf,
     pub(crate) capacity_bytes: u64,
+    /// Whether the fast device has no more room than that.
+    pub(crate) is_confined: bool,
     /// Memory for blocks.
     pub(crate) cache_bytes: usize,
 }

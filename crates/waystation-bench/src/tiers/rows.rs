@@ -22,6 +22,8 @@ pub(crate) struct PlacementRun {
     pub(crate) p99_us: f64,
     /// The most that the engine had on the fast device, which may be more than the policy gives it.
     pub(crate) fast_peak_mb: f64,
+    /// The part of the processors' time that the hypervisor took away while the load ran.
+    pub(crate) stolen: f64,
     /// Seconds until the load's rate came to nine tenths of that of its last quarter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) adapted_s: Option<f64>,
@@ -82,7 +84,7 @@ fn best_other(medians: &[(PlacementRun, usize)], run: &PlacementRun) -> Option<f
 /// The rows for people.
 pub(crate) fn table(rows: &[PlacementRow]) -> String {
     let mut text = format!(
-        "{:<12} {:<8} {:<8} {:>9} {:>9} {:>10} {:>10} {:>8} {:>9} {:>14}\n",
+        "{:<12} {:<8} {:<8} {:>9} {:>9} {:>10} {:>10} {:>8} {:>8} {:>9} {:>14}\n",
         "engine",
         "load",
         "policy",
@@ -91,6 +93,7 @@ pub(crate) fn table(rows: &[PlacementRow]) -> String {
         "ops/s",
         "p99 us",
         "peak MB",
+        "stolen",
         "adapted s",
         "to best fixed"
     );
@@ -98,7 +101,7 @@ pub(crate) fn table(rows: &[PlacementRow]) -> String {
         let run = &row.median;
         let _ = writeln!(
             text,
-            "{:<12} {:<8} {:<8} {:>7.0} % {:>9.1} {:>10.0} {:>10.0} {:>8.1} {:>9} {:>14}",
+            "{:<12} {:<8} {:<8} {:>7.0} % {:>9.2} {:>10.0} {:>10.0} {:>8.1} {:>6.0} % {:>9} {:>14}",
             run.engine.name(),
             run.load,
             run.policy.name(),
@@ -107,6 +110,7 @@ pub(crate) fn table(rows: &[PlacementRow]) -> String {
             run.ops_per_s,
             run.p99_us,
             run.fast_peak_mb,
+            run.stolen * 100.0,
             run.adapted_s
                 .map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.0}")),
             row.ratio_to_best_static
@@ -158,6 +162,7 @@ mod tests {
             ops_per_s: 1.0,
             p99_us: 1.0,
             fast_peak_mb: 0.0,
+            stolen: 0.0,
             adapted_s: None,
             round: 1,
             placement: None,
