@@ -6,11 +6,14 @@
 //! [`divide`] weighs both.
 //!
 //! Until both were measured the log may have all: a database is filled before it is read.
+//!
+//! Where no writer waits for a sync of the log, it is written in the background, and tables come first: a byte of them spares the
+//! reads of a merge, too, and later reads. The log then has the room that all tables of the database would leave.
 
 use super::meters::precise;
 use super::report::LogPlacement;
 use crate::storage::as_micros;
-use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::sync::{Mutex, lock};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,6 +22,10 @@ use waystation_planner::division::{Division, LogGain, divide};
 /// A division is weighed anew after so long at least.
 const WEIGH_AFTER: Duration = Duration::from_secs(1);
 const MIB: f64 = 1_048_576.0;
+/// Writers wait for the log if it is synced so many times before it has written so many bytes: groups of small writes are far below
+/// that, and a log that no writer waits for is synced at the end of a segment and each second.
+const AWAITED_SYNCS: u32 = 64;
+const AWAITED_BYTES: u64 = 4 << 20;
 /// Of each rate the last interval makes this part, the ones before the rest.
 const WEIGHT_OF_LAST: f64 = 0.75;
 
@@ -63,11 +70,23 @@ pub(super) struct LogShare {
     /// A new segment in the fast directory is no longer.
     segment_bytes: u64,
     segments: Mutex<Segments>,
-    /// The bytes that the log may take.
+    /// The bytes that the log may take, as weighed against copies.
     quota: AtomicU64,
-    pub(super) main: Writes,
-    pub(super) fast: Writes,
+    /// The bytes of all tables, in either directory.
+    table_bytes: AtomicU64,
+    /// Whether writers wait for syncs, lately.
+    is_awaited: AtomicBool,
+    lately: Mutex<Lately>,
+    main: Writes,
+    fast: Writes,
     rates: Mutex<Rates>,
+}
+
+/// Bytes and syncs of the log since it was told last whether writers wait for it.
+#[derive(Debug, Default)]
+struct Lately {
+    bytes: u64,
+    syncs: u32,
 }
 
 /// The segments in both directories, by name: their bytes, and whether they lie in the fast one.
@@ -127,6 +146,9 @@ impl LogShare {
             segment_bytes,
             segments: Mutex::new(Segments(segments)),
             quota: AtomicU64::new(capacity_bytes),
+            table_bytes: AtomicU64::new(0),
+            is_awaited: AtomicBool::new(false),
+            lately: Mutex::default(),
             main: Writes::default(),
             fast: Writes::default(),
             rates: Mutex::new(Rates {
@@ -169,7 +191,37 @@ impl LogShare {
 
     /// The bytes that the log may take.
     pub(super) fn quota(&self) -> u64 {
-        self.quota.load(Relaxed)
+        let weighed = self.quota.load(Relaxed);
+        if self.is_awaited.load(Relaxed) {
+            return weighed;
+        }
+        let tables = self.table_bytes.load(Relaxed);
+        weighed.min(self.capacity_bytes.saturating_sub(tables))
+    }
+
+    /// Notes that a table of `bytes` came, in either directory.
+    pub(super) fn add_table(&self, bytes: u64) {
+        self.table_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Notes that one went that had come.
+    pub(super) fn take_table(&self, bytes: u64) {
+        let before = self.table_bytes.fetch_sub(bytes, Relaxed);
+        debug_assert!(before >= bytes, "a table that had not come");
+    }
+
+    /// Notes a write of `bytes` of a segment, in the fast directory or the main one. A sync has none.
+    pub(super) fn note_write(&self, is_fast: bool, bytes: usize, elapsed: Duration) {
+        let writes = if is_fast { &self.fast } else { &self.main };
+        writes.note(bytes, elapsed);
+        let mut lately = lock(&self.lately);
+        lately.bytes += bytes as u64;
+        lately.syncs += u32::from(bytes == 0);
+        let is_awaited = lately.syncs >= AWAITED_SYNCS;
+        if is_awaited || lately.bytes >= AWAITED_BYTES {
+            self.is_awaited.store(is_awaited, Relaxed);
+            *lately = Lately::default();
+        }
     }
 
     /// Notes the new segment `name` of `bytes`. Returns whether it may lie in the fast directory.
@@ -270,7 +322,7 @@ impl LogShare {
         let reads = rates.reads;
         drop(rates);
         let of_copies = |bytes: u64| (copies.share)(bytes) * reads * copies.seconds;
-        let present = self.quota();
+        let present = self.quota.load(Relaxed);
         let division = divide(&log, &of_copies, self.capacity_bytes, present)?;
         self.quota.store(division.log_bytes, Relaxed);
         Some(division)
@@ -333,6 +385,29 @@ mod tests {
     }
 
     #[test]
+    fn tables_come_first_where_no_writer_waits_for_the_log() {
+        let share = LogShare::new((16 * MB, 2 * MB), HashMap::new(), Duration::ZERO);
+        let sync = || share.note_write(true, 0, Duration::ZERO);
+        let write = |bytes| share.note_write(true, bytes, Duration::ZERO);
+        share.add_table(6 * MB);
+        assert_eq!(share.quota(), 10 * MB);
+        share.add_table(12 * MB);
+        assert_eq!(share.quota(), 0);
+        for _ in 0..AWAITED_SYNCS {
+            write(4 << 10);
+            sync();
+        }
+        assert_eq!(share.quota(), 16 * MB, "writers wait for each write");
+        for _ in 0..AWAITED_BYTES / MB {
+            write(MB as usize);
+            sync();
+        }
+        assert_eq!(share.quota(), 0, "a sync of each MiB");
+        share.take_table(12 * MB);
+        assert_eq!(share.quota(), 10 * MB);
+    }
+
+    #[test]
     fn the_share_follows_the_load() {
         let present = HashMap::from([("b".to_owned(), (6 * MB, false))]);
         let share = LogShare::new((16 * MB, 6 * MB), present, Duration::ZERO);
@@ -342,10 +417,9 @@ mod tests {
         let mut weigh = |writes: bool| {
             now += WEIGH_AFTER;
             if writes {
-                share
-                    .main
-                    .note(10 * MB as usize, Duration::from_millis(500));
-                share.fast.note(10 * MB as usize, Duration::from_millis(10));
+                let bytes = 10 * MB as usize;
+                share.note_write(false, bytes, Duration::from_millis(500));
+                share.note_write(true, bytes, Duration::from_millis(10));
             } else {
                 reads += 1_000;
             }

@@ -21,7 +21,7 @@
 //!
 //! Segments of the log are written and hardly read, so copies spare them nothing. A durable directory may hold new ones alone
 //! ([`spread`]). Log and copies share the capacity by what either gains ([`log_share`]). New tables lie there in the room that
-//! both have left, and make room for both ([`moves`]).
+//! both have left, and make room for both ([`moves`]). They come before a log that no writer waits for.
 //!
 //! Invariants:
 //! - a block from the fast tier is handed out only if its checksum holds, and if it still had the same place after the read:

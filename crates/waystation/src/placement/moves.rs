@@ -3,7 +3,7 @@
 //! A new table lies there if room is left by the log and by copies. What the fast directory spares such a table is its write, the
 //! reads of the merge that ends it, and reads of callers. A table is moved
 //!
-//! - if the log is to have its room: the log gains more by a byte, which it writes again and again;
+//! - if writers wait for the log and it is to have the room: the log gains more by a byte, which it writes again and again;
 //! - or if copies of the hottest blocks without one were read more than the table, lately.
 //!
 //! A move is a copy under another name, made durable, then a rename, then the removal of the first one. So the table is whole

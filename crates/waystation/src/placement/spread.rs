@@ -290,8 +290,7 @@ impl FastFiles {
     /// Notes a write of a segment.
     pub(super) fn note_write(&self, is_fast: bool, bytes: usize, elapsed: Duration) {
         if let Some(share) = self.tier.as_ref().and_then(|tier| tier.log_share()) {
-            let writes = if is_fast { &share.fast } else { &share.main };
-            writes.note(bytes, elapsed);
+            share.note_write(is_fast, bytes, elapsed);
         }
     }
 }

@@ -233,20 +233,32 @@ impl Tier {
             tables.note_length(bytes);
             made.set_whole(name.is_some_and(|name| tables.has(name)));
         }
+        // Before another thread can forget it.
+        self.count_table(&made, LogShare::add_table);
         let replaced = files.insert(path.to_owned(), Arc::clone(&made));
         drop(files);
-        if let Some(old) = replaced {
-            self.slabs.release(&old);
-        }
+        self.release(replaced);
         made
+    }
+
+    fn release(&self, gone: Option<Arc<Blocks>>) {
+        if let Some(blocks) = gone {
+            self.slabs.release(&blocks);
+            self.count_table(&blocks, LogShare::take_table);
+        }
+    }
+
+    fn count_table(&self, blocks: &Blocks, count: fn(&LogShare, u64)) {
+        let share = self.log.get().filter(|_| blocks.area == Area::Tables);
+        if let Some(share) = share {
+            count(share, blocks.bytes);
+        }
     }
 
     /// Forgets the file `path`, which is about to go or to change, and gives its places back.
     pub(super) fn forget(&self, path: &Path) {
         let known = lock(&self.files).remove(path);
-        if let Some(blocks) = known {
-            self.slabs.release(&blocks);
-        }
+        self.release(known);
     }
 
     /// The blocks of the file `path`, if it was read.
