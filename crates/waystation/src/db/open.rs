@@ -63,7 +63,8 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
     let lock = limited.lock(&path.join(LOCK_NAME))?;
     make_room(&*limited, path)?;
     let tier = open_tier(&limited, path, &options)?;
-    let spread = Spread::own(&limited, path, options.fast.as_ref(), tier.as_ref())?;
+    let (fast, ring_bytes) = (options.fast.as_ref(), options.ring_bytes as u64);
+    let spread = Spread::own(&limited, path, fast, tier.as_ref(), ring_bytes)?;
     let ownership: Ownership = Arc::new(Locks(lock, spread.lock));
     let storage_of_files = with_tier(spread.storage, tier.as_ref());
     let files = (storage_of_files, disk_reserve, tier);

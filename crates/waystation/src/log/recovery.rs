@@ -313,7 +313,9 @@ fn own(
     past_ring_bytes: u64,
     end_lsn: u64,
 ) -> Result<Arc<dyn Ring>> {
-    if ![0, state.ring_bytes].contains(&past_ring_bytes) {
+    let path = dir.join(RING_NAME);
+    let gives_way = storage.gives_way(&path);
+    if past_ring_bytes > 0 && (gives_way || past_ring_bytes != state.ring_bytes) {
         // Its file is about to be replaced: from here on a crash must not ask for what it held.
         storage.sync_dir(dir)?;
         let state = JournalState {
@@ -323,8 +325,11 @@ fn own(
         };
         write_journal(&**storage, dir, &state)?;
     }
+    if gives_way {
+        storage.remove(&path)?;
+    }
     // This may replace the past ring's file by one of another size.
-    let (ring, _) = storage.map_ring(&dir.join(RING_NAME), state.ring_bytes as usize)?;
+    let (ring, _) = storage.map_ring(&path, state.ring_bytes as usize)?;
     storage.sync_dir(dir)?;
     write_journal(&**storage, dir, state)?;
     Ok(ring)

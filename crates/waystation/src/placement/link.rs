@@ -1,9 +1,10 @@
-//! Which two directories belong together, where segments of the log and tables lie in the fast one.
+//! Which two directories belong together, where the ring, segments of the log and tables lie in the fast one.
 //!
 //! ```text
 //!   main directory                       fast directory
 //!   FAST: id, path of the fast one       log/OWNER: id, path of the main one
 //!   journal-0000000007.seg               log/journal-0000000008.seg
+//!                                        log/journal.ring
 //!   000009.ldb                           tables/000010.ldb
 //! ```
 //!
@@ -12,14 +13,14 @@
 //! the files of another database.
 
 use super::text;
-use crate::directory::{FAST_DRAFT, FAST_NAME, LOCK_NAME, segment_number};
+use crate::directory::{FAST_DRAFT, FAST_NAME, LOCK_NAME, RING_NAME, segment_number};
 use crate::error::{Error, Result};
 use crate::storage::{DirectoryLock, Entry, Storage};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use waystation_format::filename::{self, FileKind};
 
-/// Segments lie in this directory within the fast one.
+/// Segments and the ring lie in this directory within the fast one.
 const LOG_DIR: &str = "log";
 /// Tables lie in this one.
 const TABLES_DIR: &str = "tables";
@@ -58,8 +59,8 @@ impl Link {
 
     /// Whether no file of the database lies in the fast directory.
     pub(super) fn is_empty(&self, storage: &dyn Storage) -> Result<bool> {
-        let segments = segments(storage, &self.log_dir())?;
-        Ok(segments.is_empty() && tables(storage, &self.tables_dir())?.is_empty())
+        let of_log = files_of_log(storage, &self.log_dir())?;
+        Ok(of_log.is_empty() && tables(storage, &self.tables_dir())?.is_empty())
     }
 
     /// Makes the fast directory `fast` part of the database in `dir`. It is locked from the return on.
@@ -188,10 +189,10 @@ impl Link {
     }
 }
 
-/// The segments in `log_dir`.
-pub(super) fn segments(storage: &dyn Storage, log_dir: &Path) -> Result<Vec<Entry>> {
+/// The segments and the ring in `log_dir`.
+pub(super) fn files_of_log(storage: &dyn Storage, log_dir: &Path) -> Result<Vec<Entry>> {
     let mut entries = storage.list(log_dir)?;
-    entries.retain(|entry| segment_number(&entry.name).is_some());
+    entries.retain(|entry| entry.name == RING_NAME || segment_number(&entry.name).is_some());
     Ok(entries)
 }
 

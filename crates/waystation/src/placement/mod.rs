@@ -1,5 +1,5 @@
 //! Placement: which parts of the database's files lie in a small, fast directory: copies of blocks, and, if the directory is
-//! durable, segments of the log and new tables.
+//! durable, the staging ring, segments of the log and new tables.
 //!
 //! ```text
 //!                      read                                 a read that was slow
@@ -21,7 +21,8 @@
 //!
 //! Segments of the log are written and hardly read, so copies spare them nothing. A durable directory may hold new ones alone
 //! ([`spread`]). Log and copies share the capacity by what either gains ([`log_share`]). New tables lie there in the room that
-//! both have left, and make room for both ([`moves`]). They come before a log that no writer waits for.
+//! both have left, and make room for both ([`moves`]). They come before a log that no writer waits for. The ring lies there if it
+//! fits ([`ring_share`]).
 //!
 //! Invariants:
 //! - a block from the fast tier is handed out only if its checksum holds, and if it still had the same place after the read:
@@ -47,6 +48,10 @@ mod names;
 mod options;
 mod placed_table;
 mod report;
+mod ring_share;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod ring_tests;
 mod round;
 mod slabs;
 #[cfg(test)]

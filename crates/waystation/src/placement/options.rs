@@ -36,9 +36,9 @@ pub struct FastTier {
     /// The most bytes that the database takes there; at least 1 MiB.
     pub capacity_bytes: u64,
     /// Whether the directory survives what the main one survives. Then new segments of the log and new tables may lie there
-    /// alone, where that gains more than copies do: the database cannot be opened without them. Segments of the log there are
-    /// no longer than a 32nd of the capacity (512 KiB at least), whatever `log_segment_bytes` says. Default: no; then nothing is
-    /// lost with the directory.
+    /// alone, where that gains more than copies do, and so does the staging ring if all of it fits: the database cannot be
+    /// opened without them, and needs the device while it is open. Segments of the log there are no longer than a 32nd of the
+    /// capacity (512 KiB at least), whatever `log_segment_bytes` says. Default: no; then nothing is lost with the directory.
     pub durable: bool,
 }
 

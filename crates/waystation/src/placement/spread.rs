@@ -1,19 +1,20 @@
-//! The storage of a database whose files lie in two directories: segments of the log and tables are in the main one, or in the
-//! fast one.
+//! The storage of a database whose files lie in two directories: the ring, segments of the log and tables are in the main one,
+//! or in the fast one.
 //!
 //! To the rooms above there is one directory. A file keeps the name that it would have in the main directory; where it
-//! lies is found out when it is opened. Everything but segments and tables lies in the main directory.
+//! lies is found out when it is opened. Everything else lies in the main directory.
 //!
 //! Invariants:
 //! - a segment lies in one of the directories only: its place is chosen when its length is reserved, before it has any byte,
 //!   and it stays there. A file that a failing fast directory could not remove has no content;
+//! - the ring stays where it was made as well. It is made in the other directory at an opening, once segments hold its records;
 //! - a table that the MANIFEST lists is whole in one of the directories at least. It may be moved to the main one
 //!   ([`moves`](super::moves));
 //! - of two files of one name the one in the main directory counts, and the next owner removes the other;
 //! - the names in both directories are durable after `sync_dir` of the main one;
 //! - a listing has the files of both, or fails: a fast directory that is missing never looks like a shorter log.
 
-use super::link::{Link, is_table, lock_files, segments, tables};
+use super::link::{Link, files_of_log, is_table, lock_files, tables};
 use super::moves::copy_to_main;
 use super::names::Names;
 use super::options::FastTier;
@@ -21,14 +22,16 @@ use super::placed_table::PlacedTable;
 use super::spread_file::SpreadFile;
 use super::table_share::TableShare;
 use super::tier::Tier;
-use crate::directory::segment_number;
+use crate::directory::{RING_NAME, segment_number};
 use crate::error::{Error, Result};
 use crate::storage::forward::forward;
 use crate::storage::{
     Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, Storage, Transfer,
 };
 use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -53,13 +56,15 @@ pub(super) struct FastFiles {
     pub(super) storage: Arc<dyn Storage>,
     segments: Names,
     tables: Names,
+    /// Whether the ring was mapped there.
+    has_ring: AtomicBool,
     /// Gives new files their places. `None`: they go to the main directory.
     tier: Option<Arc<Tier>>,
 }
 
 impl Spread {
-    /// The storage of the database in `dir`, for its owner. New segments and tables may go to the fast directory of `options`,
-    /// if that is durable. If not, tables there are moved to the main directory.
+    /// The storage of the database in `dir`, for its owner. A ring that can grow to `ring_bytes`, new segments and tables may go
+    /// to the fast directory of `options`, if that is durable. If not, tables there are moved to the main directory.
     ///
     /// # Errors
     /// [`Error::Incompatible`] if files lie in a fast directory that is not there; [`Error::Locked`].
@@ -68,6 +73,7 @@ impl Spread {
         dir: &Path,
         options: Option<&FastTier>,
         tier: Option<&Arc<Tier>>,
+        ring_bytes: u64,
     ) -> Result<Owned> {
         let fast = options.filter(|it| it.durable);
         let Some((link, lock)) = own_link(&**main, dir, fast)? else {
@@ -81,6 +87,7 @@ impl Spread {
         let is_chosen = fast.is_some_and(|it| it.directory == link.directory());
         let tier = tier.filter(|_| is_chosen);
         if let Some(tier) = tier {
+            tier.claim_ring(ring_bytes);
             share(&**main, dir, &link, tier)?;
         } else {
             bring_back(&**main, dir, &link.tables_dir())?;
@@ -113,6 +120,7 @@ impl Spread {
             storage: Arc::clone(main),
             segments: Names::of(link.log_dir()),
             tables: Names::of(link.tables_dir()),
+            has_ring: AtomicBool::new(false),
             tier,
         };
         Arc::new(Self {
@@ -152,6 +160,20 @@ impl Spread {
             .filter(|name| segment_number(name).is_some())
     }
 
+    /// Whether `path` is that of the ring.
+    fn is_ring(&self, path: &Path) -> bool {
+        self.name(path) == Some(RING_NAME)
+    }
+
+    /// Whether the ring lies in the fast directory. `None`: there is none.
+    fn finds_ring_there(&self) -> Result<Option<bool>> {
+        if has(&self.main.list(&self.dir)?, RING_NAME) {
+            return Ok(Some(false));
+        }
+        let there = files_of_log(&*self.main, self.fast.segments.dir())?;
+        Ok(has(&there, RING_NAME).then_some(true))
+    }
+
     /// The same of tables.
     fn table<'a>(&self, path: &'a Path) -> Option<&'a str> {
         self.name(path).filter(|name| is_table(name))
@@ -182,6 +204,19 @@ impl Spread {
             Err(error) if error.is_not_found() => main(),
             opened => opened,
         }
+    }
+
+    fn remove_ring(&self, path: &Path) -> Result<()> {
+        match self.main.remove(path) {
+            Err(error) if error.is_not_found() => {}
+            removed => return removed,
+        }
+        self.fast.remove(RING_NAME)?;
+        self.fast.has_ring.store(false, Relaxed);
+        if let Some(tier) = &self.fast.tier {
+            tier.note_ring(0);
+        }
+        Ok(())
     }
 
     fn remove_table(&self, path: &Path, name: &str) -> Result<()> {
@@ -270,6 +305,37 @@ impl FastFiles {
         names.change(name, |path| self.storage.remove(path))
     }
 
+    /// Whether a new ring is to lie there.
+    fn is_for_ring(&self) -> bool {
+        self.tier.as_ref().is_some_and(|tier| tier.is_for_ring())
+    }
+
+    /// Maps the ring there.
+    fn map_ring(&self, bytes: usize) -> Result<(Arc<dyn Ring>, bool)> {
+        let mapped =
+            (self.segments).change(RING_NAME, |path| self.storage.map_ring(path, bytes))?;
+        self.has_ring.store(true, Relaxed);
+        if let Some(tier) = &self.tier {
+            tier.note_ring(mapped.0.file_bytes() as u64);
+        }
+        Ok(mapped)
+    }
+
+    /// Gives the file of the ring there another length, if there is room.
+    fn resize_ring(&self, bytes: usize) -> Result<()> {
+        let path = self.segments.dir().join(RING_NAME);
+        let length = bytes as u64;
+        let is_longer = self.tier.as_ref().filter(|tier| length > tier.ring.taken());
+        if is_longer.is_some_and(|tier| !tier.lengthen_ring(length)) {
+            return Err(Error::io("resize", &path, ErrorKind::StorageFull.into()));
+        }
+        self.storage.resize_ring(&path, bytes)?;
+        if let Some(tier) = &self.tier {
+            tier.note_ring(length);
+        }
+        Ok(())
+    }
+
     /// Makes the names durable.
     fn sync_names(&self) -> Result<()> {
         for names in [&self.segments, &self.tables] {
@@ -304,7 +370,7 @@ fn remove_doubles(storage: &dyn Storage, dir: &Path, link: &Link) -> Result<()> 
     let counting = storage.list(dir)?;
     let (log_dir, tables_dir) = (link.log_dir(), link.tables_dir());
     for (there, found) in [
-        (&log_dir, segments(storage, &log_dir)?),
+        (&log_dir, files_of_log(storage, &log_dir)?),
         (&tables_dir, tables(storage, &tables_dir)?),
     ] {
         let mut doubles = found.iter().filter(|it| has(&counting, &it.name));
@@ -317,7 +383,8 @@ fn remove_doubles(storage: &dyn Storage, dir: &Path, link: &Link) -> Result<()> 
 fn share(storage: &dyn Storage, dir: &Path, link: &Link, tier: &Tier) -> Result<()> {
     let mut present = HashMap::new();
     for (dir, is_fast) in [(dir, false), (&link.log_dir(), true)] {
-        let found = segments(storage, dir)?.into_iter();
+        let found = files_of_log(storage, dir)?.into_iter();
+        let found = found.filter(|it| it.name != RING_NAME);
         present.extend(found.map(|it| (it.name, (it.bytes, is_fast))));
     }
     let dir = link.tables_dir();
@@ -398,7 +465,13 @@ impl Storage for Spread {
             return self.open_table((path, name), mode, transfer);
         }
         let Some(name) = self.segment(path) else {
-            return self.main.open(path, mode, transfer, area);
+            let opened = self.main.open(path, mode, transfer, area);
+            return match opened {
+                Err(error) if error.is_not_found() && self.is_ring(path) => {
+                    self.fast.open(RING_NAME, mode, transfer)
+                }
+                opened => opened,
+            };
         };
         let of = |found| SpreadFile::new(&self.fast, path, (name, transfer), found);
         if mode == OpenMode::Create {
@@ -432,6 +505,9 @@ impl Storage for Spread {
         if let Some(name) = self.table(path) {
             return self.remove_table(path, name);
         }
+        if self.is_ring(path) {
+            return self.remove_ring(path);
+        }
         let Some(name) = self.segment(path) else {
             return self.main.remove(path);
         };
@@ -448,7 +524,7 @@ impl Storage for Spread {
     fn list(&self, path: &Path) -> Result<Vec<Entry>> {
         let mut entries = self.main.list(path)?;
         if path == self.dir {
-            let mut there = segments(&*self.main, self.fast.segments.dir())?;
+            let mut there = files_of_log(&*self.main, self.fast.segments.dir())?;
             there.append(&mut tables(&*self.main, self.fast.tables.dir())?);
             there.retain(|it| !has(&entries, &it.name));
             entries.append(&mut there);
@@ -463,7 +539,32 @@ impl Storage for Spread {
         self.main.sync_dir(path)
     }
 
+    fn map_ring(&self, path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)> {
+        if !self.is_ring(path) {
+            return self.main.map_ring(path, bytes);
+        }
+        let found = self.finds_ring_there()?;
+        if found.unwrap_or_else(|| self.fast.is_for_ring()) {
+            match self.fast.map_ring(bytes) {
+                Err(error) if found.is_none() => self.fast.note_failure(&error),
+                mapped => return mapped,
+            }
+        }
+        self.main.map_ring(path, bytes)
+    }
+
+    fn resize_ring(&self, path: &Path, bytes: usize) -> Result<()> {
+        if self.is_ring(path) && self.fast.has_ring.load(Relaxed) {
+            return self.fast.resize_ring(bytes);
+        }
+        self.main.resize_ring(path, bytes)
+    }
+
     fn gives_way(&self, path: &Path) -> bool {
+        if self.is_ring(path) {
+            let found = self.finds_ring_there().ok().flatten();
+            return found.is_some_and(|is_there| is_there != self.fast.is_for_ring());
+        }
         let both = self.fast.tier.as_ref().zip(self.segment(path));
         both.is_some_and(|(tier, name)| tier.gives_way(name))
     }
@@ -480,8 +581,6 @@ impl Storage for Spread {
     }
 
     forward! { main:
-        fn map_ring(path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)>;
-        fn resize_ring(path: &Path, bytes: usize) -> Result<()>;
         fn link(source: &Path, target: &Path) -> Result<()>;
         fn create_dir(path: &Path) -> Result<()>;
         fn remove_dir(path: &Path) -> Result<()>;

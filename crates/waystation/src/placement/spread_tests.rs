@@ -346,8 +346,10 @@ fn a_directory_in_which_its_database_has_no_file_yet_is_not_another_ones() {
     let machine = SimStorage::new(16);
     let rules = FaultRules::new();
     let storage: Arc<dyn Storage> = machine.with_faults(&rules);
-    // No segment has room there.
-    rules.add(Rule::new(Operation::Preallocate, Fault::Fail(Refusal::NoSpace)).on(LOG));
+    // Neither the ring nor a segment has room there.
+    for operation in [Operation::MapRing, Operation::Preallocate] {
+        rules.add(Rule::new(operation, Fault::Fail(Refusal::NoSpace)).on(LOG));
+    }
     let fast = || Some(durable(FAST, 4 << 20));
     let db = open(&storage, fast()).unwrap();
     put(&db, 0..100).unwrap();

@@ -21,9 +21,10 @@ const MAIN: &str = "/db";
 const FAST: &str = "/fast";
 const TABLES: &str = "/fast/tables";
 const KEYS: u32 = 8_000;
-const CAPACITY: u64 = 3 << 20;
+const RING: u64 = 256 << 10;
+const CAPACITY: u64 = (3 << 20) + RING;
 /// Less than the blocks of two thousand keys take.
-const FREE: u64 = 512 << 10;
+const FREE: u64 = (512 << 10) + RING;
 
 fn options(capacity_bytes: Option<u64>) -> Options {
     Options {
@@ -31,7 +32,7 @@ fn options(capacity_bytes: Option<u64>) -> Options {
         compression: Compression::None,
         table_bytes: 128 << 10,
         memtable_bytes: 256 << 10,
-        ring_bytes: 256 << 10,
+        ring_bytes: RING as usize,
         log_segment_bytes: 256 << 10,
         devices: Some(DeviceOptions::new(Extractor::until(b':'))),
         fast: capacity_bytes.map(|bytes| FastTier {
@@ -431,7 +432,9 @@ fn tables_come_before_the_log_unless_writers_wait_for_it() {
         move |stats: &PlacementStats| stats.log.is_some_and(|log| log.quota_bytes == bytes)
     };
     assert!(quota_is(0)(&placement(&db)), "{:#?}", placement(&db));
-    until(&db, &quota_is(CAPACITY), &mut || put_durably(&db, "car:1"));
+    until(&db, &quota_is(CAPACITY - RING), &mut || {
+        put_durably(&db, "car:1");
+    });
     let mut next = KEYS;
     until(&db, &quota_is(0), &mut || {
         put(&db, next..next + 100).unwrap();

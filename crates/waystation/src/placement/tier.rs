@@ -5,6 +5,7 @@ use super::health::Health;
 use super::log_share::LogShare;
 use super::meters::Meters;
 use super::options::FastTier;
+use super::ring_share::RingShare;
 use super::round::{FREE_THRESHOLD, Planner};
 use super::slabs::{BLOCK_BYTES_MAX, Place, Slabs};
 use super::table_share::TableShare;
@@ -56,6 +57,7 @@ pub(crate) struct Tier {
     log: OnceLock<LogShare>,
     /// The same of tables.
     tables: OnceLock<TableShare>,
+    pub(super) ring: RingShare,
     /// While the directory is ours.
     pub(super) ownership: Mutex<Option<Box<dyn DirectoryLock>>>,
 }
@@ -91,6 +93,7 @@ impl Tier {
             planner: Mutex::new(Planner::new(storage.now())),
             log: OnceLock::new(),
             tables: OnceLock::new(),
+            ring: RingShare::default(),
             ownership: Mutex::default(),
         };
         tier.begin_or_rest()?;
@@ -104,27 +107,25 @@ impl Tier {
 
     /// Lets segments of the log and tables lie there, too. There are `segments` already: bytes, and whether they lie there.
     pub(super) fn share(&self, segments: HashMap<String, (u64, bool)>, tables: TableShare) {
-        let lengths = (
-            self.options.capacity_bytes,
-            self.options.segment_bytes_max(),
-        );
+        let lengths = (self.bytes_for_segments(), self.options.segment_bytes_max());
         let log = LogShare::new(lengths, segments, self.storage.now());
         let _ = self.tables.set(tables);
         let _ = self.log.set(log);
         self.reserve_others();
     }
 
-    /// Has copies leave their room to segments and tables. Returns whether they have left it already.
+    /// Has copies leave their room to the ring, segments and tables. Returns whether they have left it already.
     pub(super) fn reserve_others(&self) -> bool {
         let log = self.log.get().map_or(0, LogShare::reserved_bytes);
-        self.slabs.reserve(log.saturating_add(self.table_bytes()))
+        let others = self.ring.taken().saturating_add(self.table_bytes());
+        self.slabs.reserve(log.saturating_add(others))
     }
 
     /// Whether tables have room that the log is to have.
     pub(super) fn is_overfull(&self) -> bool {
         let log = self.log.get().map_or(0, LogShare::claimed_bytes);
         let tables = self.table_bytes();
-        tables > 0 && log.saturating_add(tables) > self.options.capacity_bytes
+        tables > 0 && log.saturating_add(tables) > self.shared_bytes()
     }
 
     /// What tables there take.
@@ -160,7 +161,8 @@ impl Tier {
         };
         let is_placed = self.health.is_good() && share.admit(name, bytes) && {
             let taken = share.placed().0.saturating_add(self.table_bytes());
-            taken <= self.options.capacity_bytes && self.slabs.reserve(taken)
+            let with_ring = taken.saturating_add(self.ring.taken());
+            taken <= self.shared_bytes() && self.slabs.reserve(with_ring)
         };
         if !is_placed {
             share.keep_out(name, bytes);
@@ -211,10 +213,7 @@ impl Tier {
 
     /// The longest that the next segment of the log had better be (bytes), in the file of the segment `spare` if there is one.
     pub(super) fn segment_bytes_max(&self, spare: Option<&str>) -> u64 {
-        let room = self
-            .options
-            .capacity_bytes
-            .saturating_sub(self.table_bytes());
+        let room = self.shared_bytes().saturating_sub(self.table_bytes());
         let share = self.log.get().filter(|_| self.health.is_good());
         share.map_or(u64::MAX, |share| share.next_bytes_max(spare, room))
     }

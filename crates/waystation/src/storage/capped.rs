@@ -340,6 +340,9 @@ impl Storage for Capped {
     }
 
     fn map_ring(&self, path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)> {
+        if !self.counts(path) {
+            return self.inner.map_ring(path, bytes);
+        }
         let length = Arc::clone(lock(&self.lengths).entry(path.to_owned()).or_default());
         let growth = self.disk.growth_of(path);
         let mut held = lock(&length.bytes);
@@ -366,6 +369,9 @@ impl Storage for Capped {
     }
 
     fn resize_ring(&self, path: &Path, bytes: usize) -> Result<()> {
+        if !self.counts(path) {
+            return self.inner.resize_ring(path, bytes);
+        }
         let length = Arc::clone(lock(&self.lengths).entry(path.to_owned()).or_default());
         let growth = self.disk.growth_of(path);
         let mut held = lock(&length.bytes);

@@ -239,8 +239,8 @@ pub trait Storage: Send + Sync {
     fn boot_id(&self) -> Option<[u8; 16]> {
         None
     }
-    /// Whether the file `path`, which is kept to be used again, had better be removed: its room serves something else better, or
-    /// a new one would get a better place. Default: no.
+    /// Whether the file `path`, a ring or one which is kept to be used again, had better be removed: its room serves something else
+    /// better, or a new one would get a better place. Default: no.
     fn gives_way(&self, path: &Path) -> bool {
         let _ = path;
         false

@@ -1,0 +1,68 @@
+//! The staging ring in a fast directory that is durable.
+//!
+//! Writers fill the ring again and again, and the kernel writes its pages back: where the process has little memory, nearly as
+//! fast as they are filled. In the fast directory that takes nothing from flushes and merges. So the ring lies there if all of it
+//! fits beside a segment. Segments leave it the room of its whole length. Tables and copies leave it the room of its
+//! file, which is short while nothing is written.
+
+use super::tier::Tier;
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The room of the ring (bytes).
+#[derive(Debug, Default)]
+pub(super) struct RingShare {
+    /// The length that it can grow to; 0 if it is to lie in the main directory.
+    whole: AtomicU64,
+    /// What its file takes in the fast directory, or is about to.
+    taken: AtomicU64,
+}
+
+impl RingShare {
+    /// What its file takes in the fast directory.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken.load(Relaxed)
+    }
+}
+
+impl Tier {
+    /// Keeps room for a ring that can grow to `bytes`, if all of it fits.
+    pub(super) fn claim_ring(&self, bytes: u64) {
+        let with_segment = bytes.saturating_add(self.options.segment_bytes_max());
+        if with_segment <= self.options.capacity_bytes {
+            self.ring.whole.store(bytes, Relaxed);
+        }
+    }
+
+    /// Whether a new ring is to lie there.
+    pub(super) fn is_for_ring(&self) -> bool {
+        self.ring.whole.load(Relaxed) > 0 && self.health.is_good()
+    }
+
+    /// What the ring leaves to segments (bytes).
+    pub(super) fn bytes_for_segments(&self) -> u64 {
+        let whole = self.ring.whole.load(Relaxed);
+        self.options.capacity_bytes.saturating_sub(whole)
+    }
+
+    /// What its file leaves to segments and tables now.
+    pub(super) fn shared_bytes(&self) -> u64 {
+        let capacity = self.options.capacity_bytes;
+        capacity.saturating_sub(self.ring.taken())
+    }
+
+    /// Notes that the file of the ring there has `bytes`.
+    pub(super) fn note_ring(&self, bytes: u64) {
+        self.ring.taken.store(bytes, Relaxed);
+        self.reserve_others();
+    }
+
+    /// Takes room for a ring of `bytes`. `false`: there is none yet. Copies leave it then, and tables that are too many go.
+    pub(super) fn lengthen_ring(&self, bytes: u64) -> bool {
+        self.ring.taken.fetch_max(bytes, Relaxed);
+        let segments = self.log_share().map_or(0, |share| share.placed().0);
+        let taken = bytes
+            .saturating_add(segments)
+            .saturating_add(self.table_bytes());
+        self.reserve_others() && taken <= self.options.capacity_bytes
+    }
+}
