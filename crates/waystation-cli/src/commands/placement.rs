@@ -128,6 +128,10 @@ fn print_log(output: &mut Output, log: &LogPlacement) -> Result<(), Failure> {
         log.main_seconds_per_mib * 1e3,
         log.saved_seconds
     ))?;
+    if log.ring_bytes > 0 {
+        let ring = bytes_text(log.ring_bytes);
+        output.line(format_args!("                its ring lies there: {ring}"))?;
+    }
     Ok(())
 }
 

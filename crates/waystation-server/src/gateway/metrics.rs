@@ -412,12 +412,13 @@ fn of_fast(database: (&str, &str), placement: Option<&PlacementStats>, out: &mut
     let parts = [
         ("copies", placement.map_or(0, |it| it.placed_bytes)),
         ("log", log.map_or(0, |it| it.segment_bytes)),
+        ("ring", log.map_or(0, |it| it.ring_bytes)),
         ("tables", tables.map_or(0, |it| it.table_bytes)),
     ];
     let placed = (
         "waystation_fast_placed_bytes",
         Kind::Gauge,
-        "What lies in the fast directory: copies of blocks, segments of the log, tables.",
+        "What lies in the fast directory: copies of blocks, segments of the log, its ring, tables.",
     );
     add_parts(placed, database, &parts, out);
     let areas = placement.map_or(&[][..], |it| &it.areas);

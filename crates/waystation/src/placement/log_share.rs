@@ -287,7 +287,7 @@ impl LogShare {
         }
     }
 
-    /// What users see of it.
+    /// What users see of it; of the ring it knows nothing.
     pub(super) fn stats(&self) -> LogPlacement {
         let (segment_bytes, segments) = self.placed();
         let per_mib = |writes: &Writes| writes.seconds_per_byte().unwrap_or(0.0) * MIB;
@@ -295,6 +295,7 @@ impl LogShare {
         let fast_bytes = self.fast.bytes();
         LogPlacement {
             quota_bytes: self.quota(),
+            ring_bytes: 0,
             segments,
             segment_bytes,
             fast_bytes,

@@ -1,7 +1,6 @@
 //! What users see of the fast tier: what lies there, what that gains, and what other capacities would gain. An open database
 //! has it in its statistics, and writes it to the file `PLACEMENT` now and then, for tools.
 
-use super::log_share::LogShare;
 use super::meters::AreaReads;
 use super::table_share::TableShare;
 use super::text;
@@ -54,6 +53,9 @@ pub struct PlacementStats {
 pub struct LogPlacement {
     /// The most bytes that its segments may take now.
     pub quota_bytes: u64,
+    /// The length of the staging ring, if it lies there.
+    #[serde(default)]
+    pub ring_bytes: u64,
     /// The segments that lie there.
     pub segments: u64,
     /// Their bytes.
@@ -161,7 +163,10 @@ impl Tier {
             placed_blocks,
             placed_bytes,
             failure: self.health.reason(),
-            log: self.log_share().map(LogShare::stats),
+            log: self.log_share().map(|share| LogPlacement {
+                ring_bytes: self.ring.length(),
+                ..share.stats()
+            }),
             tables: self.tables().map(TableShare::stats),
             threshold: self.threshold.load(Relaxed),
             damaged: self.damaged.load(Relaxed),

@@ -5,20 +5,33 @@
 //! fits beside a segment. Segments leave it the room of its whole length. Tables and copies leave it the room of its
 //! file, which is short while nothing is written.
 
+use super::spread::FastFiles;
 use super::tier::Tier;
+use crate::directory::RING_NAME;
+use crate::error::{Error, Result};
+use crate::storage::Ring;
+use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::io::ErrorKind;
 
 /// The room of the ring (bytes).
 #[derive(Debug, Default)]
 pub(super) struct RingShare {
     /// The length that it can grow to; 0 if it is to lie in the main directory.
     whole: AtomicU64,
-    /// What its file takes in the fast directory, or is about to.
+    /// The length of its file in the fast directory.
+    length: AtomicU64,
+    /// The room that is kept for the file: more than its length before it grows.
     taken: AtomicU64,
 }
 
 impl RingShare {
-    /// What its file takes in the fast directory.
+    /// The length of its file in the fast directory.
+    pub(super) fn length(&self) -> u64 {
+        self.length.load(Relaxed)
+    }
+
+    /// What others leave to the file.
     pub(super) fn taken(&self) -> u64 {
         self.taken.load(Relaxed)
     }
@@ -33,9 +46,9 @@ impl Tier {
         }
     }
 
-    /// Whether a new ring is to lie there.
+    /// Whether the ring fits there.
     pub(super) fn is_for_ring(&self) -> bool {
-        self.ring.whole.load(Relaxed) > 0 && self.health.is_good()
+        self.ring.whole.load(Relaxed) > 0
     }
 
     /// What the ring leaves to segments (bytes).
@@ -44,7 +57,7 @@ impl Tier {
         self.options.capacity_bytes.saturating_sub(whole)
     }
 
-    /// What its file leaves to segments and tables now.
+    /// What it leaves to segments and tables now.
     pub(super) fn shared_bytes(&self) -> u64 {
         let capacity = self.options.capacity_bytes;
         capacity.saturating_sub(self.ring.taken())
@@ -52,6 +65,7 @@ impl Tier {
 
     /// Notes that the file of the ring there has `bytes`.
     pub(super) fn note_ring(&self, bytes: u64) {
+        self.ring.length.store(bytes, Relaxed);
         self.ring.taken.store(bytes, Relaxed);
         self.reserve_others();
     }
@@ -64,5 +78,47 @@ impl Tier {
             .saturating_add(segments)
             .saturating_add(self.table_bytes());
         self.reserve_others() && taken <= self.options.capacity_bytes
+    }
+}
+
+impl FastFiles {
+    /// Whether the ring is to lie there.
+    pub(super) fn is_for_ring(&self) -> bool {
+        self.tier.as_ref().is_some_and(|tier| tier.is_for_ring())
+    }
+
+    /// Whether a new one is made there.
+    pub(super) fn takes_ring(&self) -> bool {
+        let is_good = self.tier.as_ref().is_some_and(|tier| tier.health.is_good());
+        is_good && self.is_for_ring()
+    }
+
+    /// Maps the ring there.
+    pub(super) fn map_ring(&self, bytes: usize) -> Result<(Arc<dyn Ring>, bool)> {
+        let mapped =
+            (self.segments).change(RING_NAME, |path| self.storage.map_ring(path, bytes))?;
+        self.has_ring.store(true, Relaxed);
+        if let Some(tier) = &self.tier {
+            tier.note_ring(mapped.0.file_bytes() as u64);
+        }
+        Ok(mapped)
+    }
+
+    /// Gives the file of the ring there another length, if there is room.
+    pub(super) fn resize_ring(&self, bytes: usize) -> Result<()> {
+        let path = self.segments.dir().join(RING_NAME);
+        let length = bytes as u64;
+        let is_longer = self
+            .tier
+            .as_ref()
+            .filter(|tier| length > tier.ring.length());
+        if is_longer.is_some_and(|tier| !tier.lengthen_ring(length)) {
+            return Err(Error::io("resize", &path, ErrorKind::StorageFull.into()));
+        }
+        self.storage.resize_ring(&path, bytes)?;
+        if let Some(tier) = &self.tier {
+            tier.note_ring(length);
+        }
+        Ok(())
     }
 }

@@ -2,6 +2,8 @@
 //! gets its place in the other one.
 
 use super::FastTier;
+use super::table_share::TableShare;
+use super::tier::Tier;
 use crate::directory::{RING_NAME, destroy};
 use crate::inspect::Inspection;
 use crate::options::Compression;
@@ -9,6 +11,7 @@ use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::sim::Crash;
 use crate::storage::{SimStorage, Storage};
 use crate::{Db, Durability, Options, PutOptions};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -183,6 +186,31 @@ fn ends_in_move(
         }
     }
     caught
+}
+
+#[test]
+fn it_does_not_grow_into_the_room_of_others_however_often_it_tries() {
+    let storage: Arc<dyn Storage> = SimStorage::new(4);
+    let options = FastTier {
+        durable: true,
+        ..FastTier::new(FAST, CAPACITY)
+    };
+    let tier = Tier::open(&storage, Path::new(MAIN), &options).unwrap();
+    tier.claim_ring(RING as u64);
+    let segment = "journal-0000000001.seg";
+    let present = HashMap::from([(segment.to_owned(), (CAPACITY - (300 << 10), true))]);
+    tier.share(
+        present,
+        TableShare::new("/fast/tables".into(), [], CAPACITY),
+    );
+    tier.note_ring(256 << 10);
+    for _ in 0..3 {
+        assert!(!tier.lengthen_ring(512 << 10));
+        let ring_bytes = tier.stats().log.map(|it| it.ring_bytes);
+        assert_eq!(ring_bytes, Some(256 << 10));
+    }
+    tier.forget_segment(segment);
+    assert!(tier.lengthen_ring(512 << 10));
 }
 
 #[test]

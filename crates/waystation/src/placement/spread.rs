@@ -31,7 +31,6 @@ use crate::storage::{
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::collections::HashMap;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -54,12 +53,12 @@ pub(crate) struct Owned {
 /// The files in the fast directory.
 pub(super) struct FastFiles {
     pub(super) storage: Arc<dyn Storage>,
-    segments: Names,
+    pub(super) segments: Names,
     tables: Names,
     /// Whether the ring was mapped there.
-    has_ring: AtomicBool,
+    pub(super) has_ring: AtomicBool,
     /// Gives new files their places. `None`: they go to the main directory.
-    tier: Option<Arc<Tier>>,
+    pub(super) tier: Option<Arc<Tier>>,
 }
 
 impl Spread {
@@ -305,37 +304,6 @@ impl FastFiles {
         names.change(name, |path| self.storage.remove(path))
     }
 
-    /// Whether a new ring is to lie there.
-    fn is_for_ring(&self) -> bool {
-        self.tier.as_ref().is_some_and(|tier| tier.is_for_ring())
-    }
-
-    /// Maps the ring there.
-    fn map_ring(&self, bytes: usize) -> Result<(Arc<dyn Ring>, bool)> {
-        let mapped =
-            (self.segments).change(RING_NAME, |path| self.storage.map_ring(path, bytes))?;
-        self.has_ring.store(true, Relaxed);
-        if let Some(tier) = &self.tier {
-            tier.note_ring(mapped.0.file_bytes() as u64);
-        }
-        Ok(mapped)
-    }
-
-    /// Gives the file of the ring there another length, if there is room.
-    fn resize_ring(&self, bytes: usize) -> Result<()> {
-        let path = self.segments.dir().join(RING_NAME);
-        let length = bytes as u64;
-        let is_longer = self.tier.as_ref().filter(|tier| length > tier.ring.taken());
-        if is_longer.is_some_and(|tier| !tier.lengthen_ring(length)) {
-            return Err(Error::io("resize", &path, ErrorKind::StorageFull.into()));
-        }
-        self.storage.resize_ring(&path, bytes)?;
-        if let Some(tier) = &self.tier {
-            tier.note_ring(length);
-        }
-        Ok(())
-    }
-
     /// Makes the names durable.
     fn sync_names(&self) -> Result<()> {
         for names in [&self.segments, &self.tables] {
@@ -544,7 +512,7 @@ impl Storage for Spread {
             return self.main.map_ring(path, bytes);
         }
         let found = self.finds_ring_there()?;
-        if found.unwrap_or_else(|| self.fast.is_for_ring()) {
+        if found.unwrap_or_else(|| self.fast.takes_ring()) {
             match self.fast.map_ring(bytes) {
                 Err(error) if found.is_none() => self.fast.note_failure(&error),
                 mapped => return mapped,
@@ -563,7 +531,11 @@ impl Storage for Spread {
     fn gives_way(&self, path: &Path) -> bool {
         if self.is_ring(path) {
             let found = self.finds_ring_there().ok().flatten();
-            return found.is_some_and(|is_there| is_there != self.fast.is_for_ring());
+            return match found {
+                None => false,
+                Some(true) => !self.fast.is_for_ring(),
+                Some(false) => self.fast.takes_ring(),
+            };
         }
         let both = self.fast.tier.as_ref().zip(self.segment(path));
         both.is_some_and(|(tier, name)| tier.gives_way(name))
