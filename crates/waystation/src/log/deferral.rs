@@ -81,6 +81,11 @@ impl WriterState {
         next.map_or(Next::Idle, Next::At)
     }
 
+    /// Up to where tables hold everything, as the last flush told.
+    pub(super) fn flushed_lsn(&self) -> Option<u64> {
+        self.deferral.as_ref().map(|it| it.flushed_lsn)
+    }
+
     /// How many of the first closed blocks can be passed over, if they are worth it: `least` bytes.
     pub(super) fn passable(&self, least: u64) -> Option<usize> {
         let flushed = self.deferral.as_ref()?.flushed_lsn;

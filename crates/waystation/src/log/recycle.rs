@@ -70,6 +70,11 @@ impl Log {
     /// keeps the room of a short one, so that deletions go on should others fill the disk. The log is durable on return.
     pub(crate) fn rest(&self) -> Result<()> {
         self.sync_all()?;
+        // The last flush released no segment of which the end was not durable.
+        let flushed = lock(&self.writer).flushed_lsn();
+        if let Some(lsn) = flushed {
+            self.release_below(lsn);
+        }
         let cut = self.cut_current();
         self.give_spare_room_back()?;
         cut
