@@ -164,7 +164,7 @@ impl LogShare {
     }
 
     /// The bytes of all `segments`, and of the next one if it is to lie in the fast directory.
-    fn lengths(&self, segments: &Segments) -> (u64, u64) {
+    fn all_and_next(&self, segments: &Segments) -> (u64, u64) {
         let (all, longest) = segments.lengths();
         (all, longest.min(self.segment_bytes))
     }
@@ -172,7 +172,7 @@ impl LogShare {
     /// What copies leave to the log: what its segments take, and room for the next one if that may lie there.
     pub(super) fn reserved_bytes(&self) -> u64 {
         let segments = lock(&self.segments);
-        let (placed, next) = (segments.placed().0, self.lengths(&segments).1);
+        let (placed, next) = (segments.placed().0, self.all_and_next(&segments).1);
         let with_next = placed.saturating_add(next);
         if with_next <= self.quota() {
             with_next
@@ -184,7 +184,7 @@ impl LogShare {
     /// What tables leave to the log: room for all its segments and the next one, as far as they may lie there.
     pub(super) fn claimed_bytes(&self) -> u64 {
         let segments = lock(&self.segments);
-        let (all, next) = self.lengths(&segments);
+        let (all, next) = self.all_and_next(&segments);
         let placed = segments.placed().0;
         all.saturating_add(next).min(self.quota()).max(placed)
     }
@@ -287,15 +287,15 @@ impl LogShare {
         }
     }
 
-    /// What users see of it; of the ring it knows nothing.
-    pub(super) fn stats(&self) -> LogPlacement {
+    /// What users see of it, beside a ring of `ring_bytes` in the fast directory.
+    pub(super) fn stats(&self, ring_bytes: u64) -> LogPlacement {
         let (segment_bytes, segments) = self.placed();
         let per_mib = |writes: &Writes| writes.seconds_per_byte().unwrap_or(0.0) * MIB;
         let (fast, main) = (per_mib(&self.fast), per_mib(&self.main));
         let fast_bytes = self.fast.bytes();
         LogPlacement {
             quota_bytes: self.quota(),
-            ring_bytes: 0,
+            ring_bytes,
             segments,
             segment_bytes,
             fast_bytes,
@@ -313,7 +313,7 @@ impl LogShare {
             return None;
         }
         let per_byte = self.main.seconds_per_byte()? - self.fast.seconds_per_byte().unwrap_or(0.0);
-        let (need_bytes, segment_bytes) = self.lengths(&lock(&self.segments));
+        let (need_bytes, segment_bytes) = self.all_and_next(&lock(&self.segments));
         let log = LogGain {
             // One thread writes the log: it spares no more than all of its time.
             seconds: (rates.bytes * per_byte.max(0.0)).min(1.0),

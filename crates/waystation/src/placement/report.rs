@@ -163,10 +163,7 @@ impl Tier {
             placed_blocks,
             placed_bytes,
             failure: self.health.reason(),
-            log: self.log_share().map(|share| LogPlacement {
-                ring_bytes: self.ring.length(),
-                ..share.stats()
-            }),
+            log: self.log_share().map(|it| it.stats(self.ring.length())),
             tables: self.tables().map(TableShare::stats),
             threshold: self.threshold.load(Relaxed),
             damaged: self.damaged.load(Relaxed),

@@ -1,7 +1,7 @@
 //! The staging ring in a fast directory that is durable.
 //!
-//! Writers fill the ring again and again, and the kernel writes its pages back: where the process has little memory, nearly as
-//! fast as they are filled. In the fast directory that takes nothing from flushes and merges. So the ring lies there if all of it
+//! Writers fill the ring again and again, and the kernel writes its pages back: where the process has little memory, most of them
+//! in each lap. In the fast directory that takes nothing from flushes and merges. So the ring lies there if all of it
 //! fits beside a segment. Segments leave it the room of its whole length. Tables and copies leave it the room of its
 //! file, which is short while nothing is written.
 
@@ -93,11 +93,17 @@ impl FastFiles {
         is_good && self.is_for_ring()
     }
 
+    /// Whether the ring was mapped there. One that is to move at this opening has no tier.
+    pub(super) fn has_ring(&self) -> bool {
+        self.tier
+            .as_ref()
+            .is_some_and(|tier| tier.ring.length() > 0)
+    }
+
     /// Maps the ring there.
     pub(super) fn map_ring(&self, bytes: usize) -> Result<(Arc<dyn Ring>, bool)> {
         let mapped =
             (self.segments).change(RING_NAME, |path| self.storage.map_ring(path, bytes))?;
-        self.has_ring.store(true, Relaxed);
         if let Some(tier) = &self.tier {
             tier.note_ring(mapped.0.file_bytes() as u64);
         }

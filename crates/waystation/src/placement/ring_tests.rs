@@ -2,6 +2,7 @@
 //! gets its place in the other one.
 
 use super::FastTier;
+use super::spread_tests::durable_each;
 use super::table_share::TableShare;
 use super::tier::Tier;
 use crate::directory::{RING_NAME, destroy};
@@ -10,7 +11,7 @@ use crate::options::Compression;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::sim::Crash;
 use crate::storage::{SimStorage, Storage};
-use crate::{Db, Durability, Options, PutOptions};
+use crate::{Db, Options};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -52,14 +53,7 @@ fn key(number: u32) -> Vec<u8> {
 /// Puts of which every tenth survives a power cut. Returns how many were acknowledged.
 fn put(db: &Db, numbers: std::ops::Range<u32>) -> u32 {
     let is_put = |number: &u32| {
-        let options = PutOptions {
-            durability: if number % 10 == 9 {
-                Durability::PowerLoss
-            } else {
-                Durability::ProcessCrash
-            },
-            ..PutOptions::default()
-        };
+        let options = durable_each(10, *number);
         db.put_with(&key(*number), &[*number as u8; 700], options)
             .is_ok()
     };

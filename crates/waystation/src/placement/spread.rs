@@ -29,7 +29,6 @@ use crate::storage::{
     Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, Storage, Transfer,
 };
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -55,8 +54,6 @@ pub(super) struct FastFiles {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) segments: Names,
     tables: Names,
-    /// Whether the ring was mapped there.
-    pub(super) has_ring: AtomicBool,
     /// Gives new files their places. `None`: they go to the main directory.
     pub(super) tier: Option<Arc<Tier>>,
 }
@@ -119,7 +116,6 @@ impl Spread {
             storage: Arc::clone(main),
             segments: Names::of(link.log_dir()),
             tables: Names::of(link.tables_dir()),
-            has_ring: AtomicBool::new(false),
             tier,
         };
         Arc::new(Self {
@@ -211,7 +207,6 @@ impl Spread {
             removed => return removed,
         }
         self.fast.remove(RING_NAME)?;
-        self.fast.has_ring.store(false, Relaxed);
         if let Some(tier) = &self.fast.tier {
             tier.note_ring(0);
         }
@@ -522,7 +517,7 @@ impl Storage for Spread {
     }
 
     fn resize_ring(&self, path: &Path, bytes: usize) -> Result<()> {
-        if self.is_ring(path) && self.fast.has_ring.load(Relaxed) {
+        if self.is_ring(path) && self.fast.has_ring() {
             return self.fast.resize_ring(bytes);
         }
         self.main.resize_ring(path, bytes)

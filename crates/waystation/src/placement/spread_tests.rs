@@ -49,16 +49,22 @@ fn key(number: u32) -> Vec<u8> {
     format!("car{}:{number:06}", number % 7).into_bytes()
 }
 
+/// Has put `number` survive a power cut if it is the last of `count`.
+pub(super) fn durable_each(count: u32, number: u32) -> PutOptions {
+    let is_last = number % count == count - 1;
+    PutOptions {
+        durability: if is_last {
+            Durability::PowerLoss
+        } else {
+            Durability::ProcessCrash
+        },
+        ..PutOptions::default()
+    }
+}
+
 fn put(db: &Db, numbers: std::ops::Range<u32>) -> crate::Result<()> {
     for number in numbers {
-        let options = PutOptions {
-            durability: if number % 50 == 49 {
-                Durability::PowerLoss
-            } else {
-                Durability::ProcessCrash
-            },
-            ..PutOptions::default()
-        };
+        let options = durable_each(50, number);
         db.put_with(&key(number), &[number as u8; 1_000], options)?;
     }
     Ok(())

@@ -182,6 +182,23 @@ fn records_that_reach_a_table_are_not_written() {
 }
 
 #[test]
+fn a_rest_releases_what_the_last_flush_could_not() {
+    for cut in 20..40 {
+        let mut log = Flushed::begin(cut, &FaultRules::new());
+        for number in 0..cut {
+            log.life.append(record(number));
+        }
+        log.wait_written();
+        log.flush();
+        log.settle();
+        log.log().rest().expect("rest");
+        assert_eq!(lock(&log.log().writer).sealed.len(), 0, "{cut}");
+        let least = log.life.written.len();
+        log.check_end(Crash::PowerCut, least);
+    }
+}
+
+#[test]
 fn what_no_table_holds_is_found_wherever_the_process_or_the_machine_dies() {
     for crash in [Crash::Process, Crash::PowerCut] {
         for cut in 1..150 {

@@ -81,6 +81,19 @@ fn names_that_go_give_their_bytes_back() {
 }
 
 #[test]
+fn a_ring_in_another_directory_does_not_count() {
+    let machine = SimStorage::new(4);
+    for dir in [DIR, "/fast"] {
+        machine.create_dir(Path::new(dir)).expect("create");
+    }
+    let storage = capped(&machine, 8_192);
+    let path = Path::new("/fast/ring");
+    let (ring, _) = storage.map_ring(path, 1 << 20).expect("map");
+    storage.resize_ring(path, ring.len()).expect("resize");
+    assert_counted(&storage, 0);
+}
+
+#[test]
 fn a_ring_is_made_beside_the_one_that_it_replaces() {
     let machine = SimStorage::new(1);
     machine.create_dir(Path::new(DIR)).expect("create");
