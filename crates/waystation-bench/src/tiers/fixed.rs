@@ -1,15 +1,18 @@
 //! A storage with a fixed rule: the log, or tables as they are made, lie on the fast device while there is room.
 
 use super::Policy;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use waystation::Result;
 use waystation::storage::forward::forward;
 use waystation::storage::{
     Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, Storage, Transfer,
 };
+
+/// The files of the main directory that lie in the fast one, each with the handle that made it.
+type There = HashMap<PathBuf, Option<Weak<dyn File>>>;
 
 /// See the module.
 pub(crate) struct FixedTier {
@@ -20,8 +23,7 @@ pub(crate) struct FixedTier {
     capacity_bytes: u64,
     /// The length that a file of the policy's is taken to get.
     file_bytes: u64,
-    /// The files of the main directory that lie in the fast one.
-    there: Mutex<HashSet<PathBuf>>,
+    there: Mutex<There>,
 }
 
 impl FixedTier {
@@ -60,21 +62,31 @@ impl FixedTier {
             }
     }
 
+    /// Whether `bytes` fit beside the files there, of which those that are still made count with the length that they get.
     fn has_room(&self, bytes: u64) -> Result<bool> {
-        let used: u64 = self.inner.list(&self.fast)?.iter().map(|it| it.bytes).sum();
+        let there = self.there();
+        let is_made = |entry: &Entry| {
+            let maker = there.get(&self.main.join(&entry.name));
+            maker.is_some_and(|it| it.as_ref().is_some_and(|it| it.strong_count() > 0))
+        };
+        let length = |entry: &Entry| {
+            let least = if is_made(entry) { self.file_bytes } else { 0 };
+            entry.bytes.max(least)
+        };
+        let used: u64 = self.inner.list(&self.fast)?.iter().map(length).sum();
         Ok(used + bytes <= self.capacity_bytes)
     }
 
     /// Where `path` lies.
     fn real(&self, path: &Path) -> PathBuf {
-        let is_there = self.there().contains(path);
+        let is_there = self.there().contains_key(path);
         match path.file_name() {
             Some(name) if is_there => self.fast.join(name),
             _ => path.to_owned(),
         }
     }
 
-    fn there(&self) -> MutexGuard<'_, HashSet<PathBuf>> {
+    fn there(&self) -> MutexGuard<'_, There> {
         self.there.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -87,15 +99,19 @@ impl Storage for FixedTier {
         transfer: Transfer,
         area: Area,
     ) -> Result<Arc<dyn File>> {
-        if mode == OpenMode::Create && self.is_meant(path) && self.has_room(self.file_bytes)? {
-            self.there().insert(path.to_owned());
+        if mode != OpenMode::Create || !self.is_meant(path) || !self.has_room(self.file_bytes)? {
+            return self.inner.open(&self.real(path), mode, transfer, area);
         }
-        self.inner.open(&self.real(path), mode, transfer, area)
+        self.there().insert(path.to_owned(), None);
+        let file = self.inner.open(&self.real(path), mode, transfer, area)?;
+        self.there()
+            .insert(path.to_owned(), Some(Arc::downgrade(&file)));
+        Ok(file)
     }
 
     fn map_ring(&self, path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)> {
         if self.is_meant(path) && self.has_room(bytes as u64)? {
-            self.there().insert(path.to_owned());
+            self.there().insert(path.to_owned(), None);
         }
         self.inner.map_ring(&self.real(path), bytes)
     }
@@ -106,13 +122,12 @@ impl Storage for FixedTier {
 
     fn rename(&self, source: &Path, target: &Path) -> Result<()> {
         let from = self.real(source);
-        let is_there = self.there().remove(source);
+        let moved = self.there().remove(source);
         let before = self.real(target);
-        if is_there {
-            self.there().insert(target.to_owned());
-        } else {
-            self.there().remove(target);
-        }
+        match moved {
+            Some(maker) => self.there().insert(target.to_owned(), maker),
+            None => self.there().remove(target),
+        };
         let to = self.real(target);
         self.inner.rename(&from, &to)?;
         if before != to {
@@ -136,7 +151,7 @@ impl Storage for FixedTier {
         let mut entries = self.inner.list(path)?;
         if path == self.main {
             let there = self.inner.list(&self.fast)?;
-            let is_known = |entry: &Entry| self.there().contains(&self.main.join(&entry.name));
+            let is_known = |entry: &Entry| self.there().contains_key(&self.main.join(&entry.name));
             entries.extend(there.into_iter().filter(is_known));
         }
         Ok(entries)
@@ -162,5 +177,37 @@ impl Storage for FixedTier {
         fn random() -> u64;
         fn sleep(duration: Duration);
         fn meters() -> Vec<(Area, AreaMeter)>;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waystation::storage::OsStorage;
+
+    #[test]
+    fn a_file_that_is_made_counts_with_the_length_that_it_gets() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (main, fast) = (directory.path().join("main"), directory.path().join("fast"));
+        let storage = OsStorage::new();
+        storage.create_dir(&main).expect("a directory");
+        let tier = FixedTier::new(storage, Policy::Tables, (&main, &fast), (2_500, 1_000));
+        let tier = tier.expect("a tier");
+        let create = |name: &str| {
+            let path = main.join(name);
+            let (mode, area) = (OpenMode::Create, Area::Tables);
+            let file = tier.open(&path, mode, Transfer::Buffered, area);
+            (file.expect("a file"), fast.join(name).exists())
+        };
+        let (first, is_there) = create("1.ldb");
+        assert!(is_there);
+        first.write_at(&[1; 1_200], 0).expect("room");
+        let (second, is_there) = create("2.ldb");
+        assert!(is_there);
+        second.write_at(&[1; 100], 0).expect("room");
+        assert!(!create("3.ldb").1, "1,200 and 1,000 bytes are taken");
+        drop(second);
+        assert!(create("4.ldb").1, "1,200 and 100 bytes are");
+        assert!(!create("journal.1").1, "no table");
     }
 }
