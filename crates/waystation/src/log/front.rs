@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::storage::long_from;
 use crate::sync::atomic::Ordering::{Release, SeqCst};
 use crate::sync::{MutexGuard, lock, may_be_held_up, thread, wait};
+use std::time::Duration;
 use waystation_format::log::{
     BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordKind, Seal,
 };
@@ -40,6 +41,8 @@ pub(super) struct Front {
     pub(super) ring_since: u64,
     /// The lap of the ring, by its beginning, in which it could not grow.
     pub(super) not_grown: Option<u64>,
+    /// The end of the last lap at which it could grow, and when a writer came there.
+    pub(super) lap_ended: Option<(u64, Duration)>,
 }
 
 impl Front {
@@ -48,6 +51,7 @@ impl Front {
         Self {
             ring_since: layout.block_start(),
             not_grown: None,
+            lap_ended: None,
             layout,
             next_sequence,
             next_ticket: 0,

@@ -1,5 +1,6 @@
-//! The length of the staging ring: before a writer would go round, the file is made twice as long. A database that is closed,
-//! or to which nothing was written for long, has the shortest.
+//! The length of the staging ring: before a writer would go round, the file is made twice as long, if the last lap took less
+//! than [`QUICK_LAP`]. In a longer lap the log has written everything when a writer comes there again, so a longer ring would spare
+//! neither writes nor waiting. A database that is closed, or to which nothing was written for long, has the shortest.
 //!
 //! Where the disk has no room, or the file cannot grow, the ring goes round as it is, and another attempt is made in a later
 //! lap. The file grows under the front's lock, as no thread may reserve meanwhile: that is a few calls in all, until the ring
@@ -12,6 +13,10 @@ use crate::directory::RING_NAME;
 use crate::error::Result;
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::lock;
+use std::time::Duration;
+
+/// A block waits for twice the [`DELAY`](super::deferral::DELAY) at most, and then takes a write.
+const QUICK_LAP: Duration = Duration::from_millis(1_500);
 
 impl Log {
     /// Lets the ring grow for a record that ends at `end`, if it may and can.
@@ -21,6 +26,13 @@ impl Log {
             return;
         };
         if front.not_grown == Some(growth.from_lsn) {
+            return;
+        }
+        let lap_end = growth.from_lsn + self.ring.len();
+        let now = self.storage.now();
+        let before = front.lap_ended.replace((lap_end, now));
+        if before.is_some_and(|before| !self.is_quick(before, (lap_end, now))) {
+            front.not_grown = Some(growth.from_lsn);
             return;
         }
         match self.lengthen_file(&growth) {
@@ -34,6 +46,12 @@ impl Log {
                 front.not_grown = Some(growth.from_lsn);
             }
         }
+    }
+
+    /// Whether writers go round within [`QUICK_LAP`], as from one position and time to another.
+    fn is_quick(&self, from: (u64, Duration), to: (u64, Duration)) -> bool {
+        let laps = (to.0 - from.0) as f64 / self.ring.len() as f64;
+        to.1.saturating_sub(from.1) <= QUICK_LAP.mul_f64(laps)
     }
 
     /// Gives the room back that the file takes beyond its shortest length, if all of the log is in segments.
@@ -50,6 +68,7 @@ impl Log {
         self.ring.shorten(length);
         front.ring_since = front.layout.boundary();
         front.not_grown = None;
+        front.lap_ended = None;
         Ok(())
     }
 

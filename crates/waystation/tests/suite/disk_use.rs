@@ -76,7 +76,8 @@ fn a_closed_database_takes_little_beside_its_content() {
         let db = Db::open(dir.path(), options(has_devices)).expect("open");
         let written = fill(&db, 50_000);
         let ring = if has_devices { 16 * MIB } else { 64 * MIB };
-        assert_eq!(used(&*storage, dir.path(), "journal.ring"), ring);
+        // Its last doublings need quick writers.
+        assert!((2 * MIB..=ring).contains(&used(&*storage, dir.path(), "journal.ring")));
         // It outlives the database, and finds in segments what the ring does not have any more.
         let mut cursor = db.iter(IterOptions::default()).expect("iterate");
         cursor.seek_to_first().expect("seek");
@@ -120,7 +121,7 @@ fn a_database_at_rest_takes_little_beside_its_content() {
         let mut written = Content::new();
         for _ in 0..2 {
             written.extend(fill(&db, 5_000));
-            assert_eq!(of("journal.ring"), 2 * MIB);
+            assert!((MIB..=2 * MIB).contains(&of("journal.ring")));
             wait_until("it gives back room", || {
                 of("journal.ring") + of("RESERVE") < 2 * MIB
             });
@@ -221,8 +222,8 @@ fn a_process_that_dies_while_it_gives_room_back_loses_nothing() {
                 db.delete(&key(number)).expect("delete");
                 written.remove(&key(number));
             }
-            let length = || used(&*machine, Path::new("/db"), "journal.ring");
-            assert_eq!(length(), MIB);
+            let length = used(&*machine, Path::new("/db"), "journal.ring");
+            assert!((MIB / 2..=MIB).contains(&length));
             let fault = Fault::Fail(Refusal::InputOutput);
             rules.add(Rule::new(operation, fault).on(path));
             // Room that stays is no reason to call the database unclosed.

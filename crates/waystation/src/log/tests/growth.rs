@@ -1,6 +1,7 @@
 //! The ring grows with what is written, and every record is found again whenever the process or the machine dies.
 
 use super::*;
+use crate::log::deferral::DELAY;
 use crate::storage::sim::Crash;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -29,6 +30,8 @@ impl Life {
     /// On a machine with the faults of `rules`.
     pub(super) fn begin(seed: u64, rules: &FaultRules, settings: &LogSettings) -> Self {
         let machine = SimStorage::new(seed);
+        // However late threads run, each lap is quick.
+        machine.stop_clock();
         let storage: Arc<dyn Storage> = machine.with_faults(rules);
         storage.create_dir(Path::new(DIR)).expect("create");
         let running = Running::open_on(&storage, Path::new(DIR), settings, 0).expect("open");
@@ -91,6 +94,26 @@ fn the_file_is_about_as_long_as_the_log_until_it_has_all() {
         life.append(record(number));
     }
     assert_eq!(life.file_bytes(), WHOLE);
+    let (found, written) = life.end(Crash::Process);
+    assert!(found == written);
+}
+
+#[test]
+fn writers_that_take_long_for_a_lap_leave_the_ring_short() {
+    let mut life = Life::begin(3, &FaultRules::new(), &growing());
+    let mut number = 0;
+    while life.running.log.reserved_lsn() < 4 * WHOLE {
+        life.append(record(number));
+        number += 1;
+        // A record has 40 kB at most: a lap of the first length has more than this.
+        life.machine.sleep(DELAY / 2);
+    }
+    assert_eq!(life.file_bytes(), 2 * SHORTEST, "the first lap has no time");
+    while life.file_bytes() < WHOLE {
+        life.append(record(number));
+        number += 1;
+        assert!(life.running.log.reserved_lsn() < 40 * WHOLE);
+    }
     let (found, written) = life.end(Crash::Process);
     assert!(found == written);
 }
