@@ -11,7 +11,8 @@
 //!      +----------------+  no write for QUIET
 //! ```
 //!
-//! A database that stays idle is looked at once more after REST, when it gives back room.
+//! A database that stays idle is looked at once more after REST, when it gives back room; or after [`SHARED_REST`], if tables
+//! could lie there.
 //!
 //! Where only another program or time itself can change what stands in the way (a full disk, a flush that fails, dates in
 //! spill files that pass one by one) the looks become rarer up to a limit, and nothing else is looked at again and again.
@@ -35,6 +36,8 @@ const STUCK_PAUSE_MAX: Duration = Duration::from_secs(1);
 const SPILLED_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// A database that was idle for so long gives back the room that only writers need.
 const REST: Duration = Duration::from_secs(10);
+/// Or for so long, if its tables would take that room: what is merged in a pause is read in it.
+const SHARED_REST: Duration = Duration::from_millis(240);
 /// When a database becomes idle, a memtable is flushed that holds at least this part of what it could.
 const WORTH_FLUSHING: usize = 4;
 /// Or so many graves: what they hide may be large.
@@ -66,6 +69,8 @@ pub(crate) struct Sight {
     pub(crate) graves_at: Option<Duration>,
     /// A caller waits for the database to become idle.
     pub(crate) is_awaited: bool,
+    /// Tables would take the room that only writers need.
+    pub(crate) shares_room: bool,
 }
 
 /// What keys with a time to live wait for, to be flushed as expired.
@@ -129,7 +134,8 @@ impl Agenda {
         }
         if self.is_quiet(sight.last_write, now) {
             self.idle_after = Some(sight.last_write);
-            self.rest_at = Some(now + REST);
+            let rest = if sight.shares_room { SHARED_REST } else { REST };
+            self.rest_at = Some(now + rest);
             self.pause = Duration::ZERO;
             return Decision {
                 idle_since: Some(sight.last_write),
@@ -329,6 +335,7 @@ mod tests {
             expiry,
             graves_at: time(facts, "graves-at"),
             is_awaited: facts.contains(&"awaited"),
+            shares_room: facts.contains(&"shared"),
         }
     }
 

@@ -3,7 +3,7 @@
 //! Writers fill the ring again and again, and the kernel writes its pages back: where the process has little memory, most of them
 //! in each lap. In the fast directory that takes nothing from flushes and merges. So the ring lies there if all of it
 //! fits beside a segment. Segments leave it the room of its whole length. Tables and copies leave it the room of its
-//! file, which is short while nothing is written.
+//! file, which becomes short soon after the last write.
 
 use super::spread::FastFiles;
 use super::tier::Tier;

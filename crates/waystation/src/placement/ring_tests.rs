@@ -15,6 +15,7 @@ use crate::{Db, Options};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 const MAIN: &str = "/db";
 const FAST: &str = "/fast";
@@ -205,6 +206,30 @@ fn it_does_not_grow_into_the_room_of_others_however_often_it_tries() {
     }
     tier.forget_segment(segment);
     assert!(tier.lengthen_ring(512 << 10));
+}
+
+#[test]
+fn it_leaves_its_room_to_tables_soon_after_the_last_write() {
+    let machine = SimStorage::new(5);
+    let storage: Arc<dyn Storage> = Arc::clone(&machine) as _;
+    let db = open(&storage, Some(CAPACITY), RING).unwrap();
+    let shortest = ring(&storage, LOG);
+    let mut written = 0;
+    while ring(&storage, LOG) == shortest {
+        for number in written..written + 100 {
+            db.put(&key(number), &[number as u8; 700]).unwrap();
+        }
+        written += 100;
+    }
+    let since = storage.now();
+    while ring(&storage, LOG) != shortest {
+        assert!(storage.now() < since + Duration::from_secs(8));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    check(&db, written, "short again");
+    drop(db);
+    let left: Arc<dyn Storage> = machine.crash(5, Crash::PowerCut);
+    check(&open(&left, Some(CAPACITY), RING).unwrap(), written, "cut");
 }
 
 #[test]

@@ -198,7 +198,9 @@ fn segments_are_short_where_they_are_to_fit_alone() {
         }
         check(&db, numbers);
         let main = lengths(MAIN);
-        assert!(main.contains(&(4 << 20)), "round {round}: {main:?}");
+        // After a pause they begin short.
+        let longest = main.iter().max();
+        assert!(longest > Some(&(2 * SHORT)), "round {round}: {main:?}");
         for device in 0..7 {
             db.devices()
                 .depart(format!("car{device}").as_bytes())
