@@ -251,6 +251,13 @@ impl LogShare {
         lock(&self.segments).0.remove(name);
     }
 
+    /// Notes that the segment `name` has `bytes`.
+    pub(super) fn note_length(&self, name: &str, bytes: u64) {
+        if let Some(found) = lock(&self.segments).0.get_mut(name) {
+            found.0 = bytes;
+        }
+    }
+
     /// Notes a new name of a segment.
     pub(super) fn rename(&self, source: &str, target: &str) {
         let mut segments = lock(&self.segments);
@@ -355,6 +362,9 @@ mod tests {
         share.keep_out("e", 2 * MB);
         assert_eq!(share.placed(), (2 * MB, 1));
         assert_eq!(share.reserved_bytes(), 4 * MB, "room for the next one");
+        share.note_length("b", MB / 2);
+        share.note_length("f", MB);
+        assert_eq!(share.placed(), (MB / 2, 1), "it was cut");
     }
 
     #[test]

@@ -316,6 +316,13 @@ impl FastFiles {
         }
     }
 
+    /// Notes that the segment `name` has `bytes`.
+    pub(super) fn note_length(&self, name: &str, bytes: u64) {
+        if let Some(tier) = &self.tier {
+            tier.note_segment_length(name, bytes);
+        }
+    }
+
     /// Notes a write of a segment.
     pub(super) fn note_write(&self, is_fast: bool, bytes: usize, elapsed: Duration) {
         if let Some(share) = self.tier.as_ref().and_then(|tier| tier.log_share()) {

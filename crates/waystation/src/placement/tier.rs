@@ -191,6 +191,11 @@ impl Tier {
         self.change_log(|share| share.forget(name));
     }
 
+    /// Notes that the segment `name` has `bytes`: another length than at first if it was cut.
+    pub(super) fn note_segment_length(&self, name: &str, bytes: u64) {
+        self.change_log(|share| share.note_length(name, bytes));
+    }
+
     /// Notes a new name of a segment.
     pub(super) fn rename_segment(&self, source: &str, target: &str) {
         self.change_log(|share| share.rename(source, target));
