@@ -69,7 +69,7 @@ pub(crate) struct Sight {
     pub(crate) graves_at: Option<Duration>,
     /// A caller waits for the database to become idle.
     pub(crate) is_awaited: bool,
-    /// Tables would take the room that only writers need.
+    /// Tables would take the room that only writers need, and it is more than a trickle of writes brings.
     pub(crate) shares_room: bool,
 }
 

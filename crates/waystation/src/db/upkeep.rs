@@ -61,7 +61,8 @@ impl Core {
             expiry: self.expiry(now),
             graves_at: self.graves.next_look(),
             is_awaited,
-            shares_room: (self.options.fast.as_ref()).is_some_and(|fast| fast.durable),
+            shares_room: (self.options.fast.as_ref())
+                .is_some_and(|fast| fast.durable && self.log.ring_has_grown()),
         }
     }
 

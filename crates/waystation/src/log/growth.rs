@@ -54,6 +54,11 @@ impl Log {
         to.1.saturating_sub(from.1) <= QUICK_LAP.mul_f64(laps)
     }
 
+    /// Whether the file is longer than it begins.
+    pub(crate) fn ring_has_grown(&self) -> bool {
+        self.ring.len() > self.ring.len_min()
+    }
+
     /// Gives the room back that the file takes beyond its shortest length, if all of the log is in segments.
     pub(super) fn shorten_ring(&self) -> Result<()> {
         let length = self.ring.len_min();
