@@ -7,6 +7,7 @@
 //! has its whole length. [`ring`](super::ring) says why no byte moves.
 
 use super::Log;
+use super::deferral::DELAY;
 use super::front::Front;
 use super::ring::Growth;
 use crate::directory::RING_NAME;
@@ -15,8 +16,9 @@ use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::lock;
 use std::time::Duration;
 
-/// A block waits for twice the [`DELAY`](super::deferral::DELAY) at most, and then takes a write.
+/// A block waits for twice the [`DELAY`] at most, and then takes a write.
 const QUICK_LAP: Duration = Duration::from_millis(1_500);
+const _: () = assert!(QUICK_LAP.as_millis() > 2 * DELAY.as_millis());
 
 impl Log {
     /// Lets the ring grow for a record that ends at `end`, if it may and can.
