@@ -1,6 +1,7 @@
 //! The length of the staging ring: before a writer would go round, the file is made twice as long, if the last lap took less
-//! than [`QUICK_LAP`]. In a longer lap the log has written everything when a writer comes there again, so a longer ring would spare
-//! neither writes nor waiting. A database that is closed, or to which nothing was written for long, has the shortest.
+//! than [`QUICK_LAP`], or if the writer would wait for room: the device may be slow. Otherwise the log has written everything when
+//! a writer comes there again, and a longer ring would spare nothing. A database that is closed, or to which nothing was
+//! written for long, has the shortest.
 //!
 //! Where the disk has no room, or the file cannot grow, the ring goes round as it is, and another attempt is made in a later
 //! lap. The file grows under the front's lock, as no thread may reserve meanwhile: that is a few calls in all, until the ring
@@ -16,7 +17,7 @@ use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::lock;
 use std::time::Duration;
 
-/// A block waits for twice the [`DELAY`] at most, and then takes a write.
+/// A block that the log defers waits for twice the [`DELAY`] at most, and then takes a write.
 const QUICK_LAP: Duration = Duration::from_millis(1_500);
 const _: () = assert!(QUICK_LAP.as_millis() > 2 * DELAY.as_millis());
 
@@ -33,7 +34,8 @@ impl Log {
         let lap_end = growth.from_lsn + self.ring.len();
         let now = self.storage.now();
         let before = front.lap_ended.replace((lap_end, now));
-        if before.is_some_and(|before| !self.is_quick(before, (lap_end, now))) {
+        let has_room = end <= released + self.ring.len();
+        if has_room && before.is_some_and(|before| !self.is_quick(before, (lap_end, now))) {
             front.not_grown = Some(growth.from_lsn);
             return;
         }

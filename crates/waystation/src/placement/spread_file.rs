@@ -79,14 +79,9 @@ impl SpreadFile {
         done
     }
 
-    /// Calls `act`, which makes the file as long as `bytes`. A new one has its place chosen for `bytes_new`.
-    fn give_length(
-        &self,
-        bytes_new: Option<u64>,
-        bytes: u64,
-        act: impl FnOnce(&dyn File) -> Result<()>,
-    ) -> Result<()> {
-        let (file, is_fast) = self.file(bytes_new)?;
+    /// Calls `act`, which makes the file as long as `bytes`. A new one gets its place for that length.
+    fn give_length(&self, bytes: u64, act: impl FnOnce(&dyn File) -> Result<()>) -> Result<()> {
+        let (file, is_fast) = self.file(Some(bytes))?;
         self.noting(*is_fast, act(&**file))?;
         self.fast.note_length(&self.name, bytes);
         Ok(())
@@ -128,11 +123,11 @@ impl File for SpreadFile {
     }
 
     fn preallocate(&self, bytes: u64) -> Result<()> {
-        self.give_length(Some(bytes), bytes, |file| file.preallocate(bytes))
+        self.give_length(bytes, |file| file.preallocate(bytes))
     }
 
     fn truncate(&self, bytes: u64) -> Result<()> {
-        self.give_length(None, bytes, |file| file.truncate(bytes))
+        self.give_length(bytes, |file| file.truncate(bytes))
     }
 
     fn size(&self) -> Result<u64> {

@@ -107,6 +107,7 @@ fn writers_that_take_long_for_a_lap_leave_the_ring_short() {
         number += 1;
         // A record has 40 kB at most: a lap of the first length has more than this.
         life.machine.sleep(DELAY / 2);
+        life.running.log.sync_all().expect("sync");
     }
     assert_eq!(life.file_bytes(), 2 * SHORTEST, "the first lap has no time");
     while life.file_bytes() < WHOLE {
@@ -114,6 +115,24 @@ fn writers_that_take_long_for_a_lap_leave_the_ring_short() {
         number += 1;
         assert!(life.running.log.reserved_lsn() < 40 * WHOLE);
     }
+    let (found, written) = life.end(Crash::Process);
+    assert!(found == written);
+}
+
+#[test]
+fn a_device_that_stalls_has_the_ring_grow_for_slow_writers() {
+    let rules = FaultRules::new();
+    let mut life = Life::begin(4, &rules, &growing());
+    let rule = rules.add(Rule::new(Operation::Write, Fault::Stall).on(".seg"));
+    let mut number = 0;
+    while life.running.log.reserved_lsn() < WHOLE - 100_000 {
+        life.append(record(number));
+        number += 1;
+        life.machine.sleep(DELAY);
+    }
+    assert!(rules.count(rule).caught > 0);
+    assert_eq!(life.file_bytes(), WHOLE);
+    rules.clear();
     let (found, written) = life.end(Crash::Process);
     assert!(found == written);
 }
