@@ -17,9 +17,9 @@ const MEMORY_SLOW: f64 = 0.5;
 /// The same of the staging ring, where flushes give its room back.
 const RING_SLOW: f64 = 0.7;
 /// Level-0 tables from which on writers are slowed.
-pub(crate) const LEVEL0_SLOW: usize = 10;
+pub(crate) const LEVEL0_SLOW: usize = 14;
 /// Level-0 tables at which writers are almost stopped.
-pub(crate) const LEVEL0_STOP: usize = 32;
+pub(crate) const LEVEL0_STOP: usize = 36;
 /// No single sleep is longer; the rest of the debt is left to the writes that follow.
 const SLEEP_MAX: Duration = Duration::from_millis(4);
 /// Debts below this are left to grow: a shorter sleep costs more than it delays.

@@ -46,7 +46,7 @@ pub(crate) use verify::contradiction;
 use serde::{Deserialize, Serialize};
 
 /// Level 0 is due with so many tables.
-const LEVEL0_TRIGGER: usize = 8;
+const LEVEL0_TRIGGER: usize = 12;
 
 /// How the tree is shaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,8 +65,8 @@ impl Shape {
     /// The shape for memtables of `memtable_bytes` and tables of `table_bytes`.
     ///
     /// Level 0 is due late: readers that pay for its tables, and idleness, have it merged before. Level 1 is to hold as much as
-    /// level 0 does when it is due, so that merging level 0 into it rewrites about one byte per byte and holds no writer up for
-    /// long; see docs/measurements/compaction.md for the alternatives.
+    /// level 0 does when it is due, so that merging level 0 into it rewrites about one byte per byte; see
+    /// docs/measurements/compaction.md for the alternatives.
     pub(crate) fn new(memtable_bytes: u64, table_bytes: u64) -> Self {
         Self {
             level0_trigger: LEVEL0_TRIGGER,
