@@ -61,8 +61,7 @@ impl Core {
             expiry: self.expiry(now),
             graves_at: self.graves.next_look(),
             is_awaited,
-            shares_room: (self.options.fast.as_ref())
-                .is_some_and(|fast| fast.durable && self.log.ring_has_grown()),
+            shares_room: self.log.ring_has_room_for_others(),
         }
     }
 

@@ -39,10 +39,8 @@ pub(super) struct Front {
     turns: Turns,
     /// Nothing from before this position is in the ring.
     pub(super) ring_since: u64,
-    /// The lap of the ring, by its beginning, in which it could not grow.
-    pub(super) not_grown: Option<u64>,
-    /// The end of the last lap at which it could grow, and when a writer came there.
-    pub(super) lap_ended: Option<(u64, Duration)>,
+    /// The last place at which the length of the ring could change, and when a writer came there.
+    pub(super) fitted: Option<(u64, Duration)>,
 }
 
 impl Front {
@@ -50,8 +48,7 @@ impl Front {
         let closed_records_end = layout.block_start();
         Self {
             ring_since: layout.block_start(),
-            not_grown: None,
-            lap_ended: None,
+            fitted: None,
             layout,
             next_sequence,
             next_ticket: 0,
@@ -302,7 +299,7 @@ impl Log {
                 return Err(self.suspension_error());
             }
             let end = self.needed_end(&front, record_bytes);
-            self.grow_ring(&mut front, end);
+            self.fit_ring(&mut front, end);
             let end = self.needed_end(&front, record_bytes);
             let has_room = end <= self.released_lsn.load(SeqCst) + self.ring.len();
             if has_room && !self.publication.is_full(front.next_ticket) {

@@ -3,6 +3,9 @@
 //! a writer comes there again, and a longer ring would spare nothing. A database that is closed, or to which nothing was
 //! written for long, has the shortest.
 //!
+//! Where others take the room of the ring, it also becomes half as long when half a lap takes longer than [`SLOW_HALF`], and all
+//! that is not in segments fits.
+//!
 //! Where the disk has no room, or the file cannot grow, the ring goes round as it is, and another attempt is made in a later
 //! lap. The file grows under the front's lock, as no thread may reserve meanwhile: that is a few calls in all, until the ring
 //! has its whole length. [`ring`](super::ring) says why no byte moves.
@@ -10,7 +13,7 @@
 use super::Log;
 use super::deferral::DELAY;
 use super::front::Front;
-use super::ring::Growth;
+use super::ring::NewLength;
 use crate::directory::RING_NAME;
 use crate::error::Result;
 use crate::sync::atomic::Ordering::SeqCst;
@@ -19,48 +22,57 @@ use std::time::Duration;
 
 /// A block that the log defers waits for twice the [`DELAY`] at most, and then takes a write.
 const QUICK_LAP: Duration = Duration::from_millis(1_500);
+/// A ring that has become shorter is not to grow at once at the same rate.
+const SLOW_HALF: Duration = Duration::from_secs(2);
+const _: () = assert!(QUICK_LAP.as_millis() < SLOW_HALF.as_millis());
 const _: () = assert!(QUICK_LAP.as_millis() > 2 * DELAY.as_millis());
 
 impl Log {
-    /// Lets the ring grow for a record that ends at `end`, if it may and can.
-    pub(super) fn grow_ring(&self, front: &mut Front, end: u64) {
-        let released = self.released_lsn.load(SeqCst);
-        let Some(growth) = self.ring.growth(released, front.layout.boundary(), end) else {
-            return;
-        };
-        if front.not_grown == Some(growth.from_lsn) {
+    /// Gives the ring a length that fits the rate of writers, for a record that ends at `end`, if it may and can.
+    pub(super) fn fit_ring(&self, front: &mut Front, end: u64) {
+        let (released, reserved) = (self.released_lsn.load(SeqCst), front.layout.boundary());
+        if let Some(growth) = self.ring.growth(released, reserved, end) {
+            let has_room = end <= released + self.ring.len();
+            let is_due = |lap: Option<Duration>| !has_room || lap.is_none_or(|it| it <= QUICK_LAP);
+            self.change_ring(front, &growth, is_due);
+        } else if self.ring_shares_room
+            && let Some(shrinkage) = self.ring.shrinkage(released, reserved, end)
+        {
+            let is_due = |half: Option<Duration>| half.is_some_and(|it| it > SLOW_HALF);
+            self.change_ring(front, &shrinkage, is_due);
+        }
+    }
+
+    /// Gives the ring its `new` length if that `is_due`, which depends on how long writers take for the shorter of both.
+    fn change_ring(
+        &self,
+        front: &mut Front,
+        new: &NewLength,
+        is_due: impl Fn(Option<Duration>) -> bool,
+    ) {
+        let shorter = new.len.min(self.ring.len());
+        let place = new.from_lsn + shorter;
+        if front.fitted.is_some_and(|before| before.0 >= place) {
             return;
         }
-        let lap_end = growth.from_lsn + self.ring.len();
         let now = self.storage.now();
-        let before = front.lap_ended.replace((lap_end, now));
-        let has_room = end <= released + self.ring.len();
-        if has_room && before.is_some_and(|before| !self.is_quick(before, (lap_end, now))) {
-            front.not_grown = Some(growth.from_lsn);
+        let before = front.fitted.replace((place, now));
+        if !is_due(before.map(|before| time_for(shorter, before, (place, now)))) {
             return;
         }
-        match self.lengthen_file(&growth) {
+        match self.change_file(new.len) {
             Ok(true) => {
-                self.ring.grow(&growth);
-                front.ring_since = front.ring_since.max(growth.from_lsn);
+                self.ring.change(new);
+                front.ring_since = front.ring_since.max(new.from_lsn);
             }
-            Ok(false) => front.not_grown = Some(growth.from_lsn),
-            Err(error) => {
-                log::debug!("the staging ring stays as it is for now: {error}");
-                front.not_grown = Some(growth.from_lsn);
-            }
+            Ok(false) => {}
+            Err(error) => log::debug!("the staging ring stays as it is for now: {error}"),
         }
     }
 
-    /// Whether writers go round within [`QUICK_LAP`], as from one position and time to another.
-    fn is_quick(&self, from: (u64, Duration), to: (u64, Duration)) -> bool {
-        let laps = (to.0 - from.0) as f64 / self.ring.len() as f64;
-        to.1.saturating_sub(from.1) <= QUICK_LAP.mul_f64(laps)
-    }
-
-    /// Whether the file is longer than it begins.
-    pub(crate) fn ring_has_grown(&self) -> bool {
-        self.ring.len() > self.ring.len_min()
+    /// Whether the file is longer than it begins, and others would take the room.
+    pub(crate) fn ring_has_room_for_others(&self) -> bool {
+        self.ring_shares_room && self.ring.len() > self.ring.len_min()
     }
 
     /// Gives the room back that the file takes beyond its shortest length, if all of the log is in segments.
@@ -76,20 +88,26 @@ impl Log {
         self.storage.resize_ring(&path, length as usize)?;
         self.ring.shorten(length);
         front.ring_since = front.layout.boundary();
-        front.not_grown = None;
-        front.lap_ended = None;
+        front.fitted = None;
         Ok(())
     }
 
-    /// Whether there was room beside all that is kept, and the file is longer now.
-    fn lengthen_file(&self, growth: &Growth) -> Result<bool> {
-        let more = growth.len - self.ring.len();
-        let needed = more.saturating_add(self.segment_lengths.kept_beside);
-        if self.storage.free_bytes(&self.dir)? < needed {
-            return Ok(false);
+    /// Gives the file the length `len`, unless there is too little room beside all that is kept. Returns whether it has it.
+    fn change_file(&self, len: u64) -> Result<bool> {
+        if let Some(more) = len.checked_sub(self.ring.len()) {
+            let needed = more.saturating_add(self.segment_lengths.kept_beside);
+            if self.storage.free_bytes(&self.dir)? < needed {
+                return Ok(false);
+            }
         }
         let path = self.dir.join(RING_NAME);
-        self.storage.resize_ring(&path, growth.len as usize)?;
+        self.storage.resize_ring(&path, len as usize)?;
         Ok(true)
     }
+}
+
+/// How long writers take for `len` bytes, as from one position and time to another one further on.
+fn time_for(len: u64, from: (u64, Duration), to: (u64, Duration)) -> Duration {
+    let parts = len as f64 / (to.0 - from.0) as f64;
+    to.1.saturating_sub(from.1).mul_f64(parts)
 }

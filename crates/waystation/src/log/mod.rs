@@ -84,6 +84,8 @@ pub(crate) struct Log {
     ring: RingBuffer,
     /// Whether writes are deferred.
     defers: bool,
+    /// Whether other files take the room that the ring gives back.
+    ring_shares_room: bool,
     /// Blocks that were read back lately.
     cache: LogBlocks,
 

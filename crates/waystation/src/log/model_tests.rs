@@ -23,6 +23,7 @@ use crate::sync::thread::{self, JoinHandle};
 use shuttle::rand::{Rng, thread_rng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Duration;
 use waystation_format::checksum;
 use waystation_format::log::RecordKind;
 
@@ -40,6 +41,7 @@ fn settings() -> LogSettings {
         cache: LogBlocks::own(0),
         transfer: Transfer::Direct,
         defers: thread_rng().r#gen(),
+        ring_shares_room: thread_rng().r#gen(),
     }
 }
 
@@ -119,6 +121,10 @@ impl Model {
 
     /// Appends a record, as the pipeline does; fails if the log is suspended.
     fn append(&self, len: usize) -> Result<(u64, u64), Error> {
+        if thread_rng().gen_ratio(1, 4) {
+            // Half a lap takes long, and the ring may become shorter.
+            self.machine.sleep(Duration::from_secs(3));
+        }
         let (reservation, ()) = self.log.reserve(len, 1, |_, sequence| {
             let mut ledger = self.ledger();
             ledger.unfinished.insert(sequence);

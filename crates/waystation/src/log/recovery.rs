@@ -51,6 +51,8 @@ pub(crate) struct LogSettings {
     pub(crate) transfer: Transfer,
     /// Whether each record goes to a table with its memtable, so that the log may defer its writes.
     pub(crate) defers: bool,
+    /// Whether other files take the room that the ring gives back.
+    pub(crate) ring_shares_room: bool,
 }
 
 /// An open log and how far it goes.
@@ -465,6 +467,7 @@ fn assemble(
         transfer: settings.transfer,
         ring: RingBuffer::new(ring),
         defers: settings.defers,
+        ring_shares_room: settings.ring_shares_room,
         cache: settings.cache.clone(),
         front: Mutex::new(Front::new(
             Layout::new(end, journal.incarnation, last_sequence + 1),

@@ -20,7 +20,8 @@
 //! ```
 //!
 //! A file that has grown, and whose ring has not yet, reads the same. After a power cut the file may be as long as it was
-//! before; nothing is expected of the ring then.
+//! before; nothing is expected of the ring then. The way back is the same: a ring of `2 len` may become one of `len` where a
+//! writer would leave the first half of it, and nothing before that half is unreleased.
 //!
 //! This is one of the engine's few unsafe islands: raw copies into and slices of the mapped memory. The proof
 //! is the ownership above; the bounds are asserted here.
@@ -49,13 +50,14 @@ pub(super) struct Settled {
 pub(super) struct RingBuffer {
     ring: Arc<dyn Ring>,
     /// The window's length in bytes. It changes under the lock of the log's front. Each thread knows the one of its spans,
-    /// which it got under that lock or from a thread that did; and for those a longer one does as well (see the module).
+    /// which it got under that lock or from a thread that did; and for those the one after a change does as well (see the
+    /// module).
     len: AtomicU64,
     len_min: u64,
 }
 
-/// How the ring may grow.
-pub(super) struct Growth {
+/// How the ring may change its length.
+pub(super) struct NewLength {
     /// The window's length from then on (bytes).
     pub(super) len: u64,
     /// The bytes of the stream from here on keep their offsets.
@@ -95,27 +97,27 @@ impl RingBuffer {
 
     /// How the ring may grow now, if it may, for a record that ends at `end`, if that runs over the window's end. Everything
     /// up to `reserved` is reserved, and up to `released` has left.
-    pub(super) fn growth(&self, released: u64, reserved: u64, end: u64) -> Option<Growth> {
+    pub(super) fn growth(&self, released: u64, reserved: u64, end: u64) -> Option<NewLength> {
         let len = self.len();
-        if len == self.len_max() {
-            return None;
-        }
-        let lap = reserved.saturating_sub(1) / len;
-        let from_lsn = lap * len;
-        let may = lap.is_multiple_of(2) && released >= from_lsn && end > from_lsn + len;
-        may.then_some(Growth {
-            len: 2 * len,
-            from_lsn,
-        })
+        let from_lsn = left_lap(len, released, reserved, end).filter(|_| len < self.len_max())?;
+        let len = 2 * len;
+        Some(NewLength { len, from_lsn })
     }
 
-    /// Makes the window longer, as [`Self::growth`] said under the same lock of the front. The file is that long.
-    pub(super) fn grow(&self, growth: &Growth) {
-        assert!(
-            growth.len <= self.len_max(),
-            "a ring grows to its whole length"
-        );
-        self.len.store(growth.len, Relaxed);
+    /// How the ring may become shorter now, if it may, for a record that ends at `end`, if that runs over half of the window and
+    /// then has room. The rest as of [`Self::growth`].
+    pub(super) fn shrinkage(&self, released: u64, reserved: u64, end: u64) -> Option<NewLength> {
+        let len = self.len() / 2;
+        let is_long = self.len() > self.len_min() && end <= released + len;
+        let from_lsn = left_lap(len, released, reserved, end).filter(|_| is_long)?;
+        Some(NewLength { len, from_lsn })
+    }
+
+    /// Changes the window, as [`Self::growth`] or [`Self::shrinkage`] said under the same lock of the front. The file is that long.
+    pub(super) fn change(&self, new: &NewLength) {
+        let lengths = self.len_min()..=self.len_max();
+        assert!(lengths.contains(&new.len), "the ring has its lengths");
+        self.len.store(new.len, Relaxed);
     }
 
     /// Makes the window shorter, under the lock of the front: all that is reserved has left.
@@ -215,6 +217,15 @@ impl RingBuffer {
         let first = len.min(window as usize - offset);
         ((offset, first), (0, len - first))
     }
+}
+
+/// Where the lap of `len` begins that a record which ends at `end` would leave, if all that is reserved and not released lies in
+/// it, and its number is even.
+fn left_lap(len: u64, released: u64, reserved: u64, end: u64) -> Option<u64> {
+    let lap = reserved.saturating_sub(1) / len;
+    let from_lsn = lap * len;
+    let may = lap.is_multiple_of(2) && released >= from_lsn && end > from_lsn + len;
+    may.then_some(from_lsn)
 }
 
 #[cfg(test)]

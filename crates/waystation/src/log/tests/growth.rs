@@ -5,6 +5,7 @@ use crate::log::deferral::DELAY;
 use crate::storage::sim::Crash;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 use waystation_format::log::ring_file_lengths;
 
 pub(super) const DIR: &str = "/log";
@@ -137,6 +138,73 @@ fn a_device_that_stalls_has_the_ring_grow_for_slow_writers() {
     assert!(found == written);
 }
 
+/// A ring whose room others take.
+fn sharing() -> LogSettings {
+    LogSettings {
+        ring_shares_room: true,
+        ..growing()
+    }
+}
+
+#[test]
+fn a_ring_that_shares_its_room_is_as_long_as_the_rate_asks() {
+    for (settings, shortest) in [(sharing(), SHORTEST), (growing(), WHOLE)] {
+        let mut life = Life::begin(8, &FaultRules::new(), &settings);
+        let mut numbers = 0..;
+        let mut append = |life: &mut Life, pause: Duration| {
+            life.append(record(numbers.next().expect("a number")));
+            life.machine.sleep(pause);
+        };
+        for _ in 0..3 {
+            while life.file_bytes() < WHOLE {
+                append(&mut life, Duration::ZERO);
+            }
+            let begun = life.running.log.reserved_lsn();
+            while life.running.log.reserved_lsn() < begun + 6 * WHOLE {
+                append(&mut life, DELAY / 2);
+                life.running.log.sync_all().expect("sync");
+                assert_eq!(life.file_bytes(), life.running.log.ring.len());
+            }
+            assert_eq!(life.file_bytes(), shortest);
+        }
+        let (found, written) = life.end(Crash::Process);
+        assert!(found == written);
+    }
+}
+
+#[test]
+fn nothing_is_lost_however_often_the_ring_changes_its_length() {
+    let mut shortened = 0;
+    for seed in 0..60 {
+        let refused = seed % 3 == 2;
+        let rules = FaultRules::new();
+        let mut life = Life::begin(seed, &rules, &sharing());
+        if refused {
+            let fault = Fault::Fail(Refusal::InputOutput);
+            rules.add(Rule::new(Operation::ResizeRing, fault).after(1).times(2));
+        }
+        let mut synced = 0;
+        for number in 0..120 + seed {
+            let before = life.file_bytes();
+            let end = life.append(record(number * (seed + 1)));
+            shortened += u32::from(life.file_bytes() < before);
+            if number / 20 % 2 == 1 {
+                life.machine.sleep(DELAY / 2);
+            }
+            if number % 5 == seed % 5 {
+                life.running.log.sync(end).expect("sync");
+                synced = life.written.len();
+            }
+        }
+        let crash = [Crash::Process, Crash::PowerCut][(seed % 2) as usize];
+        let (found, written) = life.end(crash);
+        let is_whole = crash == Crash::PowerCut || found.len() == written.len();
+        assert!(is_whole && found.len() >= synced, "{seed}");
+        assert!(found[..] == written[..found.len()], "{seed}");
+    }
+    assert!(shortened > 20, "{shortened}");
+}
+
 #[test]
 fn a_ring_at_rest_is_short_and_grows_again() {
     for crash in [Crash::Process, Crash::PowerCut] {
@@ -195,7 +263,12 @@ fn a_ring_that_could_not_grow_again_stays_long_at_rest() {
 /// Threads write while ring and segment become short, and grow again.
 #[test]
 fn writers_beside_a_rest_are_all_found() {
-    for settings in [growing(), rest::settings(false), rest::settings(true)] {
+    for settings in [
+        growing(),
+        sharing(),
+        rest::settings(false),
+        rest::settings(true),
+    ] {
         let life = Life::begin(7, &FaultRules::new(), &settings);
         let written = Mutex::new(BTreeMap::new());
         let writers = AtomicUsize::new(3);
@@ -207,6 +280,9 @@ fn writers_beside_a_rest_are_all_found() {
                         let content = record(writer * 1000 + number);
                         let (sequence, _) = running.append(&content);
                         lock(written).insert(sequence, content);
+                        if number % 50 > 25 {
+                            running.log.storage.sleep(DELAY / 4);
+                        }
                     }
                     writers.fetch_sub(1, SeqCst);
                 });

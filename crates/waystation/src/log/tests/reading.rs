@@ -1,6 +1,7 @@
 //! What the upper level reads back: from the ring, from segments, through the cache, of long records and short ones.
 
 use super::*;
+use std::time::Duration;
 use waystation_format::checksum;
 
 fn cached() -> LogSettings {
@@ -80,9 +81,9 @@ fn check_all(log: &Log, records: &[(u64, Vec<u8>)]) {
     }
 }
 
-/// What stood in the ring before it grew stands elsewhere in the longer one, or does not stand there.
+/// What stood in the ring before it changed its length stands elsewhere in the new one, or does not stand there.
 #[test]
-fn records_from_before_the_ring_grew_are_read_back() {
+fn records_from_before_a_change_of_the_ring_are_read_back() {
     for refused in 0..4 {
         let rules = FaultRules::new();
         let fault = Fault::Fail(Refusal::NoSpace);
@@ -95,6 +96,7 @@ fn records_from_before_the_ring_grew_are_read_back() {
         storage.create_dir(dir).expect("create");
         let settings = LogSettings {
             ring_bytes: 1 << 20,
+            ring_shares_room: true,
             ..cached()
         };
         let running = Running::open_on(&storage, dir, &settings, 0).expect("open");
@@ -102,6 +104,13 @@ fn records_from_before_the_ring_grew_are_read_back() {
         while running.log.ring.len() < running.log.ring.len_max() {
             records.extend(fill(&running, 40));
             check_all(&running.log, &records);
+        }
+        while running.log.ring.len() > running.log.ring.len_min() {
+            records.extend(fill(&running, 40));
+            check_all(&running.log, &records);
+            running.log.sync_all().expect("sync");
+            machine.sleep(Duration::from_secs(5));
+            assert!(records.len() < 4_000, "the ring stays long");
         }
         running.close();
     }
