@@ -1,9 +1,10 @@
 //! A storage with a fixed rule: the log, or tables as they are made, lie on the fast device while there is room.
 
 use super::Policy;
+use crate::interrupt::lock;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 use waystation::Result;
 use waystation::storage::forward::forward;
@@ -11,8 +12,8 @@ use waystation::storage::{
     Area, AreaMeter, DirectoryLock, Entry, File, OpenMode, Ring, Storage, Transfer,
 };
 
-/// The files of the main directory that lie in the fast one, each with the handle that made it.
-type There = HashMap<PathBuf, Option<Weak<dyn File>>>;
+/// The files of the main directory that lie in the fast one, each with the handle that made it and the length it was to get.
+type There = HashMap<PathBuf, Option<(Weak<dyn File>, u64)>>;
 
 /// See the module.
 pub(crate) struct FixedTier {
@@ -21,13 +22,15 @@ pub(crate) struct FixedTier {
     main: PathBuf,
     fast: PathBuf,
     capacity_bytes: u64,
-    /// The length that a file of the policy's is taken to get.
+    /// The length that a file is taken to get of which the engine does not tell.
     file_bytes: u64,
+    expected: Mutex<HashMap<PathBuf, u64>>,
     there: Mutex<There>,
 }
 
 impl FixedTier {
-    /// Puts what `policy` names of the database in `main` into `fast`, up to `capacity_bytes`, in files of `file_bytes`.
+    /// Puts what `policy` names of the database in `main` into `fast`, up to `capacity_bytes`, in files of `file_bytes` if the engine does not tell
+    /// how long they get.
     pub(crate) fn new(
         inner: Arc<dyn Storage>,
         policy: Policy,
@@ -42,6 +45,7 @@ impl FixedTier {
             fast: fast.to_owned(),
             capacity_bytes,
             file_bytes,
+            expected: Mutex::default(),
             there: Mutex::default(),
         })
     }
@@ -65,14 +69,11 @@ impl FixedTier {
     /// Whether `bytes` fit beside the files there, of which those that are still made count with the length that they get.
     fn has_room(&self, bytes: u64) -> Result<bool> {
         let there = self.there();
-        let is_made = |entry: &Entry| {
-            let maker = there.get(&self.main.join(&entry.name));
-            maker.is_some_and(|it| it.as_ref().is_some_and(|it| it.strong_count() > 0))
+        let expected = |entry: &Entry| {
+            let (maker, bytes) = there.get(&self.main.join(&entry.name))?.as_ref()?;
+            (maker.strong_count() > 0).then_some(*bytes)
         };
-        let length = |entry: &Entry| {
-            let least = if is_made(entry) { self.file_bytes } else { 0 };
-            entry.bytes.max(least)
-        };
+        let length = |entry: &Entry| entry.bytes.max(expected(entry).unwrap_or(0));
         let used: u64 = self.inner.list(&self.fast)?.iter().map(length).sum();
         Ok(used + bytes <= self.capacity_bytes)
     }
@@ -87,7 +88,7 @@ impl FixedTier {
     }
 
     fn there(&self) -> MutexGuard<'_, There> {
-        self.there.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.there)
     }
 }
 
@@ -99,14 +100,20 @@ impl Storage for FixedTier {
         transfer: Transfer,
         area: Area,
     ) -> Result<Arc<dyn File>> {
-        if mode != OpenMode::Create || !self.is_meant(path) || !self.has_room(self.file_bytes)? {
+        let told = lock(&self.expected).remove(path);
+        let bytes = told.unwrap_or(self.file_bytes);
+        if mode != OpenMode::Create || !self.is_meant(path) || !self.has_room(bytes)? {
             return self.inner.open(&self.real(path), mode, transfer, area);
         }
         self.there().insert(path.to_owned(), None);
         let file = self.inner.open(&self.real(path), mode, transfer, area)?;
         self.there()
-            .insert(path.to_owned(), Some(Arc::downgrade(&file)));
+            .insert(path.to_owned(), Some((Arc::downgrade(&file), bytes)));
         Ok(file)
+    }
+
+    fn expect(&self, path: &Path, bytes: u64) {
+        lock(&self.expected).insert(path.to_owned(), bytes);
     }
 
     fn map_ring(&self, path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)> {
@@ -208,6 +215,10 @@ mod tests {
         assert!(!create("3.ldb").1, "1,200 and 1,000 bytes are taken");
         drop(second);
         assert!(create("4.ldb").1, "1,200 and 100 bytes are");
+        tier.expect(&main.join("5.ldb"), 1_201);
+        assert!(!create("5.ldb").1, "it gets longer than what is left");
+        tier.expect(&main.join("6.ldb"), 1_200);
+        assert!(create("6.ldb").1, "it fits");
         assert!(!create("journal.1").1, "no table");
     }
 }

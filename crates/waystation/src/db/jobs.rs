@@ -8,6 +8,7 @@ use super::Core;
 use crate::background::{FULL_MEMTABLES_MAX, Jobs, Kind, Limits, Next, Use};
 use crate::error::{Error, Result};
 use crate::lsm::memtable::MemTable;
+use crate::lsm::tree::Flush;
 use crate::options::Options;
 use crate::retirement::GraveFlush;
 use crate::sst::MergingIterator;
@@ -195,16 +196,18 @@ impl Core {
         flush: &GraveFlush<'_>,
         hurried: bool,
     ) -> Result<()> {
-        let filled = memtables.filter(|table| !table.is_empty());
-        let cursors: Vec<_> = filled.map(MemTable::iter).collect();
+        let filled: Vec<_> = memtables.filter(|table| !table.is_empty()).collect();
+        let bytes = filled.iter().map(|table| table.used_bytes() as u64).sum();
+        let cursors = filled.into_iter().map(MemTable::iter).collect();
         let merged = MergingIterator::new(cursors, self.tree.order());
-        self.tree.flush(
-            merged,
-            end_sequence,
+        let flush = Flush {
+            last_sequence: end_sequence,
             oldest_snapshot,
-            &flush.hidden,
+            bytes,
+            hidden: &flush.hidden,
             hurried,
-        )
+        };
+        self.tree.flush(merged, &flush)
     }
 
     /// Brings to the fast tier what is read most.

@@ -30,6 +30,7 @@ pub use check::{CheckReport, Problem};
 pub(crate) use checkpoint::link_or_copy;
 #[cfg(any(all(test, not(any(loom, shuttle))), feature = "test-storage"))]
 pub use conformance::check_engine;
+pub(crate) use flush::Flush;
 pub(crate) use load::{Load, Place};
 pub use stats::{LevelStats, TreeStats, WorkStats};
 pub(crate) use tree_copy::{CopiedTable, TreeCopy};

@@ -32,11 +32,11 @@ const BETTER: f64 = 2.0;
 impl Tier {
     /// Whether the new table `name` is to lie in the fast directory. Its room is taken then.
     pub(super) fn admit_table(&self, name: &str) -> bool {
-        let Some(tables) = self.tables().filter(|_| self.health.is_good()) else {
+        let Some(tables) = self.tables() else {
             return false;
         };
         tables.begin(name);
-        let fits = self.reserve_others() && !self.is_overfull();
+        let fits = self.health.is_good() && self.reserve_others() && !self.is_overfull();
         if !fits {
             self.forget_table(name);
         }

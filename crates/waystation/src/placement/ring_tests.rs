@@ -194,10 +194,7 @@ fn it_does_not_grow_into_the_room_of_others_however_often_it_tries() {
     tier.claim_ring(RING as u64);
     let segment = "journal-0000000001.seg";
     let present = HashMap::from([(segment.to_owned(), (CAPACITY - (300 << 10), true))]);
-    tier.share(
-        present,
-        TableShare::new("/fast/tables".into(), [], CAPACITY),
-    );
+    tier.share(present, TableShare::new("/fast/tables".into(), []));
     tier.note_ring(256 << 10);
     for _ in 0..3 {
         assert!(!tier.lengthen_ring(512 << 10));

@@ -360,10 +360,7 @@ fn share(storage: &dyn Storage, dir: &Path, link: &Link, tier: &Tier) -> Result<
     let dir = link.tables_dir();
     let found = tables(storage, &dir)?.into_iter();
     let found: Vec<_> = found.map(|it| (it.name, it.bytes)).collect();
-    tier.share(
-        present,
-        TableShare::new(dir, found, tier.options.capacity_bytes),
-    );
+    tier.share(present, TableShare::new(dir, found));
     Ok(())
 }
 
@@ -452,6 +449,13 @@ impl Storage for Spread {
             opened => (opened?, false),
         };
         Ok(Arc::new(of(Some(found))))
+    }
+
+    fn expect(&self, path: &Path, bytes: u64) {
+        let tables = self.fast.tier.as_ref().and_then(|tier| tier.tables());
+        if let Some((tables, name)) = tables.zip(self.table(path)) {
+            tables.expect(name, bytes);
+        }
     }
 
     fn rename(&self, source: &Path, target: &Path) -> Result<()> {

@@ -3,21 +3,15 @@
 //! A table takes the room that segments of the log and copies have left when it is made. It stays until a merge makes it
 //! useless, or until its room serves something else better: then it is moved to the main directory ([`moves`](super::moves)).
 //!
-//! A table has no length before it is complete. Until then it counts with the median length of the last ones, or with what it
-//! has if that is more.
+//! A table has no length before it is complete. Until then it counts with the length that its writer expects, or with what it has
+//! if that is more.
 
 use super::placed_table::PlacedTable;
 use super::report::TablePlacement;
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{Arc, Mutex, Weak, lock};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-
-/// The length that a first table is taken to get, and the part of the capacity which that is at most.
-const TABLE_BYTES_AT_FIRST: u64 = 2 << 20;
-const SHARE_AT_FIRST: u64 = 4;
-/// The lengths of so many tables tell that of the next one.
-const LENGTHS_MAX: usize = 9;
 
 /// One table.
 #[derive(Default)]
@@ -33,25 +27,20 @@ pub(super) struct TableShare {
     /// Where the tables lie.
     dir: PathBuf,
     tables: Mutex<HashMap<String, Placed>>,
-    /// The lengths of the last tables in either directory.
-    lengths: Mutex<VecDeque<u64>>,
+    /// The lengths that new tables are to get, before their files are created.
+    expected: Mutex<HashMap<String, u64>>,
     moved: AtomicU64,
 }
 
 impl TableShare {
-    /// Of the directory `dir`, in which there are the `present` tables, names and bytes, and may be `capacity_bytes` in all.
-    pub(super) fn new(
-        dir: PathBuf,
-        present: impl IntoIterator<Item = (String, u64)>,
-        capacity_bytes: u64,
-    ) -> Self {
+    /// Of the directory `dir`, in which there are the `present` tables, names and bytes.
+    pub(super) fn new(dir: PathBuf, present: impl IntoIterator<Item = (String, u64)>) -> Self {
         let complete = |bytes| Placed {
             bytes,
             is_complete: true,
             ..Placed::default()
         };
         let present = present.into_iter();
-        let first = TABLE_BYTES_AT_FIRST.min(capacity_bytes / SHARE_AT_FIRST);
         Self {
             dir,
             tables: Mutex::new(
@@ -59,7 +48,7 @@ impl TableShare {
                     .map(|(name, bytes)| (name, complete(bytes)))
                     .collect(),
             ),
-            lengths: Mutex::new(VecDeque::from([first])),
+            expected: Mutex::default(),
             moved: AtomicU64::new(0),
         }
     }
@@ -90,25 +79,16 @@ impl TableShare {
         lock(&self.tables).contains_key(name)
     }
 
-    /// Notes the length of a table that was made in either directory.
-    pub(super) fn note_length(&self, bytes: u64) {
-        let mut lengths = lock(&self.lengths);
-        lengths.push_back(bytes);
-        if lengths.len() > LENGTHS_MAX {
-            lengths.pop_front();
-        }
-    }
-
-    fn usual_length(&self) -> u64 {
-        let mut lengths: Vec<_> = lock(&self.lengths).iter().copied().collect();
-        lengths.sort_unstable();
-        lengths[lengths.len() / 2]
+    /// Notes that the table `name`, which is made next, will have about `bytes`.
+    pub(super) fn expect(&self, name: &str, bytes: u64) {
+        lock(&self.expected).insert(name.to_owned(), bytes);
     }
 
     /// Notes a table that is about to be made.
     pub(super) fn begin(&self, name: &str) {
+        let bytes = lock(&self.expected).remove(name).unwrap_or(0);
         let begun = Placed {
-            bytes: self.usual_length(),
+            bytes,
             ..Placed::default()
         };
         lock(&self.tables).insert(name.to_owned(), begun);

@@ -154,6 +154,27 @@ fn the_capacity_is_not_crossed_by_tables_that_grow() {
 }
 
 #[test]
+fn a_table_that_gets_too_long_is_not_begun_there() {
+    // A memtable of 9,000 keys is longer than the room, and is flushed when all keys are there.
+    for (keys, expected) in [(9_000, 0), (20, 1)] {
+        let (_, storage, rules) = machine(8);
+        let rule = Rule::new(Operation::Open, Fault::Fail(Refusal::NoSpace));
+        let opened = rules.add(rule.on(TABLES).after(u64::MAX));
+        let options = Options {
+            memtable_bytes: 16 << 20,
+            ..options(Some(CAPACITY))
+        };
+        let db = Db::open_with(Arc::clone(&storage), MAIN, options).unwrap();
+        put(&db, 0..keys).unwrap();
+        db.flush().unwrap();
+        assert_eq!(rules.count(opened).matched > 0, expected > 0);
+        assert_eq!(tables(&db).tables, expected);
+        check(&db, 0..keys);
+        db.close().unwrap();
+    }
+}
+
+#[test]
 fn a_directory_that_fails_or_is_full_holds_up_no_table() {
     for (seed, operation, refusal) in [
         (3, Operation::Write, Refusal::InputOutput),

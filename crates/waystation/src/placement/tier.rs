@@ -234,7 +234,6 @@ impl Tier {
         let made = Arc::new(Blocks::of(area, bytes));
         let name = path.file_name().and_then(|name| name.to_str());
         if let Some(tables) = self.tables().filter(|_| area == Area::Tables) {
-            tables.note_length(bytes);
             made.set_whole(name.is_some_and(|name| tables.has(name)));
         }
         // Before another thread can forget it.

@@ -32,6 +32,8 @@ pub(crate) struct Workplace<'a> {
     pub rate: Option<&'a Arc<RateLimit>>,
     /// Gives a file number that no file has.
     pub new_number: &'a dyn Fn() -> u64,
+    /// The bytes of the memtable that is flushed.
+    pub flushed_bytes: u64,
     /// Whether the job is to be given up.
     pub cancelled: &'a dyn Fn() -> bool,
     /// Whether writers wait for level 0.
@@ -64,6 +66,10 @@ pub(crate) fn run<I: EntryStream>(
     let mut outputs = Outputs {
         place,
         settings,
+        expected_bytes: match &*job.inputs {
+            [] => place.flushed_bytes.min(job.limits.table_bytes),
+            _ => job.input_bytes().min(job.limits.table_bytes),
+        },
         current: None,
         done: Vec::new(),
         unsynced: Vec::new(),
@@ -127,6 +133,8 @@ fn verify(place: &Workplace<'_>, outputs: &[TableMeta], counters: &Counters) -> 
 struct Outputs<'a> {
     place: &'a Workplace<'a>,
     settings: TableSettings,
+    /// About how long each of them gets (bytes).
+    expected_bytes: u64,
     current: Option<TableBuilder>,
     done: Vec<TableMeta>,
     /// The files of the last ones of these.
@@ -144,6 +152,7 @@ impl Outputs<'_> {
         let number = (self.place.new_number)();
         let path = self.place.outputs.path(number);
         let settings = self.settings.clone();
+        self.place.storage.expect(&path, self.expected_bytes);
         let builder = TableBuilder::create(self.place.storage, &path, number, settings)
             .map(|builder| builder.at_rate(self.place.rate.cloned()))
             // It may have been created nevertheless.

@@ -9,8 +9,8 @@ use super::Tree;
 use super::work::Claimed;
 use crate::error::Result;
 use crate::lsm::compaction::{
-    Claim, Counters, Hidden, Job, JobResult, OutputLayout, OutputLimits, grandparents, ranges_from,
-    run,
+    Claim, Counters, Hidden, Job, JobResult, OutputLayout, OutputLimits, Workplace, grandparents,
+    ranges_from, run,
 };
 use crate::lsm::version::{Change, Progress, UserRange, Version};
 use crate::sst::InternalIterator;
@@ -21,23 +21,31 @@ use waystation_format::table::Compression;
 /// The deepest level a flush goes to. Deeper would only spare moves, and put new data where merges are large.
 const DEEPEST: usize = 2;
 
+/// What a flush has to know beside the entries of a memtable.
+pub(crate) struct Flush<'a> {
+    /// Its last write.
+    pub(crate) last_sequence: u64,
+    /// All readers are at this sequence number or later: versions that none of them can reach are left out.
+    pub(crate) oldest_snapshot: u64,
+    /// The bytes that it takes.
+    pub(crate) bytes: u64,
+    /// What is left out, too.
+    pub(crate) hidden: &'a Hidden,
+    /// A table of level 0, which will be written anew soon, is not compressed: that is half of the work.
+    pub(crate) hurried: bool,
+}
+
 impl Tree {
-    /// Writes the entries of `memtable` to tables and installs them: every write up to `last_sequence` is in a
-    /// table then. Memtables come in the order of their sequence numbers, one at a time, and only once the log
-    /// is durable through `last_sequence`. Versions no reader can reach, all being at `oldest_snapshot` or
-    /// later, are left out, and so is what `hidden` hides. If `hurried`, a table of level 0, which will be written anew soon, is not compressed:
-    /// that is half of the work.
+    /// Writes the entries of `memtable` to tables and installs them: every write up to its last one is in a table then. Memtables
+    /// come in the order of their sequence numbers, one at a time, and only once the log is durable up to there.
     pub(crate) fn flush<I: InternalIterator>(
         &self,
         mut memtable: I,
-        last_sequence: u64,
-        oldest_snapshot: u64,
-        hidden: &Hidden,
-        hurried: bool,
+        flush: &Flush<'_>,
     ) -> Result<()> {
         let _one_at_a_time = lock(&self.flushing);
         let progress = Progress {
-            flushed_through: Some(last_sequence),
+            flushed_through: Some(flush.last_sequence),
             log_number: None,
         };
         let started = self.storage.thread_cpu();
@@ -50,14 +58,17 @@ impl Tree {
         let smallest = user_key(memtable.key()).to_vec();
         let range = UserRange::new(&smallest, &largest);
         let (version, level, claimed) = self.find_place(&range, 0, DEEPEST);
-        let mut job = self.flush_job(&version, level, &range, oldest_snapshot);
-        job.hidden = hidden.within(&range);
-        if hurried && level == 0 {
+        let mut job = self.flush_job(&version, level, &range, flush.oldest_snapshot);
+        job.hidden = flush.hidden.within(&range);
+        if flush.hurried && level == 0 {
             job.layout.compression = Compression::None as u8;
         }
         let new_number = || self.versions.new_file_number();
         // A flush is never cancelled: it is what makes room, and what closing waits for.
-        let workplace = self.workplace(None, &new_number, &|| false);
+        let workplace = Workplace {
+            flushed_bytes: flush.bytes,
+            ..self.workplace(None, &new_number, &|| false)
+        };
         let JobResult { outputs, counters } = run(&job, &mut memtable, &workplace)?;
         let added = outputs
             .into_iter()

@@ -3,8 +3,8 @@
 //! The MANIFEST names the oldest log that is needed until everything is in tables; a crash on the way does it
 //! all again, and versions that are in two tables then are one and the same.
 
-use super::Tree;
 use super::entries::Entries;
+use super::{Flush, Tree};
 use crate::directory::read_file;
 use crate::error::{Error, Result};
 use crate::lsm::compaction::Hidden;
@@ -62,10 +62,15 @@ impl Tree {
 
     fn flush_entries(&self, entries: &mut Entries) -> Result<()> {
         entries.sort();
-        let newest = entries.newest();
-        // There are no readers yet.
-        let hidden = Hidden::default();
-        self.flush(&mut *entries, newest, MAX_SEQUENCE, &hidden, false)?;
+        let flush = Flush {
+            last_sequence: entries.newest(),
+            // There are no readers yet.
+            oldest_snapshot: MAX_SEQUENCE,
+            bytes: entries.bytes() as u64,
+            hidden: &Hidden::default(),
+            hurried: false,
+        };
+        self.flush(&mut *entries, &flush)?;
         entries.clear();
         Ok(())
     }

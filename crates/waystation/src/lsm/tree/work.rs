@@ -405,6 +405,7 @@ impl Tree {
             outputs: &self.tables,
             rate,
             new_number,
+            flushed_bytes: 0,
             cancelled,
             is_pressed: &|| false,
             finished: None,

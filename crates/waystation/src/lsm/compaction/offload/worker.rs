@@ -153,6 +153,7 @@ impl Worker {
             outputs: &outputs,
             rate: None,
             new_number: &|| number.fetch_add(1, Ordering::Relaxed) + 1,
+            flushed_bytes: 0,
             cancelled: &|| {
                 control.advance(LOOK_ENTRIES);
                 control.is_cancelled()

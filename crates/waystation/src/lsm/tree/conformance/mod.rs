@@ -10,7 +10,7 @@ pub(super) use near::Desk;
 pub(super) use near::Near;
 
 use super::entries::Entries;
-use super::{Tree, TreeSettings};
+use super::{Flush, Tree, TreeSettings};
 use crate::cemetery::Cut;
 use crate::cemetery::flushed::FlushedGraves;
 use crate::cemetery::fragments::Fragments;
@@ -139,9 +139,14 @@ fn due(storage: &Arc<dyn Storage>) -> (Tree, Job) {
             memtable.push(format!("{key:08}").as_bytes(), last, value);
         }
         memtable.sort();
-        let hurried = last.is_multiple_of(3);
-        let flushed = tree.flush(&mut memtable, last, 0, &Hidden::default(), hurried);
-        flushed.expect(WORKS);
+        let flush = Flush {
+            last_sequence: last,
+            oldest_snapshot: 0,
+            bytes: memtable.bytes() as u64,
+            hidden: &Hidden::default(),
+            hurried: last.is_multiple_of(3),
+        };
+        tree.flush(&mut memtable, &flush).expect(WORKS);
     }
     let job = {
         let running = lock(&tree.running);

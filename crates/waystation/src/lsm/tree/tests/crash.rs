@@ -3,7 +3,6 @@
 use super::{
     Entries, History, assert_sound, dir, flush, listed_tables, machine, open, table_files,
 };
-use crate::lsm::compaction::Hidden;
 use crate::storage::Storage;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::sim::Crash;
@@ -156,12 +155,8 @@ fn after_a_passing_failure_everything_goes_on() {
                     let key = format!("{:04}", key * 7 % (50 + round));
                     history.write(&mut memtable, key.as_bytes(), Some(value.as_bytes()));
                 }
-                memtable.sort();
                 let mut tries = 0;
-                while tree
-                    .flush(&mut memtable, history.last, 0, &Hidden::default(), false)
-                    .is_err()
-                {
+                while flush(&tree, &mut memtable, history.last, 0).is_err() {
                     tries += 1;
                     assert!(
                         tries < 5,

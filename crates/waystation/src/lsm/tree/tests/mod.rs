@@ -10,7 +10,7 @@ mod work;
 
 use super::conformance::{dir, machine, memory, open, small, table_files};
 use super::entries::Entries;
-use super::{Tree, TreeSettings};
+use super::{Flush, Tree, TreeSettings};
 use crate::error::Result;
 use crate::lsm::compaction::Hidden;
 use crate::lsm::compaction::offload::Offload;
@@ -115,14 +115,14 @@ pub(super) fn scan(tree: &Tree, snapshot: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
 /// Flushes `memtable`, which holds everything up to `last`.
 pub(super) fn flush(tree: &Tree, memtable: &mut Entries, last: u64, oldest: u64) -> Result<()> {
     memtable.sort();
-    let hidden = Hidden::default();
-    tree.flush(
-        &mut *memtable,
-        last,
-        oldest,
-        &hidden,
-        last.is_multiple_of(3),
-    )?;
+    let flush = Flush {
+        last_sequence: last,
+        oldest_snapshot: oldest,
+        bytes: memtable.bytes() as u64,
+        hidden: &Hidden::default(),
+        hurried: last.is_multiple_of(3),
+    };
+    tree.flush(&mut *memtable, &flush)?;
     memtable.clear();
     Ok(())
 }
