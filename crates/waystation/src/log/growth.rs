@@ -3,8 +3,8 @@
 //! a writer comes there again, and a longer ring would spare nothing. A database that is closed, or to which nothing was
 //! written for long, has the shortest.
 //!
-//! Where others take the room of the ring, it also becomes half as long when half a lap takes longer than [`SLOW_HALF`], and all
-//! that is not in segments fits.
+//! Where others take the room of the ring, it also becomes half as long when writers take longer than [`SLOW_HALF`] for a half, and
+//! the other half holds nothing that segments lack.
 //!
 //! Where the disk has no room, or the file cannot grow, the ring goes round as it is, and another attempt is made in a later
 //! lap. The file grows under the front's lock, as no thread may reserve meanwhile: that is a few calls in all, until the ring

@@ -99,7 +99,10 @@ impl RingBuffer {
     /// up to `reserved` is reserved, and up to `released` has left.
     pub(super) fn growth(&self, released: u64, reserved: u64, end: u64) -> Option<NewLength> {
         let len = self.len();
-        let from_lsn = left_lap(len, released, reserved, end).filter(|_| len < self.len_max())?;
+        if len == self.len_max() {
+            return None;
+        }
+        let from_lsn = left_lap(len, released, reserved, end)?;
         let len = 2 * len;
         Some(NewLength { len, from_lsn })
     }
@@ -108,8 +111,10 @@ impl RingBuffer {
     /// then has room. The rest as of [`Self::growth`].
     pub(super) fn shrinkage(&self, released: u64, reserved: u64, end: u64) -> Option<NewLength> {
         let len = self.len() / 2;
-        let is_long = self.len() > self.len_min() && end <= released + len;
-        let from_lsn = left_lap(len, released, reserved, end).filter(|_| is_long)?;
+        if len < self.len_min() || end > released + len {
+            return None;
+        }
+        let from_lsn = left_lap(len, released, reserved, end)?;
         Some(NewLength { len, from_lsn })
     }
 
