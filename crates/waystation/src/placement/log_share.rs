@@ -5,6 +5,9 @@
 //! fits, and nothing before one fits. What copies would gain is the share of reads that the bytes left would serve.
 //! [`divide`] weighs both.
 //!
+//! What a byte takes is an average of late writes. Where the log is written in the main directory alone, the fast one is taken to
+//! be faster by and by, until it is tried again: a disturbance there must not keep the log away for good.
+//!
 //! Until both were measured the log may have all: a database is filled before it is read.
 //!
 //! Where no writer waits for a sync of the log, it is written in the background, and tables come first: a byte of them spares the
@@ -22,12 +25,15 @@ use waystation_planner::division::{Division, LogGain, divide};
 /// A division is weighed anew after so long at least.
 const WEIGH_AFTER: Duration = Duration::from_secs(1);
 const MIB: f64 = 1_048_576.0;
+const MICROS: f64 = 1e6;
 /// Writers wait for the log if it is synced so many times before it has written so many bytes: groups of small writes are far below
 /// that, and a log that no writer waits for is synced at the end of a segment and each second.
 const AWAITED_SYNCS: u32 = 64;
 const AWAITED_BYTES: u64 = 4 << 20;
 /// Of each rate the last interval makes this part, the ones before the rest.
 const WEIGHT_OF_LAST: f64 = 0.75;
+/// An interval leaves this part of the writes before it in the average, or of the time that none took in the fast directory.
+const KEPT: f64 = 0.9;
 
 /// Writes of segments in one of the two directories.
 #[derive(Debug, Default)]
@@ -46,10 +52,46 @@ impl Writes {
         self.bytes.load(Relaxed)
     }
 
+    fn micros(&self) -> u64 {
+        self.micros.load(Relaxed)
+    }
+
     /// The seconds that a byte took, on average.
-    pub(super) fn seconds_per_byte(&self) -> Option<f64> {
+    fn seconds_per_byte(&self) -> Option<f64> {
         let bytes = self.bytes();
-        (bytes > 0).then(|| seconds(self.micros.load(Relaxed)) / precise(bytes))
+        (bytes > 0).then(|| precise(self.micros()) / MICROS / precise(bytes))
+    }
+}
+
+/// Writes, the late ones more than the ones before.
+#[derive(Debug, Default)]
+struct Average {
+    bytes_before: u64,
+    micros_before: u64,
+    bytes: f64,
+    micros: f64,
+}
+
+impl Average {
+    /// Takes in what was written since. Returns whether there was anything.
+    fn take(&mut self, writes: &Writes) -> bool {
+        let (bytes, micros) = (writes.bytes(), writes.micros());
+        let is_new = bytes > self.bytes_before;
+        if is_new {
+            self.bytes = self.bytes * KEPT + precise(bytes - self.bytes_before);
+            self.micros = self.micros * KEPT + precise(micros - self.micros_before);
+            (self.bytes_before, self.micros_before) = (bytes, micros);
+        }
+        is_new
+    }
+
+    /// Takes a byte to need less time than it did.
+    fn hope(&mut self) {
+        self.micros *= KEPT;
+    }
+
+    fn seconds_per_byte(&self) -> Option<f64> {
+        (self.bytes > 0.0).then(|| self.micros / MICROS / self.bytes)
     }
 }
 
@@ -107,7 +149,7 @@ impl Segments {
     }
 }
 
-/// Bytes of the log and reads a second, lately.
+/// Bytes of the log and reads a second, and what a byte takes, lately.
 #[derive(Debug, Default)]
 struct Rates {
     at: Duration,
@@ -115,6 +157,8 @@ struct Rates {
     reads_before: u64,
     bytes: f64,
     reads: f64,
+    main: Average,
+    fast: Average,
 }
 
 impl Rates {
@@ -319,7 +363,12 @@ impl LogShare {
         if !rates.note(now, self.main.bytes() + self.fast.bytes(), copies.reads) {
             return None;
         }
-        let per_byte = self.main.seconds_per_byte()? - self.fast.seconds_per_byte().unwrap_or(0.0);
+        let (in_main, in_fast) = (rates.main.take(&self.main), rates.fast.take(&self.fast));
+        if in_main && !in_fast {
+            rates.fast.hope();
+        }
+        let per_byte =
+            rates.main.seconds_per_byte()? - rates.fast.seconds_per_byte().unwrap_or(0.0);
         let (need_bytes, segment_bytes) = self.all_and_next(&lock(&self.segments));
         let log = LogGain {
             // One thread writes the log: it spares no more than all of its time.
@@ -335,10 +384,6 @@ impl LogShare {
         self.quota.store(division.log_bytes, Relaxed);
         Some(division)
     }
-}
-
-fn seconds(micros: u64) -> f64 {
-    Duration::from_micros(micros).as_secs_f64()
 }
 
 #[cfg(test)]
@@ -453,5 +498,29 @@ mod tests {
             share.gives_way("b") && !share.gives_way("a"),
             "a new one fits there"
         );
+    }
+
+    #[test]
+    fn a_disturbance_keeps_the_log_away_for_a_while_only() {
+        let share = LogShare::new((16 * MB, 2 * MB), HashMap::new(), Duration::ZERO);
+        share.note_write(true, MB as usize, Duration::from_secs(1));
+        let weigh = |second: u64| {
+            share.note_write(false, 10 * MB as usize, Duration::from_millis(500));
+            assert!(share.admit(&second.to_string(), 2 * MB) || share.quota() == 0);
+            let copies = CopyGain {
+                reads: second * 1_000,
+                seconds: 0.0001,
+                share: &|bytes| precise(bytes) / precise(32 * MB),
+            };
+            share.weigh(Duration::from_secs(second), &copies);
+            share.quota()
+        };
+        assert_eq!(
+            weigh(1),
+            0,
+            "it took twenty times as long as in the main directory"
+        );
+        let later = (2..100).find(|second| weigh(*second) > 0);
+        assert!(later.is_some_and(|second| second > 20), "{later:?}");
     }
 }
