@@ -196,7 +196,8 @@ settings! {
         table_bytes: usize = 8 * MiB, "8 MiB", 64 KiB ..= 1 GiB;
         /// The compression of blocks.
         compression: Compression = Compression::Snappy, "snappy";
-        /// Bits for each key in a table's filter; 10 give about 1 % false positives, 0 leaves filters out.
+        /// Bits for each key in a table's filter; 10 give about 1 % false positives, 0 leaves filters out. Tables of level 0,
+        /// which has few keys and many tables to ask, have twice as many.
         filter_bits_per_key: u32 = 10, "10", 0 ..= 64;
         /// Memory for uncompressed blocks.
         cache_bytes: usize = default_cache_bytes(),

@@ -20,6 +20,9 @@ use waystation_format::table::Compression;
 
 /// The deepest level a flush goes to. Deeper would only spare moves, and put new data where merges are large.
 const DEEPEST: usize = 2;
+/// A get asks the filter of each table of level 0, and all these tables have few keys: their filters have so many times the bits
+/// (Monkey, SIGMOD 2017).
+const LEVEL0_FILTERS: u32 = 2;
 
 /// What a flush has to know beside the entries of a memtable.
 pub(crate) struct Flush<'a> {
@@ -127,6 +130,10 @@ impl Tree {
         smallest_snapshot: u64,
     ) -> Job {
         let shape = &self.settings.shape;
+        let mut layout = OutputLayout::from(&self.settings.table);
+        if level == 0 {
+            layout.filter_bits_per_key *= LEVEL0_FILTERS;
+        }
         let whole = OutputLimits {
             table_bytes: u64::MAX,
             grandparent_bytes: u64::MAX,
@@ -148,7 +155,7 @@ impl Tree {
                 grandparents(version, level, range)
             },
             limits: if level == 0 { whole } else { cut },
-            layout: OutputLayout::from(&self.settings.table),
+            layout,
         }
     }
 }
