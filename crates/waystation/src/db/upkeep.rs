@@ -28,6 +28,7 @@ impl Core {
         self.watch_deletions();
         self.keep_reserve();
         let now = self.storage.now();
+        self.resources.regions().give_unused_back(now);
         let see = |is_awaited| self.sight(now, is_awaited);
         let decision = self.idle.look(now, see, self.log.visible_sequence());
         if let Some(sequence) = decision.idle_since {

@@ -2,8 +2,9 @@
 //!
 //! Memory fresh from the kernel is cleared page by page as it is touched, which is a tenth of the work of a put
 //! of 1 KB, and with huge pages a pause of a tenth of a millisecond every 2 MB. A memtable that is dropped
-//! leaves its region for the next one, which writes over what is there: an arena reads only what it wrote. An idle
-//! database keeps none, and of its memtable's own region the part that holds something.
+//! leaves its region for the next one, which writes over what is there: an arena reads only what it wrote. Where none is
+//! taken for a while all are given back: writers that slow can clear their pages, and readers have more use for the memory.
+//! An idle database keeps none, and of its memtable's own region the part that holds something.
 //!
 //! Databases that share a ceiling keep none. Regions are mappings of their own: the C library's allocator keeps released
 //! blocks of this size among smaller ones, and a daemon that wrote for a while had several times its ceiling.
@@ -12,6 +13,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Regions of at least this size are aligned to it, and the kernel is asked to back them with pages of it.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
@@ -21,6 +23,8 @@ const SMALL_PAGE_BYTES_MAX: usize = 64 << 10;
 const LINE_BYTES: usize = 64;
 /// As many regions are kept for use again: as many memtables wait for their flush at most.
 const SPARES_MAX: usize = 4;
+/// Regions are kept while one is taken within this time: a writer of 80 MB/s takes one of 32 MB.
+const UNUSED_MAX: Duration = Duration::from_millis(400);
 
 /// A region of memory, its bytes of any value.
 #[derive(Debug)]
@@ -126,6 +130,9 @@ struct Spares {
     regions: Vec<Region>,
     /// Nothing is kept before a region is taken.
     keeps_none: bool,
+    /// Whether one was taken since `looked_at`.
+    is_used: bool,
+    looked_at: Duration,
 }
 
 /// Regions that memtables left for later ones.
@@ -163,7 +170,7 @@ impl Regions {
     /// A region of `bytes`.
     pub(super) fn take(&self, bytes: usize) -> Region {
         let mut spare = self.spare();
-        spare.keeps_none = false;
+        (spare.keeps_none, spare.is_used) = (false, true);
         let fitting = spare.regions.iter().position(|it| it.bytes() == bytes);
         let found = fitting.map(|at| spare.regions.swap_remove(at));
         drop(spare);
@@ -176,6 +183,21 @@ impl Regions {
         if !spare.keeps_none && spare.regions.len() < self.spares_max {
             spare.regions.push(region);
         }
+    }
+
+    /// Gives all memory that is kept back to the system, unless a region was taken within [`UNUSED_MAX`] before `now`, or about.
+    pub(crate) fn give_unused_back(&self, now: Duration) {
+        let mut spare = self.spare();
+        if now.saturating_sub(spare.looked_at) < UNUSED_MAX {
+            return;
+        }
+        spare.looked_at = now;
+        if std::mem::take(&mut spare.is_used) {
+            return;
+        }
+        let regions = std::mem::take(&mut spare.regions);
+        drop(spare);
+        drop(regions);
     }
 
     /// Gives all memory that is kept back to the system, and keeps none before the next region is taken.
@@ -339,6 +361,27 @@ mod tests {
         let small = Arc::new(Regions::in_small_pages());
         drop(Loan::new(&small, 4096));
         assert_eq!(count(&small), 0);
+    }
+
+    #[test]
+    fn all_are_given_back_where_none_is_taken_for_a_while() {
+        let regions = Arc::new(Regions::default());
+        let loan = || Loan::new(&regions, 4096);
+        let look = |millis| {
+            regions.give_unused_back(Duration::from_millis(millis));
+            count(&regions)
+        };
+        drop([loan(), loan(), loan()]);
+        assert_eq!(look(400), 3, "they were taken since the first look");
+        assert_eq!(look(799), 3, "too early");
+        drop(loan());
+        assert_eq!(look(800), 3, "one was taken");
+        assert_eq!(look(1_200), 0);
+        let kept = loan();
+        assert_eq!(look(1_600), 0);
+        drop(kept);
+        assert_eq!(look(1_999), 1, "it has come back");
+        assert_eq!(look(2_000), 0);
     }
 
     #[test]
