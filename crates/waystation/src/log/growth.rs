@@ -3,8 +3,9 @@
 //! a writer comes there again, and a longer ring would spare nothing. A database that is closed, or to which nothing was
 //! written for long, has the shortest.
 //!
-//! Where others take the room of the ring, it also becomes half as long when writers take longer than [`SLOW_HALF`] for a half, and
-//! the other half holds nothing that segments lack.
+//! Where others take the room of the ring, or the log defers its writes, the ring also becomes half as long when writers take longer
+//! than [`SLOW_HALF`] for a half, and the other half holds nothing that segments lack: its pages take memory. A log that does not
+//! defer keeps it: devices are read there.
 //!
 //! Where the disk has no room, or the file cannot grow, the ring goes round as it is, and another attempt is made in a later
 //! lap. The file grows under the front's lock, as no thread may reserve meanwhile: that is a few calls in all, until the ring
@@ -21,9 +22,9 @@ use crate::sync::lock;
 use std::time::Duration;
 
 /// A block that the log defers waits for twice the [`DELAY`] at most, and then takes a write.
-const QUICK_LAP: Duration = Duration::from_millis(1_500);
+const QUICK_LAP: Duration = Duration::from_millis(1_100);
 /// A ring that has become shorter is not to grow at once at the same rate.
-const SLOW_HALF: Duration = Duration::from_secs(2);
+const SLOW_HALF: Duration = Duration::from_millis(1_300);
 const _: () = assert!(QUICK_LAP.as_millis() < SLOW_HALF.as_millis());
 const _: () = assert!(QUICK_LAP.as_millis() > 2 * DELAY.as_millis());
 
@@ -35,7 +36,7 @@ impl Log {
             let has_room = end <= released + self.ring.len();
             let is_due = |lap: Option<Duration>| !has_room || lap.is_none_or(|it| it <= QUICK_LAP);
             self.change_ring(front, &growth, is_due);
-        } else if self.ring_shares_room
+        } else if (self.ring_shares_room || self.defers)
             && let Some(shrinkage) = self.ring.shrinkage(released, reserved, end)
         {
             let is_due = |half: Option<Duration>| half.is_some_and(|it| it > SLOW_HALF);

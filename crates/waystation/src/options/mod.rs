@@ -206,11 +206,11 @@ settings! {
         /// `Resources`.
         resources: Option<Resources> = None, "none: memory of its own";
         /// The size of the staging ring, the end of the log that has not reached its segment. A multiple of 4 KiB. Its file
-        /// is short at first, is doubled while writers fill it within one and a half seconds or would wait for room, and becomes
-        /// short again ten seconds after the last write. With a durable fast directory it does so after half a second, and becomes
-        /// half as long while writers are slow. If it holds two memtables or more, most records reach a table before the log
-        /// has to write them, and it does not. With `devices`, `disk_bytes_max` or
-        /// `resources`, or where the file system has less room than for 32 of it, no more than 16 MiB are used.
+        /// is short at first, is doubled while writers fill it within 1.1 seconds or would wait for room, and becomes short
+        /// again ten seconds after the last write, half a second with a durable fast directory. Without `devices`, or with such
+        /// a directory, it becomes half as long while writers are slow. If it holds two memtables or more, most records reach a
+        /// table before the log has to write them, and it does not. With `devices`, `disk_bytes_max` or `resources`, or where
+        /// the file system has less room than for 32 of it, no more than 16 MiB are used.
         ring_bytes: usize = 64 * MiB, "64 MiB", 256 KiB ..= 1 GiB;
         /// The size of the log's segment files. The first one after an opening has 256 KiB, and each of the next ones
         /// four times as much as the one before. A multiple of 4 KiB.

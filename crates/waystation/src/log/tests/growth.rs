@@ -147,8 +147,16 @@ fn sharing() -> LogSettings {
 }
 
 #[test]
-fn a_ring_that_shares_its_room_is_as_long_as_the_rate_asks() {
-    for (settings, shortest) in [(sharing(), SHORTEST), (growing(), WHOLE)] {
+fn a_ring_that_may_become_shorter_is_as_long_as_the_rate_asks() {
+    let deferring = LogSettings {
+        defers: true,
+        ..growing()
+    };
+    for (settings, shortest) in [
+        (sharing(), SHORTEST),
+        (deferring, SHORTEST),
+        (growing(), WHOLE),
+    ] {
         let mut life = Life::begin(8, &FaultRules::new(), &settings);
         let mut numbers = 0..;
         let mut append = |life: &mut Life, pause: Duration| {
