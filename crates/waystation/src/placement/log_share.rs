@@ -32,7 +32,8 @@ const AWAITED_SYNCS: u32 = 64;
 const AWAITED_BYTES: u64 = 4 << 20;
 /// Of each rate the last interval makes this part, the ones before the rest.
 const WEIGHT_OF_LAST: f64 = 0.75;
-/// An interval leaves this part of the writes before it in the average, or of the time that none took in the fast directory.
+/// An interval leaves this part of the weight that earlier writes have in the average. One without writes in the fast directory
+/// leaves this part of the time that a byte is taken to need there.
 const KEPT: f64 = 0.9;
 
 /// Writes of segments in one of the two directories.
