@@ -59,9 +59,12 @@ impl Writes {
 
     /// The seconds that a byte took, on average.
     fn seconds_per_byte(&self) -> Option<f64> {
-        let bytes = self.bytes();
-        (bytes > 0).then(|| precise(self.micros()) / MICROS / precise(bytes))
+        seconds_per_byte(precise(self.micros()), precise(self.bytes()))
     }
+}
+
+fn seconds_per_byte(micros: f64, bytes: f64) -> Option<f64> {
+    (bytes > 0.0).then(|| micros / MICROS / bytes)
 }
 
 /// Writes, the late ones more than the ones before.
@@ -92,7 +95,7 @@ impl Average {
     }
 
     fn seconds_per_byte(&self) -> Option<f64> {
-        (self.bytes > 0.0).then(|| self.micros / MICROS / self.bytes)
+        seconds_per_byte(self.micros, self.bytes)
     }
 }
 

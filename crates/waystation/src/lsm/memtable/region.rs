@@ -192,18 +192,20 @@ impl Regions {
             return;
         }
         spare.looked_at = now;
-        if std::mem::take(&mut spare.is_used) {
-            return;
+        if !std::mem::take(&mut spare.is_used) {
+            Self::give_back(spare);
         }
-        let regions = std::mem::take(&mut spare.regions);
-        drop(spare);
-        drop(regions);
     }
 
     /// Gives all memory that is kept back to the system, and keeps none before the next region is taken.
     pub(crate) fn become_idle(&self) {
         let mut spare = self.spare();
         spare.keeps_none = true;
+        Self::give_back(spare);
+    }
+
+    /// Gives what is kept back to the system, without the lock.
+    fn give_back(mut spare: MutexGuard<'_, Spares>) {
         let regions = std::mem::take(&mut spare.regions);
         drop(spare);
         drop(regions);

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::error::Error;
 use crate::lsm::tree::Tree;
-use crate::lsm::version::LEVELS;
+use crate::lsm::version::{LEVELS, UserRange};
 use crate::storage::Storage;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::sync::Arc;
@@ -79,6 +79,19 @@ fn load_keys(tree: &Tree, history: &mut History, keys: impl Iterator<Item = u32>
         .unwrap();
     load.install().unwrap();
     level
+}
+
+#[test]
+fn filters_of_level_0_have_twice_the_bits() {
+    let storage: Arc<dyn Storage> = machine(13);
+    let tree = open(&storage).unwrap();
+    let (version, range) = (tree.version(), UserRange::new(b"a", b"b"));
+    let bits = |level| {
+        let job = tree.flush_job(&version, level, &range, 0);
+        job.layout.filter_bits_per_key
+    };
+    assert!(bits(1) > 0);
+    assert_eq!((bits(0), bits(2)), (2 * bits(1), bits(1)));
 }
 
 #[test]
@@ -188,7 +201,7 @@ fn a_range_compacted_by_hand_ends_in_one_place() {
     tree.compact_range(Some(b"00000500"), Some(b"00001500"), &|| history.last)
         .unwrap();
     let version = tree.version();
-    let range = crate::lsm::version::UserRange::new(b"00000500", b"00001500");
+    let range = UserRange::new(b"00000500", b"00001500");
     let levels: Vec<usize> = (0..LEVELS)
         .filter(|&level| version.overlaps(level, &range))
         .collect();
