@@ -227,6 +227,7 @@ fn log_settings(options: &Options, resources: &Resources, account: &Arc<Account>
         cache: LogBlocks::new(resources.log_blocks(), account),
         transfer: options.transfer(),
         defers: options.defers_log(),
+        flush_bytes: options.memtable_bytes as u64,
         ring_shares_room: options.fast.as_ref().is_some_and(|fast| fast.durable),
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Without devices each record goes to a table with its memtable, and until then the ring keeps it for the next life, should the
 //! process die. So the log *defers* its writes. It writes a block if a sync asks for it, if the block has waited for
-//! [`DELAY`], or if the ring fills. While syncs come it writes at once, so that the next one finds little to write. A flush tells up to where tables hold everything; the log then *passes over* the
+//! [`DELAY`], or if the ring fills. While syncs come it writes at once, so that the next one finds little to write; and while the
+//! ring is [short for others](super::growth). A flush tells up to where tables hold everything; the log then *passes over* the
 //! closed blocks below, and goes on in a fresh segment:
 //!
 //! ```text
@@ -22,7 +23,7 @@ use super::segment::{LONGER, Segment};
 use super::writer_state::{InFlight, Run, WriterState};
 use crate::background::Next;
 use crate::error::Result;
-use crate::sync::atomic::Ordering::SeqCst;
+use crate::sync::atomic::Ordering::{Relaxed, SeqCst};
 use crate::sync::{Arc, lock};
 use std::time::Duration;
 use waystation_format::log::Seal;
@@ -176,7 +177,8 @@ impl Log {
         }
         let now = self.storage.now();
         let syncs_come = deferral.synced_at.is_some_and(|at| now < at + 2 * DELAY);
-        deferral.is_eager = syncs_come || !self.has_room_to_defer();
+        let spares_little = self.spares_little.load(Relaxed);
+        deferral.is_eager = syncs_come || spares_little || !self.has_room_to_defer();
         let fills = taken + ready >= self.full_lsn(written);
         if is_run && (fills || deferral.is_eager) {
             return true;

@@ -14,6 +14,7 @@
 //! - no write behind a long one is acknowledged before it is complete: segments may hold the beginning of
 //!   such a record, and its writer stores headers of blocks later than they are closed, so recovery could not pass over it.
 
+use super::growth::Halves;
 use super::layout::{Layout, Place};
 use super::ring::{RingBuffer, Span};
 use super::turns::Turns;
@@ -22,7 +23,6 @@ use crate::error::{Error, Result};
 use crate::storage::long_from;
 use crate::sync::atomic::Ordering::{Release, SeqCst};
 use crate::sync::{MutexGuard, lock, may_be_held_up, thread, wait};
-use std::time::Duration;
 use waystation_format::log::{
     BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordKind, Seal,
 };
@@ -39,8 +39,8 @@ pub(super) struct Front {
     turns: Turns,
     /// Nothing from before this position is in the ring.
     pub(super) ring_since: u64,
-    /// The last place at which the length of the ring could change, and when a writer came there.
-    pub(super) fitted: Option<(u64, Duration)>,
+    /// How long writers take for halves of the ring.
+    pub(super) halves: Halves,
 }
 
 impl Front {
@@ -48,7 +48,7 @@ impl Front {
         let closed_records_end = layout.block_start();
         Self {
             ring_since: layout.block_start(),
-            fitted: None,
+            halves: Halves::default(),
             layout,
             next_sequence,
             next_ticket: 0,

@@ -84,8 +84,12 @@ pub(crate) struct Log {
     ring: RingBuffer,
     /// Whether writes are deferred.
     defers: bool,
+    /// So much of the log goes to tables with each flush.
+    flush_bytes: u64,
     /// Whether other files take the room that the ring gives back.
     ring_shares_room: bool,
+    /// Writers are too slow for deferral to spare much, and other files are to have room of the ring.
+    spares_little: AtomicBool,
     /// Blocks that were read back lately.
     cache: LogBlocks,
 

@@ -41,6 +41,7 @@ fn settings() -> LogSettings {
         cache: LogBlocks::own(0),
         transfer: Transfer::Direct,
         defers: thread_rng().r#gen(),
+        flush_bytes: 128 * 1024,
         ring_shares_room: thread_rng().r#gen(),
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct LogSettings {
     pub(crate) transfer: Transfer,
     /// Whether each record goes to a table with its memtable, so that the log may defer its writes.
     pub(crate) defers: bool,
+    /// So much of the log goes to tables with each flush.
+    pub(crate) flush_bytes: u64,
     /// Whether other files take the room that the ring gives back.
     pub(crate) ring_shares_room: bool,
 }
@@ -467,7 +469,9 @@ fn assemble(
         transfer: settings.transfer,
         ring: RingBuffer::new(ring),
         defers: settings.defers,
+        flush_bytes: settings.flush_bytes,
         ring_shares_room: settings.ring_shares_room,
+        spares_little: AtomicBool::new(false),
         cache: settings.cache.clone(),
         front: Mutex::new(Front::new(
             Layout::new(end, journal.incarnation, last_sequence + 1),

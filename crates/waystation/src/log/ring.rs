@@ -20,8 +20,8 @@
 //! ```
 //!
 //! A file that has grown, and whose ring has not yet, reads the same. After a power cut the file may be as long as it was
-//! before; nothing is expected of the ring then. The way back is the same: a ring of `2 len` may become one of `len` where a
-//! writer would leave the first half of it, and nothing before that half is unreleased.
+//! before; nothing is expected of the ring then. The way back is the same: a ring of `2 len` may become one of `len` while all that is
+//! reserved and not released lies in its first half.
 //!
 //! This is one of the engine's few unsafe islands: raw copies into and slices of the mapped memory. The proof
 //! is the ownership above; the bounds are asserted here.
@@ -102,19 +102,20 @@ impl RingBuffer {
         if len == self.len_max() {
             return None;
         }
-        let from_lsn = left_lap(len, released, reserved, end)?;
+        let from_lsn = even_lap(len, released, reserved)?;
+        let is_left = end > from_lsn + len;
         let len = 2 * len;
-        Some(NewLength { len, from_lsn })
+        is_left.then_some(NewLength { len, from_lsn })
     }
 
-    /// How the ring may become shorter now, if it may, for a record that ends at `end`, if that runs over half of the window and
-    /// then has room. The rest as of [`Self::growth`].
+    /// How the ring may become shorter now, if it may, for a record that ends at `end` and then has room. The rest as of
+    /// [`Self::growth`].
     pub(super) fn shrinkage(&self, released: u64, reserved: u64, end: u64) -> Option<NewLength> {
         let len = self.len() / 2;
         if len < self.len_min() || end > released + len {
             return None;
         }
-        let from_lsn = left_lap(len, released, reserved, end)?;
+        let from_lsn = even_lap(len, released, reserved)?;
         Some(NewLength { len, from_lsn })
     }
 
@@ -224,13 +225,11 @@ impl RingBuffer {
     }
 }
 
-/// Where the lap of `len` begins that a record which ends at `end` would leave, if all that is reserved and not released lies in
-/// it, and its number is even.
-fn left_lap(len: u64, released: u64, reserved: u64, end: u64) -> Option<u64> {
+/// Where the lap of `len` begins in which all lies that is reserved and not released, if its number is even.
+fn even_lap(len: u64, released: u64, reserved: u64) -> Option<u64> {
     let lap = reserved.saturating_sub(1) / len;
     let from_lsn = lap * len;
-    let may = lap.is_multiple_of(2) && released >= from_lsn && end > from_lsn + len;
-    may.then_some(from_lsn)
+    (lap.is_multiple_of(2) && released >= from_lsn).then_some(from_lsn)
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ fn small() -> LogSettings {
         cache: LogBlocks::own(0),
         transfer: Transfer::Direct,
         defers: false,
+        flush_bytes: 512 * 1024,
         ring_shares_room: false,
     }
 }

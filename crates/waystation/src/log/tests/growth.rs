@@ -110,7 +110,7 @@ fn writers_that_take_long_for_a_lap_leave_the_ring_short() {
         life.machine.sleep(DELAY / 2);
         life.running.log.sync_all().expect("sync");
     }
-    assert_eq!(life.file_bytes(), 2 * SHORTEST, "the first lap has no time");
+    assert_eq!(life.file_bytes(), SHORTEST);
     while life.file_bytes() < WHOLE {
         life.append(record(number));
         number += 1;
@@ -178,6 +178,50 @@ fn a_ring_that_may_become_shorter_is_as_long_as_the_rate_asks() {
         let (found, written) = life.end(Crash::Process);
         assert!(found == written);
     }
+}
+
+#[test]
+fn a_ring_that_shares_its_room_leaves_most_of_it_while_deferral_spares_little() {
+    let settings = LogSettings {
+        defers: true,
+        ..sharing()
+    };
+    let mut life = Life::begin(9, &FaultRules::new(), &settings);
+    let mut numbers = 0..;
+    let mut append = |life: &mut Life, pause: Duration| {
+        life.append(record(numbers.next().expect("a number")));
+        life.machine.sleep(pause);
+    };
+    let spares_little = |life: &Life| life.running.log.spares_little.load(SeqCst);
+    let is_due = |life: &Life| {
+        let log = &life.running.log;
+        log.is_due(&mut lock(&log.writer), log.run_target())
+    };
+    for _ in 0..3 {
+        while life.file_bytes() < WHOLE {
+            append(&mut life, Duration::ZERO);
+        }
+        let half = life.running.log.reserved_lsn() + WHOLE / 2;
+        while life.running.log.reserved_lsn() < half {
+            append(&mut life, Duration::ZERO);
+        }
+        assert!(!spares_little(&life));
+        // A half takes two seconds: long enough for a block to become due.
+        let begun = life.running.log.reserved_lsn();
+        let pause = Duration::from_millis(80);
+        while life.file_bytes() > SHORTEST {
+            append(&mut life, pause);
+            let written = life.running.log.reserved_lsn() - begun;
+            assert!(written < 2 * WHOLE, "{} bytes long", life.file_bytes());
+        }
+        assert!(spares_little(&life) && is_due(&life));
+        for _ in 0..200 {
+            append(&mut life, pause);
+            assert!(life.file_bytes() < WHOLE);
+        }
+    }
+    let (found, written) = life.end(Crash::Process);
+    assert!(found == written);
 }
 
 #[test]
