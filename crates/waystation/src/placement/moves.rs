@@ -1,6 +1,6 @@
 //! Tables in a fast directory that is durable: which ones are made there, and which ones are moved to the main directory.
 //!
-//! A new table lies there if room is left by the log and by copies. What the fast directory spares such a table is its write, the
+//! A new table lies there if the log leaves it room, and copies that are read more than tables do. What the fast directory spares such a table is its write, the
 //! reads of the merge that ends it, and reads of callers. A table is moved
 //!
 //! - if writers wait for the log and it is to have the room: the log gains more by a byte, which it writes again and again;
@@ -20,6 +20,7 @@ use crate::directory::TABLE_DRAFT;
 use crate::error::Result;
 use crate::storage::{Area, OpenMode, Storage, Transfer, copy_bytes};
 use crate::sync::Arc;
+use crate::sync::atomic::Ordering::Relaxed;
 use std::path::Path;
 use std::time::Duration;
 use waystation_planner::heat::Histogram;
@@ -36,7 +37,7 @@ impl Tier {
             return false;
         };
         tables.begin(name);
-        let fits = self.health.is_good() && self.reserve_others() && !self.is_overfull();
+        let fits = self.health.is_good() && self.has_room_for_tables();
         if !fits {
             self.forget_table(name);
         }
@@ -46,7 +47,26 @@ impl Tier {
     /// Notes that the table `name` is being written and has `bytes`. Returns whether it has room for them.
     pub(super) fn grow_table(&self, name: &str, bytes: u64) -> bool {
         let is_longer = self.tables().is_some_and(|it| it.grow(name, bytes));
-        !is_longer || self.reserve_others() && !self.is_overfull()
+        !is_longer || self.has_room_for_tables()
+    }
+
+    /// Whether tables have the room that was just noted for them. Copies leave it to them, unless they deserve it.
+    fn has_room_for_tables(&self) -> bool {
+        if self.is_overfull() {
+            return false;
+        }
+        if self.reserve_others() {
+            return true;
+        }
+        if self.slabs.limit_bytes() < self.copies_kept.load(Relaxed) {
+            return false;
+        }
+        // While it is locked no place is filled.
+        let planner = self.planner.try_lock();
+        planner.is_ok_and(|_planner| {
+            self.slabs.shrink();
+            true
+        })
     }
 
     /// Notes that the table `name` is complete, with `bytes`.
@@ -130,7 +150,8 @@ impl Tier {
         }
         let cold = planner.cold_table.take();
         let name = if is_overfull {
-            self.coldest_table(tables).map(|(name, _)| name)
+            let all = tables.complete_ones();
+            self.coldest_of(all).map(|(name, _)| name)
         } else {
             cold
         };
@@ -148,14 +169,13 @@ impl Tier {
         }
     }
 
-    /// Which table was read least for its bytes, the oldest of several; and the reads of it since the heat was halved.
-    fn coldest_table(&self, tables: &TableShare) -> Option<(String, u64)> {
+    /// Which of the `tables` was read least for its bytes, the oldest of several; and the reads of it since the heat was halved.
+    fn coldest_of(&self, tables: Vec<String>) -> Option<(String, u64)> {
         let reads = |name: &str| {
             let blocks = self.blocks_of(&self.main.join(name));
             blocks.map_or((0, 1), |it| (recent_reads(&it), it.bytes.max(1)))
         };
-        let all = tables.complete_ones().into_iter();
-        let rated = all.map(|name| {
+        let rated = tables.into_iter().map(|name| {
             let (reads, bytes) = reads(&name);
             (precise(reads) / precise(bytes), name, reads)
         });
@@ -175,18 +195,36 @@ impl Tier {
         if self.slabs.has_free() || !others.is_halved() {
             return;
         }
-        let Some((name, reads)) = self.coldest_table(tables) else {
+        let Some((name, reads)) = self.coldest_of(tables.known_ones()) else {
             return;
         };
         let bytes = self
             .blocks_of(&self.main.join(&name))
             .map_or(0, |it| it.bytes);
         let limit = self.slabs.limit_bytes();
-        let share = |bytes: u64| others.share(self.capacity_blocks(bytes));
-        let more = (share(limit + bytes) - share(limit)) * precise(others.reads());
+        let more = self.reads_of_copies(others, limit, limit + bytes);
         if more > precise(reads) * BETTER {
             planner.cold_table = Some(name);
         }
+    }
+
+    /// Decides what room copies keep though new tables ask for it: as far as they are read more than tables. `others` is as
+    /// above, of files that have `bytes`.
+    pub(super) fn weigh_copies(&self, others: &Histogram, bytes: u64) {
+        const STEPS: u64 = 16;
+        let step = (self.slabs.limit_bytes() / STEPS).max(1);
+        let of_tables = precise(others.reads()) / precise(bytes.max(1)) * precise(step);
+        let is_better =
+            |end: &u64| self.reads_of_copies(others, end - step, *end) > of_tables * BETTER;
+        let ends = (1..=STEPS).rev().map(|number| number * step);
+        let kept = ends.filter(|_| others.is_halved()).find(is_better);
+        self.copies_kept.store(kept.unwrap_or(0), Relaxed);
+    }
+
+    /// How many of the reads that `others` tells of copies serve in the bytes from `start` to `end`, the hottest in the first.
+    fn reads_of_copies(&self, others: &Histogram, start: u64, end: u64) -> f64 {
+        let share = |bytes: u64| others.share(self.capacity_blocks(bytes));
+        (share(end) - share(start)) * precise(others.reads())
     }
 
     fn move_out(&self, tables: &TableShare, name: &str) -> Result<()> {

@@ -246,14 +246,17 @@ impl Tier {
         let mut histogram = Histogram::default();
         // Without tables that lie there whole.
         let mut others = Histogram::default();
+        let mut bytes_of_others = 0;
         let mut placed: HashMap<usize, Histogram> = HashMap::new();
         let mut looked = 0;
         for blocks in &files {
+            let is_whole = blocks.is_whole();
+            bytes_of_others += if is_whole { 0 } else { blocks.bytes };
             for index in blocks.known() {
                 looked += 1;
                 let (before, recent) = blocks.heats(index);
                 histogram.add(before, recent);
-                if !blocks.is_whole() {
+                if !is_whole {
                     others.add(before, recent);
                 }
                 if let Some(size) = size_of_place(blocks, index, &sizes) {
@@ -275,6 +278,7 @@ impl Tier {
         if !planner.refused.is_empty() {
             self.look_for_cold_table(planner, &others);
         }
+        self.weigh_copies(&others, bytes_of_others);
         self.convert_one(planner);
         self.note_decision(planner, now, threshold);
         self.meters.look();
@@ -284,6 +288,9 @@ impl Tier {
         if is_to_be_halved(since, planner.warmed, all) {
             for blocks in &files {
                 blocks.cool();
+            }
+            if let Some(tables) = self.tables() {
+                tables.begin_period();
             }
             let victims = planner.victims.values_mut().flatten();
             victims.for_each(|placed| placed.0 /= 2);

@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 struct Placed {
     bytes: u64,
     is_complete: bool,
+    /// It was there when the heat was halved: all reads since then are known.
+    is_known: bool,
     /// Its file, while a reader or its writer has it open.
     file: Weak<PlacedTable>,
 }
@@ -111,6 +113,20 @@ impl TableShare {
     /// Notes that there is no table `name` there any more. Returns whether there was one.
     pub(super) fn forget(&self, name: &str) -> bool {
         lock(&self.tables).remove(name).is_some()
+    }
+
+    /// Notes that the heat is halved.
+    pub(super) fn begin_period(&self) {
+        for table in lock(&self.tables).values_mut() {
+            table.is_known = table.is_complete;
+        }
+    }
+
+    /// The tables that lie there since the heat was halved.
+    pub(super) fn known_ones(&self) -> Vec<String> {
+        let tables = lock(&self.tables);
+        let known = tables.iter().filter(|(_, it)| it.is_known);
+        known.map(|(name, _)| name.clone()).collect()
     }
 
     /// The tables that are complete.

@@ -11,6 +11,7 @@ use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::sim::Crash;
 use crate::storage::{SimStorage, Storage};
 use crate::{Db, DeviceOptions, Durability, Extractor, Options, PutOptions};
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::ops::Bound;
 use std::path::Path;
@@ -377,15 +378,19 @@ fn ends_well((operation, fault, place): (Operation, Fault, &str), after: u64) ->
     caught
 }
 
-/// A database on a slow main directory, with as many tables in the fast one as fit.
-fn filled(machine: &Arc<SimStorage>) -> Db {
+/// The machine's storage, with a main directory that is slow, and a clock that moves with it alone.
+fn slow(machine: &Arc<SimStorage>) -> Arc<dyn Storage> {
     machine.stop_clock();
-    let storage: Arc<dyn Storage> = Arc::new(SlowMain {
+    Arc::new(SlowMain {
         inner: Arc::clone(machine) as _,
         fast: (FAST, Duration::from_micros(5)),
         write: Duration::ZERO,
-    });
-    let db = open(&storage, Some(CAPACITY)).unwrap();
+    })
+}
+
+/// A database on a slow main directory, with as many tables in the fast one as fit.
+fn filled(machine: &Arc<SimStorage>) -> Db {
+    let db = open(&slow(machine), Some(CAPACITY)).unwrap();
     // Merges may end while the log has room that it leaves only then.
     for _ in 0..20 {
         put(&db, 0..KEYS).unwrap();
@@ -465,21 +470,92 @@ fn tables_come_before_the_log_unless_writers_wait_for_it() {
     db.close().unwrap();
 }
 
+/// Slow reads of the main directory so far.
+fn slow_reads(db: &Db) -> u64 {
+    let areas = placement(db).areas;
+    areas.iter().map(|it| it.slow_reads).sum()
+}
+
 /// The keys of blocks in the main directory.
 fn keys_read_slowly(db: &Db) -> Vec<u32> {
     // No more than a block has.
     const TOGETHER: u32 = 4;
-    let slow_reads = || {
-        let areas = placement(db).areas;
-        areas.iter().map(|it| it.slow_reads).sum::<u64>()
-    };
     let firsts = (0..KEYS).step_by(TOGETHER as usize);
     let slow = firsts.filter(|first| {
-        let before = slow_reads();
+        let before = slow_reads(db);
         check(db, *first..first + TOGETHER);
-        slow_reads() > before
+        slow_reads(db) > before
     });
     slow.flat_map(|first| first..first + TOGETHER).collect()
+}
+
+/// All tables lie in the main directory, and copies have the room of the fast one.
+fn filled_with_copies(machine: &Arc<SimStorage>) -> Db {
+    let storage = slow(machine);
+    let db = open(&storage, None).unwrap();
+    put(&db, 0..KEYS).unwrap();
+    compact(&db).unwrap();
+    db.close().unwrap();
+    let db = open(&storage, Some(CAPACITY)).unwrap();
+    let is_full = |stats: &PlacementStats| stats.placed_bytes + FREE >= CAPACITY;
+    let mut numbers = (0..KEYS).cycle().step_by(97);
+    until(&db, &is_full, &mut || {
+        for number in numbers.by_ref().take(100) {
+            check(&db, number..number + 1);
+        }
+    });
+    assert_eq!(tables(&db).tables, 0);
+    db
+}
+
+/// Writes keys of their own to new tables.
+fn write_new_tables(db: &Db) {
+    for first in (KEYS..2 * KEYS).step_by(400) {
+        put(db, first..first + 400).unwrap();
+        db.flush().unwrap();
+    }
+}
+
+#[test]
+fn new_tables_get_the_room_of_copies_that_are_read_no_more_than_tables() {
+    let machine = SimStorage::new(13);
+    let db = filled_with_copies(&machine);
+    write_new_tables(&db);
+    assert!(
+        tables(&db).table_bytes + FREE >= CAPACITY,
+        "{:#?}",
+        placement(&db)
+    );
+    check(&db, 0..2 * KEYS);
+    db.close().unwrap();
+}
+
+#[test]
+fn copies_that_are_read_much_keep_their_room_though_new_tables_come() {
+    const HOT: u32 = KEYS / 5;
+    let machine = SimStorage::new(14);
+    let db = filled_with_copies(&machine);
+    // Until it is known for a while that they are hot.
+    for _ in 0..50 {
+        (0..2).for_each(|_| check(&db, 0..HOT));
+        machine.sleep(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    write_new_tables(&db);
+    let stats = placement(&db);
+    assert!(
+        tables(&db).tables > 0 && stats.placed_bytes > FREE,
+        "{stats:#?}"
+    );
+    // Some of their copies have made room, and cold ones make room for nearly all of them.
+    let before = Cell::new(0);
+    let few = u64::from(HOT / 100);
+    until(&db, &|_| slow_reads(&db) <= before.get() + few, &mut || {
+        before.set(slow_reads(&db));
+        check(&db, 0..HOT);
+    });
+    check(&db, 0..2 * KEYS);
+    db.close().unwrap();
 }
 
 #[test]

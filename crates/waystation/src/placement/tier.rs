@@ -45,6 +45,8 @@ pub(crate) struct Tier {
     pub(super) meters: Meters,
     /// A block of this heat, or hotter, is brought when it is read.
     pub(super) threshold: AtomicU8,
+    /// So many bytes of copies do not give way to new tables.
+    pub(super) copies_kept: AtomicU64,
     files: Mutex<HashMap<PathBuf, Arc<Blocks>>>,
     offers: Mutex<Vec<Offer>>,
     /// Heat added since the last round.
@@ -84,6 +86,7 @@ impl Tier {
             health: Health::default(),
             meters: Meters::default(),
             threshold: AtomicU8::new(FREE_THRESHOLD),
+            copies_kept: AtomicU64::new(0),
             files: Mutex::default(),
             offers: Mutex::default(),
             warmed: AtomicU64::new(0),
