@@ -25,7 +25,7 @@ pub(crate) struct PlacementArgs {
     /// Engines and place.
     #[command(flatten)]
     pub(crate) common: Common,
-    /// What lies on the fast device, separated by commas; RocksDB has none, journal and levels, and no other engine has levels
+    /// What lies on the fast device, separated by commas; RocksDB has none, journal and levels
     #[arg(
         long,
         value_enum,

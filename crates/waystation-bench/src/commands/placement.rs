@@ -178,8 +178,6 @@ fn combinations(engines: &[EngineKind], policies: &[Policy], shares: &[f64]) -> 
             match policy {
                 Policy::None => all.push((*engine, *policy, 0.0)),
                 Policy::Own | Policy::Durable | Policy::Tables | Policy::Cache if !is_ours => {}
-                // Its storage does not know the level of a table.
-                Policy::Levels if is_ours => {}
                 _ => all.extend(shares.iter().map(|share| (*engine, *policy, *share))),
             }
         }

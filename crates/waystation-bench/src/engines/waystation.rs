@@ -244,8 +244,7 @@ fn use_tiers(
     let storage: Arc<dyn Storage> = OsStorage::new();
     let (fast, capacity) = (&tiers.directory, tiers.capacity_bytes);
     let file_bytes = match tiers.policy {
-        // The storage does not know the level of a table.
-        Policy::None | Policy::Levels => return Ok(storage),
+        Policy::None => return Ok(storage),
         Policy::Own | Policy::Durable => {
             options.fast = Some(FastTier {
                 durable: tiers.policy == Policy::Durable,
@@ -258,7 +257,7 @@ fn use_tiers(
             return Ok(Arc::new(failed("make a cache", cache)?));
         }
         Policy::Journal => TIER_SEGMENT_BYTES,
-        Policy::Tables => TIER_TABLE_BYTES,
+        Policy::Tables | Policy::Levels => TIER_TABLE_BYTES,
     };
     let directories = (&*settings.directory, &**fast);
     let sizes = (capacity, file_bytes as u64);

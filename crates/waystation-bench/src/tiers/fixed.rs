@@ -1,4 +1,4 @@
-//! A storage with a fixed rule: the log, or tables as they are made, lie on the fast device while there is room.
+//! A storage with a fixed rule: the log, or tables as they are made, or those of level 0, lie on the fast device while there is room.
 
 use super::Policy;
 use crate::interrupt::lock;
@@ -24,7 +24,8 @@ pub(crate) struct FixedTier {
     capacity_bytes: u64,
     /// The length that a file is taken to get of which the engine does not tell.
     file_bytes: u64,
-    expected: Mutex<HashMap<PathBuf, u64>>,
+    /// The length and the level of tables that are made next.
+    expected: Mutex<HashMap<PathBuf, (u64, usize)>>,
     there: Mutex<There>,
 }
 
@@ -50,7 +51,8 @@ impl FixedTier {
         })
     }
 
-    fn is_meant(&self, path: &Path) -> bool {
+    /// Whether the file `path` is to lie there, a table of `level` if the engine told one.
+    fn is_meant(&self, path: &Path, level: Option<usize>) -> bool {
         let name = path
             .file_name()
             .and_then(|it| it.to_str())
@@ -60,9 +62,8 @@ impl FixedTier {
             && match self.policy {
                 Policy::Journal => name.starts_with("journal"),
                 Policy::Tables => Path::new(name).extension().is_some_and(|it| it == "ldb"),
-                Policy::None | Policy::Own | Policy::Durable | Policy::Levels | Policy::Cache => {
-                    false
-                }
+                Policy::Levels => level == Some(0),
+                Policy::None | Policy::Own | Policy::Durable | Policy::Cache => false,
             }
     }
 
@@ -101,8 +102,9 @@ impl Storage for FixedTier {
         area: Area,
     ) -> Result<Arc<dyn File>> {
         let told = lock(&self.expected).remove(path);
-        let bytes = told.unwrap_or(self.file_bytes);
-        if mode != OpenMode::Create || !self.is_meant(path) || !self.has_room(bytes)? {
+        let bytes = told.map_or(self.file_bytes, |(bytes, _)| bytes);
+        let level = told.map(|(_, level)| level);
+        if mode != OpenMode::Create || !self.is_meant(path, level) || !self.has_room(bytes)? {
             return self.inner.open(&self.real(path), mode, transfer, area);
         }
         self.there().insert(path.to_owned(), None);
@@ -112,12 +114,12 @@ impl Storage for FixedTier {
         Ok(file)
     }
 
-    fn expect(&self, path: &Path, bytes: u64) {
-        lock(&self.expected).insert(path.to_owned(), bytes);
+    fn expect(&self, path: &Path, bytes: u64, level: usize) {
+        lock(&self.expected).insert(path.to_owned(), (bytes, level));
     }
 
     fn map_ring(&self, path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)> {
-        if self.is_meant(path) && self.has_room(bytes as u64)? {
+        if self.is_meant(path, None) && self.has_room(bytes as u64)? {
             self.there().insert(path.to_owned(), None);
         }
         self.inner.map_ring(&self.real(path), bytes)
@@ -215,10 +217,37 @@ mod tests {
         assert!(!create("3.ldb").1, "1,200 and 1,000 bytes are taken");
         drop(second);
         assert!(create("4.ldb").1, "1,200 and 100 bytes are");
-        tier.expect(&main.join("5.ldb"), 1_201);
+        tier.expect(&main.join("5.ldb"), 1_201, 1);
         assert!(!create("5.ldb").1, "it gets longer than what is left");
-        tier.expect(&main.join("6.ldb"), 1_200);
+        tier.expect(&main.join("6.ldb"), 1_200, 1);
         assert!(create("6.ldb").1, "it fits");
         assert!(!create("journal.1").1, "no table");
+    }
+
+    #[test]
+    fn tables_of_level_0_alone_are_meant_by_the_rule_of_levels() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (main, fast) = (directory.path().join("main"), directory.path().join("fast"));
+        let storage = OsStorage::new();
+        storage.create_dir(&main).expect("a directory");
+        let tier = FixedTier::new(storage, Policy::Levels, (&main, &fast), (2_000, 1_000));
+        let tier = tier.expect("a tier");
+        let lies_there = |name: &str, level: Option<usize>| {
+            let path = main.join(name);
+            if let Some(level) = level {
+                tier.expect(&path, 1_000, level);
+            }
+            let (mode, area) = (OpenMode::Create, Area::Tables);
+            let file = tier.open(&path, mode, Transfer::Buffered, area);
+            file.expect("a file")
+                .write_at(&[1; 1_000], 0)
+                .expect("room");
+            fast.join(name).exists()
+        };
+        assert!(lies_there("1.ldb", Some(0)));
+        assert!(!lies_there("2.ldb", Some(1)));
+        assert!(!lies_there("3.ldb", None), "its level is not known");
+        assert!(lies_there("4.ldb", Some(0)));
+        assert!(!lies_there("5.ldb", Some(0)), "there is no room");
     }
 }

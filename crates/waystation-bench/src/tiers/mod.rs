@@ -42,7 +42,7 @@ pub(crate) enum Policy {
     Journal,
     /// Tables as they are made, while they fit
     Tables,
-    /// The tables of the upper levels, while they fit (RocksDB: `db_paths`)
+    /// The tables of level 0, while they fit (RocksDB: those of the upper levels, `db_paths`)
     Levels,
     /// Every block that was read, the least recently used one going first
     Cache,

@@ -451,7 +451,7 @@ impl Storage for Spread {
         Ok(Arc::new(of(Some(found))))
     }
 
-    fn expect(&self, path: &Path, bytes: u64) {
+    fn expect(&self, path: &Path, bytes: u64, _level: usize) {
         let tables = self.fast.tier.as_ref().and_then(|tier| tier.tables());
         if let Some((tables, name)) = tables.zip(self.table(path)) {
             tables.expect(name, bytes);

@@ -70,7 +70,7 @@ impl Storage for Tiered {
     }
 
     forward! { main:
-        fn expect(path: &Path, bytes: u64);
+        fn expect(path: &Path, bytes: u64, level: usize);
         fn map_ring(path: &Path, bytes: usize) -> Result<(Arc<dyn Ring>, bool)>;
         fn resize_ring(path: &Path, bytes: usize) -> Result<()>;
         fn link(source: &Path, target: &Path) -> Result<()>;

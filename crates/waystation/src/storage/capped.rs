@@ -433,7 +433,7 @@ impl Storage for Capped {
     }
 
     forward! { inner:
-        fn expect(path: &Path, bytes: u64);
+        fn expect(path: &Path, bytes: u64, level: usize);
         fn link(source: &Path, target: &Path) -> Result<()>;
         fn create_dir(path: &Path) -> Result<()>;
         fn remove_dir(path: &Path) -> Result<()>;

@@ -194,8 +194,9 @@ pub trait Storage: Send + Sync {
         transfer: Transfer,
         area: Area,
     ) -> Result<Arc<dyn File>>;
-    /// Tells that the file that is created next at `path` gets about so many bytes, for a storage that chooses its place.
-    fn expect(&self, _path: &Path, _bytes: u64) {}
+    /// Tells that the table that is created next at `path` gets about so many bytes, and its level, for a storage that chooses its
+    /// place.
+    fn expect(&self, _path: &Path, _bytes: u64, _level: usize) {}
     /// Maps the ring file `path`, which can grow to `bytes` bytes. It is made anew if it is missing or has none of the
     /// [`ring_file_lengths`]: in the shortest of them, or in full where a file system cannot reserve room. It is
     /// never sparse: a full disk fails here and not at a store. Returns the ring and whether its content is that of an

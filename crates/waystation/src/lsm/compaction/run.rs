@@ -63,13 +63,14 @@ pub(crate) fn run<I: EntryStream>(
         order: order.clone(),
         ..job.table_settings()?
     };
+    let bytes = match &*job.inputs {
+        [] => place.flushed_bytes,
+        _ => job.input_bytes(),
+    };
     let mut outputs = Outputs {
         place,
         settings,
-        expected_bytes: match &*job.inputs {
-            [] => place.flushed_bytes.min(job.limits.table_bytes),
-            _ => job.input_bytes().min(job.limits.table_bytes),
-        },
+        expected: (bytes.min(job.limits.table_bytes), job.output_level),
         current: None,
         done: Vec::new(),
         unsynced: Vec::new(),
@@ -133,8 +134,8 @@ fn verify(place: &Workplace<'_>, outputs: &[TableMeta], counters: &Counters) -> 
 struct Outputs<'a> {
     place: &'a Workplace<'a>,
     settings: TableSettings,
-    /// About how long each of them gets (bytes).
-    expected_bytes: u64,
+    /// About how long each of them gets (bytes), and its level.
+    expected: (u64, usize),
     current: Option<TableBuilder>,
     done: Vec<TableMeta>,
     /// The files of the last ones of these.
@@ -152,7 +153,8 @@ impl Outputs<'_> {
         let number = (self.place.new_number)();
         let path = self.place.outputs.path(number);
         let settings = self.settings.clone();
-        self.place.storage.expect(&path, self.expected_bytes);
+        let (bytes, level) = self.expected;
+        self.place.storage.expect(&path, bytes, level);
         let builder = TableBuilder::create(self.place.storage, &path, number, settings)
             .map(|builder| builder.at_rate(self.place.rate.cloned()))
             // It may have been created nevertheless.
