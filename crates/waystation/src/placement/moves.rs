@@ -1,7 +1,7 @@
 //! Tables in a fast directory that is durable: which ones are made there, and which ones are moved to the main directory.
 //!
-//! A new table lies there if the log leaves it room, and copies that are read more than tables do. What the fast directory spares such a table is its write, the
-//! reads of the merge that ends it, and reads of callers. A table is moved
+//! A new table lies there if the log leaves it room. Copies make room for it, but for the ones that are read more than tables. What
+//! the fast directory spares such a table is its write, the reads of the merge that ends it, and reads of callers. A table is moved
 //!
 //! - if writers wait for the log and it is to have the room: the log gains more by a byte, which it writes again and again;
 //! - or if copies of the hottest blocks without one were read more than the table, lately.
