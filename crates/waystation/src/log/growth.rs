@@ -130,6 +130,10 @@ impl Log {
                 self.ring.change(new);
                 front.ring_since = front.ring_since.max(new.from_lsn);
                 front.halves.resize(end, new.len / 2, before / 2);
+                if new.len < before {
+                    // They wait for a run of the longer ring.
+                    self.wake_writers();
+                }
                 return;
             }
             Ok(false) => {}
