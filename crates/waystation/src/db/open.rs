@@ -147,7 +147,7 @@ fn open_owned(
     let recovered = log::open(
         &storage,
         path,
-        &log_settings(&options, &resources, &memory.account),
+        &log_settings(&options, &resources, &memory.account, tier.as_deref()),
         &needs,
         knows_log,
         &mut deliver,
@@ -220,7 +220,12 @@ fn spill_directory(
     }
 }
 
-fn log_settings(options: &Options, resources: &Resources, account: &Arc<Account>) -> LogSettings {
+fn log_settings(
+    options: &Options,
+    resources: &Resources,
+    account: &Arc<Account>,
+    tier: Option<&Tier>,
+) -> LogSettings {
     LogSettings {
         lengths: segment_lengths(options),
         ring_bytes: options.ring_bytes,
@@ -228,7 +233,7 @@ fn log_settings(options: &Options, resources: &Resources, account: &Arc<Account>
         transfer: options.transfer(),
         defers: options.defers_log(),
         flush_bytes: options.memtable_bytes as u64,
-        ring_shares_room: options.fast.as_ref().is_some_and(|fast| fast.durable),
+        ring_shares_room: tier.is_some_and(Tier::is_for_ring),
     }
 }
 
@@ -564,3 +569,7 @@ fn with_departures(flushed: FlushedGraves, devices: Option<&Devices>) -> Flushed
     let through = flushed.through();
     flushed.with([&departures], through, u64::MAX, 0, through)
 }
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests;

@@ -62,8 +62,14 @@ impl Core {
             expiry: self.expiry(now),
             graves_at: self.graves.next_look(),
             is_awaited,
-            shares_room: self.log.ring_has_room_for_others(),
+            shares_room: self.log_shares_room() && self.log.has_long_ring(),
         }
+    }
+
+    /// Whether segments may lie where tables would take their room.
+    fn log_shares_room(&self) -> bool {
+        let fast = self.options.fast.as_ref();
+        fast.is_some_and(|fast| fast.durable)
     }
 
     /// No thread has written for a while since write `sequence`.

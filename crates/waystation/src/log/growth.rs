@@ -143,9 +143,9 @@ impl Log {
         front.halves.refused_to = lap_end.max(end);
     }
 
-    /// Whether the file is longer than it begins, and others would take the room.
-    pub(crate) fn ring_has_room_for_others(&self) -> bool {
-        self.ring_shares_room && self.ring.len() > self.ring.len_min()
+    /// Whether the file is longer than it begins.
+    pub(crate) fn has_long_ring(&self) -> bool {
+        self.ring.len() > self.ring.len_min()
     }
 
     /// Gives the room back that the file takes beyond its shortest length, if all of the log is in segments.

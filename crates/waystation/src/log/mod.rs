@@ -86,7 +86,7 @@ pub(crate) struct Log {
     defers: bool,
     /// So much of the log goes to tables with each flush.
     flush_bytes: u64,
-    /// Whether other files take the room that the ring gives back.
+    /// Whether other files take the room that the ring gives back: it lies in the fast directory.
     ring_shares_room: bool,
     /// Writers are too slow for deferral to spare much, and other files are to have room of the ring.
     spares_little: AtomicBool,

@@ -53,7 +53,7 @@ pub(crate) struct LogSettings {
     pub(crate) defers: bool,
     /// So much of the log goes to tables with each flush.
     pub(crate) flush_bytes: u64,
-    /// Whether other files take the room that the ring gives back.
+    /// Whether other files take the room that the ring gives back: it lies in the fast directory.
     pub(crate) ring_shares_room: bool,
 }
 

@@ -47,7 +47,7 @@ impl Tier {
     }
 
     /// Whether the ring fits there.
-    pub(super) fn is_for_ring(&self) -> bool {
+    pub(crate) fn is_for_ring(&self) -> bool {
         self.ring.whole.load(Relaxed) > 0
     }
 
