@@ -276,7 +276,7 @@ impl FlushedGraves {
         let mut ranges = self.ranges.clone();
         ranges.retain(keeps_range);
         let mut next = Self {
-            points: SortedGraves::default(),
+            points: SortedGraves::with_room(self.points.len(), self.points.key_bytes()),
             dated: self.dated.clone(),
             ranges,
             spilled: self.spilled.retain(keeps_spill),
@@ -285,6 +285,7 @@ impl FlushedGraves {
         for grave in self.points.iter().filter(|it| keeps_point(it)) {
             next.push(grave);
         }
+        next.points.shrink();
         next
     }
 

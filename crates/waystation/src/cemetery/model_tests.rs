@@ -53,7 +53,11 @@ fn add_and_read() {
         digger.join().unwrap();
     }
     let mut count = 0;
-    graves.points().for_each(|_, _| count += 1);
+    let mut in_order = graves.points().in_order();
+    while in_order.peek().is_some() {
+        count += 1;
+        in_order.advance();
+    }
     assert_eq!(count, 2 * KEYS * TURNS);
     assert_eq!(graves.covering(b"y", hash(b"y"), u64::MAX), 2 * TURNS + 1);
 }

@@ -13,8 +13,10 @@
 //! reader looks into all of them (in one while there are a thousand graves, in four with half a million).
 
 use super::arena::WordArena;
+use super::sorted::Grave;
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use std::cmp::Ordering;
 use std::sync::OnceLock;
 
 /// Words before the key in the node of a grave that counts at once.
@@ -69,6 +71,11 @@ pub(crate) type Points = Nodes<PLAIN_HEAD>;
 /// Graves of single keys that count from a date on, of one memtable.
 pub(crate) type DatedPoints = Nodes<DATED_HEAD>;
 
+/// [`Points`] by key.
+pub(crate) type PointsInOrder<'n> = InOrder<'n, PLAIN_HEAD>;
+/// [`DatedPoints`] by key.
+pub(crate) type DatedInOrder<'n> = InOrder<'n, DATED_HEAD>;
+
 /// Graves with so many words before their keys.
 pub(crate) struct Nodes<const HEAD: usize> {
     arena: WordArena,
@@ -96,11 +103,6 @@ impl Nodes<PLAIN_HEAD> {
     pub(crate) fn find(&self, key: &[u8], hash: u64, snapshot: u64) -> (u64, Spot) {
         self.find_where(key, hash, |sequence, _| sequence <= snapshot)
     }
-
-    /// Shows `each` all graves, in no order: key and sequence number.
-    pub(crate) fn for_each(&self, mut each: impl FnMut(&[u8], u64)) {
-        self.for_each_node(|key, node| each(key, node[1].load(Relaxed)));
-    }
 }
 
 impl Nodes<DATED_HEAD> {
@@ -122,13 +124,6 @@ impl Nodes<DATED_HEAD> {
         let (found, spot) = self.find_where(key, hash(key), |it, _| it == sequence);
         let node = self.arena.from(spot.0 as usize);
         (found > 0).then(|| node[PLAIN_HEAD].load(Relaxed))
-    }
-
-    /// Shows `each` all graves, in no order: key, sequence number and date.
-    pub(crate) fn for_each(&self, mut each: impl FnMut(&[u8], u64, u64)) {
-        self.for_each_node(|key, node| {
-            each(key, node[1].load(Relaxed), node[PLAIN_HEAD].load(Relaxed));
-        });
     }
 }
 
@@ -270,19 +265,83 @@ impl<const HEAD: usize> Nodes<HEAD> {
         is_of_key.then(|| (head[1].load(Relaxed), Spot(at as u32)))
     }
 
-    /// Shows `each` all graves, in no order: key and node.
-    fn for_each_node(&self, mut each: impl FnMut(&[u8], &[AtomicU64])) {
-        let mut key = Vec::new();
+    /// All graves, in order.
+    pub(crate) fn in_order(&self) -> InOrder<'_, HEAD> {
+        let mut spots = self.spots();
+        spots.sort_unstable_by(|a, b| self.compare(*a, *b));
+        let mut graves = InOrder {
+            nodes: self,
+            spots: spots.into_iter(),
+            key: Vec::new(),
+            numbers: None,
+        };
+        graves.advance();
+        graves
+    }
+
+    /// The places of all graves, in no order.
+    fn spots(&self) -> Vec<u32> {
+        let mut spots = Vec::with_capacity(self.len());
         for buckets in self.tables.iter().filter_map(OnceLock::get) {
             for bucket in buckets {
                 let mut next = bucket.load(Acquire);
                 while next != NIL {
-                    let head = self.read(next, &mut key);
-                    each(&key, self.arena.from(next as usize));
-                    next = head as u32;
+                    spots.push(next);
+                    next = self.arena.from(next as usize)[0].load(Relaxed) as u32;
                 }
             }
         }
+        spots
+    }
+
+    /// Compares two graves by their keys, and then by their numbers, the latest first.
+    fn compare(&self, a: u32, b: u32) -> Ordering {
+        let [a, b] = [a, b].map(|at| self.arena.from(at as usize));
+        let [length_a, length_b] = [a, b].map(|node| node[0].load(Relaxed) >> 32);
+        // Zeros fill the last word up: where words are the same, the lengths decide.
+        let words = length_a.min(length_b).div_ceil(8) as usize;
+        let in_both = a[HEAD..HEAD + words].iter().zip(&b[HEAD..]);
+        let by_words = in_both
+            .map(|pair| {
+                let bytes_first = |word: &AtomicU64| word.load(Relaxed).swap_bytes();
+                bytes_first(pair.0).cmp(&bytes_first(pair.1))
+            })
+            .find(|order| order.is_ne());
+        let latest_first = || b[1].load(Relaxed).cmp(&a[1].load(Relaxed));
+        by_words.unwrap_or_else(|| length_a.cmp(&length_b).then_with(latest_first))
+    }
+}
+
+/// Graves of one memtable by key, of one key the latest first. Beside the memtable it takes four bytes for each.
+pub(crate) struct InOrder<'n, const HEAD: usize> {
+    nodes: &'n Nodes<HEAD>,
+    /// Those behind the next grave.
+    spots: std::vec::IntoIter<u32>,
+    /// The key of the next grave.
+    key: Vec<u8>,
+    /// Its numbers, if there is one.
+    numbers: Option<(u64, u64)>,
+}
+
+impl<const HEAD: usize> InOrder<'_, HEAD> {
+    /// The next grave.
+    pub(crate) fn peek(&self) -> Option<Grave<'_>> {
+        let (sequence, number) = self.numbers?;
+        Some(Grave {
+            key: &self.key,
+            sequence,
+            number,
+        })
+    }
+
+    /// Goes on to the one behind it.
+    pub(crate) fn advance(&mut self) {
+        self.numbers = self.spots.next().map(|spot| {
+            self.nodes.read(spot, &mut self.key);
+            let node = self.nodes.arena.from(spot as usize);
+            // Without a date the second number is the sequence number, too.
+            (node[1].load(Relaxed), node[HEAD - 1].load(Relaxed))
+        });
     }
 }
 

@@ -74,6 +74,24 @@ impl PartialEq for SortedGraves {
 impl Eq for SortedGraves {}
 
 impl SortedGraves {
+    /// Room for so many graves whose keys have so many bytes together, as long as each grave's numbers are the same.
+    pub(crate) fn with_room(graves: usize, key_bytes: usize) -> Self {
+        Self {
+            keys: Vec::with_capacity(key_bytes),
+            ends: Vec::with_capacity(graves),
+            sequences: Vec::with_capacity(graves),
+            ..Self::default()
+        }
+    }
+
+    /// Gives back what room is left.
+    pub(crate) fn shrink(&mut self) {
+        self.keys.shrink_to_fit();
+        self.ends.shrink_to_fit();
+        self.sequences.shrink_to_fit();
+        self.numbers.shrink_to_fit();
+    }
+
     /// Puts a grave behind the last one.
     pub(crate) fn push(&mut self, grave: Grave<'_>) {
         self.keys.extend_from_slice(grave.key);

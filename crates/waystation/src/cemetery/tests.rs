@@ -4,7 +4,8 @@ use super::active::ActiveGraves;
 use super::checkpoint::{GravesError, decode, encode};
 use super::flushed::FlushedGraves;
 use super::fragments::Fragments;
-use super::points::{Points, hash};
+use super::points::{DatedPoints, Points, hash};
+use super::sorted::Grave;
 use super::{Cut, covering_of, prune};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -156,6 +157,26 @@ proptest! {
         }
     }
 
+    /// Keys are compared as words: the zeros that fill a word up are no part of it.
+    #[test]
+    fn graves_come_in_the_order_of_bytes(keys in vec(vec(prop_oneof![Just(0u8), Just(1), Just(255)], 0..20), 0..60)) {
+        let (points, dated) = (Points::new(1 << 20), DatedPoints::new(1 << 20));
+        let mut numbered: Vec<(Vec<u8>, u64)> = keys.into_iter().zip(1..).collect();
+        for (key, number) in &numbered {
+            points.insert(key, *number);
+            dated.insert(key, *number, 1_000 - number);
+        }
+        numbered.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+        let (mut points, mut dated) = (points.in_order(), dated.in_order());
+        for (key, number) in &numbered {
+            prop_assert_eq!(points.peek(), Some(Grave::counting(key, *number, *number)));
+            prop_assert_eq!(dated.peek(), Some(Grave::dated(key, *number, 1_000 - number)));
+            points.advance();
+            dated.advance();
+        }
+        prop_assert_eq!((points.peek(), dated.peek()), (None, None));
+    }
+
     /// A span has one covering sequence from end to end.
     #[test]
     fn spans_are_of_one_covering_sequence(ranges in vec((0u8..30, 1u8..9), 0..20), snapshot in 0u64..25) {
@@ -235,9 +256,17 @@ fn many_threads_dig_in_one_plot() {
         }
     });
     assert_eq!(points.len() as u64, 4 * EACH);
-    let mut seen = 0;
-    points.for_each(|_, _| seen += 1);
-    assert_eq!(seen, 4 * EACH);
+    let mut graves = points.in_order();
+    let mut expected: Vec<(String, u64)> = (0..4)
+        .flat_map(|thread| (1..=EACH).map(move |at| (name(thread, at), at)))
+        .collect();
+    expected.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+    for (key, at) in expected {
+        let grave = graves.peek();
+        assert_eq!(grave, Some(Grave::counting(key.as_bytes(), at, at)));
+        graves.advance();
+    }
+    assert_eq!(graves.peek(), None);
     for thread in 0..4 {
         for at in 1..=EACH {
             let key = name(thread, at);

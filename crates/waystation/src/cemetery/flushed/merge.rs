@@ -3,12 +3,13 @@
 //! ```text
 //!   counting --> key by key --> the graves that some reader can tell from the others
 //!   dated    --> due graves are promoted: they count, and asks tables for more
-//!   active   --> sorted first
+//!   active   --> sorted first, in their places
 //! ```
 
 use super::FlushedGraves;
 use crate::cemetery::active::ActiveGraves;
-use crate::cemetery::sorted::Grave;
+use crate::cemetery::points::{DatedInOrder, DatedPoints, InOrder, PointsInOrder};
+use crate::cemetery::sorted::{Grave, SortedGraves};
 use crate::cemetery::{Cut, prune};
 use std::iter::Peekable;
 
@@ -39,9 +40,13 @@ impl FlushedGraves {
             });
             new.add(graves);
         }
-        new.sort();
         ranges.prune(oldest_snapshot);
-        let next = Self::new(through, ranges).at_time(time.max(self.time));
+        let mut next = Self::new(through, ranges).at_time(time.max(self.time));
+        let (count, key_bytes) = new.room;
+        next.points = SortedGraves::with_room(
+            self.points.len() + count,
+            self.points.key_bytes() + key_bytes,
+        );
         let due = if through > purged_through { time } else { 0 };
         let mut merge = GraveMerge {
             next: next.with_spilled(self.spilled.promote(due, through)),
@@ -49,7 +54,8 @@ impl FlushedGraves {
             due,
             of_key: OfKey::default(),
         };
-        merge.run(self, &new);
+        merge.run(self, new);
+        merge.next.points.shrink();
         if merge.next.is_timed() {
             merge.next
         } else {
@@ -78,30 +84,24 @@ struct OfKey {
 
 impl GraveMerge {
     /// Takes all graves of `before`, and the `new` ones.
-    fn run(&mut self, before: &FlushedGraves, new: &NewGraves) {
-        let mut new = new.iter().peekable();
+    fn run(&mut self, before: &FlushedGraves, mut new: NewGraves<'_>) {
         let mut counting = before.points.iter().peekable();
         let mut dated = before.dated.iter().peekable();
+        let mut key = Vec::new();
         loop {
-            let keys = [
+            let flushed = [
                 counting.peek().map(|it| it.key),
                 dated.peek().map(|it| it.key),
-                new.peek().map(|(it, _)| it.key),
             ];
-            let Some(key) = keys.into_iter().flatten().min() else {
+            let Some(first) = flushed.into_iter().flatten().chain(new.keys()).min() else {
                 break;
             };
-            take_key(&mut counting, key, &mut self.of_key.counting);
-            take_key(&mut dated, key, &mut self.of_key.dated);
-            while let Some((grave, is_dated)) = new.next_if(|(it, _)| it.key == key) {
-                let kind = if is_dated {
-                    &mut self.of_key.dated
-                } else {
-                    &mut self.of_key.counting
-                };
-                kind.push((grave.sequence, grave.number));
-            }
-            self.add_key(key);
+            key.clear();
+            key.extend_from_slice(first);
+            take_key(&mut counting, &key, &mut self.of_key.counting);
+            take_key(&mut dated, &key, &mut self.of_key.dated);
+            new.take_key(&key, &mut self.of_key);
+            self.add_key(&key);
         }
     }
 
@@ -202,65 +202,49 @@ fn prune_dated(
     dated.retain(|it| it.0 >= covering);
 }
 
-/// Active graves of keys, sorted.
+/// Active graves of keys.
 #[derive(Default)]
-struct NewGraves {
-    keys: Vec<u8>,
-    graves: Vec<NewGrave>,
+struct NewGraves<'g> {
+    counting: Vec<PointsInOrder<'g>>,
+    dated: Vec<DatedInOrder<'g>>,
+    /// How many count, and the bytes of their keys.
+    room: (usize, usize),
 }
 
-/// An active grave.
-struct NewGrave {
-    /// Where its key begins, and how long it is.
-    start: usize,
-    length: u32,
-    sequence: u64,
-    date: Option<u64>,
-}
-
-impl NewGrave {
-    fn key<'k>(&self, keys: &'k [u8]) -> &'k [u8] {
-        &keys[self.start..self.start + self.length as usize]
+impl<'g> NewGraves<'g> {
+    fn add(&mut self, graves: &'g ActiveGraves) {
+        let points = graves.points();
+        self.counting.push(points.in_order());
+        self.dated.extend(graves.dated().map(DatedPoints::in_order));
+        let (count, key_bytes) = self.room;
+        self.room = (count + points.len(), key_bytes + points.key_bytes());
     }
-}
 
-impl NewGraves {
-    fn add(&mut self, graves: &ActiveGraves) {
-        graves
-            .points()
-            .for_each(|key, sequence| self.push(key, sequence, None));
-        if let Some(dated) = graves.dated() {
-            dated.for_each(|key, sequence, date| self.push(key, sequence, Some(date)));
+    /// The next keys.
+    fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        let counting = self.counting.iter().filter_map(InOrder::peek);
+        let dated = self.dated.iter().filter_map(InOrder::peek);
+        counting.chain(dated).map(|grave| grave.key)
+    }
+
+    /// Adds the graves of `key`, which are the next ones, to `of_key`.
+    fn take_key(&mut self, key: &[u8], of_key: &mut OfKey) {
+        for graves in &mut self.counting {
+            take_new(graves, key, &mut of_key.counting);
+        }
+        for graves in &mut self.dated {
+            take_new(graves, key, &mut of_key.dated);
         }
     }
+}
 
-    fn push(&mut self, key: &[u8], sequence: u64, date: Option<u64>) {
-        self.graves.push(NewGrave {
-            start: self.keys.len(),
-            length: key.len() as u32,
-            sequence,
-            date,
-        });
-        self.keys.extend_from_slice(key);
-    }
-
-    fn sort(&mut self) {
-        let keys = &self.keys;
-        self.graves.sort_unstable_by(|a, b| {
-            let by_key = a.key(keys).cmp(b.key(keys));
-            by_key.then(b.sequence.cmp(&a.sequence))
-        });
-    }
-
-    /// The graves, and whether they have a date. In order, once they are sorted.
-    fn iter(&self) -> impl Iterator<Item = (Grave<'_>, bool)> {
-        self.graves.iter().map(|fresh| {
-            let grave = Grave {
-                key: fresh.key(&self.keys),
-                sequence: fresh.sequence,
-                number: fresh.date.unwrap_or(fresh.sequence),
-            };
-            (grave, fresh.date.is_some())
-        })
+fn take_new<const HEAD: usize>(
+    graves: &mut InOrder<'_, HEAD>,
+    key: &[u8],
+    of_key: &mut Vec<(u64, u64)>,
+) {
+    while let Some(grave) = graves.peek().filter(|it| it.key == key) {
+        of_key.push((grave.sequence, grave.number));
+        graves.advance();
     }
 }
