@@ -1,9 +1,9 @@
 //! Blocks that were read lately, uncompressed, shared by all tables (and by all databases that share it).
 //!
-//! Every open table has a slot for each of its data blocks, so that a lookup, which knows the block's position,
-//! finds it without hashing and without a lock that others want. What the cache itself keeps is the order in
-//! which blocks came, to take the oldest when there are too many; one that was used since is passed over
-//! once and counts as new (the clock algorithm).
+//! Every open table has its cached data blocks in groups of neighbours. So a lookup, which knows the block's position, finds it
+//! without hashing and without a lock that others want, and a block that is not cached takes two or three bytes. What the
+//! cache itself keeps is the order in which blocks came, to take the oldest when there are too many; one that was used
+//! since is passed over once and counts as new (the clock algorithm).
 //!
 //! A block is kept only if it was missed before, lately: within the last one or two times as many misses as there is
 //! room for blocks. So a block that is read once costs neither memory (which is slower to come by than the block, while the
@@ -12,8 +12,8 @@
 //! byte a block.) Of what a long scan reads only blocks are kept for which none has to go, from the second scan on.
 //!
 //! ```text
-//! table:  slots [ . B . . | (none of this chunk was ever cached) | . B B . ]    missed [ 0 7 7 0 0 6 .. ]
-//!                   ^                                                 ^
+//! table:  groups [ B | B B |  | B |  |  | B ]    missed [ 0 7 7 0 0 6 .. ]
+//!                  ^   ^                   ^
 //! cache:  ring    oldest ----------------------------------------> newest      (several, one lock each)
 //! ```
 
@@ -22,12 +22,11 @@ use crate::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::sync::{Arc, Mutex, Weak, lock};
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::OnceLock;
 use waystation_format::block::Block;
 
-/// Slots are made this many at a time, when the first of them is needed.
-const CHUNK_SLOTS: usize = 64;
-/// What a cached block costs beside its bytes, roughly: slot, place in the ring, reference counts.
+/// So many neighbouring blocks share a lock: a bit each.
+const GROUP_BLOCKS: usize = u32::BITS as usize;
+/// What a cached block costs beside its bytes, roughly: place in its table and in the ring, reference counts.
 const ENTRY_BYTES: usize = 96;
 /// How long blocks mostly are.
 const USUAL_BYTES: u64 = 4 * 1024;
@@ -35,21 +34,37 @@ const USUAL_BYTES: u64 = 4 * 1024;
 const RING_BYTES: usize = 1 << 20;
 const MAX_RINGS: usize = 16;
 
+/// The cached ones of neighbouring blocks, whose bits are by their positions.
 #[derive(Debug, Default)]
-struct Slot {
-    block: Option<Block>,
-    /// Whether the block was used since the clock passed.
-    used: bool,
+struct Group {
+    /// Which blocks are cached.
+    cached: u32,
+    /// Which of these were used since the clock passed.
+    used: u32,
+    /// The cached blocks, in the order of their positions.
+    blocks: Vec<Block>,
+}
+
+impl Group {
+    /// The bit of the block at `position`, and how many cached ones of the group are before it.
+    #[inline]
+    fn place(&self, position: usize) -> (u32, usize) {
+        let bit = 1 << (position % GROUP_BLOCKS);
+        (bit, (self.cached & (bit - 1)).count_ones() as usize)
+    }
+
+    /// Whether there is a block for each bit of `cached`, and no other was used.
+    fn is_sound(&self) -> bool {
+        self.blocks.len() == self.cached.count_ones() as usize && self.used & !self.cached == 0
+    }
 }
 
 /// Generations are counted up to here, and then anew.
 const GENERATIONS: u8 = 255;
 
-type Chunk = Box<[Mutex<Slot>]>;
-
 /// Places for the data blocks of one table.
 pub(super) struct Slots {
-    chunks: Box<[OnceLock<Chunk>]>,
+    groups: Box<[Mutex<Group>]>,
     /// Of each block, when it was missed last: its ring's generation, from 1 on, modulo [`GENERATIONS`]; 0 if it never was.
     missed: Box<[AtomicU8]>,
     /// The first block's ring; the others follow.
@@ -63,22 +78,43 @@ impl Slots {
     /// The block at `position`, if it is cached.
     #[inline]
     pub(super) fn get(&self, position: usize) -> Option<Block> {
-        let chunk = self.chunks[position / CHUNK_SLOTS].get()?;
-        let mut slot = lock(&chunk[position % CHUNK_SLOTS]);
-        let block = slot.block.clone()?;
-        slot.used = true;
-        Some(block)
+        let mut group = lock(self.group(position));
+        let (bit, at) = group.place(position);
+        if group.cached & bit == 0 {
+            return None;
+        }
+        group.used |= bit;
+        Some(group.blocks[at].clone())
     }
 
     /// Puts `block` into its place, unless another thread read it, too, and was faster.
     fn fill(&self, position: usize, block: &Block) -> bool {
-        let mut slot = lock(self.slot(position));
-        if slot.block.is_some() {
+        let mut group = lock(self.group(position));
+        let (bit, at) = group.place(position);
+        if group.cached & bit > 0 {
             return false;
         }
-        slot.block = Some(block.clone());
-        slot.used = false;
+        group.cached |= bit;
+        group.blocks.insert(at, block.clone());
+        debug_assert!(group.is_sound());
         true
+    }
+
+    /// Takes the block at `position` out, unless it was used since the clock passed.
+    fn take_unused(&self, position: usize) -> Unused {
+        let mut group = lock(self.group(position));
+        let (bit, at) = group.place(position);
+        if group.cached & bit == 0 {
+            return Unused::Taken(None);
+        }
+        if group.used & bit > 0 {
+            group.used &= !bit;
+            return Unused::Used;
+        }
+        group.cached &= !bit;
+        let block = group.blocks.remove(at);
+        debug_assert!(group.is_sound());
+        Unused::Taken(Some(block))
     }
 
     /// Notes a miss in `generation`; whether there was one in this generation or the one before.
@@ -88,10 +124,8 @@ impl Slots {
         before == generation + 1 || before == previous + 1
     }
 
-    fn slot(&self, position: usize) -> &Mutex<Slot> {
-        let chunk = self.chunks[position / CHUNK_SLOTS]
-            .get_or_init(|| (0..CHUNK_SLOTS).map(|_| Mutex::default()).collect());
-        &chunk[position % CHUNK_SLOTS]
+    fn group(&self, position: usize) -> &Mutex<Group> {
+        &self.groups[position / GROUP_BLOCKS]
     }
 
     fn note_kept(&self, bytes: u64) {
@@ -160,9 +194,9 @@ impl BlockCache {
 
     /// Places for the `count` blocks of a table of the database that `account` is of.
     pub(super) fn slots(&self, count: usize, account: &Arc<Account>) -> Slots {
-        let chunks = count.div_ceil(CHUNK_SLOTS);
+        let groups = count.div_ceil(GROUP_BLOCKS);
         Slots {
-            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
+            groups: (0..groups).map(|_| Mutex::default()).collect(),
             missed: (0..count).map(|_| AtomicU8::new(0)).collect(),
             first_ring: self.next_ring.fetch_add(1, Relaxed),
             bytes: AtomicU64::new(0),
@@ -293,16 +327,11 @@ impl Place {
         let Some(slots) = self.slots.upgrade() else {
             return Unused::Taken(None);
         };
-        let mut slot = lock(slots.slot(self.position as usize));
-        if std::mem::take(&mut slot.used) {
-            Unused::Used
-        } else {
-            let block = slot.block.take();
-            if block.is_some() {
-                slots.note_gone(u64::from(self.bytes));
-            }
-            Unused::Taken(block)
+        let unused = slots.take_unused(self.position as usize);
+        if let Unused::Taken(Some(_)) = &unused {
+            slots.note_gone(u64::from(self.bytes));
         }
+        unused
     }
 }
 

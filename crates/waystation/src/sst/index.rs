@@ -9,6 +9,7 @@
 //! or the few that agree in these bytes and are compared in full. Every sixteenth of these integers lies in an array of
 //! its own, which is searched first: it stays in the processor's cache where a table's whole index does not.
 
+use super::handles::Handles;
 use crate::storage::WHOLE_BYTES_MAX;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -30,11 +31,11 @@ pub(super) struct Index {
     heads: Box<[u64]>,
     /// The first of every [`HEADS_A_TOP`] heads.
     tops: Box<[u64]>,
-    /// The separators, internal keys, one after the other.
+    /// The separators, internal keys without those bytes, one after the other.
     keys: Box<[u8]>,
     /// Where each separator ends in `keys`.
     ends: Box<[u32]>,
-    handles: Box<[BlockHandle]>,
+    handles: Handles,
     /// The order of user keys. The heads serve that of bytes alone.
     order: Order,
 }
@@ -95,12 +96,23 @@ impl Index {
             let (last, _) = index.separator(last);
             let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
             index.common = first[..common].into();
+            index.leave_out(common);
             index.heads = (0..index.ends.len())
-                .map(|i| head(&index.separator(i).0[common..]))
+                .map(|i| head(index.separator(i).0))
                 .collect();
             index.tops = index.heads.iter().step_by(HEADS_A_TOP).copied().collect();
         }
         index
+    }
+
+    /// Takes the first `common` bytes of each separator out of `keys`.
+    fn leave_out(&mut self, common: usize) {
+        let (mut keys, mut ends) = (Vec::new(), Vec::new());
+        for i in 0..self.ends.len() {
+            keys.extend_from_slice(&self.keys[self.range(i)][common..]);
+            ends.push(self.ends[i] - (common * (i + 1)) as u32);
+        }
+        (self.keys, self.ends) = (keys.into(), ends.into());
     }
 
     /// How many data blocks there are.
@@ -118,7 +130,7 @@ impl Index {
     /// Where data block `position` lies.
     #[inline]
     pub(super) fn handle(&self, position: usize) -> BlockHandle {
-        self.handles[position]
+        self.handles.get(position)
     }
 
     /// Bytes of memory in use.
@@ -128,7 +140,7 @@ impl Index {
             + size_of_val(&*self.heads)
             + size_of_val(&*self.tops)
             + size_of_val(&*self.ends)
-            + size_of_val(&*self.handles)
+            + self.handles.memory_bytes()
     }
 
     /// The data block that holds the first entry at or after the version of `user_key` with `trailer`, or
@@ -144,10 +156,11 @@ impl Index {
             Ordering::Greater => return self.heads.len(),
             Ordering::Equal => {}
         }
-        let sought = head(&user_key[compared..]);
+        let rest = &user_key[compared..];
+        let sought = head(rest);
         let low = self.first_head_from(sought);
         match self.heads.get(low) {
-            Some(&head) if head == sought => self.find_among_alike(low, user_key, trailer),
+            Some(&head) if head == sought => self.find_among_alike(low, rest, trailer),
             _ => low,
         }
     }
@@ -162,22 +175,22 @@ impl Index {
         start + self.heads[start..end].partition_point(|&head| head < sought)
     }
 
-    /// The same, where separator `low` is the first with the head of `user_key`.
-    fn find_among_alike(&self, low: usize, user_key: &[u8], trailer: u64) -> usize {
+    /// The same, where separator `low` is the first with the head of `rest`.
+    fn find_among_alike(&self, low: usize, rest: &[u8], trailer: u64) -> usize {
         let head = self.heads[low];
         let high = low + self.heads[low..].partition_point(|&other| other == head);
-        self.search(low, high, user_key, trailer)
+        self.search(low, high, rest, trailer)
     }
 
-    /// The first separator from `low` on that is at or behind the version of `user_key` with `trailer`; `high` if none
-    /// before it is.
-    fn search(&self, mut low: usize, mut high: usize, user_key: &[u8], trailer: u64) -> usize {
+    /// The first separator from `low` on that is at or behind the version with `trailer` of a user key, of which `rest` is
+    /// behind the bytes in common; `high` if none before it is.
+    fn search(&self, mut low: usize, mut high: usize, rest: &[u8], trailer: u64) -> usize {
         while low < high {
             let middle = low.midpoint(high);
             let (separator, its_trailer) = self.separator(middle);
             if self
                 .order
-                .compare(separator, user_key)
+                .compare(separator, rest)
                 .then(trailer.cmp(&its_trailer))
                 .is_lt()
             {
@@ -189,7 +202,7 @@ impl Index {
         low
     }
 
-    /// The user key and trailer of separator `i`.
+    /// What the user key of separator `i` has behind the bytes in common, and its trailer.
     #[inline]
     fn separator(&self, i: usize) -> (&[u8], u64) {
         split(&self.keys[self.range(i)]).unwrap_or((&[], 0))

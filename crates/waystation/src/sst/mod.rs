@@ -8,6 +8,7 @@
 mod block_cache;
 mod builder;
 mod cursor;
+mod handles;
 mod index;
 mod iterator;
 mod lookup;
