@@ -194,20 +194,43 @@ mod tests {
     use super::*;
     use waystation::storage::OsStorage;
 
-    #[test]
-    fn a_file_that_is_made_counts_with_the_length_that_it_gets() {
+    /// A tier that follows `policy`, between two directories below one that goes with it.
+    struct Rig {
+        tier: FixedTier,
+        main: PathBuf,
+        fast: PathBuf,
+        _directory: tempfile::TempDir,
+    }
+
+    fn rig(policy: Policy, bytes: (u64, u64)) -> Rig {
         let directory = tempfile::tempdir().expect("a directory");
         let (main, fast) = (directory.path().join("main"), directory.path().join("fast"));
         let storage = OsStorage::new();
         storage.create_dir(&main).expect("a directory");
-        let tier = FixedTier::new(storage, Policy::Tables, (&main, &fast), (2_500, 1_000));
-        let tier = tier.expect("a tier");
-        let create = |name: &str| {
-            let path = main.join(name);
+        let tier = FixedTier::new(storage, policy, (&main, &fast), bytes);
+        Rig {
+            tier: tier.expect("a tier"),
+            main,
+            fast,
+            _directory: directory,
+        }
+    }
+
+    impl Rig {
+        /// Makes a file; it, and whether it lies in the fast directory.
+        fn create(&self, name: &str) -> (Arc<dyn File>, bool) {
+            let path = self.main.join(name);
             let (mode, area) = (OpenMode::Create, Area::Tables);
-            let file = tier.open(&path, mode, Transfer::Buffered, area);
-            (file.expect("a file"), fast.join(name).exists())
-        };
+            let file = self.tier.open(&path, mode, Transfer::Buffered, area);
+            (file.expect("a file"), self.fast.join(name).exists())
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_made_counts_with_the_length_that_it_gets() {
+        let rig = rig(Policy::Tables, (2_500, 1_000));
+        let create = |name: &str| rig.create(name);
+        let expect = |name: &str, bytes| rig.tier.expect(&rig.main.join(name), bytes, 1);
         let (first, is_there) = create("1.ldb");
         assert!(is_there);
         first.write_at(&[1; 1_200], 0).expect("room");
@@ -217,32 +240,23 @@ mod tests {
         assert!(!create("3.ldb").1, "1,200 and 1,000 bytes are taken");
         drop(second);
         assert!(create("4.ldb").1, "1,200 and 100 bytes are");
-        tier.expect(&main.join("5.ldb"), 1_201, 1);
+        expect("5.ldb", 1_201);
         assert!(!create("5.ldb").1, "it gets longer than what is left");
-        tier.expect(&main.join("6.ldb"), 1_200, 1);
+        expect("6.ldb", 1_200);
         assert!(create("6.ldb").1, "it fits");
         assert!(!create("journal.1").1, "no table");
     }
 
     #[test]
     fn tables_of_level_0_alone_are_meant_by_the_rule_of_levels() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let (main, fast) = (directory.path().join("main"), directory.path().join("fast"));
-        let storage = OsStorage::new();
-        storage.create_dir(&main).expect("a directory");
-        let tier = FixedTier::new(storage, Policy::Levels, (&main, &fast), (2_000, 1_000));
-        let tier = tier.expect("a tier");
+        let rig = rig(Policy::Levels, (2_000, 1_000));
         let lies_there = |name: &str, level: Option<usize>| {
-            let path = main.join(name);
             if let Some(level) = level {
-                tier.expect(&path, 1_000, level);
+                rig.tier.expect(&rig.main.join(name), 1_000, level);
             }
-            let (mode, area) = (OpenMode::Create, Area::Tables);
-            let file = tier.open(&path, mode, Transfer::Buffered, area);
-            file.expect("a file")
-                .write_at(&[1; 1_000], 0)
-                .expect("room");
-            fast.join(name).exists()
+            let (file, is_there) = rig.create(name);
+            file.write_at(&[1; 1_000], 0).expect("room");
+            is_there
         };
         assert!(lies_there("1.ldb", Some(0)));
         assert!(!lies_there("2.ldb", Some(1)));
