@@ -53,7 +53,7 @@ fn add_and_read() {
         digger.join().unwrap();
     }
     let mut count = 0;
-    let mut in_order = graves.points().in_order();
+    let mut in_order = graves.points().sorted();
     while in_order.peek().is_some() {
         count += 1;
         in_order.advance();

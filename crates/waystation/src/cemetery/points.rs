@@ -266,7 +266,7 @@ impl<const HEAD: usize> Nodes<HEAD> {
     }
 
     /// All graves, in order.
-    pub(crate) fn in_order(&self) -> InOrder<'_, HEAD> {
+    pub(crate) fn sorted(&self) -> InOrder<'_, HEAD> {
         let mut spots = self.spots();
         spots.sort_unstable_by(|a, b| self.compare(*a, *b));
         let mut graves = InOrder {

@@ -167,7 +167,7 @@ proptest! {
             dated.insert(key, *number, 1_000 - number);
         }
         numbered.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
-        let (mut points, mut dated) = (points.in_order(), dated.in_order());
+        let (mut points, mut dated) = (points.sorted(), dated.sorted());
         for (key, number) in &numbered {
             prop_assert_eq!(points.peek(), Some(Grave::counting(key, *number, *number)));
             prop_assert_eq!(dated.peek(), Some(Grave::dated(key, *number, 1_000 - number)));
@@ -256,7 +256,7 @@ fn many_threads_dig_in_one_plot() {
         }
     });
     assert_eq!(points.len() as u64, 4 * EACH);
-    let mut graves = points.in_order();
+    let mut graves = points.sorted();
     let mut expected: Vec<(String, u64)> = (0..4)
         .flat_map(|thread| (1..=EACH).map(move |at| (name(thread, at), at)))
         .collect();

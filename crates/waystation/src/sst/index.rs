@@ -79,9 +79,19 @@ impl Index {
         Ok(Self::new(keys, ends, handles, order))
     }
 
-    fn new(keys: Vec<u8>, ends: Vec<u32>, handles: Vec<BlockHandle>, order: &Order) -> Self {
+    fn new(
+        mut keys: Vec<u8>,
+        mut ends: Vec<u32>,
+        handles: Vec<BlockHandle>,
+        order: &Order,
+    ) -> Self {
+        let common = if order.is_bytewise() {
+            leave_out_common(&mut keys, &mut ends)
+        } else {
+            Box::default()
+        };
         let mut index = Self {
-            common: Box::default(),
+            common,
             heads: Box::default(),
             tops: Box::default(),
             keys: keys.into(),
@@ -89,30 +99,12 @@ impl Index {
             handles: handles.into(),
             order: order.clone(),
         };
-        if order.is_bytewise()
-            && let Some(last) = index.ends.len().checked_sub(1)
-        {
-            let (first, _) = index.separator(0);
-            let (last, _) = index.separator(last);
-            let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-            index.common = first[..common].into();
-            index.leave_out(common);
-            index.heads = (0..index.ends.len())
-                .map(|i| head(index.separator(i).0))
-                .collect();
+        if order.is_bytewise() {
+            let separators = (0..index.ends.len()).map(|i| index.separator(i).0);
+            index.heads = separators.map(head).collect();
             index.tops = index.heads.iter().step_by(HEADS_A_TOP).copied().collect();
         }
         index
-    }
-
-    /// Takes the first `common` bytes of each separator out of `keys`.
-    fn leave_out(&mut self, common: usize) {
-        let (mut keys, mut ends) = (Vec::new(), Vec::new());
-        for i in 0..self.ends.len() {
-            keys.extend_from_slice(&self.keys[self.range(i)][common..]);
-            ends.push(self.ends[i] - (common * (i + 1)) as u32);
-        }
-        (self.keys, self.ends) = (keys.into(), ends.into());
     }
 
     /// How many data blocks there are.
@@ -213,6 +205,26 @@ impl Index {
         let start = i.checked_sub(1).map_or(0, |before| self.ends[before]);
         start as usize..self.ends[i] as usize
     }
+}
+
+/// Takes the bytes that the user keys of all separators begin with out of `keys`, which ascend and end at `ends`; returns them.
+fn leave_out_common(keys: &mut Vec<u8>, ends: &mut [u32]) -> Box<[u8]> {
+    let last_start = ends.iter().rev().nth(1).map_or(0, |&end| end as usize);
+    let first = &keys[..ends.first().map_or(0, |&end| end as usize)];
+    let [first, last] =
+        [first, &keys[last_start..]].map(|key| split(key).map_or(&[][..], |it| it.0));
+    let both = first.iter().zip(last).take_while(|(a, b)| a == b);
+    let common: Box<[u8]> = first[..both.count()].into();
+    let (mut start, mut kept) = (0, 0);
+    for end in ends {
+        let key = start + common.len()..*end as usize;
+        start = key.end;
+        keys.copy_within(key.clone(), kept);
+        kept += key.len();
+        *end = kept as u32;
+    }
+    keys.truncate(kept);
+    common
 }
 
 /// The first eight of `bytes` as a number that orders as they do; as if zeros followed where there are fewer.

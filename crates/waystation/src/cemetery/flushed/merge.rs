@@ -214,8 +214,8 @@ struct NewGraves<'g> {
 impl<'g> NewGraves<'g> {
     fn add(&mut self, graves: &'g ActiveGraves) {
         let points = graves.points();
-        self.counting.push(points.in_order());
-        self.dated.extend(graves.dated().map(DatedPoints::in_order));
+        self.counting.push(points.sorted());
+        self.dated.extend(graves.dated().map(DatedPoints::sorted));
         let (count, key_bytes) = self.room;
         self.room = (count + points.len(), key_bytes + points.key_bytes());
     }
