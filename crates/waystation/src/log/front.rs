@@ -36,7 +36,7 @@ pub(super) struct Front {
     closed_records_end: u64,
     /// The sequence number in which the last long record ends.
     last_long: u64,
-    turns: Turns,
+    pub(super) turns: Turns,
     /// Nothing from before this position is in the ring.
     pub(super) ring_since: u64,
     /// How long writers take for halves of the ring.
@@ -81,7 +81,7 @@ pub(crate) struct Reservation {
     /// It goes into the ring chunk by chunk.
     is_long: bool,
     /// The thread lets others run after this write.
-    yields: bool,
+    pub(super) yields: bool,
 }
 
 impl Reservation {
@@ -100,9 +100,11 @@ impl Reservation {
         self.is_long
     }
 
-    /// Makes it the place of a record of another kind than a batch.
+    /// Makes it the place of a record of `kind`. A thread that logs an event does not let others run after it: a yield takes as
+    /// long as several writes of each of them, and events, which are few, would be the slower for it.
     pub(crate) fn of_kind(mut self, kind: RecordKind) -> Self {
         self.kind = kind;
+        self.yields &= kind == RecordKind::Batch;
         self
     }
 

@@ -16,7 +16,7 @@ use crate::sync::lock;
 use std::collections::BTreeMap;
 use std::path::Path;
 use waystation_format::checksum;
-use waystation_format::log::{RECORD_HEADER_BYTES, UNIT_BYTES};
+use waystation_format::log::{RECORD_HEADER_BYTES, RecordKind, UNIT_BYTES};
 
 fn small() -> LogSettings {
     LogSettings {
@@ -110,6 +110,28 @@ impl Running {
         self.log.stop();
         self.member.leave().expect("no job panics");
     }
+}
+
+#[test]
+fn a_thread_yields_after_some_batches_and_after_no_event() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let running = Running::open(dir.path(), &small(), 0).expect("open");
+    let log = &running.log;
+    lock(&log.front).turns = turns::Turns::on(0);
+    let yielding = |kind| {
+        let yields = |_: &u64| {
+            let reserved = log.reserve(1, 1, |_, _| Ok::<_, Error>(()));
+            let reservation = reserved.expect("reserve").0.of_kind(kind);
+            log.copy(&reservation, &[0], checksum::crc32c(&[0]));
+            let yields = reservation.yields;
+            log.publish(reservation);
+            yields
+        };
+        (0..64).filter(yields).count()
+    };
+    assert_eq!(yielding(RecordKind::Batch), 4);
+    assert_eq!(yielding(RecordKind::Devices), 0);
+    running.close();
 }
 
 /// What a process crash leaves: files, and the ring's shared pages, as they are now.

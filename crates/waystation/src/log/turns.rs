@@ -32,7 +32,7 @@ impl Turns {
         Self::on(u32::try_from(processors()).unwrap_or(u32::MAX))
     }
 
-    fn on(processors: u32) -> Self {
+    pub(super) fn on(processors: u32) -> Self {
         Self {
             processors,
             writers: [0; 2],
