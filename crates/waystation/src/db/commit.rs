@@ -36,13 +36,15 @@ impl Core {
         apply: impl FnOnce(T, Logged) -> R,
     ) -> Result<(Logged, R), Rejection> {
         let payload = record.payload;
-        let (reservation, admitted) =
-            self.log
-                .reserve(payload.len(), record.operations, |lsn, sequence| {
-                    self.disk_reserve.note_written(lsn);
-                    admit(lsn, sequence)
-                })?;
-        let reservation = reservation.of_kind(record.kind);
+        let (reservation, admitted) = self.log.reserve(
+            record.kind,
+            payload.len(),
+            record.operations,
+            |lsn, sequence| {
+                self.disk_reserve.note_written(lsn);
+                admit(lsn, sequence)
+            },
+        )?;
         self.log.copy(&reservation, payload, record.checksum);
         let logged = Logged {
             first_sequence: reservation.first_sequence,

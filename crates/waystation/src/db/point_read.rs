@@ -120,6 +120,7 @@ mod tests {
     use crate::options::{DeviceOptions, Extractor, Options};
     use std::sync::mpsc::{RecvTimeoutError, channel};
     use std::time::Duration;
+    use waystation_format::log::RecordKind;
 
     /// A write that is acknowledged, and behind one that is not complete: a get of its key waits, others do not.
     #[test]
@@ -132,7 +133,10 @@ mod tests {
             };
             let db = Db::open(dir.path(), options).expect("open");
             db.put(b"a:1", b"old").expect("put");
-            let reserved = db.core.log.reserve(1, 1, |_, _| Ok::<_, Error>(()));
+            let reserved = db
+                .core
+                .log
+                .reserve(RecordKind::Batch, 1, 1, |_, _| Ok::<_, Error>(()));
             let (hole, ()) = reserved.expect("reserve");
             db.put(b"a:1", b"new").expect("put");
             assert_eq!(db.get(b"a:2").expect("get"), None);

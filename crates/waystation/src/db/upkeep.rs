@@ -122,6 +122,7 @@ impl Core {
             return Next::Idle;
         };
         // Before the round: what comes during it makes another.
+        devices.begin_round();
         devices.expect_growth(self.log.reserved_lsn());
         let context = self.context_of(devices);
         let kept = devices.keep(&context, &self.throttle);
@@ -157,7 +158,8 @@ impl Core {
 
     /// Something happened that may leave the maintenance something to do.
     pub(super) fn keep_soon(&self) {
-        if self.devices.is_some() {
+        let devices = self.devices.as_ref();
+        if devices.is_some_and(Devices::await_round) {
             self.jobs.by(Kind::Keep, self.storage.now() + TICK);
         }
     }

@@ -43,6 +43,8 @@ pub(crate) struct Devices {
     pub(crate) snapshots: IndexSnapshots,
     /// A round is due when the log comes to here.
     keep_at_lsn: AtomicU64,
+    /// A round was asked for that has not begun.
+    is_awaited: AtomicBool,
     agenda: Mutex<DeviceAgenda>,
     account: Arc<Account>,
     /// Indexes wait for the release of a snapshot.
@@ -70,6 +72,7 @@ impl Devices {
             checkpoints: Checkpoints::new(&directory, now),
             snapshots: IndexSnapshots::new(snapshot_lsn),
             keep_at_lsn: AtomicU64::new(u64::MAX),
+            is_awaited: AtomicBool::new(false),
             agenda: Mutex::default(),
             account,
             waits_for_release: AtomicBool::new(false),
@@ -117,6 +120,17 @@ impl Devices {
     pub(crate) fn expect_growth(&self, reserved_lsn: u64) {
         let next_lsn = reserved_lsn.saturating_add(self.step_bytes());
         self.keep_at_lsn.store(next_lsn, SeqCst);
+    }
+
+    /// Asks for a round. Whether none was awaited before: then it is to be scheduled.
+    #[inline]
+    pub(crate) fn await_round(&self) -> bool {
+        !self.is_awaited.load(SeqCst) && !self.is_awaited.swap(true, SeqCst)
+    }
+
+    /// A round begins: what comes from here on asks for another one.
+    pub(crate) fn begin_round(&self) {
+        self.is_awaited.store(false, SeqCst);
     }
 
     /// Whether the log's growth to `end_lsn` makes a round due. It does so once.

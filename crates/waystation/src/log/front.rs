@@ -22,7 +22,7 @@ use super::{Log, Suspension};
 use crate::error::{Error, Result};
 use crate::storage::long_from;
 use crate::sync::atomic::Ordering::{Release, SeqCst};
-use crate::sync::{MutexGuard, lock, may_be_held_up, thread, wait};
+use crate::sync::{MutexGuard, lock, lock_soon, may_be_held_up, thread, wait};
 use waystation_format::log::{
     BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, RECORD_HEADER_BYTES, RecordHeader, RecordKind, Seal,
 };
@@ -100,14 +100,6 @@ impl Reservation {
         self.is_long
     }
 
-    /// Makes it the place of a record of `kind`. A thread that logs an event does not let others run after it: a yield takes as
-    /// long as several writes of each of them, and events, which are few, would be the slower for it.
-    pub(crate) fn of_kind(mut self, kind: RecordKind) -> Self {
-        self.kind = kind;
-        self.yields &= kind == RecordKind::Batch;
-        self
-    }
-
     /// Syncing the log up to here makes the record durable.
     pub(crate) fn end_lsn(&self) -> u64 {
         self.place.end_lsn
@@ -115,25 +107,33 @@ impl Reservation {
 }
 
 impl Log {
-    /// Reserves a place for a record of `payload_bytes` holding `operations`, once there is room for it.
+    /// Reserves a place for a record of `kind` and `payload_bytes` holding `operations`, once there is room for it. Events are few,
+    /// and do not wait for the turns of other writers: their thread looks longer for the front, and does not yield.
     ///
     /// `admit` runs under the front's lock, in the order of the log, with the position at which the record
     /// will start or later and the first sequence number; it returns what the caller needs to know of that
     /// moment (the memtable to write to). If it fails nothing is reserved.
     pub(crate) fn reserve<T, E: From<Error>>(
         &self,
+        kind: RecordKind,
         payload_bytes: usize,
         operations: u32,
         admit: impl FnOnce(u64, u64) -> Result<T, E>,
     ) -> Result<(Reservation, T), E> {
         assert!(operations > 0, "an empty batch has no place in the log");
         let record_bytes = RECORD_HEADER_BYTES + payload_bytes;
-        let mut front = self.front_with_room(record_bytes)?;
+        let is_event = kind != RecordKind::Batch;
+        let front = if is_event {
+            lock_soon(&self.front)
+        } else {
+            lock(&self.front)
+        };
+        let mut front = self.with_room(front, record_bytes)?;
         let first_sequence = front.next_sequence;
         let admitted = admit(front.layout.boundary(), first_sequence)?;
         let ticket = front.next_ticket;
         front.next_ticket += 1;
-        let yields = front.turns.note(ticket);
+        let yields = front.turns.note(ticket) && !is_event;
         front.next_sequence += u64::from(operations);
         self.assigned_sequence
             .store(front.next_sequence - 1, Release);
@@ -164,7 +164,7 @@ impl Log {
                 place,
                 first_sequence,
                 operations,
-                kind: RecordKind::Batch,
+                kind,
                 long_before,
                 ahead,
                 is_long,
@@ -292,9 +292,12 @@ impl Log {
         lock(&self.front).layout.boundary()
     }
 
-    /// Waits for room in the ring, with the front locked on return.
-    fn front_with_room(&self, record_bytes: usize) -> Result<MutexGuard<'_, Front>> {
-        let mut front = lock(&self.front);
+    /// The front, once there is room in the ring.
+    fn with_room<'l>(
+        &'l self,
+        mut front: MutexGuard<'l, Front>,
+        record_bytes: usize,
+    ) -> Result<MutexGuard<'l, Front>> {
         loop {
             if self.suspended.load(SeqCst) {
                 drop(front);

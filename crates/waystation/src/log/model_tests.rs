@@ -126,7 +126,7 @@ impl Model {
             // Half a lap takes long, and the ring may become shorter.
             self.log.storage.sleep(Duration::from_secs(3));
         }
-        let (reservation, ()) = self.log.reserve(len, 1, |_, sequence| {
+        let (reservation, ()) = self.log.reserve(RecordKind::Batch, len, 1, |_, sequence| {
             let mut ledger = self.ledger();
             ledger.unfinished.insert(sequence);
             ledger.lengths.insert(sequence, len);

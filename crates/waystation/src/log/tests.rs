@@ -97,7 +97,9 @@ impl Running {
     fn try_append(&self, payload: &[u8]) -> crate::Result<(u64, u64)> {
         let (reservation, ()) = self
             .log
-            .reserve(payload.len(), 1, |_, _| Ok::<_, Error>(()))?;
+            .reserve(RecordKind::Batch, payload.len(), 1, |_, _| {
+                Ok::<_, Error>(())
+            })?;
         self.log
             .copy(&reservation, payload, checksum::crc32c(payload));
         let (sequence, end) = (reservation.first_sequence, reservation.end_lsn());
@@ -120,8 +122,8 @@ fn a_thread_yields_after_some_batches_and_after_no_event() {
     lock(&log.front).turns = turns::Turns::on(0);
     let yielding = |kind| {
         let yields = |_: &u64| {
-            let reserved = log.reserve(1, 1, |_, _| Ok::<_, Error>(()));
-            let reservation = reserved.expect("reserve").0.of_kind(kind);
+            let reserved = log.reserve(kind, 1, 1, |_, _| Ok::<_, Error>(()));
+            let reservation = reserved.expect("reserve").0;
             log.copy(&reservation, &[0], checksum::crc32c(&[0]));
             let yields = reservation.yields;
             log.publish(reservation);

@@ -51,7 +51,12 @@ fn make(log: &Log, attempts: &[Attempt]) -> (BTreeMap<u64, Vec<u8>>, u64) {
     let mut acknowledged = BTreeMap::new();
     let mut last = 0;
     for attempt in attempts {
-        let reserved = log.reserve(attempt.bytes, attempt.operations, |_, _| Ok::<_, Error>(()));
+        let reserved = log.reserve(
+            RecordKind::Batch,
+            attempt.bytes,
+            attempt.operations,
+            |_, _| Ok::<_, Error>(()),
+        );
         let (reservation, ()) = reserved.expect("reserve");
         let first = reservation.first_sequence;
         last = reservation.last_sequence();
@@ -164,7 +169,7 @@ fn writers_wait_for_a_long_record_before_them() {
 /// Reserves a record of `first_bytes` and one behind it, and completes the second one first.
 fn second_waits_for_first(log: &Log, first_bytes: usize) {
     let reserve = |bytes| {
-        let reserved = log.reserve(bytes, 1, |_, _| Ok::<_, Error>(()));
+        let reserved = log.reserve(RecordKind::Batch, bytes, 1, |_, _| Ok::<_, Error>(()));
         reserved.expect("reserve").0
     };
     let (first, second) = (reserve(first_bytes), reserve(10));

@@ -22,7 +22,7 @@ fn fill(running: &Running, count: u64) -> Vec<(u64, Vec<u8>)> {
         };
         let bytes = payload(i, len);
         let (reservation, ()) = (running.log)
-            .reserve(bytes.len(), 1, |_, _| Ok::<_, Error>(()))
+            .reserve(RecordKind::Batch, bytes.len(), 1, |_, _| Ok::<_, Error>(()))
             .expect("reserve");
         let checksum = checksum::crc32c(&bytes);
         running.log.copy(&reservation, &bytes, checksum);
