@@ -65,10 +65,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(not(any(loom, shuttle)))]
 const LOOKS: usize = 2000;
 
-/// The same, for a thread that is to have the lock soon, while each thread holds it for a moment. Where more threads write than there are
-/// processors, one that sleeps waits for the turns of the others when it is woken; so this one looks for the lock first.
+/// The same as [`lock`], for a thread that is to have the lock soon, where every holder gives it back at once. A thread that
+/// sleeps waits for the turns of all busy threads when it is woken; so this one looks for the lock first.
 #[inline]
 pub(crate) fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    may_be_held_up();
     #[cfg(not(any(loom, shuttle)))]
     for _ in 0..LOOKS {
         if let Ok(guard) = mutex.try_lock() {

@@ -43,7 +43,7 @@ pub(crate) struct Devices {
     pub(crate) snapshots: IndexSnapshots,
     /// A round is due when the log comes to here.
     keep_at_lsn: AtomicU64,
-    /// A round was asked for that has not begun.
+    /// A round was asked for that has not begun. The scheduler knows it, too, but under a lock, and each departure asks.
     is_awaited: AtomicBool,
     agenda: Mutex<DeviceAgenda>,
     account: Arc<Account>,
