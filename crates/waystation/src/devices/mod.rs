@@ -1,6 +1,6 @@
 //! Devices: data that arrives, stays a while, and settles or leaves.
 //!
-//! - the known facts: [`table`], [`upper`], [`index`], [`residency`], [`ledger`]; on storage: [`record`], [`checkpoint`],
+//! - the known facts: [`table`] of each [`device`], [`upper`], [`index`], [`residency`], [`ledger`]; on storage: [`record`], [`checkpoint`],
 //!   [`index_snapshot`]; after an opening: [`replay`]
 //! - what happens: [`events`], [`departures`], [`settle`], [`handoff`]
 //! - the background work: [`maintenance`], and [`log_release`], which releases the log. What it is given by the engine above: [`context`]
@@ -14,6 +14,7 @@ pub(crate) mod covering;
 pub(crate) mod cursor;
 pub(crate) mod deletions;
 pub(crate) mod departures;
+mod device;
 pub(crate) mod events;
 pub(crate) mod gather;
 pub(crate) mod handoff;
@@ -27,6 +28,7 @@ pub(crate) mod maintenance;
 #[cfg(test)]
 #[cfg(shuttle)]
 mod model_tests;
+mod prefix;
 mod reaping;
 pub(crate) mod record;
 pub(crate) mod replay;

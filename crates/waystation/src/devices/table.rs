@@ -20,15 +20,15 @@
 //!
 //! Lock order: front, shard, order, residents, device, then arrivals or the ledger.
 
-use super::covering::CoveringSequences;
-use super::handoff::Frozen;
+use super::device::ByPrefix;
+pub(crate) use super::device::{Device, DeviceState};
 use super::ledger::{Ledger, Stub};
 use super::residency::{NEVER, ReadPoint, Residency};
 use super::residents::Residents;
 use crate::options::Extractor;
 use crate::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use crate::sync::{Arc, Mutex, RwLock, lock};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Bound;
 use std::time::Duration;
 use waystation_format::checksum;
@@ -36,40 +36,6 @@ use waystation_format::checksum;
 const SHARDS: usize = 64;
 /// Why locks on the table are never poisoned.
 pub(super) const LOCKED: &str = "no thread panics with the device table locked";
-
-type Prefix = Box<[u8]>;
-
-/// One device.
-pub(crate) struct Device {
-    prefix: Prefix,
-    /// Counted up by every transition.
-    epoch: AtomicU64,
-    state: Mutex<DeviceState>,
-}
-
-/// Where a device's data is.
-#[derive(Default)]
-pub(crate) struct DeviceState {
-    /// The residency that takes its writes or is about to settle.
-    pub(crate) current: Option<Arc<Residency>>,
-    /// Residencies that are over and that a reader may still read.
-    pub(crate) past: Vec<Arc<Residency>>,
-    /// Writes from this sequence number on go to the memtable.
-    pub(crate) lower_since: Option<u64>,
-    /// Whether the tree or a memtable may hold anything of it.
-    pub(crate) in_tree: bool,
-    /// Departures whose graves are not retired.
-    pub(crate) covering: CoveringSequences,
-    /// What settled so far, for the curious.
-    pub(crate) settled_records: u64,
-    pub(crate) settled_bytes: u64,
-    /// Its hand-off to another engine, as long as that is not over.
-    pub(crate) frozen: Option<Frozen>,
-    /// How many engines have handed it on.
-    pub(crate) tenure: u64,
-    /// Whether it is in no table any more: who looked it up before looks again.
-    pub(crate) is_forgotten: bool,
-}
 
 /// Why a device takes no writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,95 +91,22 @@ pub(crate) struct DeviceTable {
     extractor: Extractor,
     /// Whether every device that has data is in this table.
     is_complete: bool,
-    shards: Vec<RwLock<HashMap<Prefix, Arc<Device>>>>,
-    pub(super) order: RwLock<BTreeMap<Prefix, Arc<Device>>>,
+    shards: Vec<RwLock<HashSet<ByPrefix>>>,
+    pub(super) order: RwLock<BTreeMap<Box<[u8]>, Arc<Device>>>,
     pub(super) residents: Residents,
     /// Residencies in the order of their first records, from the oldest whose index is needed.
     pub(super) arrivals: Mutex<VecDeque<Arc<Residency>>>,
     /// Residencies that are over and whose index is still there.
     pub(super) over: Mutex<Vec<Arc<Residency>>>,
     /// Devices with covering sequences.
-    departed_from_tree: Mutex<BTreeMap<Prefix, Arc<Device>>>,
+    departed_from_tree: Mutex<BTreeMap<Box<[u8]>, Arc<Device>>>,
     /// Devices that are being handed on.
-    pub(super) moving: Mutex<BTreeMap<Prefix, Arc<Device>>>,
+    pub(super) moving: Mutex<BTreeMap<Box<[u8]>, Arc<Device>>>,
     pub(super) generation: AtomicU64,
     index_bytes: AtomicU64,
     /// Records that settled since the table was made.
     settled_records: AtomicU64,
     pub(crate) ledger: Ledger,
-}
-
-impl Device {
-    fn new(prefix: &[u8], in_tree: bool) -> Self {
-        Self {
-            prefix: prefix.into(),
-            epoch: AtomicU64::new(0),
-            state: Mutex::new(DeviceState {
-                in_tree,
-                ..DeviceState::default()
-            }),
-        }
-    }
-
-    /// What its keys begin with.
-    pub(crate) fn prefix(&self) -> &[u8] {
-        &self.prefix
-    }
-
-    /// Looks at the state.
-    pub(crate) fn with_state<T>(&self, look: impl FnOnce(&mut DeviceState) -> T) -> T {
-        look(&mut lock(&self.state))
-    }
-
-    /// The residency whose index a reader at `point` has to look at.
-    pub(crate) fn residency_at(&self, point: ReadPoint) -> Option<Arc<Residency>> {
-        lock(&self.state).residency_at(point)
-    }
-
-    pub(super) fn transition<T>(&self, change: impl FnOnce(&mut DeviceState) -> T) -> T {
-        let mut state = lock(&self.state);
-        self.epoch.fetch_add(1, SeqCst);
-        change(&mut state)
-    }
-}
-
-impl DeviceState {
-    /// The residency that takes the writes of the device of `prefix`; if there is none, one arrives at `now`.
-    pub(super) fn residency(
-        &mut self,
-        prefix: &[u8],
-        now: impl FnOnce() -> Duration,
-    ) -> &Arc<Residency> {
-        self.current
-            .get_or_insert_with(|| Arc::new(Residency::new(prefix, now())))
-    }
-
-    fn residency_at(&self, point: ReadPoint) -> Option<Arc<Residency>> {
-        let mut residencies = self.current.iter().chain(&self.past);
-        residencies
-            .find(|residency| residency.is_seen_at(point))
-            .cloned()
-    }
-
-    /// Whether anything is known of the device that a table must remember.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.current
-            .as_ref()
-            .is_none_or(|residency| !residency.has_begun())
-            && self.past.is_empty()
-            && self.lower_since.is_none()
-            && self.covering.is_empty()
-            && self.frozen.is_none()
-    }
-
-    /// Whether a reader of now may see anything of it.
-    pub(crate) fn is_present(&self) -> bool {
-        self.current
-            .as_ref()
-            .is_some_and(|residency| residency.has_begun())
-            || self.lower_since.is_some()
-            || (self.in_tree && self.covering.is_empty())
-    }
 }
 
 impl DeviceTable {
@@ -265,7 +158,9 @@ impl DeviceTable {
 
     /// Notes that indexes grew by so much, or shrank.
     pub(crate) fn note_growth(&self, bytes: i64) {
-        self.index_bytes.fetch_add(bytes.cast_unsigned(), SeqCst);
+        if bytes != 0 {
+            self.index_bytes.fetch_add(bytes.cast_unsigned(), SeqCst);
+        }
     }
 
     /// Notes that an index was given up.
@@ -284,7 +179,7 @@ impl DeviceTable {
             .read()
             .expect(LOCKED)
             .get(prefix)
-            .cloned()
+            .map(|ByPrefix(device)| Arc::clone(device))
     }
 
     /// The first device with residencies at or behind `bound`, and so on with the last one's prefix excluded.
@@ -356,7 +251,7 @@ impl DeviceTable {
         look: impl FnOnce(&mut DeviceState) -> T,
     ) -> T {
         let shard = self.shard(prefix).read().expect(LOCKED);
-        if let Some(device) = shard.get(prefix) {
+        if let Some(ByPrefix(device)) = shard.get(prefix) {
             return device.with_state(look);
         }
         drop(shard);
@@ -440,7 +335,7 @@ impl DeviceTable {
             state.in_tree
         });
         if device.with_state(|state| !state.covering.is_empty()) {
-            lock(&self.departed_from_tree).insert(device.prefix.clone(), Arc::clone(&device));
+            lock(&self.departed_from_tree).insert(device.prefix().into(), Arc::clone(&device));
         }
         if in_tree {
             Departure::FromTree
@@ -570,10 +465,11 @@ impl DeviceTable {
 
     pub(super) fn add(&self, prefix: &[u8]) -> Arc<Device> {
         let mut shard = self.shard(prefix).write().expect(LOCKED);
-        let device = shard
-            .entry(prefix.into())
-            .or_insert_with(|| Arc::new(Device::new(prefix, !self.is_complete)));
-        let device = Arc::clone(device);
+        if let Some(ByPrefix(device)) = shard.get(prefix) {
+            return Arc::clone(device);
+        }
+        let device = Arc::new(Device::new(prefix, !self.is_complete));
+        shard.insert(ByPrefix(Arc::clone(&device)));
         let mut order = self.order.write().expect(LOCKED);
         order.insert(prefix.into(), Arc::clone(&device));
         device
@@ -592,7 +488,7 @@ impl DeviceTable {
         debug_assert!(device.with_state(|state| state.current.is_none() && state.past.is_empty()));
     }
 
-    pub(super) fn shard(&self, prefix: &[u8]) -> &RwLock<HashMap<Prefix, Arc<Device>>> {
+    pub(super) fn shard(&self, prefix: &[u8]) -> &RwLock<HashSet<ByPrefix>> {
         &self.shards[checksum::crc32c(prefix) as usize % SHARDS]
     }
 }
