@@ -35,7 +35,7 @@ const STUCK_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// and so often if dates in spill files are to pass.
 const SPILLED_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// A database that was idle for so long gives back the room that only writers need.
-const REST: Duration = Duration::from_secs(10);
+const REST: Duration = Duration::from_secs(2);
 /// Or for so long, if its tables would take that room: what is merged in a pause is read in it.
 const SHARED_REST: Duration = Duration::from_millis(240);
 /// When a database becomes idle, a memtable is flushed that holds at least this part of what it could.

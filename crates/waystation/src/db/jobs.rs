@@ -7,6 +7,7 @@
 use super::Core;
 use crate::background::{FULL_MEMTABLES_MAX, Jobs, Kind, Limits, Next, Use};
 use crate::error::{Error, Result};
+use crate::lsm::compaction::Traffic;
 use crate::lsm::memtable::MemTable;
 use crate::lsm::tree::Flush;
 use crate::options::Options;
@@ -15,9 +16,12 @@ use crate::sst::MergingIterator;
 use crate::storage::IoPriority;
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, lock, wait};
+use std::time::Duration;
 
 /// Jobs of one database that write its log at once.
 const LOG_WRITERS: usize = 4;
+/// While readers wait for storage, merges that are not due are looked at again after this pause.
+const READERS_PAUSE: Duration = Duration::from_millis(500);
 /// Full memtables that one flush takes, if more than one waits. As one table they cost less than as two, now and
 /// in the merges to come; and as many may fill meanwhile.
 const FLUSHED_TOGETHER: usize = FULL_MEMTABLES_MAX / 2;
@@ -235,9 +239,8 @@ impl Core {
             }
             background.compacting += 1;
         }
-        let outcome = self
-            .tree
-            .compact_once(&|| self.oldest_snapshot(), self.is_idle());
+        let traffic = self.traffic();
+        let outcome = (self.tree).compact_once(&|| self.oldest_snapshot(), traffic);
         if matches!(outcome, Ok(true)) {
             self.adopt_version();
             self.keep_reserve();
@@ -254,12 +257,30 @@ impl Core {
             }
             Ok(false) => {
                 self.changed.notify_all();
-                Next::Idle
+                drop(background);
+                let waits = traffic == Traffic::Reads && self.tree.wants_compaction(Traffic::None);
+                if waits {
+                    Next::At(self.storage.now() + READERS_PAUSE)
+                } else {
+                    Next::Idle
+                }
             }
             Err(error) => {
                 drop(background);
                 self.note_failure(&error, "compacting", false)
             }
+        }
+    }
+
+    /// What merges that are not due have to wait for. If a caller waits for them, readers do not count.
+    fn traffic(&self) -> Traffic {
+        let readers_count = self.idle_waiters.load(SeqCst) == 0;
+        if !self.is_idle() {
+            Traffic::Writes
+        } else if readers_count && self.tree.are_readers_busy(self.storage.now()) {
+            Traffic::Reads
+        } else {
+            Traffic::None
         }
     }
 
@@ -371,6 +392,14 @@ impl Core {
 
     /// Waits until no thread writes, the devices that were settling have settled, and nothing is to be flushed or compacted.
     pub(super) fn wait_idle(&self) -> Result<()> {
+        self.idle_waiters.fetch_add(1, SeqCst);
+        self.look_again();
+        let waited = self.wait_until_idle();
+        self.idle_waiters.fetch_sub(1, SeqCst);
+        waited
+    }
+
+    fn wait_until_idle(&self) -> Result<()> {
         if let Some(devices) = &self.devices {
             drop(devices.settler.pending.lock());
         }
@@ -387,7 +416,7 @@ impl Core {
             }
             let busy = self.full_memtables.load(SeqCst) > 0 || background.compacting > 0;
             let is_idle = self.is_idle();
-            if !busy && is_idle && !self.tree.wants_compaction(true) {
+            if !busy && is_idle && !self.tree.wants_compaction(Traffic::None) {
                 return Ok(());
             }
             if !is_idle {
@@ -444,5 +473,58 @@ impl Core {
             return Ok(());
         }
         self.tree.close()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(miri, loom, shuttle)))]
+mod tests {
+    use crate::background::Next;
+    use crate::{Db, Options};
+    use std::sync::atomic::Ordering::SeqCst;
+    use std::time::Duration;
+
+    const KEYS: u32 = 2_000;
+
+    #[test]
+    fn a_merge_for_readers_waits_while_they_wait_for_storage() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = Options {
+            cache_bytes: 0,
+            ..Options::default()
+        };
+        let db = Db::open(dir.path(), options).unwrap();
+        let key = |number: u32| number.to_le_bytes();
+        // Nothing is merged before the reads.
+        db.core.tree.cancel();
+        for value in [b"one", b"two"] {
+            for number in 0..KEYS {
+                db.put(&key(number), value).unwrap();
+            }
+            db.flush().unwrap();
+        }
+        let read = || {
+            for number in 0..KEYS {
+                let found = db.get(&key(number)).unwrap();
+                assert_eq!(found.as_deref(), Some(&b"two"[..]));
+            }
+        };
+        let waits = || matches!(db.core.compact(), Next::At(_));
+        let has_waited = (0..1_000).any(|_| {
+            read();
+            waits()
+        });
+        assert!(has_waited);
+        // Not if a caller waits for the merges.
+        db.core.idle_waiters.fetch_add(1, SeqCst);
+        assert!(!waits());
+        db.core.idle_waiters.fetch_sub(1, SeqCst);
+        while waits() {
+            db.core.storage.sleep(Duration::from_millis(20));
+        }
+        db.core.tree.resume();
+        db.wait_idle().unwrap();
+        assert_eq!(db.stats().tree.levels[0].tables, 0);
+        read();
     }
 }

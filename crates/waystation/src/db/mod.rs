@@ -148,6 +148,8 @@ struct Core {
     /// What there is of devices, in a directory with an extractor.
     devices: Option<Devices>,
     background: Mutex<Background>,
+    /// Callers that wait until nothing is to be done.
+    idle_waiters: AtomicUsize,
     /// With `background`: something was flushed or compacted, failed or recovered.
     changed: Condvar,
     /// The database as a member of the scheduler.

@@ -473,6 +473,7 @@ fn assemble(
         active_reserved: AtomicUsize::new(replay.reserved),
         full_memtables,
         is_flush_failing: AtomicBool::new(false),
+        idle_waiters: AtomicUsize::new(0),
         throttle: Throttle::new(),
         disk_reserve,
         tier,

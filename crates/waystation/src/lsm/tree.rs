@@ -50,6 +50,7 @@ use seek_credit::SeekCredit;
 use stats::Totals;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 use waystation_format::key::{self, MAX_SEQUENCE, ValueKind};
 use waystation_format::order::Order;
 
@@ -252,6 +253,11 @@ impl Tree {
     /// A reader had to look into `places` more than one; whether compactors should look again for that.
     pub(crate) fn charge_readers(&self, places: u64) -> bool {
         self.seek_credit.add(places)
+    }
+
+    /// Whether readers are busy waiting for storage, `now`.
+    pub(crate) fn are_readers_busy(&self, now: Duration) -> bool {
+        self.tables.memory().reads.is_busy(now)
     }
 
     /// What the rooms above keep beside the tree; empty if the directory is new, or if another program wrote to it

@@ -207,7 +207,7 @@ settings! {
         resources: Option<Resources> = None, "none: memory of its own";
         /// The size of the staging ring, the end of the log that has not reached its segment. A multiple of 4 KiB. Its file
         /// is short at first, is doubled while writers fill it within 1.1 seconds or would wait for room, and becomes short
-        /// again ten seconds after the last write, half a second with a durable fast directory. Without `devices`, or with such
+        /// again two seconds after the last write, half a second with a durable fast directory. Without `devices`, or with such
         /// a directory, it becomes shorter while writers are slow. If it holds two memtables or more, most records reach a
         /// table before the log has to write them, and it does not. With `devices`, `disk_bytes_max` or `resources`, or where
         /// the file system has less room than for 32 of it, no more than 16 MiB are used.

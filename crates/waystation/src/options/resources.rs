@@ -177,6 +177,7 @@ impl Resources {
         Ok(TableMemory {
             blocks: Arc::clone(&self.0.blocks),
             account: self.0.ledger.open(path, ring_bytes)?,
+            reads: Arc::default(),
         })
     }
 

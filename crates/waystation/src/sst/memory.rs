@@ -1,6 +1,6 @@
 //! The memory of open tables: the cache that they share, and the account of the database that they are of.
 
-use super::BlockCache;
+use super::{BlockCache, ReadLoad};
 use crate::background::Account;
 use crate::sync::Arc;
 use std::path::Path;
@@ -12,6 +12,8 @@ pub(crate) struct TableMemory {
     pub(crate) blocks: Arc<BlockCache>,
     /// What indexes, filters and cached blocks take.
     pub(crate) account: Arc<Account>,
+    /// How often readers wait for storage.
+    pub(crate) reads: Arc<ReadLoad>,
 }
 
 impl TableMemory {
@@ -20,6 +22,7 @@ impl TableMemory {
         Self {
             blocks: Arc::new(BlockCache::new(cache_bytes)),
             account: Account::own(dir),
+            reads: Arc::default(),
         }
     }
 }

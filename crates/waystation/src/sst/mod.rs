@@ -15,6 +15,7 @@ mod lookup;
 mod memory;
 mod merging;
 mod meta;
+mod read_load;
 mod reader;
 mod table_cache;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub(crate) use lookup::{Lookup, LookupKey};
 pub(crate) use memory::TableMemory;
 pub(crate) use merging::{MergingIterator, first_version};
 pub(crate) use meta::{LearntFacts, TableFacts, TableMeta};
+pub(crate) use read_load::ReadLoad;
 pub(crate) use reader::Table;
 pub(crate) use table_cache::TableCache;
 pub(crate) use walk::Walk;

@@ -2,6 +2,7 @@
 //!
 //! Every block that comes from storage is checked against its checksum before anything in it is believed.
 
+use super::ReadLoad;
 use super::TableFacts;
 use super::block_cache::{BlockCache, Slots};
 use super::index::Index;
@@ -73,6 +74,7 @@ pub(crate) struct Table {
     facts: Option<TableFacts>,
     blocks: Arc<BlockCache>,
     slots: Arc<Slots>,
+    reads: Arc<ReadLoad>,
     _charge: Charge,
 }
 
@@ -111,6 +113,7 @@ impl Table {
             filter,
             facts,
             blocks: Arc::clone(&memory.blocks),
+            reads: Arc::clone(&memory.reads),
             file,
         })
     }
@@ -248,6 +251,7 @@ impl Table {
         if let Some(block) = self.cached(position) {
             return Ok(block);
         }
+        self.reads.note_block();
         let handle = self.index.handle(position);
         self.bring_near(handle.offset);
         let block = read_block(&*self.file, handle)?;

@@ -38,7 +38,7 @@ pub(crate) use executor::{CompactionExecutor, LocalExecutor};
 pub(crate) use hidden::Hidden;
 pub(crate) use job::{Grandparent, Job, OutputLayout, OutputLimits};
 pub(crate) use pick::{
-    Context, grandparents, pick, pick_burdened, pick_clean, pick_range, ranges_from,
+    Context, Traffic, grandparents, pick, pick_burdened, pick_clean, pick_range, ranges_from,
 };
 pub(crate) use run::{JobResult, Workplace, remove_outputs, run};
 pub(crate) use verify::contradiction;

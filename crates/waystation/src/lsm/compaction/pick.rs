@@ -11,9 +11,9 @@
 //!    are (in an idle database, less is much; what is overdue comes first of all); and tables that are mostly deletions, as
 //!    LevelDB writes them, are merged down, so that a mass delete does not stay in the way of scans for long;
 //! 4. for the sake of readers, who have to look into each table of level 0 and into each level, more is merged
-//!    down: when no thread writes, what overlaps little for what it holds in a level that is due soon (it would have to be
-//!    merged later at up to the levels' fan-out, so no more is rewritten on the whole); and at any time, what readers have paid
-//!    for by looking into several places (LevelDB's compactions for seeks).
+//!    down: when no thread writes and no reader waits for storage, what overlaps little for what it holds in a level that is due
+//!    soon (it would have to be merged later at up to the levels' fan-out, so no more is rewritten on the whole); and at any
+//!    time, what readers have paid for by looking into several places (LevelDB's compactions for seeks).
 //!
 //! When level 0 is the most due, but has to wait for jobs on level 1, nothing new is started from level 1: level
 //! 0 would wait forever for a pause between them. (Level 0 does not come first always: level 1 would grow, and
@@ -57,12 +57,30 @@ pub(crate) struct Context<'a> {
     pub running: &'a Running,
     /// The oldest sequence number that a reader may read at.
     pub smallest_snapshot: u64,
-    /// Whether no thread wrote for a while.
-    pub is_idle: bool,
+    /// What the database is busy with.
+    pub traffic: Traffic,
     /// Bytes that may be merged because of what readers paid for looking into several places.
     pub seek_credit_bytes: u64,
     /// What graves hide from all readers.
     pub hidden: &'a Hidden,
+}
+
+/// What a database is busy with: merges that are not due wait for that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Traffic {
+    /// Threads write.
+    Writes,
+    /// No thread wrote for a while, and readers wait for storage.
+    Reads,
+    /// Neither.
+    None,
+}
+
+impl Traffic {
+    /// Whether no thread wrote for a while.
+    fn is_idle(self) -> bool {
+        self != Self::Writes
+    }
 }
 
 /// The next thing worth doing.
@@ -92,14 +110,14 @@ pub(crate) fn pick(context: &Context<'_>) -> Choice {
         }
     }
     if let Some(choice) = pick_purge(context, &|burden, table| {
-        let share = if context.is_idle {
+        let share = if context.traffic.is_idle() {
             PURGE_SHARE_WHEN_IDLE
         } else {
             PURGE_SHARE
         };
         let entries = table.facts().map_or(0, |facts| facts.entries);
         let is_much = burden.points > 0 && burden.points * share >= entries;
-        is_much || (context.is_idle && burden.ranges)
+        is_much || (context.traffic.is_idle() && burden.ranges)
     }) {
         return choice;
     }
@@ -351,7 +369,7 @@ fn pick_for_readers(context: &Context<'_>) -> Choice {
             expand::sum_bytes(&inputs.upper),
             expand::sum_bytes(&inputs.lower),
         );
-        let cheap = context.is_idle
+        let cheap = context.traffic == Traffic::None
             && is_soon_due(context, inputs.level)
             && rewritten <= own.saturating_mul(REST_BYTES_PER_BYTE);
         let paid_for = inputs.bytes() <= context.seek_credit_bytes;

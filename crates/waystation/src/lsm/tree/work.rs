@@ -4,8 +4,8 @@ use super::Tree;
 use crate::background::LEVEL0_SLOW;
 use crate::error::{Error, Result};
 use crate::lsm::compaction::{
-    Choice, Claim, Context, Counters, Hidden, Job, JobResult, OutputLayout, Running, Workplace,
-    contradiction, pick, pick_burdened, pick_clean, pick_range, remove_outputs,
+    Choice, Claim, Context, Counters, Hidden, Job, JobResult, OutputLayout, Running, Traffic,
+    Workplace, contradiction, pick, pick_burdened, pick_clean, pick_range, remove_outputs,
 };
 use crate::lsm::version::{Change, LEVELS, Progress, UserRange, Version};
 use crate::sst::TableMeta;
@@ -50,11 +50,11 @@ struct Work<'t> {
 
 impl Tree {
     /// Does the next thing worth doing; whether there was any. `oldest_snapshot` gives the oldest sequence
-    /// number that any reader reads at, or will; `is_idle` says that no thread wrote for a while.
+    /// number that any reader reads at, or will.
     pub(crate) fn compact_once(
         &self,
         oldest_snapshot: &dyn Fn() -> u64,
-        is_idle: bool,
+        traffic: Traffic,
     ) -> Result<bool> {
         if self.is_cancelled() {
             return Ok(false);
@@ -66,7 +66,7 @@ impl Tree {
             self.last_snapshot.store(snapshot, Ordering::Relaxed);
             let hidden = self.hidden_from(snapshot);
             let choice = pick(&Context {
-                is_idle,
+                traffic,
                 seek_credit_bytes: self.seek_credit.bytes(),
                 ..self.context(&version, &running, snapshot, &hidden)
             });
@@ -117,7 +117,7 @@ impl Tree {
     }
 
     /// Whether [`compact_once`](Self::compact_once) would find something to do.
-    pub(crate) fn wants_compaction(&self, is_idle: bool) -> bool {
+    pub(crate) fn wants_compaction(&self, traffic: Traffic) -> bool {
         let running = lock(&self.running);
         let version = self.version();
         if version.tables().any(|(_, table)| table.facts.are_unread()) {
@@ -126,7 +126,7 @@ impl Tree {
         let snapshot = self.last_snapshot.load(Ordering::Relaxed);
         let hidden = self.hidden_from(snapshot);
         let context = Context {
-            is_idle,
+            traffic,
             ..self.context(&version, &running, snapshot, &hidden)
         };
         !matches!(pick(&context), Choice::Nothing)
@@ -280,7 +280,7 @@ impl Tree {
             layout: OutputLayout::from(&self.settings.table),
             running,
             smallest_snapshot,
-            is_idle: false,
+            traffic: Traffic::Writes,
             seek_credit_bytes: 0,
             hidden,
         }

@@ -5,7 +5,9 @@
 use super::{LAYOUT, facts, shared, table};
 use crate::error::Result;
 use crate::lsm::compaction::merge::{Output, merge};
-use crate::lsm::compaction::{Choice, Claim, Context, Counters, Hidden, Job, Running, Shape, pick};
+use crate::lsm::compaction::{
+    Choice, Claim, Context, Counters, Hidden, Job, Running, Shape, Traffic, pick,
+};
 use crate::lsm::version::{Change, LEVELS, Version};
 use crate::sst::InternalIterator;
 use crate::sst::TableMeta;
@@ -188,7 +190,11 @@ impl Model {
             layout: LAYOUT,
             running: &self.running,
             smallest_snapshot: self.smallest_snapshot,
-            is_idle: self.smallest_snapshot.is_multiple_of(2),
+            traffic: match self.smallest_snapshot % 3 {
+                0 => Traffic::Writes,
+                1 => Traffic::Reads,
+                _ => Traffic::None,
+            },
             seek_credit_bytes: self.smallest_snapshot % 1000,
             hidden: &Hidden::default(),
         };

@@ -4,7 +4,9 @@
 //! review by `git diff`.
 
 use super::{LAYOUT, SMALL, facts, internal, shared, table};
-use crate::lsm::compaction::{Choice, Claim, Context, Hidden, Running, Shape, pick, pick_range};
+use crate::lsm::compaction::{
+    Choice, Claim, Context, Hidden, Running, Shape, Traffic, pick, pick_range,
+};
 use crate::lsm::version::{Change, UserRange, Version};
 use crate::sst::TableMeta;
 use std::fmt::Write as _;
@@ -50,7 +52,7 @@ struct State {
     change: Change,
     running: Running,
     snapshot: u64,
-    is_idle: bool,
+    traffic: Traffic,
     seek_credit_bytes: u64,
 }
 
@@ -60,7 +62,7 @@ fn answer(question: &str) -> String {
         change: Change::default(),
         running: Running::default(),
         snapshot: 1000,
-        is_idle: false,
+        traffic: Traffic::Writes,
         seek_credit_bytes: 0,
     };
     let mut level = 0;
@@ -73,7 +75,8 @@ fn answer(question: &str) -> String {
             "running" => {
                 state.running.add(parse_claim(&words[1..]));
             }
-            "idle" => state.is_idle = true,
+            "idle" => state.traffic = Traffic::None,
+            "read" => state.traffic = Traffic::Reads,
             "seek_credit" => state.seek_credit_bytes = words[1].parse().unwrap(),
             "snapshot" => state.snapshot = words[1].parse().unwrap(),
             "pick" | "compact" => ask(&state, &words, &mut out),
@@ -96,7 +99,7 @@ fn ask(state: &State, words: &[&str], out: &mut String) {
         layout: LAYOUT,
         running: &state.running,
         smallest_snapshot: state.snapshot,
-        is_idle: state.is_idle,
+        traffic: state.traffic,
         seek_credit_bytes: state.seek_credit_bytes,
         hidden: &Hidden::default(),
     };

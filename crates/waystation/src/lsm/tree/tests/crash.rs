@@ -3,6 +3,7 @@
 use super::{
     Entries, History, assert_sound, dir, flush, listed_tables, machine, open, table_files,
 };
+use crate::lsm::compaction::Traffic;
 use crate::storage::Storage;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
 use crate::storage::sim::Crash;
@@ -34,7 +35,11 @@ fn live(storage: &Arc<dyn Storage>, history: &mut History) -> u64 {
             break;
         }
         acknowledged = history.last;
-        if round % 2 == 1 && tree.compact_once(&|| acknowledged, false).is_err() {
+        if round % 2 == 1
+            && tree
+                .compact_once(&|| acknowledged, Traffic::Writes)
+                .is_err()
+        {
             break;
         }
     }
@@ -164,7 +169,7 @@ fn after_a_passing_failure_everything_goes_on() {
                     );
                 }
                 let mut tries = 0;
-                while tree.compact_once(&|| 0, false).is_err() {
+                while tree.compact_once(&|| 0, Traffic::Writes).is_err() {
                     tries += 1;
                     assert!(
                         tries < 5,

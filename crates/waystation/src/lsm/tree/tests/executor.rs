@@ -3,6 +3,7 @@
 
 use super::{History, assert_sound, listed_tables, machine, open, settle, table_files};
 use crate::error::{Error, Result};
+use crate::lsm::compaction::Traffic;
 use crate::lsm::compaction::{CompactionExecutor, Job, JobResult, LocalExecutor, Workplace};
 use crate::lsm::tree::Tree;
 use crate::storage::Storage;
@@ -62,7 +63,9 @@ fn a_result_that_cannot_be_is_thrown_away_and_the_job_done_again() {
         let mut history = History::default();
         let tree = due(&storage, &mut history, change);
         let before = listed_tables(&tree.version());
-        let error = tree.compact_once(&|| history.last, false).unwrap_err();
+        let error = tree
+            .compact_once(&|| history.last, Traffic::Writes)
+            .unwrap_err();
         assert!(
             matches!(error, Error::Corruption { .. }),
             "{number}: {error}"
@@ -82,7 +85,10 @@ fn a_result_that_is_right_is_installed_whatever_ran_the_job() {
     let storage: Arc<dyn Storage> = machine.clone();
     let mut history = History::default();
     let tree = due(&storage, &mut history, |_| ());
-    assert!(tree.compact_once(&|| history.last, false).unwrap());
+    assert!(
+        tree.compact_once(&|| history.last, Traffic::Writes)
+            .unwrap()
+    );
     settle(&tree, history.last);
     history.compare(&tree, history.last);
     assert_sound(&tree);

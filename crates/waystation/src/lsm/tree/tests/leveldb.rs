@@ -1,6 +1,7 @@
 //! Directories that go to and fro between this engine and the real LevelDB, where it is installed.
 
 use super::{Entries, Tree, assert_sound, flush, memory, scan, settle, small};
+use crate::lsm::compaction::Traffic;
 use crate::sst::Lookup;
 use crate::storage::Storage;
 use crate::storage::os::OsStorage;
@@ -69,7 +70,7 @@ fn tree_writes(tree: &Tree, random: &mut Random, content: &mut Content, flushes:
             memtable.push(&key, sequence, value.as_deref());
         }
         flush(tree, &mut memtable, sequence, sequence).unwrap();
-        while random.below(3) > 0 && tree.compact_once(&|| sequence, false).unwrap() {}
+        while random.below(3) > 0 && tree.compact_once(&|| sequence, Traffic::Writes).unwrap() {}
     }
 }
 

@@ -13,6 +13,7 @@ use super::entries::Entries;
 use super::{Flush, Tree, TreeSettings};
 use crate::error::Result;
 use crate::lsm::compaction::Hidden;
+use crate::lsm::compaction::Traffic;
 use crate::lsm::compaction::offload::Offload;
 use crate::lsm::version::Version;
 use crate::sst::Lookup;
@@ -136,7 +137,7 @@ pub(super) fn assert_sound(tree: &Tree) {
 /// Compacts until nothing is due.
 pub(super) fn settle(tree: &Tree, oldest: u64) {
     let mut rounds = 0;
-    while tree.compact_once(&|| oldest, false).unwrap() {
+    while tree.compact_once(&|| oldest, Traffic::Writes).unwrap() {
         rounds += 1;
         assert!(rounds < 10_000, "the tree never comes to rest");
     }

@@ -3,6 +3,7 @@
 use super::{
     Entries, History, assert_sound, dir, flush, listed_tables, machine, open, settle, table_files,
 };
+use crate::lsm::compaction::Traffic;
 use crate::storage::Storage;
 use crate::sync::Arc;
 use proptest::prelude::*;
@@ -69,7 +70,7 @@ proptest! {
                     flush(&tree, &mut memtable, history.last, oldest).unwrap();
                 }
                 Step::Compact => {
-                    tree.compact_once(&|| oldest, false).unwrap();
+                    tree.compact_once(&|| oldest, Traffic::Writes).unwrap();
                 }
                 Step::CompactRange(first, last) => {
                     tree.compact_range(Some(&key(first)), Some(&key(last)), &|| oldest).unwrap();

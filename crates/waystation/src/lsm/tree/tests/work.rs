@@ -5,6 +5,7 @@ use super::{
     small, table_files,
 };
 use crate::error::Error;
+use crate::lsm::compaction::Traffic;
 use crate::lsm::tree::Tree;
 use crate::lsm::version::{LEVELS, UserRange};
 use crate::storage::Storage;
@@ -104,7 +105,7 @@ fn loads_lie_on_one_another_from_the_last_level_up() {
         .collect();
     assert_eq!(levels, [6, 5, 4, 3]);
     // No thread writes: what lies far down in levels that are nearly empty is left where it is.
-    while tree.compact_once(&|| history.last, true).unwrap() {}
+    while tree.compact_once(&|| history.last, Traffic::None).unwrap() {}
     let levels = tree.stats().levels;
     assert_eq!(levels.iter().map(|level| level.merges.jobs).sum::<u64>(), 0);
     history.compare(&tree, history.last);
@@ -136,7 +137,7 @@ fn loads_pass_by_tables_that_only_reach_over_them() {
     // Flushed again, they win.
     fill(&tree, &mut history, 0..3000, 70);
     history.compare(&tree, history.last);
-    while tree.compact_once(&|| history.last, true).unwrap() {}
+    while tree.compact_once(&|| history.last, Traffic::None).unwrap() {}
     history.compare(&tree, history.last);
     tree.compact_range(None, None, &|| history.last).unwrap();
     history.compare(&tree, history.last);
@@ -248,7 +249,9 @@ fn a_failed_job_leaves_nothing_and_is_done_again() {
             let before = listed_tables(&tree.version());
             let fault = Fault::Fail(Refusal::NoSpace);
             rules.add(Rule::new(operation, fault).on("ldb").after(after).times(1));
-            let failed = tree.compact_once(&|| history.last, false).is_err();
+            let failed = tree
+                .compact_once(&|| history.last, Traffic::Writes)
+                .is_err();
             if failed {
                 assert_eq!(listed_tables(&tree.version()), before);
                 assert_eq!(table_files(&*machine), before, "{operation:?} {after}");
@@ -269,9 +272,13 @@ fn a_cancelled_tree_starts_nothing_and_flushes_all_the_same() {
     for memtable in 0..6 {
         fill(&tree, &mut history, memtable..300, 3);
     }
-    assert!(tree.wants_compaction(false));
+    assert!(tree.wants_compaction(Traffic::Writes));
     tree.cancel();
-    assert!(!tree.compact_once(&|| history.last, false).unwrap());
+    assert!(
+        !tree
+            .compact_once(&|| history.last, Traffic::Writes)
+            .unwrap()
+    );
     let by_hand = tree.compact_range(None, None, &|| history.last);
     assert!(matches!(by_hand, Err(Error::Closed(_))));
     fill(&tree, &mut history, 0..300, 3);
@@ -343,7 +350,7 @@ fn threads_flush_compact_and_read_at_once() {
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
                 // What a reader may need: nothing is read below the newest flush here.
                 if !tree
-                    .compact_once(&|| tree.flushed_sequence(), false)
+                    .compact_once(&|| tree.flushed_sequence(), Traffic::Writes)
                     .unwrap()
                 {
                     std::thread::yield_now();

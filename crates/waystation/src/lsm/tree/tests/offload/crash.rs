@@ -6,6 +6,7 @@ use super::super::{
 };
 use super::{Near, job_directories, told};
 use crate::directory::remove_job_directories;
+use crate::lsm::compaction::Traffic;
 use crate::lsm::compaction::offload::{JobControl, LinkError};
 use crate::lsm::tree::Tree;
 use crate::storage::Storage;
@@ -43,7 +44,11 @@ fn live(tree: &Tree, history: &mut History) -> u64 {
             break;
         }
         acknowledged = history.last;
-        if round % 2 == 1 && tree.compact_once(&|| acknowledged, false).is_err() {
+        if round % 2 == 1
+            && tree
+                .compact_once(&|| acknowledged, Traffic::Writes)
+                .is_err()
+        {
             break;
         }
     }

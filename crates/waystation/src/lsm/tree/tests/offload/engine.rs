@@ -3,6 +3,7 @@
 use super::super::{History, flush, machine, open_offloading};
 use super::{Near, kept, told};
 use crate::lsm::compaction::LocalExecutor;
+use crate::lsm::compaction::Traffic;
 use crate::lsm::compaction::offload::{
     EngineError, EngineTask, JobControl, LocalReason, MergeEngine, Merged, RemoteExecutor,
 };
@@ -128,7 +129,7 @@ fn merge_with(
         flush(&tree, &mut memtable, history.last, 0).unwrap();
     }
     let last = history.last;
-    while tree.compact_once(&|| last, false).unwrap() {}
+    while tree.compact_once(&|| last, Traffic::Writes).unwrap() {}
     history.compare(&tree, last);
     assert!(kept(&tree, expected) > 0, "{expected}: {:?}", told(&tree));
     assert_eq!(told(&tree).jobs, 0, "{expected}");

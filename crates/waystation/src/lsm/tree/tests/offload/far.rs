@@ -3,6 +3,7 @@
 use super::super::{History, assert_sound, dir, listed_tables, machine, open_offloading, settle};
 use super::super::{table_files, work};
 use super::{Desk, Near, job_directories, kept, told};
+use crate::lsm::compaction::Traffic;
 use crate::lsm::compaction::offload::{LinkError, LocalReason, OffloadStats, RemoteExecutor};
 use crate::lsm::tree::conformance;
 use crate::storage::{Area, OpenMode, Storage, Transfer, read_whole};
@@ -120,7 +121,10 @@ fn merge_with(near: Near, expected: Option<LocalReason>) -> OffloadStats {
     for memtable in 0..6 {
         work::fill(&tree, &mut history, memtable..300, 3);
     }
-    assert!(tree.compact_once(&|| history.last, false).unwrap());
+    assert!(
+        tree.compact_once(&|| history.last, Traffic::Writes)
+            .unwrap()
+    );
     let stats = told(&tree);
     if let Some(reason) = expected {
         assert_eq!(kept(&tree, reason), 1, "{reason:?}: {stats:?}");

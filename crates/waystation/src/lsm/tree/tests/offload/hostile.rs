@@ -4,6 +4,7 @@ use super::super::{
     History, assert_sound, dir, listed_tables, machine, open_offloading, settle, table_files,
 };
 use super::{Desk, Near, job_directories, kept, told};
+use crate::lsm::compaction::Traffic;
 use crate::lsm::compaction::offload::{LinkError, LocalReason, Offload};
 use crate::lsm::tree::Tree;
 use crate::storage::sim::SimStorage;
@@ -33,7 +34,10 @@ fn merge_with(near: impl FnOnce(&Arc<dyn Storage>) -> Near, expected: LocalReaso
     let storage: Arc<dyn Storage> = machine.clone();
     let mut history = History::default();
     let tree = due(&storage, near(&storage).offload(), &mut history);
-    assert!(tree.compact_once(&|| history.last, false).unwrap());
+    assert!(
+        tree.compact_once(&|| history.last, Traffic::Writes)
+            .unwrap()
+    );
     assert_eq!(kept(&tree, expected), 1, "{expected:?}: {:?}", told(&tree));
     assert_eq!(told(&tree).fall_backs, 1);
     assert_all_is_well(&machine, &tree, &history);
@@ -260,7 +264,10 @@ fn writers_that_wait_for_level_0_do_not_wait_for_the_queue_of_a_worker() {
         super::super::work::fill(&tree, &mut history, memtable..300, 3);
     }
     assert!(tree.pressure().level0_tables >= crate::background::LEVEL0_SLOW);
-    assert!(tree.compact_once(&|| history.last, false).unwrap());
+    assert!(
+        tree.compact_once(&|| history.last, Traffic::Writes)
+            .unwrap()
+    );
     assert_eq!(kept(&tree, LocalReason::Pressure), 1, "{:?}", told(&tree));
     assert_all_is_well(&machine, &tree, &history);
 }
@@ -281,12 +288,18 @@ fn after_a_failure_the_worker_is_left_alone_for_a_while() {
         }
     });
     let tree = due(&storage, unreachable.offload(), &mut history);
-    assert!(tree.compact_once(&|| history.last, false).unwrap());
+    assert!(
+        tree.compact_once(&|| history.last, Traffic::Writes)
+            .unwrap()
+    );
     let refill = |history: &mut History| {
         for memtable in 0..6 {
             super::super::work::fill(&tree, history, memtable..300, 3);
         }
-        while tree.compact_once(&|| history.last, false).unwrap() {}
+        while tree
+            .compact_once(&|| history.last, Traffic::Writes)
+            .unwrap()
+        {}
     };
     refill(&mut history);
     assert_eq!(kept(&tree, LocalReason::Unreachable), 1);
@@ -307,7 +320,10 @@ fn the_switch_keeps_merges_here() {
     let offload = Near::honest(&storage).offload();
     let tree = due(&storage, offload.clone(), &mut history);
     offload.set_on(false);
-    assert!(tree.compact_once(&|| history.last, false).unwrap());
+    assert!(
+        tree.compact_once(&|| history.last, Traffic::Writes)
+            .unwrap()
+    );
     assert_eq!(kept(&tree, LocalReason::Off), 1);
     assert_eq!((told(&tree).jobs, told(&tree).fall_backs), (0, 0));
     offload.set_on(true);

@@ -4,6 +4,7 @@ use super::super::{
     History, assert_sound, listed_tables, machine, open, open_offloading, settle, table_files,
 };
 use super::{Desk, Near, job_directories, kept, told};
+use crate::lsm::compaction::Traffic;
 use crate::lsm::compaction::offload::{LinkError, LocalReason, OffloadStats};
 use crate::lsm::tree::Tree;
 use crate::storage::fault::{Fault, FaultRules, Operation, Refusal, Rule};
@@ -106,7 +107,10 @@ fn expected() -> Vec<Vec<u8>> {
     let tree = open(&storage).unwrap();
     let mut history = History::default();
     fill(&tree, &mut history);
-    assert!(tree.compact_once(&|| history.last, false).unwrap());
+    assert!(
+        tree.compact_once(&|| history.last, Traffic::Writes)
+            .unwrap()
+    );
     level_1(&machine, &tree)
 }
 
@@ -118,7 +122,10 @@ fn merged(near: impl FnOnce(&Arc<SimStorage>) -> Near, expected: &[Vec<u8>]) -> 
     let tree = open_offloading(&storage, near(&machine).offload()).unwrap();
     let mut history = History::default();
     fill(&tree, &mut history);
-    assert!(tree.compact_once(&|| history.last, false).unwrap());
+    assert!(
+        tree.compact_once(&|| history.last, Traffic::Writes)
+            .unwrap()
+    );
     let stats = told(&tree);
     assert!(level_1(&machine, &tree) == expected, "other tables");
     for _ in 0..2 {
@@ -250,7 +257,10 @@ fn tables_that_cannot_be_taken_over_are_made_again() {
     let refused = Fault::Fail(Refusal::InputOutput);
     let second = Rule::new(Operation::Rename, refused).on("compaction-");
     rules.add(second.after(1).times(1));
-    assert!(tree.compact_once(&|| history.last, false).unwrap());
+    assert!(
+        tree.compact_once(&|| history.last, Traffic::Writes)
+            .unwrap()
+    );
     let stats = told(&tree);
     assert_eq!(
         (stats.resumed, stats.jobs, stats.repeated),
@@ -284,7 +294,10 @@ fn a_worker_that_tells_of_tables_without_an_end_is_given_up() {
     let tree = open_offloading(&storage, endless.offload()).unwrap();
     let mut history = History::default();
     fill(&tree, &mut history);
-    assert!(tree.compact_once(&|| history.last, false).unwrap());
+    assert!(
+        tree.compact_once(&|| history.last, Traffic::Writes)
+            .unwrap()
+    );
     assert_eq!(kept(&tree, LocalReason::Confused), 1);
     history.compare(&tree, history.last);
 }
@@ -317,7 +330,10 @@ fn each_table_is_told_of_once() {
     let tree = open_offloading(&storage, near.offload()).unwrap();
     let mut history = History::default();
     fill(&tree, &mut history);
-    assert!(tree.compact_once(&|| history.last, false).unwrap());
+    assert!(
+        tree.compact_once(&|| history.last, Traffic::Writes)
+            .unwrap()
+    );
     assert_eq!(told(&tree).jobs, 1, "{:?}", told(&tree));
     assert!(known.load(Ordering::Relaxed) > 8);
     assert_eq!(table_files(&*machine), listed_tables(&tree.version()));

@@ -2,6 +2,7 @@
 
 use super::super::{History, assert_sound, flush, machine, open_offloading};
 use super::{Near, told};
+use crate::lsm::compaction::Traffic;
 use crate::lsm::compaction::offload::{Offload, OffloadSettings};
 use crate::lsm::tree::Tree;
 use crate::lsm::tree::entries::Entries;
@@ -28,7 +29,7 @@ fn merged(near: impl FnOnce(&Arc<dyn Storage>) -> Near, shadow_percent: u8) -> T
         }
         flush(&tree, &mut memtable, history.last, 0).unwrap();
         let last = history.last;
-        while tree.compact_once(&|| last, false).unwrap() {}
+        while tree.compact_once(&|| last, Traffic::Writes).unwrap() {}
     }
     history.compare(&tree, history.last);
     assert_sound(&tree);
