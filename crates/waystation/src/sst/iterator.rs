@@ -75,6 +75,7 @@ impl TableIterator {
             Access::Reader => match self.table.cached(position) {
                 Some(block) => Ok(block),
                 None => self.read_ahead(position).inspect(|block| {
+                    self.table.note_read();
                     self.table.keep_from_scan(position, block);
                 }),
             },

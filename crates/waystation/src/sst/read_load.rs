@@ -2,6 +2,9 @@
 //!
 //! Readers count the blocks that the block cache lacks. A look counts what came since the last one. After a long pause that says
 //! little of the moment: then readers are busy, until the next look, if any block came.
+//!
+//! Nothing stands back for ever: the page cache may serve the readers, who gain by the work and lose little. Readers that were
+//! busy in all looks of half a minute do not count any more.
 
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{Mutex, lock};
@@ -14,6 +17,9 @@ const LONG: Duration = Duration::from_secs(1);
 /// Readers that load a block more often than this are busy: a hard disk reads about as many.
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
+/// Work stands back for so long at most.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// How often readers wait for storage.
 #[derive(Debug, Default)]
 pub(crate) struct ReadLoad {
@@ -25,7 +31,14 @@ pub(crate) struct ReadLoad {
 struct Look {
     at: Duration,
     blocks: u64,
-    was_busy: bool,
+    /// Since when readers were busy in every look.
+    busy_since: Option<Duration>,
+}
+
+impl Look {
+    fn counts(&self, now: Duration) -> bool {
+        self.busy_since.is_some_and(|since| now < since + PATIENCE)
+    }
 }
 
 impl ReadLoad {
@@ -35,26 +48,27 @@ impl ReadLoad {
         self.blocks.fetch_add(1, Relaxed);
     }
 
-    /// Whether readers are busy `now`.
+    /// Whether work that is not due stands back for the readers, `now`.
     pub(crate) fn is_busy(&self, now: Duration) -> bool {
         let mut last = lock(&self.last_look);
         let elapsed = now.saturating_sub(last.at);
         if elapsed < WINDOW {
-            return last.was_busy;
+            return last.counts(now);
         }
         let blocks = self.blocks.load(Relaxed);
         let came = u32::try_from(blocks - last.blocks).unwrap_or(u32::MAX);
-        let was_busy = if elapsed < LONG {
-            BUSY_PAUSE.saturating_mul(came) > elapsed
+        let before = last.busy_since.filter(|_| elapsed < PATIENCE);
+        let busy_since = if BUSY_PAUSE.saturating_mul(came) > elapsed {
+            before.or(Some(now))
         } else {
-            came > 0
+            (elapsed >= LONG && came > 0).then_some(now)
         };
         *last = Look {
             at: now,
             blocks,
-            was_busy,
+            busy_since,
         };
-        was_busy
+        last.counts(now)
     }
 }
 
@@ -62,6 +76,20 @@ impl ReadLoad {
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
+    use crate::sst::TableSettings;
+    use crate::sst::tests::{Place, forward, numbered};
+
+    #[test]
+    fn every_block_of_a_walk_counts_and_none_of_a_merge() {
+        let place = Place::new(0);
+        let meta = place.build(1, &TableSettings::default(), &numbered(2_000, 100));
+        let table = place.cache.get(&meta).unwrap();
+        let is_busy = |ms| (place.cache.memory().reads).is_busy(Duration::from_millis(ms));
+        forward(&mut table.scan()).unwrap();
+        assert!(!is_busy(60_000));
+        forward(&mut table.iter()).unwrap();
+        assert!(is_busy(60_200));
+    }
 
     fn after(load: &ReadLoad, blocks: u64, now_ms: u64) -> bool {
         (0..blocks).for_each(|_| load.note_block());
@@ -84,5 +112,20 @@ mod tests {
         assert!(after(&load, 1, 60_000));
         assert!(!after(&load, 1, 60_200));
         assert!(!after(&load, 0, 120_000));
+    }
+
+    #[test]
+    fn nothing_stands_back_for_more_than_half_a_minute() {
+        let load = ReadLoad::default();
+        let looks = |from: u64| {
+            (from..)
+                .step_by(500)
+                .map(|now_ms| (now_ms, after(&load, 60, now_ms)))
+        };
+        let (end, _) = looks(60_000).find(|(_, is_busy)| !is_busy).unwrap();
+        assert_eq!(end, 90_000);
+        // Work that takes its time goes on then; after a pause it stands back again.
+        assert!(!after(&load, 600, 95_000));
+        assert!(after(&load, 6_000, 125_000));
     }
 }

@@ -2,13 +2,12 @@
 //!
 //! Every block that comes from storage is checked against its checksum before anything in it is believed.
 
-use super::ReadLoad;
-use super::TableFacts;
 use super::block_cache::{BlockCache, Slots};
 use super::index::Index;
 use super::iterator::{Access, TableIterator};
 use super::lookup::{LookupKey, PinnedValue};
 use super::memory::TableMemory;
+use super::{ReadLoad, TableFacts};
 use crate::background::{Charge, Use};
 use crate::error::{Error, Result};
 use crate::sst::Lookup;
@@ -251,7 +250,7 @@ impl Table {
         if let Some(block) = self.cached(position) {
             return Ok(block);
         }
-        self.reads.note_block();
+        self.note_read();
         let handle = self.index.handle(position);
         self.bring_near(handle.offset);
         let block = read_block(&*self.file, handle)?;
@@ -261,6 +260,12 @@ impl Table {
             keep_memory(memory);
         }
         Ok(block)
+    }
+
+    /// Notes that a reader has to read a block.
+    #[inline]
+    pub(super) fn note_read(&self) {
+        self.reads.note_block();
     }
 
     /// Keeps `block`, which a long scan has read at `position`, if nothing has to go for it and scans come here again.

@@ -78,7 +78,7 @@ pub(crate) fn internal(user: &[u8], sequence: u64, kind: ValueKind) -> Vec<u8> {
 }
 
 /// Entries with keys in steps of ten.
-fn numbered(count: u64, value_bytes: usize) -> Entries {
+pub(super) fn numbered(count: u64, value_bytes: usize) -> Entries {
     (0..count)
         .map(|i| {
             let key = format!("{:016}", i * 10);
@@ -91,7 +91,7 @@ fn numbered(count: u64, value_bytes: usize) -> Entries {
         .collect()
 }
 
-fn forward(iter: &mut impl InternalIterator) -> Result<Entries> {
+pub(super) fn forward(iter: &mut impl InternalIterator) -> Result<Entries> {
     let mut entries = Vec::new();
     iter.seek_to_first()?;
     while iter.valid() {
