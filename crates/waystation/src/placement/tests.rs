@@ -448,12 +448,13 @@ fn what_the_copies_cost_is_told_apart() {
         let copies = areas.find(|it| it.area == Area::Copies).expect("copies");
         copies.meter.written_bytes
     };
-    assert_eq!((copied(&db), db.stats().memory.placement_bytes), (0, 0));
+    let memory = |db: &Db| db.stats().memory.placement_bytes;
+    // A round may have come by: files without parts take some bytes.
+    assert!(copied(&db) == 0 && memory(&db) < 2_560, "{}", memory(&db));
     read_until(&db, 0..500, |stats| tables(stats).fast_reads > 1_000);
     assert!(copied(&db) >= 200 << 10, "{}", copied(&db));
-    let memory = db.stats().memory.placement_bytes;
     // A tenth of a table's blocks in a part of 512 KiB at least, and an item for each copy.
-    assert!((2_560..200 << 10).contains(&memory), "{memory}");
+    assert!((2_560..200 << 10).contains(&memory(&db)), "{}", memory(&db));
     // A walk over all of it is no reason for copies.
     let before = placement(&db).placed_blocks;
     for _ in 0..20 {
