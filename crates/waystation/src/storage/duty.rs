@@ -1,16 +1,18 @@
 //! A share of the time: long work that no thread waits for, done a little at a time.
 //!
 //! What takes a processor for a tenth of a second takes it from writers, and where those need most of it themselves, all of
-//! them are late by as much. So a thread with such work comes by here often, and sleeps when it has worked for a moment.
+//! them are late by as much. So a thread with such work comes by here often, and sleeps when it has worked for a moment. If
+//! another thread waits for it, it only lets others run first.
 //! It is the clock that is looked at: where others have the processor, more of the time counts as work, and the pause is
 //! the longest all the sooner.
 
 use super::Storage;
+use crate::sync::thread;
 use std::cell::Cell;
 use std::time::Duration;
 
 /// For so long work goes on.
-const WORK: Duration = Duration::from_micros(500);
+const WORK: Duration = Duration::from_micros(200);
 /// A pause is no longer than this.
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 
@@ -48,7 +50,7 @@ impl<'a> Duty<'a> {
         (self.priority)()
     }
 
-    /// Sleeps if it is time to.
+    /// Sleeps, or lets other threads run, if it is time to.
     pub(crate) fn pause(&self) {
         let now = self.storage.now();
         let worked = now.saturating_sub(self.resumed.get());
@@ -60,7 +62,9 @@ impl<'a> Duty<'a> {
             IoPriority::Medium => worked,
             IoPriority::High => Duration::ZERO,
         };
-        if !pause.is_zero() {
+        if pause.is_zero() {
+            thread::yield_now();
+        } else {
             self.storage.sleep(pause.min(PAUSE_MAX));
         }
         self.resumed.set(self.storage.now());
