@@ -61,7 +61,7 @@ impl Engine for Waystation {
             }
             DeviceOptions {
                 residency: FOR_EVER,
-                upper_bytes: u64::MAX / 4,
+                upper_bytes: Some(u64::MAX / 4),
                 index_bytes: u64::MAX / 4,
                 ..options
             }

@@ -214,7 +214,7 @@ fn is_worth_flushing(sight: &Sight) -> bool {
 /// What the maintenance of devices waits for, each if there is anything of the kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DeviceSight {
-    /// An index snapshot is being drawn.
+    /// An index snapshot is being drawn, or due.
     pub(crate) is_drawing: bool,
     /// Only the disk reserve is left of the disk.
     pub(crate) is_short_of_room: bool,

@@ -20,7 +20,7 @@ use crate::devices::settle::note_settling;
 use crate::devices::upper::Upper;
 use crate::directory::{
     CHECKPOINT_NAME, DEVICES_STATE, DRAFTS, JOURNAL_NAME, LOCK_NAME, LOG_STATE, destroy,
-    remove_job_directories,
+    remove_job_directories, segment_number,
 };
 use crate::error::{Error, Result};
 use crate::log::{self, Log, LogBlocks, LogSettings, Record, Recovered, SegmentLengths};
@@ -56,7 +56,8 @@ impl Db {
 }
 
 pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> Result<Db> {
-    let options = options.checked()?.for_room(free_near(&*storage, path));
+    let (free_bytes, log_bytes) = (free_near(&*storage, path), log_bytes(&*storage, path));
+    let options = options.checked()?.for_room(free_bytes, log_bytes);
     let (limited, disk_reserve) =
         DiskReserve::new(Arc::clone(&storage), path, &options.disk_sizes())?;
     prepare_directory(&*limited, path, &options)?;
@@ -83,6 +84,15 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, options: Options) -> 
 fn free_near(storage: &dyn Storage, path: &Path) -> u64 {
     let free = |dir: &Path| storage.free_bytes(dir).ok();
     path.ancestors().find_map(free).unwrap_or(u64::MAX)
+}
+
+/// The bytes of the log's segments in `path`, if there are any.
+fn log_bytes(storage: &dyn Storage, path: &Path) -> u64 {
+    let entries = storage.list(path).unwrap_or_default();
+    let segments = entries
+        .iter()
+        .filter(|entry| segment_number(&entry.name).is_some());
+    segments.map(|entry| entry.bytes).sum()
 }
 
 /// What keeps other owners away: the lock of the directory, and that of the segments in a fast one.

@@ -150,7 +150,7 @@ impl<E> Context<'_, E> {
         let start = table.oldest_need().map(|(lsn, _)| lsn);
         let end = self.upper.log.reserved_lsn();
         let live = start.map_or(0, |lsn| end.saturating_sub(lsn));
-        index.max(live as f64 / self.settings.upper_bytes.max(1) as f64)
+        index.max(live as f64 / self.settings.upper_budget().max(1) as f64)
     }
 }
 

@@ -170,7 +170,7 @@ impl Devices {
     pub(crate) fn next_keeping<E: Engine>(&self, context: &Context<'_, E>) -> Option<Duration> {
         let is_short_of_room = context.engine.is_short_of_room();
         let sight = DeviceSight {
-            is_drawing: self.snapshots.can_go_on(),
+            is_drawing: self.snapshots.can_go_on(context),
             is_short_of_room,
             stream_at: next_stall(context, is_short_of_room || context.is_early()),
             departure_at: self.departures.next(context),
@@ -184,7 +184,7 @@ impl Devices {
     fn step_bytes(&self) -> u64 {
         let settings = &self.settings;
         let budgets = [
-            settings.upper_bytes,
+            settings.upper_budget(),
             settings.index_bytes,
             settings.replay_bytes,
         ];

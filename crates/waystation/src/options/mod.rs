@@ -7,6 +7,7 @@ use crate::lsm::version::may_be_named;
 use crate::placement::FastTier;
 use crate::storage::Transfer;
 use crate::storage::memory_bytes;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use unit::{GiB, KiB, MiB, TiB};
 use waystation_format::log::UNIT_BYTES;
@@ -83,13 +84,13 @@ pub struct DeviceOptions {
     /// to settle with. From 100 years on: until a budget presses. Default: 5 minutes.
     pub residency: Duration,
     /// Budget for the log of the upper level, in bytes. Above 80 % the oldest devices settle early; above 90 % writers slow
-    /// down. Default: 8 GiB.
-    pub upper_bytes: u64,
+    /// down. Default: a third of the room that the file system has for the directory when it is opened, from 8 to 64 GiB.
+    pub upper_bytes: Option<u64>,
     /// Budget for the memory of the upper level's indexes, in bytes; above 80 % and 90 % as for `upper_bytes`.
     /// Default: 256 MiB.
     pub index_bytes: u64,
-    /// The bytes of log that an opening reads for the upper level, about; or half of its log, if that is more. The engine
-    /// saves the indexes to the file `INDEXES` as often as that takes. Default: 4 GiB, some four seconds.
+    /// The bytes of log that an opening reads for the upper level, about; or eight times the memory of the indexes, if that is
+    /// more. The engine saves the indexes to the file `INDEXES` as often as that takes. Default: 4 GiB, some four seconds.
     pub replay_bytes: u64,
     /// A device without writes for this long departs by itself. At least 100 ms; from 100 years on, none does.
     /// Default: none does.
@@ -102,11 +103,16 @@ impl DeviceOptions {
         Self {
             extractor,
             residency: Duration::from_secs(300),
-            upper_bytes: 8 << 30,
+            upper_bytes: None,
             index_bytes: 256 << 20,
             replay_bytes: 4 << 30,
             idle_departure: None,
         }
+    }
+
+    /// The budget for the log of the upper level, in bytes.
+    pub(crate) fn upper_budget(&self) -> u64 {
+        self.upper_bytes.unwrap_or(*UPPER_BYTES.start())
     }
 }
 
@@ -255,6 +261,10 @@ settings! {
 const RING_BYTES_AT_ONCE: usize = 16 * MiB;
 /// A longer one is for a file system that has room for so many.
 const RINGS_OF_ROOM: u64 = 32;
+/// The log of the upper level may take this part of the room, from so much to so much: the later devices settle, the more of
+/// them have left.
+const UPPER_PART: u64 = 3;
+const UPPER_BYTES: RangeInclusive<u64> = 8 << 30..=64 << 30;
 
 fn default_cache_bytes() -> usize {
     usize::try_from(memory_bytes() / 64).map_or(256 * MiB, |share| share.clamp(8 * MiB, 256 * MiB))
@@ -270,13 +280,18 @@ impl Options {
         }
     }
 
-    /// The same for a directory on a file system with `free_bytes`: a long ring is there only where the log can defer its
-    /// writes.
-    pub(crate) fn for_room(mut self, free_bytes: u64) -> Self {
+    /// The same for a directory on a file system with `free_bytes`, in which a log takes `log_bytes`: a long ring is there only
+    /// where the log can defer its writes, and the log of the upper level has its budget.
+    pub(crate) fn for_room(mut self, free_bytes: u64, log_bytes: u64) -> Self {
         let is_shared = self.disk_bytes_max.is_some() || self.resources.is_some();
         let has_room = free_bytes / RINGS_OF_ROOM >= self.ring_bytes as u64;
         if self.devices.is_some() || is_shared || !has_room {
             self.ring_bytes = self.ring_bytes.min(RING_BYTES_AT_ONCE);
+        }
+        if let Some(devices) = &mut self.devices {
+            let room = free_bytes.saturating_add(log_bytes);
+            let share = (room / UPPER_PART).clamp(*UPPER_BYTES.start(), *UPPER_BYTES.end());
+            devices.upper_bytes.get_or_insert(share);
         }
         self
     }
@@ -397,11 +412,35 @@ impl Options {
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
-    use super::ROWS;
+    use super::{DeviceOptions, Extractor, Options, ROWS};
     use std::fmt::Write;
 
     const BEGIN: &str = "<!-- The table of Options: written by a test. -->\n";
     const END: &str = "<!-- Here it ends. -->\n";
+
+    fn upper_budget(upper_bytes: Option<u64>, free_bytes: u64, log_bytes: u64) -> u64 {
+        let devices = DeviceOptions {
+            upper_bytes,
+            ..DeviceOptions::new(Extractor::until(b':'))
+        };
+        let options = Options {
+            devices: Some(devices),
+            ..Options::default()
+        };
+        let devices = options.for_room(free_bytes, log_bytes).devices;
+        devices.expect("devices").upper_budget()
+    }
+
+    #[test]
+    fn the_upper_level_has_a_third_of_the_room() {
+        const GIB: u64 = 1 << 30;
+        assert_eq!(upper_budget(None, 30 * GIB, 0), 10 * GIB);
+        // The room that the log takes already counts.
+        assert_eq!(upper_budget(None, 10 * GIB, 20 * GIB), 10 * GIB);
+        assert_eq!(upper_budget(None, GIB, 0), 8 * GIB);
+        assert_eq!(upper_budget(None, u64::MAX, GIB), 64 * GIB);
+        assert_eq!(upper_budget(Some(5), 30 * GIB, 0), 5);
+    }
 
     /// The page holds the table of settings. `WAYSTATION_WRITE_OPTIONS=1` writes it.
     #[test]

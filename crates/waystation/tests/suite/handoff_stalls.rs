@@ -16,7 +16,7 @@ const FOREVER: Duration = Duration::from_secs(1 << 40);
 fn open(seed: u64, residency: Duration, upper_bytes: u64) -> Db {
     let options = options_with_devices(residency);
     let devices = options.devices.map(|devices| DeviceOptions {
-        upper_bytes,
+        upper_bytes: Some(upper_bytes),
         ..devices
     });
     let options = Options { devices, ..options };

@@ -47,7 +47,7 @@ fn put(db: &Db, expected: &mut Content, key: String, bytes: usize) {
 fn fill(db: &Db, expected: &mut Content, records: usize) {
     for number in 0..records {
         let key = format!("car-{:02}:{:05}", number % 40, number / 3);
-        put(db, expected, key, 200 + number % 100);
+        put(db, expected, key, 1_000 + number % 100);
         if number % 50 == 0 {
             put(db, expected, format!("plain-{number:05}"), 40);
         }
@@ -83,7 +83,7 @@ fn with_image(seed: u64) -> (Arc<SimStorage>, Db, Content) {
     fill(&db, &mut expected, 12_000);
     let needed = db.stats().devices.expect("there are some").needed_log_bytes;
     assert!(needed > 2 << 20);
-    // Half of it may have to be read, or what came since the last one was begun.
+    // Eight times the indexes, which is far less than half of the log.
     wait_until("an image", || {
         exists(&machine) && unspared(&db) <= needed / 2
     });
@@ -170,6 +170,28 @@ fn an_opening_reads_what_lies_behind_the_image_and_finds_everything() {
     }
 }
 
+/// Or a large part of what is written would be images.
+#[test]
+fn there_is_no_image_while_the_log_is_not_much_larger_than_the_indexes() {
+    let machine = SimStorage::new(7);
+    let db = open_simulated(&machine, options(16 << 10)).expect("open");
+    let mut expected = Content::new();
+    for number in 0..12_000 {
+        let key = format!("car-{}:{number:05}", number % 40);
+        put(&db, &mut expected, key, 10);
+    }
+    db.wait_idle().expect("idle");
+    let stats = db.stats().devices.expect("there are some");
+    assert!(stats.replay_bytes > 16 << 10 && stats.replay_bytes < 8 * stats.index_bytes);
+    assert!(!exists(&machine));
+    for number in 0..2_000 {
+        let key = format!("car-{}:{number:05}", number % 40);
+        put(&db, &mut expected, key, 3_000);
+    }
+    wait_until("an image", || exists(&machine));
+    assert_eq!(content(&db), expected);
+}
+
 #[test]
 fn devices_that_settled_or_were_about_to_are_what_they_were() {
     let (machine, db, mut expected) = with_image(5);
@@ -189,7 +211,8 @@ fn devices_that_settled_or_were_about_to_are_what_they_were() {
     assert!(db.devices().settle(b"car-02").is_err());
     let earlier = image(&machine);
     for number in 0..20_000 {
-        put(&db, &mut expected, format!("car-30:later{number:04}"), 250);
+        let key = format!("car-30:later{number:04}");
+        put(&db, &mut expected, key, 1_000);
     }
     wait_until("another image", || image(&machine) != earlier);
     for device in ["car-01", "car-02"] {

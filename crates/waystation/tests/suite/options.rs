@@ -103,7 +103,7 @@ fn options() -> impl Strategy<Value = Options> {
             devices.idle_departure = idle;
             for (which, value) in &budgets {
                 match which {
-                    0 => devices.upper_bytes = *value,
+                    0 => devices.upper_bytes = Some(*value),
                     1 => devices.index_bytes = *value,
                     2 => devices.replay_bytes = *value,
                     _ => {}

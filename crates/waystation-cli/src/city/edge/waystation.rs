@@ -59,7 +59,7 @@ pub(crate) fn options_within(memory: u64, cells: usize, files: usize) -> Result<
         devices: Some(DeviceOptions {
             residency: Duration::from_secs(365 * 86_400),
             index_bytes: most as u64,
-            upper_bytes: 64 * share as u64,
+            upper_bytes: Some(64 * share as u64),
             ..DeviceOptions::new(Extractor::until(DELIMITER))
         }),
         ..Options::default()

@@ -342,7 +342,7 @@ fn planned(
         DeviceOptions {
             residency: database.residency.map_or(plain.residency, |it| it.0),
             idle_departure: database.idle_departure.map(|it| it.0),
-            upper_bytes: database.upper_bytes.map_or(plain.upper_bytes, |it| it.0),
+            upper_bytes: database.upper_bytes.map(|it| it.0),
             index_bytes: database.index_bytes.map_or(plain.index_bytes, |it| it.0),
             ..plain
         }

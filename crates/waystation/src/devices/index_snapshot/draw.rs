@@ -1,7 +1,7 @@
 //! Drawing an index snapshot: a little in each round of the maintenance.
 //!
-//! Begun when an opening would have to read as much of the log as [`DeviceOptions::replay_bytes`], and as half of what the
-//! upper level needs: so that the more there is, the less often all of it is written again.
+//! Begun when an opening would have to read as much of the log as [`DeviceOptions::replay_bytes`], and as [`LOG_SHARE`] times
+//! what the indexes take: so that a snapshot is a small part of what is written.
 //!
 //! [`DeviceOptions::replay_bytes`]: crate::DeviceOptions::replay_bytes
 
@@ -26,6 +26,8 @@ const COPIED_AT_ONCE: usize = 256;
 /// A round draws for so long, and a little longer.
 const ROUND: Duration = Duration::from_millis(100);
 
+/// The log grows by so many times the memory of the indexes from one snapshot to the next, at least.
+const LOG_SHARE: u64 = 8;
 /// From so many times as much on as an opening may have to read, more of the time is taken for it.
 const LATE: f64 = 1.1;
 
@@ -67,13 +69,21 @@ impl IndexSnapshots {
         }
     }
 
-    /// Whether one is being drawn, and waits for no flush.
-    pub(crate) fn can_go_on(&self) -> bool {
+    /// Whether one is being drawn, and waits for no flush, or one is to be begun: writers may have stopped while the last one
+    /// was drawn, and nothing else makes a round due then.
+    pub(crate) fn can_go_on<E: Memtables>(&self, context: &Context<'_, E>) -> bool {
         let drawing = lock(&self.drawing);
-        drawing
-            .sketch
-            .as_ref()
-            .is_some_and(|it| !it.waits_for_flush)
+        match &drawing.sketch {
+            Some(sketch) => !sketch.waits_for_flush,
+            None => self.is_due(context, drawing.begun_lsn),
+        }
+    }
+
+    /// Whether one is to be begun, if the last one was begun when the log ended at `begun_lsn`.
+    fn is_due<E: Memtables>(&self, context: &Context<'_, E>, begun_lsn: u64) -> bool {
+        let (engine, table) = (context.engine, &context.upper.table);
+        self.unspared(context, begun_lsn) >= 1.0
+            && (context.reserve).is_left(engine.active_bytes(), table.index_bytes())
     }
 
     /// Where the log ended when it had come to what the last one shows; 0: there is none.
@@ -111,13 +121,7 @@ impl IndexSnapshots {
     ) -> Result<()> {
         if drawing.sketch.is_none() {
             self.drop_old(context);
-            let is_due = self.unspared(context, drawing.begun_lsn) >= 1.0;
-            if !is_due
-                || !context.reserve.is_left(
-                    context.engine.active_bytes(),
-                    context.upper.table.index_bytes(),
-                )
-            {
+            if !self.is_due(context, drawing.begun_lsn) {
                 return Ok(());
             }
             drawing.sketch = Some(begin(context, drawing)?);
@@ -170,8 +174,8 @@ impl IndexSnapshots {
         let end = context.upper.log.reserved_lsn();
         let spared = self.lsn.load(SeqCst).max(spared);
         let unspared = end.saturating_sub(spared.max(needed));
-        let half = end.saturating_sub(needed) / 2;
-        unspared as f64 / context.settings.replay_bytes.max(half).max(1) as f64
+        let least = LOG_SHARE * context.upper.table.index_bytes();
+        unspared as f64 / context.settings.replay_bytes.max(least).max(1) as f64
     }
 
     fn end<E: Events + Memtables>(

@@ -10,7 +10,7 @@ pub(crate) fn options(plan: &Plan, random: &mut Random) -> Options {
     Options {
         devices: (plan.devices > 0).then(|| DeviceOptions {
             residency,
-            upper_bytes: (128 << 10) << random.below(4),
+            upper_bytes: Some((128 << 10) << random.below(4)),
             replay_bytes: [0, 1 << 10, 16 << 10, 64 << 10, 4 << 30][random.below(5) as usize],
             ..DeviceOptions::new(Extractor::until(b':'))
         }),

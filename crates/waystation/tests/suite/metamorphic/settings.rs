@@ -73,7 +73,7 @@ pub(crate) fn all(seed: u64) -> Vec<Setting> {
         Setting::with(|options| {
             options.memtable_bytes = 64 << 10;
             options.devices = Some(DeviceOptions {
-                upper_bytes: 64 << 10,
+                upper_bytes: Some(64 << 10),
                 ..devices(hour)
             });
         }),
