@@ -84,7 +84,8 @@ pub struct DeviceOptions {
     /// to settle with. From 100 years on: until a budget presses. Default: 5 minutes.
     pub residency: Duration,
     /// Budget for the log of the upper level, in bytes. Above 80 % the oldest devices settle early; above 90 % writers slow
-    /// down. Default: a third of the room that the file system has for the directory when it is opened, from 8 to 64 GiB.
+    /// down. Default: a third of the room that the file system has for the directory when it is opened, from 8 to 64 GiB; with
+    /// `disk_bytes_max` or `resources` 8 GiB.
     pub upper_bytes: Option<u64>,
     /// Budget for the memory of the upper level's indexes, in bytes; above 80 % and 90 % as for `upper_bytes`.
     /// Default: 256 MiB.
@@ -289,7 +290,12 @@ impl Options {
             self.ring_bytes = self.ring_bytes.min(RING_BYTES_AT_ONCE);
         }
         if let Some(devices) = &mut self.devices {
-            let room = free_bytes.saturating_add(log_bytes);
+            // Databases that share limits leave each other room.
+            let room = if is_shared {
+                0
+            } else {
+                free_bytes.saturating_add(log_bytes)
+            };
             let share = (room / UPPER_PART).clamp(*UPPER_BYTES.start(), *UPPER_BYTES.end());
             devices.upper_bytes.get_or_insert(share);
         }
@@ -418,13 +424,18 @@ mod tests {
     const BEGIN: &str = "<!-- The table of Options: written by a test. -->\n";
     const END: &str = "<!-- Here it ends. -->\n";
 
-    fn upper_budget(upper_bytes: Option<u64>, free_bytes: u64, log_bytes: u64) -> u64 {
+    fn upper_budget(
+        (upper_bytes, disk_bytes_max): (Option<u64>, Option<u64>),
+        free_bytes: u64,
+        log_bytes: u64,
+    ) -> u64 {
         let devices = DeviceOptions {
             upper_bytes,
             ..DeviceOptions::new(Extractor::until(b':'))
         };
         let options = Options {
             devices: Some(devices),
+            disk_bytes_max,
             ..Options::default()
         };
         let devices = options.for_room(free_bytes, log_bytes).devices;
@@ -434,12 +445,15 @@ mod tests {
     #[test]
     fn the_upper_level_has_a_third_of_the_room() {
         const GIB: u64 = 1 << 30;
-        assert_eq!(upper_budget(None, 30 * GIB, 0), 10 * GIB);
+        let by_room = |free_bytes, log_bytes| upper_budget((None, None), free_bytes, log_bytes);
+        assert_eq!(by_room(30 * GIB, 0), 10 * GIB);
         // The room that the log takes already counts.
-        assert_eq!(upper_budget(None, 10 * GIB, 20 * GIB), 10 * GIB);
-        assert_eq!(upper_budget(None, GIB, 0), 8 * GIB);
-        assert_eq!(upper_budget(None, u64::MAX, GIB), 64 * GIB);
-        assert_eq!(upper_budget(Some(5), 30 * GIB, 0), 5);
+        assert_eq!(by_room(10 * GIB, 20 * GIB), 10 * GIB);
+        assert_eq!(by_room(GIB, 0), 8 * GIB);
+        assert_eq!(by_room(u64::MAX, GIB), 64 * GIB);
+        let limited = upper_budget((None, Some(100 * GIB)), u64::MAX, 0);
+        assert_eq!(limited, 8 * GIB);
+        assert_eq!(upper_budget((Some(5), None), 30 * GIB, 0), 5);
     }
 
     /// The page holds the table of settings. `WAYSTATION_WRITE_OPTIONS=1` writes it.
