@@ -65,6 +65,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Arc, Condvar, Mutex};
 use front::Front;
 use publication::Publication;
+use read::Readers;
 use ring::RingBuffer;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -92,6 +93,7 @@ pub(crate) struct Log {
     spares_little: AtomicBool,
     /// Blocks that were read back lately.
     cache: LogBlocks,
+    readers: Readers,
 
     front: Mutex<Front>,
     /// Sequence numbers up to here are handed out.

@@ -16,7 +16,7 @@ use super::front::Front;
 use super::layout::Layout;
 use super::leftover::Leftover;
 use super::publication::Publication;
-use super::read::LogBlocks;
+use super::read::{LogBlocks, Readers};
 use super::replay::{Needs, Replayed, first_needed, replay};
 use super::ring::RingBuffer;
 use super::segment::{
@@ -473,6 +473,7 @@ fn assemble(
         ring_shares_room: settings.ring_shares_room,
         spares_little: AtomicBool::new(false),
         cache: settings.cache.clone(),
+        readers: Readers::default(),
         front: Mutex::new(Front::new(
             Layout::new(end, journal.incarnation, last_sequence + 1),
             last_sequence + 1,

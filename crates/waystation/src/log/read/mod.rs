@@ -28,6 +28,9 @@ use crate::error::{Error, Result};
 use crate::storage::{AlignedBuffer, IoPriority};
 use crate::sync::atomic::Ordering::SeqCst;
 use crate::sync::{Arc, lock};
+#[cfg(all(test, not(any(loom, shuttle))))]
+pub(super) use span::READERS_MAX;
+pub(super) use span::Readers;
 use span::{Plan, Records, Span};
 use value_ref::Start;
 use waystation_format::log::{
@@ -128,7 +131,7 @@ impl Log {
 
     fn carry_out(&self, plan: &mut Plan<'_>, values: &mut [u8]) -> Result<()> {
         let is_kept = plan.pass == Pass::Often;
-        plan.carry_out(|span, records, bytes| {
+        plan.carry_out(&self.readers, |span, records, bytes| {
             self.copy_span(span, records, bytes, values)?;
             if is_kept {
                 self.keep_span(span, records, bytes);

@@ -2,9 +2,12 @@
 //!
 //! ```text
 //! planning   span | span | span ..     the caller: it knows where they lie before it reads any
-//! reading      bytes | bytes | bytes ..         he too; at a higher priority some threads, in turns: the device never waits
-//! taking         values | values ..             he again, in the order of the log
+//! reading      bytes | bytes | bytes ..         some threads, in turns; at a low priority, or of few spans, the caller
+//! taking         values | values ..             the caller, in the order of the log
 //! ```
+//!
+//! A drive takes as long for several reads at a time as for one, and a thread that waits for a read waits for a processor
+//! afterwards: where writers have all of them, that is the longer wait.
 
 use super::Pass;
 use super::Stored;
@@ -14,13 +17,18 @@ use crate::log::ahead::Ahead;
 use crate::log::segment::SegmentFile;
 use crate::storage::{AlignedBuffer, IoPriority};
 use crate::sync::Arc;
+use crate::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::ops::Range;
 
 /// The longest beginning of a record that is read as a part of a span (bytes).
 const BEGINNING_BYTES_MAX: u64 = 256 * 1024;
 
-/// Who reads by himself plans so many at a time.
-const STRETCHES_MAX: usize = 16;
+/// A caller that reads alone plans so many at a time.
+const SPANS_MAX: usize = 16;
+/// A thread reads so many spans or more: starting it takes as long as a part of a read.
+const SPANS_FOR_ONE: usize = 2;
+/// So many threads read for the callers of one log at a time; beyond that callers read alone.
+pub(in crate::log) const READERS_MAX: usize = 96;
 
 /// How long reads are (bytes), and how many there are at a time.
 struct Limits {
@@ -28,14 +36,15 @@ struct Limits {
     gap: u64,
     /// At most this much is read at once: behind a longer read, those of others wait in the device.
     span: u64,
-    /// So many are read at a time: where others have the processors, who reads waits for one of them after each read.
+    /// So many are read at a time.
     readers: usize,
 }
 
 impl From<Pass> for Limits {
     fn from(pass: Pass) -> Self {
         let (gap, span, readers) = match pass {
-            Pass::Often => (16, 256, 1),
+            // A thread waits for all of it. Short reads, so that there are several, and together they take little memory.
+            Pass::Often => (16, 64, 6),
             Pass::Once(IoPriority::Low | IoPriority::Medium) => (64, 128, 1),
             // Several at a time wait for a processor together, so that shorter gaps are worth another read.
             Pass::Once(IoPriority::High) => (32, 256, 3),
@@ -97,10 +106,10 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Whether to carry out the plan before there is more: threads are told all of it at once, but who reads by
-    /// himself is not to be busy with planning for long.
+    /// Whether to carry out the plan before there is more: threads are told all of it at once, but a caller that reads
+    /// alone is not to be busy with planning for long.
     pub(super) fn is_enough(&self) -> bool {
-        self.limits.readers == 1 && self.spans.len() >= STRETCHES_MAX
+        self.limits.readers == 1 && self.spans.len() >= SPANS_MAX
     }
 
     /// Adds a record, which lies behind all that are in it.
@@ -129,29 +138,63 @@ impl<'a> Plan<'a> {
     /// Reads it all, and shows `take` each span, the value references into it, and its bytes. Nothing is planned then.
     pub(super) fn carry_out(
         &mut self,
+        readers: &Readers,
         mut take: impl FnMut(&Span, &Records<'a>, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let (records, readers) = (&self.records, self.limits.readers);
-        if readers == 1 || self.spans.len() <= readers {
-            for span in self.spans.drain(..) {
-                span.read(&mut self.bytes)?;
-                take(&span, &records[span.records.clone()], &self.bytes)?;
-            }
-            self.records.clear();
-            return Ok(());
-        }
+        let records = std::mem::take(&mut self.records);
         let spans: Arc<[Span]> = std::mem::take(&mut self.spans).into();
-        let mut ahead = (0..readers)
-            .map(|turn| start_reader(&spans, turn, readers))
-            .collect::<Result<Vec<_>>>()?;
-        for (span, turn) in spans.iter().zip((0..readers).cycle()) {
-            let bytes = ahead[turn].next()?.expect("each span has its reader");
-            take(span, &records[span.records.clone()], &bytes)?;
-            ahead[turn].give_back(bytes);
+        let useful = self.limits.readers.min(spans.len() / SPANS_FOR_ONE);
+        let lent = readers.lend(useful);
+        let mut ahead = start_readers(&spans, lent.count);
+        for (number, span) in spans.iter().enumerate() {
+            let of_span = &records[span.records.clone()];
+            if ahead.is_empty() {
+                span.read(&mut self.bytes)?;
+                take(span, of_span, &self.bytes)?;
+            } else {
+                let turn = number % ahead.len();
+                let bytes = ahead[turn].next()?.expect("each span has its reader");
+                take(span, of_span, &bytes)?;
+                ahead[turn].give_back(bytes);
+            }
         }
-        self.records.clear();
         Ok(())
     }
+}
+
+/// How many threads read for the callers of one log.
+#[derive(Default)]
+pub(in crate::log) struct Readers(AtomicUsize);
+
+/// Threads for one caller.
+pub(in crate::log) struct Lent<'a> {
+    of: &'a Readers,
+    pub(in crate::log) count: usize,
+}
+
+impl Readers {
+    /// Lends so many threads, or none: if that were too many, or one, which is no faster than its caller.
+    pub(in crate::log) fn lend(&self, count: usize) -> Lent<'_> {
+        let before = self.0.fetch_add(count, SeqCst);
+        let mut lent = Lent { of: self, count };
+        if count == 1 || before + count > READERS_MAX {
+            self.0.fetch_sub(count, SeqCst);
+            lent.count = 0;
+        }
+        lent
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        self.of.0.fetch_sub(self.count, SeqCst);
+    }
+}
+
+/// Starts `count` threads that read the spans in turns; none if the system has not so many: then the caller reads alone.
+fn start_readers(spans: &Arc<[Span]>, count: usize) -> Vec<Ahead<AlignedBuffer>> {
+    let readers = (0..count).map(|turn| start_reader(spans, turn, count));
+    readers.collect::<Result<_>>().unwrap_or_default()
 }
 
 /// Starts a thread that reads each `step`th span, from `first` on.

@@ -1,6 +1,7 @@
 //! What the upper level reads back: from the ring, from segments, through the cache, of long records and short ones.
 
 use super::*;
+use crate::log::read::READERS_MAX;
 use std::time::Duration;
 use waystation_format::checksum;
 
@@ -129,6 +130,43 @@ fn every_value_is_read_back_wherever_it_is() {
         check_all(&again.log, &records);
         again.close();
     }
+}
+
+/// The reads of a caller that waits for all of them are under way together, if the log has threads for it.
+#[test]
+fn reads_of_one_caller_do_not_wait_for_each_other() {
+    let rules = FaultRules::new();
+    let machine = SimStorage::new(7);
+    machine.stop_clock();
+    let storage: Arc<dyn Storage> = machine.with_faults(&rules);
+    let dir = Path::new("/log");
+    storage.create_dir(dir).expect("create");
+    let running = Running::open_on(&storage, dir, &small(), 0).expect("open");
+    let records = fill(&running, 900);
+    running.log.sync_all().expect("sync");
+    let (value_refs, expected) = value_refs(&records, |at| at % 20 == 0);
+    let reads_until = |under_way: u64| {
+        let stall = rules.add(Rule::new(Operation::Read, Fault::Stall).on(".seg"));
+        std::thread::scope(|scope| {
+            let reads = || read(&running.log, &value_refs, Pass::Often, expected.len());
+            let reader = scope.spawn(reads);
+            while rules.count(stall).caught < under_way {
+                std::thread::yield_now();
+            }
+            rules.remove(stall);
+            assert!(reader.join().expect("read").expect("sound") == expected);
+        });
+    };
+    reads_until(6);
+    let all = running.log.readers.lend(READERS_MAX);
+    assert_eq!(all.count, READERS_MAX);
+    let none = running.log.readers.lend(2);
+    assert_eq!(none.count, 0, "none is left");
+    drop(none);
+    reads_until(1);
+    drop(all);
+    assert_eq!(running.log.readers.lend(READERS_MAX).count, READERS_MAX);
+    running.close();
 }
 
 #[test]
