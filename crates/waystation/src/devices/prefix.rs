@@ -1,8 +1,10 @@
 //! The prefix of a device's keys, beside the rest of what is known of the device.
 //!
-//! A write finds its device by comparing prefixes. Devices are many, so each look at memory of another place is a wait: a short
-//! prefix lies in the device itself.
+//! A write finds its device by comparing prefixes, and so does each list of devices. Devices are many, so each look at memory of
+//! another place is a wait: a short prefix lies in the device itself, and in the list.
 
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::ops::Deref;
 
 /// Most prefixes are no longer than this (bytes).
@@ -41,6 +43,32 @@ impl Deref for Prefix {
     }
 }
 
+impl Borrow<[u8]> for Prefix {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+impl PartialEq for Prefix {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Prefix {}
+
+impl PartialOrd for Prefix {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Prefix {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
@@ -53,6 +81,26 @@ mod tests {
             let prefix = Prefix::from(&bytes[..length]);
             assert_eq!(*prefix, bytes[..length]);
             assert_eq!(matches!(prefix, Prefix::Short(..)), length <= SHORT_BYTES);
+        }
+    }
+
+    #[test]
+    fn prefixes_are_ordered_as_their_bytes() {
+        let long = [b'b'; SHORT_BYTES + 1];
+        let all: [&[u8]; 7] = [
+            b"",
+            b"a",
+            b"ab",
+            &long[..2],
+            &long[..SHORT_BYTES],
+            &long,
+            b"c",
+        ];
+        for a in all {
+            for b in all {
+                let (one, other) = (Prefix::from(a), Prefix::from(b));
+                assert_eq!((one.cmp(&other), one == other), (a.cmp(b), a == b));
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 //! not look at all of them for the next one with data up here. A device is here from its first record, or its admission,
 //! until none of its residencies has an index. Changes of this list look at the device's state under this lock.
 
+use super::prefix::Prefix;
 use super::table::Device;
 use crate::sync::{Arc, RwLock};
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ const LOCKED: &str = "no thread panics with the residents locked";
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Residents(RwLock<BTreeMap<Box<[u8]>, Arc<Device>>>);
+pub(super) struct Residents(RwLock<BTreeMap<Prefix, Arc<Device>>>);
 
 impl Residents {
     /// `device` has a residency.

@@ -18,11 +18,12 @@
 //!
 //! A hand-off to another engine is told in [`handoff`](super::handoff).
 //!
-//! Lock order: front, shard, order, residents, device, then arrivals or the ledger.
+//! Lock order: front, shard, order, residents, device, then arrivals, the coming ones or the ledger.
 
 use super::device::ByPrefix;
 pub(crate) use super::device::{Device, DeviceState};
 use super::ledger::{Ledger, Stub};
+use super::prefix::Prefix;
 use super::residency::{NEVER, ReadPoint, Residency};
 use super::residents::Residents;
 use crate::options::Extractor;
@@ -92,16 +93,18 @@ pub(crate) struct DeviceTable {
     /// Whether every device that has data is in this table.
     is_complete: bool,
     shards: Vec<RwLock<HashSet<ByPrefix>>>,
-    pub(super) order: RwLock<BTreeMap<Box<[u8]>, Arc<Device>>>,
+    pub(super) order: RwLock<BTreeMap<Prefix, Arc<Device>>>,
     pub(super) residents: Residents,
     /// Residencies in the order of their first records, from the oldest whose index is needed.
     pub(super) arrivals: Mutex<VecDeque<Arc<Residency>>>,
+    /// Residencies that are coming from other engines, and some that have come or were given up since the last look at them.
+    pub(super) coming: Mutex<Vec<Arc<Residency>>>,
     /// Residencies that are over and whose index is still there.
     pub(super) over: Mutex<Vec<Arc<Residency>>>,
     /// Devices with covering sequences.
-    departed_from_tree: Mutex<BTreeMap<Box<[u8]>, Arc<Device>>>,
+    departed_from_tree: Mutex<BTreeMap<Prefix, Arc<Device>>>,
     /// Devices that are being handed on.
-    pub(super) moving: Mutex<BTreeMap<Box<[u8]>, Arc<Device>>>,
+    pub(super) moving: Mutex<BTreeMap<Prefix, Arc<Device>>>,
     pub(super) generation: AtomicU64,
     index_bytes: AtomicU64,
     /// Records that settled since the table was made.
@@ -119,6 +122,7 @@ impl DeviceTable {
             order: RwLock::default(),
             residents: Residents::default(),
             arrivals: Mutex::default(),
+            coming: Mutex::default(),
             over: Mutex::default(),
             departed_from_tree: Mutex::default(),
             moving: Mutex::default(),

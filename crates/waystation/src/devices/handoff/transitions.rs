@@ -230,6 +230,7 @@ impl DeviceTable {
     pub(crate) fn begin_staged(&self, residency: &Arc<Residency>, lsn: u64, sequence: u64) {
         if residency.begin(lsn, sequence) {
             lock(&self.arrivals).push_back(Arc::clone(residency));
+            lock(&self.coming).push(Arc::clone(residency));
         }
     }
 
@@ -259,12 +260,9 @@ impl DeviceTable {
 
     /// The residencies that are coming from other engines in parts.
     pub(crate) fn coming(&self) -> Vec<Arc<Residency>> {
-        let arrivals = lock(&self.arrivals);
-        arrivals
-            .iter()
-            .filter(|it| it.is_coming())
-            .cloned()
-            .collect()
+        let mut coming = lock(&self.coming);
+        coming.retain(|residency| residency.is_coming());
+        coming.clone()
     }
 
     /// Gives a residency up that was not admitted, unless that was done before. Its index is to be dropped at low priority.
@@ -288,5 +286,31 @@ impl DeviceState {
     pub(in crate::devices) fn barred(&self) -> Option<Barred> {
         let frozen = self.frozen.as_ref()?;
         Some(Barred::Moving(Arc::clone(&frozen.destination)))
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use super::*;
+    use crate::devices::ledger::Ledger;
+    use crate::options::Extractor;
+    use std::time::Duration;
+
+    #[test]
+    fn a_residency_is_coming_until_it_is_published_or_given_up() {
+        let table = DeviceTable::new(Extractor::until(b':'), true, Ledger::default());
+        let begin = |prefix: &[u8], sequence| {
+            let residency = Arc::new(Residency::new(prefix, Duration::ZERO));
+            table.begin_staged(&residency, sequence * 100, sequence);
+            table.begin_staged(&residency, sequence * 100 + 50, sequence + 1);
+            residency
+        };
+        let (one, other, stays) = (begin(b"a:", 1), begin(b"b:", 3), begin(b"c:", 5));
+        assert_eq!(table.coming().len(), 3);
+        one.publish(7);
+        drop::<Index>(table.abandon(&other));
+        let coming = table.coming();
+        assert!(coming.len() == 1 && Arc::ptr_eq(&coming[0], &stays));
     }
 }
