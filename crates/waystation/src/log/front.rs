@@ -133,8 +133,9 @@ impl Log {
         let admitted = admit(front.layout.boundary(), first_sequence)?;
         let ticket = front.next_ticket;
         front.next_ticket += 1;
-        let yields = front.turns.note(ticket) && !is_event;
         front.next_sequence += u64::from(operations);
+        let sequences = first_sequence..front.next_sequence;
+        let yields = front.turns.note(ticket, sequences) && !is_event;
         self.assigned_sequence
             .store(front.next_sequence - 1, Release);
         let room_end = self.released_lsn.load(SeqCst) + self.ring.len();

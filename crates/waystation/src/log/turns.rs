@@ -2,13 +2,14 @@
 //!
 //! The kernel takes the processor from a busy thread after milliseconds, which are thousands of writes. Where more threads write
 //! than there are processors, a write that has to wait for one would wait that long for each of the others. There a writer
-//! lets other threads run after a few writes. Where fewer write, none does: the thread that ran instead could be one of the background, and
-//! hold the writer up.
+//! lets other threads run after a few operations, and after each batch that has as many. Where fewer write, none does: the
+//! thread that ran instead could be one of the background, and hold the writer up.
 
 use crate::storage::processors;
+use std::ops::Range;
 use std::ptr;
 
-/// One in so many writes lets other threads run.
+/// The write with one in so many operations lets other threads run.
 const YIELD_EVERY: u64 = 16;
 /// Writers are counted over so many writes: more than a busy thread does before another one runs.
 const WINDOW: u64 = 4096;
@@ -39,19 +40,21 @@ impl Turns {
         }
     }
 
-    /// Notes that this thread makes the write with `ticket`. Whether it is to let other threads run afterwards.
+    /// Notes that this thread makes the write with `ticket`, of the operations with these `sequences`. Whether it is to let other
+    /// threads run afterwards.
     #[inline]
-    pub(super) fn note(&mut self, ticket: u64) -> bool {
-        self.note_of(bit(), ticket)
+    pub(super) fn note(&mut self, ticket: u64, sequences: Range<u64>) -> bool {
+        self.note_of(bit(), ticket, sequences)
     }
 
-    fn note_of(&mut self, bit: u64, ticket: u64) -> bool {
+    fn note_of(&mut self, bit: u64, ticket: u64, sequences: Range<u64>) -> bool {
         if ticket.is_multiple_of(WINDOW) {
             self.writers = [0, self.writers[0]];
         }
         self.writers[0] |= bit;
         let [now, before] = self.writers;
-        ticket.is_multiple_of(YIELD_EVERY) && (now | before).count_ones() > self.processors
+        let is_turn = sequences.start / YIELD_EVERY != sequences.end / YIELD_EVERY;
+        is_turn && (now | before).count_ones() > self.processors
     }
 }
 
@@ -73,17 +76,34 @@ mod tests {
     #[test]
     fn writers_yield_where_they_are_more_than_processors() {
         let mut turns = Turns::on(2);
-        let yields = |turns: &mut Turns, tickets: std::ops::Range<u64>, writers: u64| {
-            let yielded = tickets.filter(|ticket| turns.note_of(1 << (ticket % writers), *ticket));
-            yielded.count() as u64
+        let yields = |turns: &mut Turns, tickets: Range<u64>, writers: u64| {
+            let yields =
+                |ticket: &u64| turns.note_of(1 << (ticket % writers), *ticket, *ticket..ticket + 1);
+            tickets.filter(yields).count() as u64
         };
         assert_eq!(yields(&mut turns, 0..WINDOW, 1), 0);
         assert_eq!(yields(&mut turns, WINDOW..2 * WINDOW, 2), 0);
         let crowded = yields(&mut turns, 2 * WINDOW..3 * WINDOW, 3);
         assert!(crowded + 1 >= WINDOW / YIELD_EVERY, "{crowded}");
+        assert!(crowded <= WINDOW / YIELD_EVERY, "{crowded}");
         // Two of them have ended: it takes a window to see that.
         yields(&mut turns, 3 * WINDOW..4 * WINDOW, 1);
         assert_eq!(yields(&mut turns, 4 * WINDOW..6 * WINDOW, 1), 0);
+    }
+
+    #[test]
+    fn writers_of_long_batches_yield_after_each() {
+        let mut turns = Turns::on(2);
+        for (operations, one_in) in [(YIELD_EVERY, 1), (1000, 1), (YIELD_EVERY / 2, 2)] {
+            let writes = 120;
+            let yields = |ticket: &u64| {
+                let start = ticket * operations;
+                turns.note_of(1 << (ticket % 12), *ticket, start..start + operations)
+            };
+            let yielded = (0..writes).filter(yields).count() as u64;
+            assert!(yielded + 2 >= writes / one_in, "{yielded} of {operations}");
+            assert!(yielded <= writes / one_in, "{yielded} of {operations}");
+        }
     }
 
     #[test]
