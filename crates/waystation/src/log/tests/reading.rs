@@ -150,10 +150,13 @@ fn reads_of_one_caller_do_not_wait_for_each_other() {
         std::thread::scope(|scope| {
             let reads = || read(&running.log, &value_refs, Pass::Often, expected.len());
             let reader = scope.spawn(reads);
-            while rules.count(stall).caught < under_way {
-                std::thread::yield_now();
-            }
+            let is_under_way = || rules.count(stall).caught >= under_way;
+            let seen = (0..30_000).any(|_| {
+                std::thread::sleep(Duration::from_millis(1));
+                is_under_way()
+            });
             rules.remove(stall);
+            assert!(seen, "{under_way} reads are under way");
             assert!(reader.join().expect("read").expect("sound") == expected);
         });
     };
